@@ -63,6 +63,7 @@ class Limits:
             value = getattr(self, name)
             if value is None:
                 continue
+            # `not value >= 0` instead of `value < 0`: it refuses NaN as well.
             if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
                 raise ConfigError(f"limit {name} must be 0 or more, not {value!r}", path="limits")
             if value == inf:  # no number of JSON; the log has another word for it
@@ -89,6 +90,7 @@ class Limits:
 
     def hit(self, state: RunState) -> Limit | None:
         """The limit that forbids another turn, if any."""
+        # In a fixed order, so that a replay names the same limit where two are reached at once.
         if self.steps is not None and len(state.steps) >= self.steps:
             return "steps"
         calls = self.calls
@@ -114,6 +116,7 @@ class Limits:
         return None
 
     def _asked(self, state: RunState) -> int:
+        # A bound derived from `steps` is about this run's own turns; children have their own.
         children = 0 if self.model_calls is None else state.child_model_calls
         return state.model_calls + children
 
@@ -134,6 +137,7 @@ class Limits:
             begun = sum([share.per_tool.get(tool, 0) for share in held]) + ready.count(tool)
             if state.per_tool.get(tool, 0) + begun >= bound:
                 return f"limit reached: {bound} calls of {tool!r}"
+        # Checked for calls too: a batch may run past the deadline that held when its turn began.
         if self.seconds is not None and state.active_ms >= self.seconds * 1000:
             return f"limit reached: {self.seconds:g} seconds"
         return ""
@@ -166,6 +170,7 @@ class Limits:
             if (bound := getattr(self, name)) is not None
         }
         if self.usd is not None:
+            # Dollars divide evenly; counts are rounded up in `_share`, for the one who comes first.
             rest["usd"] = max(0.0, self.usd - state.usage.usd - whole.usd) / among
         if self.seconds is not None:
             rest["seconds"] = max(0.0, self.seconds - state.active_ms / 1000)
@@ -174,6 +179,7 @@ class Limits:
             tool: _share(bound - sum([share.get(tool, 0) for share in counts]), among)
             for tool, bound in self.per_tool.items()
         }
+        # `steps` passes on unshared: a child's turns are its own.
         return replace(self, **rest, depth=self.depth - 1)
 
     def explained(self, hit: LimitHit, state: RunState) -> str:
@@ -202,6 +208,7 @@ class Limits:
 
     def held(self) -> Held:
         """All of it, as what a child run may still consume."""
+        # 0 for unbounded: who has no bound takes nothing from anybody who has one.
         whole = (self.model_calls or 0, self.tool_calls or 0, self.tokens or 0, self.usd or 0.0)
         return Held(*whole, self.per_tool)
 
@@ -228,6 +235,7 @@ class Limits:
 
 def _share(rest: int, among: int) -> int:
     """The first of `among` shares of `rest`, rounded up."""
+    # Rounds up: -(-7 // 2) is 4, where 7 // 2 is 3.
     return -(-max(0, rest) // among)
 
 

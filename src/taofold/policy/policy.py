@@ -31,6 +31,7 @@ def may(held: Iterable[str], required: str, levels: Mapping[str, int] = ROLES) -
     if not required:
         return True
     need = levels.get(required)
+    # An unknown requirement (None) denies; an unknown role counts as -1, below every level.
     return need is not None and any(levels.get(role, -1) >= need for role in held)
 
 
@@ -90,6 +91,7 @@ def stricter(
     one: Mapping[Right, str], other: Mapping[Right, str], levels: Mapping[str, int]
 ) -> dict[Right, str]:
     """Of each right the higher of both roles."""
+    # Above every level: a right that nobody has is the strictest of all.
     nobody = 1 << 30
     merged = dict(one)
     for right, role in other.items():
@@ -151,12 +153,15 @@ class Policy:
         if self.autonomy not in _DIAL:
             message = f"autonomy must be one of {', '.join(_DIAL)}, not {self.autonomy!r}"
             raise ConfigError(message, path="policy")
+        # The class is frozen: what is left out is filled in once, here.
         object.__setattr__(self, "rights", {**RIGHTS, **self.rights})
         checked(self.rights, self.roles)
 
     @property
     def version(self) -> str:
         """Digest of everything that could change a ruling. Approvals are bound to it."""
+        # Sorted, so that two spellings of one policy are one version. `rights` and
+        # `approve_seconds` are left out: they change no ruling on an action.
         message = (
             self.autonomy,
             sorted(self.tiers.items()),
@@ -176,6 +181,7 @@ class Policy:
     ) -> Ruling:
         """Decide about one action of a known tool."""
         name = action.tool
+        # Deny first, the dial last: no setting below can allow what one above has refused.
         tier = self.tier(name, facts)
         if name in self.deny or (self.allow is not None and name not in self.allow):
             return Ruling("deny", tier, f"the policy forbids {name!r}")
@@ -185,6 +191,7 @@ class Policy:
             return Ruling("deny", tier, f"access denied: requires role {required}, has {held}")
         if tier >= Tier.FORBIDDEN:
             return Ruling("deny", tier, f"{name!r} is forbidden (tier 4)")
+        # After the denials: a model that calls its exception critical can only ask, never open.
         if critical:
             return Ruling("ask", max(tier, Tier.CARD), "the agent flagged a critical exception")
         return self._dial(tier, facts)
@@ -196,9 +203,11 @@ class Policy:
             tier = max(tier, self.tiers[name])
         if self.production and name in self.production_tiers:
             tier = max(tier, self.production_tiers[name])
+        # Tiers from a file are plain ints; the result is compared and shown as a `Tier`.
         return tier if type(tier) is Tier else Tier(tier)
 
     def _dial(self, tier: Tier, facts: Facts) -> Ruling:
+        # Before the dial: "autonomous" does not reach tier 3.
         if tier == Tier.CONFIRM:
             return Ruling("ask", tier, "tier 3 always asks")
         if self.autonomy == "conservative" and facts.effect != "read":
@@ -210,9 +219,11 @@ class Policy:
     def tightened(self, other: "Policy") -> "Policy":
         """Both at once: `self` and `other`, whichever is stricter in each point (D15, D16)."""
         dial = min(_DIAL.index(self.autonomy), _DIAL.index(other.autonomy))
+        # None means "all tools", so it is never the tighter one.
         allow = self.allow if other.allow is None else other.allow
         if allow is not None and self.allow is not None:
             allow = allow & self.allow
+        # 0 means no bound: it is not the smallest one.
         seconds = [s for s in (self.approve_seconds, other.approve_seconds) if s]
         return replace(
             self,
@@ -246,6 +257,7 @@ class Policy:
         """Why `decider` may not decide on the requester's action, or "". Agents never may."""
         if decider.id.startswith("agent:"):
             return "an agent may not approve"
+        # By id only: roles are what the person may do, not who it is.
         same = decider.id == requester.id
         if same and not self.own_approval:
             return "the requester may not approve his own actions here"
@@ -272,6 +284,7 @@ def loosened(project: Policy, operator: Policy) -> Sequence[str]:
     if _DIAL.index(project.autonomy) > _DIAL.index(operator.autonomy):
         conflicts.append(f"autonomy: {project.autonomy!r} is looser than {operator.autonomy!r}")
     for tool, tier in operator.tiers.items():
+        # A tool that the project does not name stays as the operator says: no conflict.
         if project.tiers.get(tool, tier) < tier:
             conflicts.append(f"tiers.{tool}: {int(project.tiers[tool])} is below {int(tier)}")
     if operator.allow is not None and project.allow is not None:
@@ -279,6 +292,7 @@ def loosened(project: Policy, operator: Policy) -> Sequence[str]:
         conflicts += [f"allow: {name!r} is not allowed" for name in extra]
     for tool, role in operator.required.items():
         own_role = project.required.get(tool, role)
+        # By the operator's levels: a project that brings its own could rank any role above ADMIN.
         if operator.roles.get(own_role, -1) < operator.roles.get(role, 1 << 30):
             conflicts.append(f"required.{tool}: {own_role} is below {role}")
     return conflicts

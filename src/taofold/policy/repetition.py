@@ -93,6 +93,7 @@ class Repetition:
                 "repeat_same_action_unchanged",
                 f"{action.tool} just failed with exactly these parameters: change something",
             )
+        # Only what is in the window counts: a call from long ago is no loop.
         history = self._calls.get(key) if key in self._recent else None
         if history is None and beside < ALLOWED:
             return _RUN
@@ -100,6 +101,7 @@ class Repetition:
         if same >= ALLOWED:
             levels: tuple[Level, ...] = ("blocked", "toolless", "stop")
             return Judgement(
+                # It escalates: refuse the call, then a turn without tools, then the end.
                 levels[min(self._blocked, 2)],
                 f"{action.tool} was called {same} times with these parameters and returned "
                 "the same each time: it will not be run again; use what you know",
@@ -107,6 +109,7 @@ class Repetition:
         over = (history.count if history is not None else 0) - BACKOFF_AFTER
         if over < 0:
             return _RUN
+        # Doubles from 50 ms; the shift is bounded so that it never makes a huge number.
         return Judgement(backoff_ms=min(BACKOFF_MS[0] << min(over, 10), BACKOFF_MS[1]))
 
     def seen(
@@ -117,6 +120,7 @@ class Repetition:
         calls: Sequence[CallIdentity] = (),
     ) -> None:
         """Take note of a complete step. `mutating` are the tools that are not reads."""
+        # Only the last step's failures: after another step the same call may succeed.
         self._failed = {}
         self.hint = ""
         refused = 0
@@ -143,9 +147,11 @@ class Repetition:
         if (
             observation.status == "success"
             and action.tool in mutating
+            # The first time only: repeating a change over and over is no progress.
             and call not in self._mutations
         ):
             self._mutations.add(call)
+            # The world is another now: what came back before says nothing about the next poll.
             self._calls.clear()
             self._blocked = 0
         text = _text(observation)
@@ -154,6 +160,7 @@ class Repetition:
             self._calls[call] = _Call(text, 1, 1)
         else:
             history.count += 1
+            # Masking is dear, so equal texts are told apart first.
             if history.text == text or masked(history.text) == masked(text):
                 history.same += 1
                 self.hint = (
@@ -178,5 +185,6 @@ def masked(text: str) -> str:
 def _text(observation: Observation) -> str:
     result = observation.result
     if observation.blob:
+        # The digest of a large result: equal contents have equal names.
         return observation.blob
     return result if isinstance(result, str) else repr(result)

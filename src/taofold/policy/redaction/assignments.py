@@ -131,6 +131,7 @@ _PLAIN_TOKENS: Final = _words(
     current peek expected unexpected string number literal bad invalid illegal
     """
 )
+# Not monkey, turkey, hotkey, donkey, jockey, hockey, whiskey, shortkey.
 _FLAT_KEY: Final = re.compile(
     r"(?<!mon)(?<!tur)(?<!hot)(?<!don)(?<!joc)(?<!hoc)(?<!whis)(?<!short)key\Z"
 )
@@ -146,12 +147,15 @@ def says(name: str) -> Says:
     if len(name) > LONGEST:
         return Says.NOTHING
     if not name.isascii():
+        # Letters that look alike or are wide would hide a name from the list of words.
         name = normalize("NFKC", name)  # a long s, a wide letter
     words = [word.lower() for word in _WORDS.findall(name)]
+    # From the end: what a name is about stands last in English, in front of its number or stage.
     while words and (words[-1] in _STILL or words[-1].isdigit()):
         words.pop()
     if not words:
         return Says.NOTHING
+    # Public keys and tokens are meant to be seen.
     if "public" in words:
         return Says.NOTHING
     if words == ["pw"]:
@@ -253,8 +257,10 @@ _SENTENCE: Final = re.compile(
 def secret(value: str, name: Says, form: ValueForm) -> bool:
     """Is `value`, under a name that says so much, a secret?"""
     value = value.strip()
+    # The order is from cheap to dear, and from what excludes to what proves.
     if len(value) < SHORTEST:
         return False
+    # Before the templates: a password like `a{b(c}d)` would be taken for one.
     if name >= Says.LIKELY and _crossed(value):
         return True
     if _REFERENCE.fullmatch(value):
@@ -413,6 +419,7 @@ def assigned(text: str, lower: str) -> Iterator[Span]:
         while at >= 0:
             places.append(at)
             at = lower.find(stem, at + len(stem))
+    # All stems in one sorted list: names are read from left to right, each character once.
     end = reach = inside = 0
     for position in sorted(places):
         if position < end:
@@ -422,6 +429,7 @@ def assigned(text: str, lower: str) -> Iterator[Span]:
             start -= 1
         right = _RIGHT.match(text, position)
         end = right.end() if right else position + 1
+        # From the stem outwards in both directions: `my_api_key_2` is found at `key`.
         name = text[start:end].strip("-.")
         says_ = says(name)
         if says_ is Says.NOTHING:
@@ -496,6 +504,7 @@ def _read(text: str, at: int, listed: bool, most: int, *, element: bool) -> Span
     block = _BLOCK.match(text, at)
     if block is not None:
         at = block.end()
+    # Prefixes of string literals: b"", r"", u"", f"" in Python, @"" and $"" in C#.
     while text[at : at + 1] and text[at] in "bruf@$" and text[at + 1 : at + 2] in ('"', "'"):
         at += 1
     if text[at : at + 1] == "\\" and text[at + 1 : at + 2] in ('"', "'"):
@@ -515,6 +524,7 @@ def _quoted(text: str, at: int, quote: str, most: int) -> Span | None:
         stop = text.find(quote, stop, at + most)
         if stop < 0:
             return _unended(text, at, most)
+        # A quote behind a backslash belongs to the value.
         if text[stop - 1] != "\\" or stop == at:
             break
         stop += 1

@@ -11,6 +11,8 @@ from taofold.policy.redaction.assignments import worded
 from taofold.policy.redaction.tokens import Span, solid
 
 _HEADER: Final = r"[0-9A-Za-z+/_\-.=~|:]"
+# A plain `find` of the hint comes first: expressions this broad would be slow on every text. Bounds
+# like {0,16384} keep the search linear where an end is missing.
 _PLACES: Final = (
     # where to look, in lower case; what stands there, with the secret as its group; is it drawn?
     (

@@ -54,6 +54,8 @@ class Redactor:
     """Takes secrets out of text and JSON."""
 
     def __init__(self, secrets: Iterable[str] = (), *, shapes: bool = True) -> None:
+        # The longest first: an alternation takes the first that matches, and one known value may
+        # begin with another.
         self.known = sorted({s for s in secrets if len(s) >= _SHORTEST}, key=len, reverse=True)
         """The values that must not be written, the longest first."""
         self._known = re.compile("|".join(map(re.escape, self.known))) if self.known else None
@@ -80,6 +82,7 @@ class Redactor:
         if not spans:
             if len(text) <= _COMMON and text.isascii() and MARK not in text:
                 if len(self.harmless) >= _REMEMBERED:
+                    # Cleared as a whole: a cache in order of use would cost more than it saves.
                     self.harmless.clear()
                 self.harmless.add(text)
             return text
@@ -90,6 +93,7 @@ class Redactor:
 
         One look for all of them. False says nothing: then look at each.
         """
+        # A control character in between: no token can be put together out of two texts.
         text = "\x1f".join(texts)
         if not text.isascii() or (self._known is not None and self._known.search(text)):
             return False
@@ -105,6 +109,7 @@ class Redactor:
             return spans
         merged: list[Span] = []
         for start, end in sorted(spans):
+            # Overlaps become one span; two that only touch stay two marks.
             if merged and start < merged[-1][1]:
                 merged[-1] = merged[-1][0], max(end, merged[-1][1])
             else:
@@ -125,6 +130,7 @@ class Redactor:
         if layers and "\\" in text:
             plain, escapes = unescaped(text)
             if escapes:
+                # Redone on the unescaped text: `\u0070assword` is a name, and JSON may lie in JSON.
                 inner = self._found(plain, layers - 1)
                 spans += [(_raw(escapes, start), _raw(escapes, end)) for start, end in inner]
         return spans
@@ -171,6 +177,7 @@ def named(name: Any, value: Any) -> bool:
     """Is `value` secret because it stands under `name` in an object?"""
     if not isinstance(name, str):
         return False
+    # A PIN or an account number: digits under a name that leaves no doubt.
     if isinstance(value, int) and not isinstance(value, bool):
         return says(name) is Says.SURELY and len(str(abs(value))) >= SHORTEST
     if not isinstance(value, str):
@@ -262,6 +269,7 @@ def _lower(text: str) -> str:
     lower = text.lower()
     if text.isascii():
         return lower
+    # The capital I with a dot, in Turkish: its lower case is an i and a combining dot.
     if len(lower) != len(text):  # one capital has a lower case of two characters
         lower = text.replace("\u0130", "I").lower()
     return lower.translate(_FOLDED)
@@ -290,6 +298,8 @@ def unescaped(text: str) -> tuple[str, list[tuple[int, int]]]:
 
 def _raw(escapes: list[tuple[int, int]], place: int) -> int:
     """Where a place of the unescaped text lies in the original."""
+    # An escape is one character here and two to twelve there: the last one before the place tells
+    # how far both have drifted apart.
     index = bisect_left(escapes, (place, 0)) - 1
     if index < 0:
         return place

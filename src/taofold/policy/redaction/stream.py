@@ -56,6 +56,7 @@ class Trickle:
     def _safe(self, text: str) -> int:
         """How much of `text` no later piece can make part of a secret."""
         cut = len(text)
+        # A text that never closes must not be held back without end: half of it is let go.
         if cut > MOST:
             return self._apart(text, cut - MOST // 2)
         opened = _OPEN.search(text)
@@ -66,6 +67,7 @@ class Trickle:
 
     def _apart(self, text: str, cut: int) -> int:
         """`cut`, or the start of the secret that it would cut in two."""
+        # A secret that ends with the text may go on in the next piece.
         for start, end in self._redactor.spans(text, self._seen):
             if start < cut < end or end == len(text):
                 return min(start, cut)
@@ -75,6 +77,7 @@ class Trickle:
         """Where a known secret may have begun that has not arrived in full."""
         cut = len(text)
         for secret in (*self._redactor.known, *self._seen):
+            # Six characters for one: the longest escape of a single character is \uXXXX.
             tail = text[-6 * len(secret) :]
             plain, escapes = unescaped(tail) if "\\" in tail else (tail, [])
             at = plain.find(secret[0], max(0, len(plain) - len(secret)))

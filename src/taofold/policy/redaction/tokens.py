@@ -155,6 +155,7 @@ def _tree(words: list[str]) -> str:
 
 
 _RESTS: Final = {
+    # Bounded repetition: an endless run of letters is read once, not once per opening.
     opening: re.compile(f"{rest}{{{least},{512 if opening in _COMMON else 4096}}}")
     for openings, rest, least in _ISSUED
     for opening in openings.split()
@@ -178,6 +179,7 @@ def tokens(text: str) -> Iterator[Span]:
     end = 0
     for run in LONG.finditer(text):
         start, stop = run.span()
+        # A token may reach over several runs (dots, slashes): what it covers is not searched again.
         if stop > end:
             for span in _inside(text, max(end, start - _BEFORE), stop):
                 end = span[1]
