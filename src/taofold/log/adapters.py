@@ -40,6 +40,7 @@ def open_log(spec: str | Path, *, adopt: bool = False) -> Log:
         return open_postgres(spec)
     text = str(spec).removeprefix("sqlite:")
     scheme, colon, _ = text.partition(":")
+    # One letter before the colon is a drive of Windows; a slash before it is a path.
     if not text or (colon and len(scheme) > 1 and "/" not in scheme and isinstance(spec, str)):
         raise ConfigError(
             f"{str(spec)!r} names no log; write 'memory', 'sqlite:PATH', a path or "
@@ -68,12 +69,14 @@ def open_postgres(dsn: str) -> Log:
         ) from error
     log = module.PostgresLog(dsn)
     log.open()
+    # Only a log behind a network can lose the answer to a write that happened.
     return CertainLog(log)
 
 
 def make_home(folder: Path) -> None:
     """Create the folder `.taofold`, for its owner only, and keep it out of git."""
     try:
+        # The log holds what was approved, and by whom: nobody else on the machine may write it.
         folder.mkdir(mode=0o700, exist_ok=True)
         ignore = folder / ".gitignore"
         if not ignore.exists():

@@ -64,6 +64,8 @@ class CertainLog(WrappedLog):
                 there = await self.log.row(row.run)
             except UnknownRun:
                 return None
+            # Milliseconds, owner, epoch and the number of records together: nobody else makes the
+            # same.
             expected = (row.goal, row.agent, row.created_at, owner, 1 if owner else 0, len(records))
             got = (there.goal, there.agent, there.created_at, there.owner, there.epoch)
             if (*got, there.events) != expected:
@@ -94,6 +96,7 @@ class CertainLog(WrappedLog):
             row = await self.log.row(run)
             if row.epoch == epoch:
                 return None
+            # Exactly one claim later and ours: it is the one whose answer was lost.
             if row.owner == owner and row.epoch == epoch + 1:
                 return Claim(row.epoch)
             raise Conflict(overtaken(row, epoch))
@@ -135,6 +138,7 @@ class CertainLog(WrappedLog):
             if row.epoch != epoch:
                 raise Conflict(overtaken(row, epoch))
             # Nobody but the owner writes under its epoch: what is there is ours.
+            # Without records there is no trace to look for: the same row is simply written again.
             return True if records and row.events > records[-1].seq else None
 
         return await self._certain(attempt, found)
@@ -146,6 +150,7 @@ class CertainLog(WrappedLog):
             return await super(CertainLog, self).post(run, signal)
 
         async def found() -> bool | None:
+            # Compared as a whole: another message that took the same id first is not ours.
             return True if signal in await self.log.inbox(run) else None
 
         return await self._certain(attempt, found)
@@ -162,7 +167,9 @@ class CertainLog(WrappedLog):
             await self._sleep(pause)
             try:
                 outcome = await found()
+                # Only after it is certain that the first attempt did not happen.
                 return await attempt() if outcome is None else outcome
+            # A real answer, and no reason to try again.
             except (Conflict, UnknownRun):
                 raise
             except LogError as error:  # it cannot be reached yet

@@ -43,6 +43,7 @@ def inherit(path: Path, connection: sqlite3.Connection) -> None:
         status = path.stat()
     except OSError:
         return
+    # By device and inode: a link or another spelling of the path is the same file.
     _inherited.add((status.st_dev, status.st_ino))
 
 
@@ -54,6 +55,7 @@ def refuse(path: Path) -> None:
     """
     if not _inherited:
         return
+    # A file that is gone cannot be opened twice; SQLite will say what else is wrong.
     try:
         status = path.stat()
     except OSError:
@@ -72,6 +74,7 @@ def message(path: Path) -> str:
 
 
 def _forked() -> None:
+    # A copy: the set is weak, and may lose members while it is walked.
     for closable in list(_known):
         closable.forked()
 

@@ -69,7 +69,7 @@ class Journal(Protocol):
         ...
 
     async def facts(self, stream: str, *, after: int = -1, limit: int = 0) -> list[Fact]:
-        """Facts with `seq > after`, in order; at most `limit` (0 = all). None: no such stream."""
+        """Facts with `seq > after`, in order; at most `limit` (0 = all). Empty if there is none."""
         ...
 
     async def streams(self, prefix: str = "") -> list[StreamRow]:
@@ -123,11 +123,13 @@ class MemoryJournal:
         """Append behind number `after`."""
         del disk
         stored = self._streams.get(stream, [])
+        # Optimistic: whoever has not seen the last fact decides on something outdated.
         if len(stored) - 1 != after:
             raise Conflict(outrun(stream, after, len(stored) - 1))
         added = [Fact(after + 1 + n, at, body) for n, (at, body) in enumerate(facts)]
         if added:
             self._streams.setdefault(stream, stored).extend(added)
+        # Nothing written, nothing claimed: an empty write must not take a lease over.
         if added and owner:
             with self._lock:
                 self._leases[stream] = (owner, self._now() + lease_ms)

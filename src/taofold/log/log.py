@@ -230,6 +230,7 @@ class Log(Protocol):
 
 def lease_lasts(lease_until: int, now: int) -> bool:
     """Is a lease not over? `now` is the log's clock, in milliseconds."""
+    # The upper bound is for clocks that were set back: such a lease would never end.
     return now < lease_until <= now + LONGEST_LEASE_MS
 
 

@@ -43,6 +43,7 @@ class _Run:
     def shown(self, now: int) -> RunRow:
         """The row with what is known from the records and the clock."""
         row, last = self.row, self.records[-1].at if self.records else 0
+        # Computed when it is shown, so that an append writes no row.
         return replace(
             row,
             events=len(self.records),
@@ -79,6 +80,7 @@ class MemoryLog:
         disk: bool = False,
     ) -> Claim:
         """Register a run with its first records."""
+        # No await up to the end: on one event loop the method is one transaction.
         self._open()
         if row.run in self._runs:
             raise Conflict(f"there is already a run {row.run!r}; choose another id")
@@ -124,6 +126,7 @@ class MemoryLog:
             if epoch is not None and epoch != row.epoch:
                 raise Conflict(overtaken(row, epoch))
             held = row.status == "running" and lease_lasts(row.lease_until, now)
+            # The owner itself may claim again: it knows better than the lease that it lives.
             if held and not force and owner != row.owner:
                 raise Conflict(still_leased(run, row.owner, row.lease_until - now))
             changes: dict[str, Any] = {"epoch": row.epoch + 1, "owner": owner, "lease_until": 0}
@@ -164,6 +167,8 @@ class MemoryLog:
         entry = self._runs.get(run) or self._missing(run)
         if epoch != entry.row.epoch:
             raise Conflict(overtaken(entry.row, epoch))
+        # Checked before anything is written, and the records too: a False must still refuse a wrong
+        # number.
         if if_quiet and not entry.inbox.keys() <= set(consume):
             self._take(entry, run, records, look=True)
             return False
@@ -173,6 +178,8 @@ class MemoryLog:
         self._keep(entry, blobs)
         if status:
             with self._lock:
+                # Any status but running ends the lease in the same write: nobody waits for it to
+                # run out.
                 lease = entry.row.lease_until if status == "running" else 0
                 changes = {"status": status, "waiting_for": waiting_for, "wake_at": wake_at}
                 entry.row = replace(entry.row, lease_until=lease, **changes)
@@ -245,6 +252,7 @@ class MemoryLog:
         matching = [
             row
             for row in rows
+            # Without a lease a running run was never claimed: its starter may be about to.
             if (row.status == "running" and row.lease_until and not row.held)
             or (row.status == "waiting" and 0 < row.wake_at <= now)
         ]
@@ -265,6 +273,8 @@ class MemoryLog:
     async def post(self, run: str, signal: Signal) -> bool:
         """Put `signal` in the inbox, once."""
         entry = self._find(run)
+        # For ever, not only while it lies in the inbox: a repeated POST after the consumption is no
+        # news.
         if signal.id in entry.seen:
             return False
         entry.seen.add(signal.id)
@@ -290,6 +300,7 @@ class MemoryLog:
         gone = self._find(run).blobs
         del self._runs[run]
         for other in self._runs.values():
+            # Blobs are shared by content: what a fork or a twin still refers to stays.
             gone -= other.blobs
         for digest in gone:
             self._blobs.pop(digest, None)

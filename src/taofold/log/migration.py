@@ -52,6 +52,8 @@ TABLES: Final[dict[str, tuple[str, ...]]] = {
     "facts": ("number", "seq", "at", "body"),
 }
 """What a log holds, in a form that both kinds have: texts and bodies as UTF-8 bytes."""
+# As bytes on both sides: PostgreSQL's text cannot hold NUL, and the digests of both sides must be
+# of the same bytes.
 _TEXTS: Final = frozenset(
     (
         *("run", "goal", "agent", "session", "parent", "principal", "owner", "waiting_for"),
@@ -119,6 +121,7 @@ def migrate(source: str, target: str) -> Moved:
     if source == target:
         raise ConfigError("the source and the target are one log")
     with closing(_side(source, new=False)) as old, closing(_side(target, new=True)) as new:
+        # All tables, not only runs: a journal in the target would be mixed with the source's.
         if any(next(new.rows(table), None) is not None for table in TABLES):
             raise LogError(f"{_shown(target)} is not empty: a log is moved to an empty one")
         if next(old.rows("held"), None) is not None:
@@ -129,6 +132,7 @@ def migrate(source: str, target: str) -> Moved:
         sent = {table: _Digest() for table in TABLES}
         for table in TABLES:
             new.put(table, sent[table].of(old.rows(table)))
+        # Read back inside the same transaction: what the database made of it, not what was sent.
         for table in TABLES:
             arrived = _Digest()
             for _ in arrived.of(new.rows(table)):
@@ -172,6 +176,7 @@ class SqliteSide:
         log.open()
         self._file = log._file
         self._db = plain(path, 10.0)
+        # Takes the writer's lock at once: nobody changes the source while it is read.
         self._db.execute("begin immediate")
 
     def rows(self, table: str) -> Iterator[Row]:
@@ -184,6 +189,7 @@ class SqliteSide:
             statement = "update runs set lease_until = ?3 where number = ?1 and ?2 is not null"
         elif table in ("events", "facts"):
             names = ("id", *TABLES[table][2:])
+            # Run number and sequence number in one key: records of a run lie side by side.
             statement = f"insert into {table}({', '.join(names)}) values(?1 << 32 | ?2, ?3, "
             statement += "?4, cast(?5 as text))" if table == "events" else "cast(?4 as text))"
         else:

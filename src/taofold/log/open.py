@@ -31,8 +31,10 @@ def open_log(spec: Log | str | Path) -> Log:
         return spec
     text = str(spec)
     if text == "memory":
+        # A new one each time: "memory" names nothing that could be shared.
         return MemoryLog()
     scheme, sign, rest = text.partition(":")
+    # Only SCHEME:// may be a foreign log; `a:b` alone is a file of that name.
     adapter = _ADAPTERS.get(scheme) or (_entry(scheme) if rest.startswith("//") else "")
     if not sign or not adapter:
         scheme, rest, adapter = "sqlite", text, _ADAPTERS["sqlite"]
@@ -41,6 +43,7 @@ def open_log(spec: Log | str | Path) -> Log:
             f"a log is 'memory', 'sqlite:PATH', a path or 'postgresql://…', not {text!r}",
             path="log",
         )
+    # By its whole path: two spellings of one file share a connection and its lock.
     key = f"sqlite:{Path(rest).absolute()}" if scheme == "sqlite" else text
     opened = _open.get(key)
     if opened is None or getattr(opened, "closed", False):

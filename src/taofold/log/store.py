@@ -44,6 +44,7 @@ def steady(now: Callable[[], int], not_before: int = 0) -> Callable[[], int]:
 
     Only the machine's clock can be set: any other `now` is returned as it is.
     """
+    # A test's clock says when time passes; a steady one would run beside it.
     if now is not clock:
         return now
     begin = max(now(), not_before) - lap()
@@ -125,6 +126,7 @@ class Store:
             return record
         self._unsaved.append(record)
         if event.disk:
+            # One such event makes the whole flush wait for the disk: they are written together.
             self._disk = True
         return record
 
@@ -134,6 +136,7 @@ class Store:
         The difference is added up, so that what is below `DRIFT_MS` is not lost either.
         """
         mark = self._lap()
+        # Waiting is no activity: the count begins anew where somebody acts again.
         if not was_active(self.state, event):
             self._mark, self._drift = mark, 0
             return event
@@ -168,6 +171,7 @@ class Store:
         Raises:
             LogError: there is none.
         """
+        # A blob may be asked for before its flush, as by the next model call.
         content = self._blobs.get(digest)
         if content is not None:
             return content
@@ -195,6 +199,7 @@ class Store:
         if self._log is None or not (unsaved or consume or status):
             return True
         disk, blobs = self._disk, self._blobs
+        # Taken before the await: what is dispatched meanwhile belongs to the next flush.
         self._unsaved, self._disk = [], False
         if blobs:
             self._blobs = {}
@@ -223,6 +228,7 @@ class Store:
                 entry[0] = []
             entry[1] = True
         # Who syncs to disk comes back later than who does not: listeners hear in order.
+        # Only from the front: a later write that ended first waits for those before it.
         while self._writing and self._writing[0][1]:
             self._tell(self._writing.popleft()[0])
         return written
@@ -254,6 +260,7 @@ class Store:
     def _tell(self, records: Sequence[e.Record]) -> None:
         if not self._listeners:
             return
+        # A copy: a listener may unsubscribe while it is called.
         for listener in tuple(self._listeners):
             for record in records:
                 listener(record)

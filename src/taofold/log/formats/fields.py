@@ -47,6 +47,7 @@ class Fields:
 
     def take(self, *keys: str, default: Any = None) -> Any:
         """The raw value of the first of `keys` that is there. Two of them are a fault."""
+        # Two spellings of one thing in a document would leave open which is meant.
         there = [key for key in keys if key in self._value]
         self._taken.update(there)
         if len(there) > 1:
@@ -72,6 +73,7 @@ class Fields:
         value = self.take(key)
         if value is None:
             return None
+        # In Python True is an int; in a document it is no number.
         if isinstance(value, bool) or not isinstance(value, int | float):
             self._wrong(key, value, "a number")
         if not math.isfinite(value):
@@ -162,9 +164,11 @@ def checked(value: Any, path: Path) -> Any:
     Raises:
         DocumentFault: a type, number or character that JSON cannot say, or absurd depth.
     """
+    # A stack of its own: a document may be nested deeper than Python recurses.
     left: list[tuple[Any, Path]] = [(value, path)]
     while left:
         item, location = left.pop()
+        # The path is as long as the value is deep, so it counts the depth by itself.
         if len(location) > _DEEPEST:
             raise DocumentFault(path, f"is nested more than {_DEEPEST} deep")
         if isinstance(item, dict):
@@ -184,6 +188,8 @@ def checked(value: Any, path: Path) -> Any:
 def _leaf(item: Any, place: Path) -> None:
     if isinstance(item, str):
         try:
+            # Refused here, with its path: the log would refuse it later, when nobody knows where it
+            # stood.
             item.encode()
         except UnicodeEncodeError:
             raise DocumentFault(
@@ -222,6 +228,7 @@ def _short(value: Any) -> str:
 
 class _Composer(Composer):
     def compose_node(self, parent: Any, index: Any) -> Any:
+        # A few lines of aliases can expand to gigabytes (the "billion laughs").
         if self.parser.check_event(AliasEvent):
             mark = self.parser.peek_event().start_mark
             raise MarkedYAMLError(None, None, "aliases are not read: repeat the value", mark)
@@ -232,6 +239,7 @@ class _Constructor(SafeConstructor):
     """Without times: they stay the text they are."""
 
 
+# Python's dates would lose the offset and the spelling; times are read by `instant`.
 _Constructor.add_constructor("tag:yaml.org,2002:timestamp", SafeConstructor.construct_yaml_str)
 
 
@@ -240,6 +248,7 @@ class _Representer(SafeRepresenter):
         return True
 
     def text(self, data: str) -> Any:
+        # Quotes where a block would lose something: trailing spaces, tabs, control characters.
         style = None if data.isprintable() else "|" if _plain(data) else '"'
         return self.represent_scalar("tag:yaml.org,2002:str", data, style=style)
 
@@ -259,7 +268,9 @@ def _yaml() -> YAML:
     yaml.Composer, yaml.Constructor, yaml.Representer = _Composer, _Constructor, _Representer
     yaml.default_flow_style = False
     yaml.allow_unicode = True
+    # No line breaks where the text has none: ruamel folds at 80 columns otherwise.
     yaml.width = 1 << 20
+    # The order of the keys is that of the reader's interest, not of the alphabet.
     setattr(yaml, "sort_base_mapping_type_on_output", False)  # noqa: B010 - typed as None
     return yaml
 
@@ -291,6 +302,8 @@ def load(text: str, source: str) -> list[Any]:
 def line(text: str, path: Path, document: int = 0) -> int:
     """The line, from 1, at which `path` stands, or the nearest thing around it; 0 if unknown."""
     try:
+        # Read a second time, and only for an error message: the values that `load` gives carry no
+        # lines.
         nodes = list(_yaml().compose_all(text)) if document else [_yaml().compose(text)]
     except (YAMLError, ValueError, RecursionError):
         return 0

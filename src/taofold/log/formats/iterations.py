@@ -26,6 +26,7 @@ def by_default_started(call: TracedCall) -> bool:
     """Did the call start, as far as a document that does not say so can tell?"""
     observation = call.observation
     action = call.action
+    # What `finish`, `ask_user` and unreadable actions have in common: no tool was ever called.
     if not action.tool or action.tool in RESERVED or action.error:
         return False
     return observation is None or not observation.refused
@@ -49,6 +50,7 @@ class Writer:
         """Append a turn. `number` counts from 1."""
         key = str(number)
         self.put(e.Proposed(key=key, thought=thought, actions=tuple([c.action for c in calls])), at)
+        # All starts before the first observation, as a run writes a batch.
         for index, call in enumerate(calls):
             if call.started:
                 started = (
@@ -75,6 +77,7 @@ class Writer:
         if text in _STATUSES:
             return cast("ObservationStatus", text)
         self.mended(STATUS, f"unknown status {text!r}" if text else "no status", number, path)
+        # An unknown word must not improve the run's rate of success.
         return "partial"
 
     def mended(self, rule: str, detail: str, number: int, path: Path) -> None:
@@ -91,6 +94,7 @@ def write(turn: TracedTurn) -> dict[str, Any]:
         document["interrupted"] = True
     actions = [_action(call, turn.at) for call in turn.calls]
     observations = [_observation(call) for call in turn.calls]
+    # The rules' own form for one action; lists only where a batch needs them.
     if len(turn.calls) == 1:
         document["action"] = actions[0]
         if observations[0] is not None:
@@ -122,6 +126,7 @@ def _action(call: TracedCall, proposed: int) -> dict[str, Any]:
         error=action.error,
         effect=call.effect,
     )
+    # Written only where a reader would guess wrong.
     if call.started != by_default_started(call):
         document["started"] = call.started
     return {**document, "timestamp": iso(call.started_at if call.started else proposed)}
@@ -155,6 +160,7 @@ def read(writer: Writer, fields: Fields, number: int) -> None:
         DocumentFault: a field is missing, unknown or of the wrong kind.
     """
     counted = fields.whole("iteration", "iteration_number", default=number)
+    # Numbers of a foreign file are checked, not trusted: `because` refers to them.
     if counted != number:
         raise DocumentFault(
             fields.path, f"is iteration {counted} where {number} must follow: number from 1"
@@ -219,6 +225,7 @@ def _read_action(value: Any, path: Path, at: int) -> TracedCall:
     tool, rationale = fields.text("tool"), fields.text("rationale")
     time = fields.instant("timestamp", at)
     if not fields.has("parameters"):
+        # Taken even if null, or `close` would call it unknown. Arguments stand beside `tool`.
         fields.take("parameters")
         return TracedCall(Action(tool, fields.rest(), rationale), started_at=time)
     action = Action(

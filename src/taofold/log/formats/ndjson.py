@@ -42,6 +42,7 @@ def dumps(records: Iterable[Record]) -> str:
     """The records as text, one line each after the header."""
     lines: list[bytes] = [msgspec.json.encode(_Header(FORMAT, VERSION, SCHEMA_VERSION))]
     for record in records:
+        # Written as it was encoded once: decoding it again could change what is stored.
         event = msgspec.Raw(encode(record.event))
         line = _Line(record.run, record.seq, iso(record.at), record.at, event)
         lines.append(msgspec.json.encode(line))
@@ -56,6 +57,7 @@ def loads(text: str, *, run: str = "", source: str = "ndjson") -> list[Record]:
             not make a run. The path is `source` and the line.
     """
     lines = text.split("\n")
+    # A file that ends without a line end was cut off while it was written.
     if lines[-1]:
         path = _at(source, len(lines))
         raise ConfigError("the last line has no end: the export is cut off", path=path)
@@ -81,6 +83,7 @@ def _schema(line: str, source: str) -> int:
             f"format {header.format!r} version {header.version} is not {FORMAT!r} {VERSION}",
             path=path,
         )
+    # From the oldest version that an upcaster takes, to ours; a newer one cannot be guessed.
     readable = range(min(UPCASTERS, default=SCHEMA_VERSION), SCHEMA_VERSION + 1)
     if header.schema not in readable:
         raise ConfigError(
@@ -98,6 +101,7 @@ def _record(line: str, schema: int, path: str) -> Record:
         time = iso(entry.at)
     except (msgspec.DecodeError, OverflowError, KeyError, RecursionError) as error:
         raise ConfigError(f"not a record: {error}", path=path) from None
+    # The text is for people, who may have edited it: both must still say the same.
     if time != entry.time:
         raise ConfigError(f"time {entry.time!r} is not at {entry.at}, which is {time}", path=path)
     return Record(entry.run, entry.seq, entry.at, event)
@@ -116,6 +120,7 @@ def _follows(records: list[Record], path: str) -> None:
 def _foldable(records: list[Record], source: str) -> None:
     """Every record must make sense after those before it."""
     state = RunState()
+    # What was rewound need not fold any more.
     for record in live(records):
         try:
             state = reduce(state, record)

@@ -88,6 +88,7 @@ def _trace(writer: Writer, fields: Fields) -> None:
     fields.close()
     numbers: list[int] = []
     closed = False
+    # Only neighbours with one number are a batch; a number that comes back is a new turn.
     for number, (_, batch) in enumerate(groupby(entries, key=lambda entry: entry[0]), 1):
         group = list(batch)
         closed = any(call.action.tool == FINISH for _, _, call in group)
@@ -123,6 +124,7 @@ def _timed(call: TracedCall, at: int) -> TracedCall:
 
 def _answer(writer: Writer, number: int, answer: Any, closed: bool) -> None:
     """The end of the run, with a closing step if the trace has none (so that R2 holds)."""
+    # R2 wants an action after each thought; an answer without one would break it on import.
     if not closed:
         thought = Thought(_ANSWERED, type="synthesis", synthesized=True)
         action = Action(FINISH, {"answer": answer})

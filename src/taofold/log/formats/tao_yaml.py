@@ -91,6 +91,7 @@ def loads(
             iteration.read(writer, Fields(inner, ("tao_iteration",)), number + 1)
     except DocumentFault as fault:
         raise refused(fault, source, yaml.line(text, fault.path, number)) from None
+    # Only the start that was put in above: there was no iteration.
     if len(writer.records) == 1:
         raise ConfigError("the document is empty: expected `ralph_tao_log:`", path=source)
     return writer.records
@@ -102,6 +103,7 @@ def _log(document: Any, run: str, at: int, strict: bool) -> list[e.Record]:
     top.close()
     loop = log.text("loop_id")
     writer = Writer(run or loop or "imported", log.instant("timestamp", at), strict=strict)
+    # Only what the rules need; anything else in settings could name code (see provenance).
     settings = {name: value for name in ("instructions", "research") if (value := log.json(name))}
     start = e.RunStarted(
         goal=log.text("task"),

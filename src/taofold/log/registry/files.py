@@ -50,6 +50,8 @@ def _export(made: dict[str, Any], path: Path) -> list[Path]:
             file.parent.mkdir(parents=True, exist_ok=True)
             if file.exists() and not _sound(file):
                 _keep([file])
+            # Written beside it and renamed: a reader sees the old file or the new one, never a
+            # part.
             partial = file.with_name(f".{file.name}.part")
             partial.write_bytes(body)
             partial.replace(file)
@@ -60,6 +62,7 @@ def _export(made: dict[str, Any], path: Path) -> list[Path]:
 
 def _read(path: Path) -> dict[Path, bytes]:
     if path.is_dir():
+        # In the seed's layout, and in a fixed order, so that two imports of one folder end alike.
         files = [file for name in _FOLDERS for file in sorted((path / name).glob("*.json"))]
         files = [file for file in files if file.name != "effectiveness-metrics.json"]
         if not files:

@@ -83,6 +83,7 @@ class SqliteBook:
         """The result of `work`; the tables are brought up to date before."""
 
         def look(db: sqlite3.Connection) -> tuple[bool, T | None]:
+            # A reader may not write: the tables are brought up to date in a transaction that may.
             if tables.position(db) != journals.head(db, STREAM):
                 return False, None
             return True, work(tables.Tables(db))
@@ -98,11 +99,14 @@ class SqliteBook:
         """The result of `work`, its events in one transaction with it."""
 
         def change(db: sqlite3.Connection) -> T:
+            # Inside the writer's lock: the fold below sees every event of the other process.
             head = self._catch_up(db)
             tx = _Change(db, at)
             result = work(tx)
             if tx.events:
                 facts = [(at, encode(event)) for event in tx.events]
+                # Facts and tables move in one transaction: after a crash both are old or both are
+                # new.
                 tables.moved(db, journals.append(db, STREAM, head, facts))
             return result
 
@@ -129,6 +133,7 @@ class SqliteBook:
         """Bring the tables up to the last fact; returns its number."""
         head = journals.head(db, STREAM)
         position = tables.position(db)
+        # Ahead of the facts: the file was replaced by an older copy.
         if position is None or position > head:
             tables.build(db)
             position = -1
@@ -138,6 +143,8 @@ class SqliteBook:
         while facts := journals.read(db, STREAM, position, _CHUNK):
             for fact in facts:
                 event = _event(fact)
+                # A damaged fact changes nothing, but its number counts: the position goes on behind
+                # it.
                 if event is not None:
                     view.keep(step(view, event, fact.at))
             position = facts[-1].seq
@@ -164,6 +171,7 @@ class JournalBook:
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
+        # One fold at a time: `_catch_up` awaits between reading the facts and applying them.
         self._lock = asyncio.Lock()
         self._vectors: dict[tuple[str, bytes], bytes] = {}
         self._forget()
@@ -188,6 +196,8 @@ class JournalBook:
                     facts = [(at, encode(event)) for event in tx.events]
                     self._head = await self._journal.write(STREAM, self._head, facts)
                 except Conflict:
+                    # What `work` did to the state in memory was never written: fold anew from the
+                    # facts.
                     self._forget()
                 except BaseException:
                     self._forget()

@@ -37,6 +37,7 @@ TABLES: Final = (
         words text not null, grams text not null, message text not null,
         length integer not null, size integer not null)""",
     "create index if not exists pattern_said on pattern_rows(said)",
+    # An index only: the words stand in pattern_entries, where they are needed to take a row out.
     """create virtual table if not exists pattern_words using fts5(
         words, content='', detail=none, columnsize=0,
         tokenize="unicode61 remove_diacritics 0 tokenchars '_='")""",
@@ -66,6 +67,7 @@ _INSERT: Final = "insert into pattern_rows(id, month, said, body) values(?, ?, ?
 _UPDATE: Final = "update pattern_rows set month = ?, said = ?, body = ? where number = ?"
 _ENTRY: Final = "select words, grams, message, length, size from pattern_entries where number = ?"
 _ENTER: Final = "insert into pattern_entries values(?, ?, ?, ?, ?, ?, ?)"
+# FTS5 without content must be told what it had indexed.
 _UNINDEX: Final = "insert into pattern_words(pattern_words, rowid, words) values('delete', ?, ?)"
 _INDEX: Final = "insert into pattern_words(rowid, words) values(?, ?)"
 _COUNT: Final = (
@@ -176,7 +178,9 @@ class Tables:
     def ids(self, prefix: str) -> list[str]:
         """The ids in use that start with `prefix`."""
         rows = self._db.execute(
-            "select id from pattern_rows where id >= ?1 and id < ?1 || char(1114111)", (prefix,)
+            # The last code point of Unicode: no id that begins with the prefix sorts behind it.
+            "select id from pattern_rows where id >= ?1 and id < ?1 || char(1114111)",
+            (prefix,),
         )
         return [row[0] for row in rows]
 
@@ -222,6 +226,7 @@ class Tables:
         for identity, pattern in changes.patterns.items():
             if pattern is not None:
                 self._put(pattern, None)
+            # What moves to the archive keeps its row, and with it its number.
             elif identity not in changes.archive:
                 self._drop(identity)
         for old in changes.archive.values():
@@ -259,6 +264,7 @@ class Tables:
         """Let the search find a pattern by its new entry, or no more."""
         row = self._db.execute(_ENTRY, (number,)).fetchone()
         old = IndexEntry(*row) if row else None
+        # Most changes of a pattern are counters, which no search looks at.
         if old == new:
             return
         change: Counter[str] = Counter()
@@ -271,6 +277,7 @@ class Tables:
             self._db.execute(_ENTER, (number, identity, *new))
             change.update(set(new.words.split()))
         self._db.executemany(_COUNT, [(term, n) for term, n in change.items() if n])
+        # Only what the search finds counts: rarity is about the index, not the archive.
         total = (self._state("total") or 0) + bool(new) - bool(old)
         self._db.execute(_SET, ("total", total))
 

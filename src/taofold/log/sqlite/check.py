@@ -25,6 +25,7 @@ def check(path: Path) -> list[str]:
     """
     try:
         with closing(opened(path, "ro", _WAIT_S)) as db:
+            # Pages first: what the rows below say is worth nothing in a damaged file.
             problems = [row[0] for row in db.execute("pragma quick_check") if row[0] != "ok"]
             return problems or _inconsistencies(db)
     except LogError as error:
@@ -46,6 +47,7 @@ def _inconsistencies(db: sqlite3.Connection) -> list[str]:
 def _faults(db: sqlite3.Connection, number: int, run: str) -> list[str]:
     problems: list[str] = []
     seqs = [-1]
+    # READ takes ids greater than its first parameter; -1 as a limit means all.
     for row in db.execute(sql.READ, ((number << 32) - 1, (number << 32) + sql.LAST, -1)):
         seqs.append(row[0])
         try:

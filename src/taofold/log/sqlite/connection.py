@@ -20,11 +20,14 @@ def opened(path: Path, mode: Literal["ro", "rw"], wait_s: float) -> sqlite3.Conn
         LogError: this process was forked while the file was open.
     """
     forks.refuse(path)
+    # The files beside it decide what SQLite reads: no tool of an agent may write them either.
     reserve_file(path, BESIDE)
     return sqlite3.connect(
         f"{path.absolute().as_uri()}?mode={mode}",
+        # Only a URI can say mode=rw: a file that was deleted meanwhile is not made anew, empty.
         uri=True,
         timeout=wait_s,
+        # Transactions are begun and ended by hand; Python would begin them too late, as readers.
         isolation_level=None,
         check_same_thread=False,
     )
@@ -38,6 +41,7 @@ def plain(path: Path, wait_s: float) -> sqlite3.Connection:
         "synchronous = normal",
         "wal_autocheckpoint = 0",
         f"journal_size_limit = {_KEPT_WAL_BYTES}",
+        # A file from elsewhere may hold triggers or views with functions that act.
         "trusted_schema = off",
     ):
         connection.execute(f"pragma {pragma}")
@@ -63,6 +67,7 @@ _TEXTS = {
 
 def code(error: sqlite3.Error) -> int:
     """The primary result code; 0 if SQLite gave none."""
+    # Extended codes hold the primary one in their lowest byte.
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 

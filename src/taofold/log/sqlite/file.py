@@ -63,6 +63,7 @@ class Disk:
     def forked(self) -> None:
         """Forget the thread: a child process has none, and would wait for it for ever."""
         self._start()
+        # A descriptor is no lock and no connection: the child may close its copy.
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -86,6 +87,7 @@ class Disk:
     def close(self) -> None:
         """Finish what was asked for, then stop. Blocks."""
         with self._lock:
+            # Under the lock, so that nobody asks behind the stop and waits for ever.
             self._closed = True
             self._asked.put(_STOP)
         if self._thread is not None:
@@ -111,9 +113,11 @@ class Disk:
             with suppress(Empty):
                 while True:
                     batch.append(self._asked.get_nowait())
+            # Whoever asked before this sync began is served by it; who asks meanwhile, by the next.
             waiters = [request for request in batch if not isinstance(request, str)]
             if waiters:
                 _answer(waiters, self._settled())
+            # After the answers: folding takes longer, and nobody waits for it.
             if _FOLD in batch:
                 self._fold()
             running = _STOP not in batch
@@ -123,6 +127,7 @@ class Disk:
             if self._descriptor < 0:
                 self._descriptor = os.open(self._path, os.O_RDWR)
                 _sync_folder(self._path.parent)
+            # Syncing a file that nobody reads any more would promise what does not hold.
             if not os.path.samestat(os.fstat(self._descriptor), self._path.stat()):
                 raise OSError(errno.ESTALE, "the -wal file was replaced by somebody else")
             self._sync(self._descriptor)
@@ -256,6 +261,7 @@ class SqliteFile:
 
     def close(self) -> None:
         """Finish what was asked for and let go of the file. Blocks."""
+        # First the thread, which may be folding with a connection that is closed below.
         self._disk.close()
         with self._lock:
             self._closed = True
@@ -269,6 +275,7 @@ class SqliteFile:
         if self._connection is None:
             await asyncio.to_thread(self.open)
         try:
+            # On the calling thread: nearly always the lock is free, and this takes microseconds.
             return attempt(work)
         except sqlite3.Error as error:
             if not busy(error):
@@ -318,6 +325,7 @@ class SqliteFile:
             try:
                 result = work(connection)
                 connection.execute("commit")
+            # Also for Ctrl-C in the middle: an open transaction would lock everybody out.
             except BaseException:
                 if connection.in_transaction:
                     connection.execute("rollback")
@@ -345,6 +353,7 @@ class SqliteFile:
                 # A connection that only this thread uses: ours may be in the middle of a write.
                 self._folding = plain(self.path, _FOLD_WAIT_S)
             fold(self._folding)
+            # Not exact, since writers go on; it only says when to fold next.
             self._behind = 0
 
 

@@ -52,6 +52,7 @@ def marked(path: Path, noted: Mapping[str, str]) -> dict[str, str]:
     if not _unmoved(path, noted):
         token = token_hex(16)
         notes |= {"mark": token, "inode": str(path.stat().st_ino)}
+        # Attributes are not part of git, tar or a download, and `cp` leaves them out by default.
         if hasattr(os, "setxattr"):
             with suppress(OSError):  # a file system without attributes: its number counts
                 os.setxattr(path, _ATTRIBUTE, _seal(path, token))
@@ -61,6 +62,7 @@ def marked(path: Path, noted: Mapping[str, str]) -> dict[str, str]:
 def _unmoved(path: Path, noted: Mapping[str, str]) -> bool:
     """Is it the very file that this user marked, and no copy of it?"""
     token = noted.get("mark", "")
+    # A copy inside one file system has another number, even if it took the attribute along.
     if not token or noted.get("inode") != str(path.stat().st_ino):
         return False
     if not hasattr(os, "getxattr"):
@@ -68,6 +70,7 @@ def _unmoved(path: Path, noted: Mapping[str, str]) -> bool:
     try:
         return os.getxattr(path, _ATTRIBUTE) == _seal(path, token)
     except OSError:
+        # The mark is gone though this file system keeps marks: it was copied.
         return not _markable(path)
 
 

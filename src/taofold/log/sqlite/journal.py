@@ -30,6 +30,7 @@ _ROW: Final = (
     "select stream, head, created_at, updated_at, owner, lease_until, "  # noqa: S608 - constants
     f"lease_until > ?1 and lease_until <= ?1 + {LONGEST_LEASE_MS} from streams"
 )
+# Not LIKE: a prefix may hold % or _.
 _ROWS: Final = f"{_ROW} where substr(stream, 1, length(?2)) = ?2 order by number desc"
 _HOLD: Final = "update streams set owner = ?, lease_until = ? where stream = ?"
 _RENEW: Final = "update streams set lease_until = ? where stream = ? and owner = ?"
@@ -53,6 +54,7 @@ def append(
     row = db.execute(_FIND, (stream,)).fetchone()
     last = -1 if row is None else int(row[1])
     if last != after:
+        # Inside the transaction, so that nobody can write between this check and the insert.
         raise Conflict(outrun(stream, after, last))
     if not facts:
         return last

@@ -65,6 +65,8 @@ def forget(path: Path, runs: Iterable[str], wait_s: float) -> None:
     """
     try:
         with closing(plain(path, wait_s)) as db:
+            # Freed pages are overwritten with zeros; otherwise a deleted secret stays readable in
+            # the file.
             db.execute("pragma secure_delete = on")
             db.execute("begin immediate")
             for run in runs:
@@ -86,6 +88,8 @@ def scrub(path: Path, wait_s: float) -> None:
     try:
         with closing(plain(path, wait_s)) as db:
             db.execute("pragma secure_delete = on")
+            # Pages that were freed before secure_delete was on are only gone in a file that is
+            # written anew.
             db.execute("vacuum")
         emptied = empty(path, wait_s)
         reason = "" if emptied else "other processes are reading it"
@@ -209,6 +213,7 @@ class SqliteLog:
             number, current, before, status, until = sql.owner(db, run)
             if epoch is not None and epoch != current:
                 raise Conflict(overtaken(RunRow(run, epoch=current, owner=before), epoch))
+            # Inside the transaction, after any wait for the lock: the lease is compared with now.
             now = self._now()
             # Whoever held it may take it again before its lease is over: it is the same process.
             held = status == "running" and lease_lasts(until, now)
@@ -416,8 +421,8 @@ class SqliteLog:
     def _fence(self, db: sqlite3.Connection, run: str, epoch: int) -> tuple[int, int]:
         """The run's number and next sequence number, if `epoch` is the current one."""
         number = self._number(db, run)
-        fence = db.execute(sql.FENCE, (number << 32, number)).fetchone()
         # One statement reads the owner and the last event, with one look-up in the same b-tree.
+        fence = db.execute(sql.FENCE, (number << 32, number)).fetchone()
         if fence is None:  # deleted by another process
             del self._numbers[run]
             raise UnknownRun(f"no run {run!r} in this log")

@@ -20,6 +20,7 @@ from taofold.log.sqlite.connection import busy, explain, opened, plain
 VERSION: Final = 3
 """Version of the layout. Raise it with statements in `UPGRADES`."""
 
+# In the file's header (`pragma application_id`), where other programs find it too.
 APPLICATION: Final = 0x7A0F01D5
 _WAIT_S: Final = 5.0
 
@@ -33,6 +34,7 @@ OPEN_SESSION: Final = (
     f"session <> '' and status not in ({', '.join(repr(status) for status in sorted(ENDED))})"
 )
 """Holds for the one run of a session that has not ended."""
+# The rowid `number` is the last column of every index, so "newest first" needs no sort.
 _RUNS_BY: Final = (
     f"create index runs_session_open on runs(session) where {OPEN_SESSION}",
     "create index runs_status on runs(status)",
@@ -272,7 +274,9 @@ def _connect(path: Path, wait_s: float, adopt: bool, max_bytes: int) -> sqlite3.
     connection = plain(path, wait_s)
     try:
         if not stored_version:
+            # Takes effect in an empty file only; small pages keep a commit to the -wal small.
             connection.execute(f"pragma page_size = {_PAGE_BYTES}")
+        # SQLite answers with the mode that it really took: on network drives it keeps another.
         mode: str = connection.execute("pragma journal_mode = wal").fetchone()[0]
         if mode != "wal":
             raise LogError(
@@ -315,6 +319,7 @@ def _touch(path: Path) -> None:
 
 def _inspect(path: Path, *, adopt: bool) -> int:
     """The layout version of the file, found without changing a byte of it."""
+    # mode=ro: nothing of a file that is not ours is changed, not even its -wal folded.
     with closing(opened(path, "ro", 0)) as reader:
         return check(reader, path, adopt=adopt)
 

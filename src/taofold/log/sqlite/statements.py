@@ -14,6 +14,7 @@ from taofold.log.sqlite.schema import OPEN_SESSION
 LAST: Final = 0xFFFFFFFF
 """The highest sequence number a run can have."""
 
+# Ids are `number << 32 | seq`: a run's events are one range of the primary key.
 _RANGE: Final = "id between number << 32 and (number << 32) + 4294967295"
 ROW: Final = (
     "select run, status, goal, agent, session, parent, principal, created_at, "  # noqa: S608 - constants
@@ -56,6 +57,8 @@ STATUS: Final = (
 IDS: Final = "select run from runs where run >= ? and run < ? order by run limit ?"
 WAKE: Final = "update runs set wake_at = 1 where number = ?"
 _LEASED: Final = (
+    # Named: it costs what is due, not what there is. Without the index it fails instead of
+    # scanning.
     f"{ROW} indexed by runs_leased where status = 'running' and lease_until > 0 and "
     f"(lease_until <= ?1 or lease_until > ?1 + {LONGEST_LEASE_MS}) "
     "and (lease_until, number) > (?3, ?4) order by lease_until, number limit ?5"
@@ -137,6 +140,7 @@ def record(run: str, row: tuple[int, int, str | bytes, int | None]) -> Record:
         Incompatible: it was written by a newer release.
     """
     seq, at, body, version = row
+    # A newer release may mean something else by the same field: refused, not guessed.
     if version is not None and version > SCHEMA_VERSION:
         raise Incompatible(
             f"record {seq} of run {run!r} has schema {version}, this release reads up to "
