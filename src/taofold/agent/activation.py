@@ -102,6 +102,8 @@ def _recorded(redactor: Redactor, given: Showing) -> tuple[Part, ...]:
 
 def new_id() -> str:
     """A run id that sorts by time."""
+    # 48 bits of time and 32 of chance, in hex. The first digit is 0 until the year 2527 and is
+    # dropped.
     milliseconds = time_ns() // 1_000_000
     return (milliseconds.to_bytes(6) + urandom(4)).hex()[1:]
 
@@ -122,6 +124,7 @@ class Activation:
         self.agent, self.deps, self.listener, self.parent = agent, deps, listener, parent
         self.log = log or agent.opened_log or MemoryLog()
         self.principal, self.takeover = principal, False
+        # A child pauses when its parent must: the engine knows only the root.
         self.pause = pause if parent is None else parent.pause
         self.output = agent.answer
         self.strategy_name, self._make = find_strategy(agent.strategy)
@@ -144,8 +147,11 @@ class Activation:
         agent, parent = self.agent, self.parent
         limits, policy = agent.limits, agent.policy
         if parent is not None:
+            # A child can only get less than its parent has, in limits and in rights.
             limits, policy = limits.within(parent.limits), policy.tightened(parent.policy)
         if limits.usd is not None:
+            # price(1, 1) asks whether there is a price at all; without one the limit could never
+            # hold.
             for model in self.models.values():
                 if model.price(1, 1) is None:
                     raise ConfigError(
@@ -190,6 +196,8 @@ class Activation:
             strict=bool(started.settings.get(STRICT, agent.strict)),
             research=agent.research,
             attempts=agent.limits.parse_retries + 1,
+            # From the recorded profile, not the model's of today: a replay must build the same
+            # prompt.
             native=started.profile.native_tools and bool(agent.offers),
             window=started.profile.window,
             history=started.history,
@@ -252,9 +260,11 @@ class Activation:
         if not text.strip():
             raise ConfigError("the goal is empty: say what the agent should do", path="goal")
         if ui_context:
+            # Written by whoever embeds the agent; bounded, since it is sent again at each step.
             context_line = f"[UI Context: {ui_context[:UI_CONTEXT]}]\n"
             text = context_line + text
             parts = (TextPart(redactor.text(context_line)), *parts) if parts else ()
+        # A log that the run makes for itself is gone with it: nothing would be remembered.
         if session and self.parent is None and agent.opened_log is None:
             raise ConfigError(
                 'a session is remembered in a log: pass log="memory", or a path, to the agent',
@@ -272,6 +282,8 @@ class Activation:
             principal=self.setup.principal,
             policy=self.setup.policy.version,
             settings=self._settings(settings),
+            # Copied and redacted here, where it enters: from now on it is in the log and in the
+            # prompt.
             data=redactor.json(dict(data)) if data else {},
             history=(*await self._history(session), *earlier_messages),
             session=session,
@@ -283,11 +295,14 @@ class Activation:
 
     def _settings(self, given: Mapping[str, Any] | None) -> dict[str, Any]:
         """What is kept with the run: for the rules, for replay, and what the caller gave."""
+        # A child's share depends on what ran beside it when it began; on resume it cannot be
+        # computed again.
         limits = {} if self.parent is None else {"limits": asdict(self.setup.limits)}
         redacted: dict[str, Any] = self.setup.redactor.json(dict(given)) if given else {}
         # A child run hangs below the call that it serves, wherever that is.
         context = current() if self.parent is None else None
         trace_setting = {} if context is None else {SETTING: str(context)}
+        # The caller's own keys first: they cannot override what the rules and a replay rely on.
         return {**redacted, **self.agent.noted, **limits, **trace_setting}
 
     async def resume(self, run: str, *, takeover: bool = False) -> RunResult[Any]:
@@ -331,6 +346,7 @@ class Activation:
             raise ConfigError(f"run {run!r} has no start: its log is damaged")
         started = first[0].event
         if self.principal is None:
+            # Whoever resumes a run without saying who he is acts for the one who started it.
             self.setup.principal = started.principal
         if "limits" in started.settings:  # a child's share, as it was reserved at its start
             share = Limits(**started.settings["limits"])
@@ -363,6 +379,7 @@ class Activation:
             if state.output is not None:
                 messages.append(Message("assistant", render(state.output)))
             content = state.goal if state.started is None else state.started.content
+            # Counted from the newest backwards: what is shown again is what was talked about last.
             attached += sum([part.size for part in media_of(content)])
             messages.append(Message("user", content if attached <= HISTORY_MEDIA else state.goal))
         return tuple(reversed(messages))
@@ -378,10 +395,12 @@ class Activation:
         activation = Activation(agent, self.deps, parent.principal, self.listener, self.log, parent)
         if await _exists(self.log, run):
             state = fold(await self.log.read(run))
+            # What has ended otherwise is not repeated: its result is in its own log, and counts.
             if state.status in ("running", "waiting", "cancelled"):
                 result = await activation.resume(run, takeover=self.takeover)
                 state = result.state
         else:
+            # A tool made of an agent has one required parameter, the goal, whatever it is called.
             result = await activation.run(str(parameters[tool.schema["required"][0]]), run_id=run)
             state = result.state
         if state.status == "waiting":
@@ -398,6 +417,7 @@ class Activation:
 
 
 async def _exists(log: Log, run: str) -> bool:
+    # A row without events never began (an older release wrote rows first): it is started anew.
     try:
         return (await log.row(run)).events > 0
     except LookupError:

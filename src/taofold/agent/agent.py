@@ -136,6 +136,7 @@ class Agent(Generic[Deps, Out]):
         tools = _toolset(self.tools)
         if self.discover:
             tools = Toolset.of(tools, discovered(self.discover))
+        # The agent's own tool wins over a custom action of the same name.
         added = [tool for name, tool in custom_actions().items() if name not in tools]
         return Toolset.of(tools, *added) if added else tools
 
@@ -159,6 +160,7 @@ class Agent(Generic[Deps, Out]):
     def noted(self) -> dict[str, Any]:
         """What of it is kept with each run: for the rules, and for replay."""
         noted: dict[str, Any] = {STRICT: bool(self.strict)}
+        # Kept for `runs check`, which judges a log without having the agent's tools.
         effects = {offer.name: offer.effect for offer in self.offers if offer.effect != "read"}
         if effects:
             noted["effects"] = effects
@@ -226,6 +228,7 @@ class Agent(Generic[Deps, Out]):
             ConfigError: the agent cannot run as described (or an ExceptionGroup of them).
             LimitReached: only with `raise_on_limit`.
         """
+        # Before the activation, whose toolset would otherwise be made inside the event loop.
         await self._asked()
         activation = Activation(self, deps, principal, listener)
         return await activation.run(
@@ -399,6 +402,7 @@ class Agent(Generic[Deps, Out]):
 
     async def _asked(self) -> None:
         """Make the toolset; servers are asked for their tools without holding up the loop."""
+        # Looked up in __dict__: reading the cached property would make it, here, blocking.
         if "toolset" not in self.__dict__ and _remote(self.tools):
             await WORKERS.run(lambda: self.toolset)
 
@@ -409,7 +413,10 @@ class Agent(Generic[Deps, Out]):
             name=name or self.name,
             description=description or self.description or f"Ask the agent {self.name}.",
             schema=_SCHEMA,
+            # As high as the highest tier of its tools: the caller's policy sees nothing else of
+            # them.
             tier=max((tool.tier for tool in tools), default=Tier.AUTO),
+            # "idempotent", because a child run has a log of its own and goes on where it was.
             effect="read" if all(tool.effect == "read" for tool in tools) else "idempotent",
             reversible=True,
             agent=self,

@@ -114,11 +114,14 @@ async def run_batch(
     started = monotonic()
     with _shown(progress, len(prompts)) as tell:
         worker = _Work(agent, batch, prompts, usd, tell, options)
+        # So many workers share one iterator: whoever is free takes the next goal.
         tasks = [asyncio.create_task(worker()) for _ in range(min(concurrency, len(prompts)))]
         try:
             await asyncio.gather(*tasks)  # not a group: its first error is raised as it is
         finally:
             for task in tasks:
+                # Also when the caller is cancelled or one goal's fault is everybody's: no run stays
+                # behind.
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
     batch.seconds = monotonic() - started
@@ -142,7 +145,9 @@ class _Work:
         self.state = BatchState(0, len(prompts))
 
     async def __call__(self) -> None:
+        # Shared without a lock: there is no await between taking a goal and the next worker's turn.
         for number, prompt in self.left:
+            # Runs under way are not counted yet: up to `concurrency` of them may go beyond `usd`.
             if self.usd is not None and self.state.usage.usd >= self.usd:
                 return
             result = await self._one(number, prompt)
@@ -162,6 +167,8 @@ class _Work:
                 return await self.agent.run(prompt, run_id=run, **self.options)
             if earlier.status not in _AGAIN:
                 return earlier
+            # A run that goes on has its goal, session and data in its log; only what lives here is
+            # given.
             run_options = {
                 key: self.options[key] for key in ("deps", "principal") if key in self.options
             }
@@ -185,6 +192,7 @@ def run_ids(batch: str, goals: Sequence[str]) -> list[str]:
     occurrences = Counter[str]()
     ids: list[str] = []
     for goal in goals:
+        # The second of two equal goals is a run of its own, and keeps its id if others move.
         occurrences[goal] += 1
         identity = f"{batch}\0{occurrences[goal]}\0{goal}".encode("utf-8", "surrogatepass")
         ids.append(f"{batch}-{blake2b(identity, digest_size=8).hexdigest()}")

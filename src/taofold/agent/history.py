@@ -122,6 +122,7 @@ class History:
     def _call(self, call: Any) -> ToolCall:
         mapping = _mapping(call)
         function = _mapping(mapping.get("function", mapping))
+        # OpenAI has the arguments as JSON text, others as an object: text is what is kept.
         name, arguments = function.get("name"), function.get("arguments", "{}")
         if not isinstance(name, str) or not name:
             raise self._fault("a tool call has no name")
@@ -171,6 +172,7 @@ class History:
         if self._open and message.role != "tool":
             raise self._fault(f"no result follows the call {min(self._open)!r}")
         self._open |= {call.id for call in message.calls}
+        # A user's message that held only results is empty by now, and was taken as these.
         if message.content:
             self.messages.append(message)
 

@@ -53,12 +53,15 @@ class AnswerText:
         """An event of the run."""
         match record.event:
             case e.Replied() as replied if self._live:
+                # A provider that does not stream sends no deltas: the whole reply counts as one.
                 if not self._reply.arrived:
                     self._reply.feed(replied.text)
                 tail = self._paragraph(self._reply.close(replied.finish))
                 self._break = self._break or bool(self._reply.answer)
                 self._reply = ReplyStream(self._tools)
                 return tail
+            # The output may differ from what was streamed (another strategy, a repair): then it
+            # follows.
             case e.RunFinished(output=str(output)) if not self._said.endswith(output):
                 self._break = bool(self._said)
                 return self._paragraph(output)
@@ -243,20 +246,25 @@ class Stream(Generic[Out]):
         if self._begun:
             raise RuntimeError("a stream is iterated once; call agent.stream again for another run")
         self._begun = True
+        # Unbounded: the drive must not wait for a slow reader, who would hold the run's lease and
+        # deadline.
         queue: asyncio.Queue[Happening | None] = asyncio.Queue()
 
         async def drive() -> RunResult[Out]:
             try:
                 return await self._drive(queue.put_nowait)
             finally:
+                # Also after an error: the reader must wake up to hear of it from the task.
                 queue.put_nowait(None)
 
         task = asyncio.create_task(drive())
         try:
             while (happening := await queue.get()) is not None:
                 yield happening
+            # Raises what ended the run, after the last event was given out.
             self._result = await task
         finally:
+            # The reader left early: the run is cancelled and its end written, before this returns.
             if not task.done():
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
@@ -268,6 +276,8 @@ def result_of(
     """The result of a run whose activation ended in `state`."""
     output = state.output
     if state.status in ("finished", "limited") and output is not None:
+        # Only what was accepted is loaded as the output's type; a failed run's output may be
+        # anything.
         output = load(output)
     waiting = state.status == "waiting"
     return RunResult(
@@ -275,6 +285,7 @@ def result_of(
         output=output,
         success=state.success,
         status=state.status,
+        # What a person wants to know of a waiting run is what it waits for.
         stop_reason=state.waiting_for if waiting else state.stop_reason,
         state=state,
         records=records,

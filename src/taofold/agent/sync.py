@@ -19,6 +19,7 @@ def _in_loop() -> bool:
 def run_now(work: Coroutine[Any, Any, T]) -> T:
     """Run `work` to its end. Inside a running loop it gets a thread and a loop of its own."""
     if not _in_loop():
+        # Two loops cannot run in one thread, so inside a loop another thread gets its own.
         return asyncio.run(work)
     values: list[T] = []
     errors: list[BaseException] = []
@@ -31,6 +32,7 @@ def run_now(work: Coroutine[Any, Any, T]) -> T:
 
     thread = threading.Thread(target=drive, name="taofold-run-sync", daemon=True)
     thread.start()
+    # Blocks the caller's loop: that is what a call that is not async does.
     thread.join()
     if errors:
         raise errors[0]
