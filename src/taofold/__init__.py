@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from taofold.tools.discovery import register_custom_action
     from taofold.tools.media import Audio, Document, Image
 
+# Loaded at the first use of a name: `import taofold` alone stays a matter of milliseconds.
 _HOME = {
     "Action": "core.values",
     "Agent": "agent",
@@ -106,6 +107,7 @@ def __getattr__(name: str) -> Any:
         return import_module("taofold.reason")
     if name in _HOME:
         value = getattr(import_module(f"taofold.{_HOME[name]}"), name)
+        # The next access finds the name in the module and does not come here.
         globals()[name] = value
         return value
     raise AttributeError(f"module 'taofold' has no attribute {name!r}")

@@ -23,8 +23,10 @@ def program(name: str, outside: Path | None = None) -> str:
 
     Links are followed: a program elsewhere that leads into `outside` is not taken either.
     """
+    # Entry by entry, because `which` over all of PATH would only tell of the first hit.
     for entry in os.environ.get("PATH", _PATH).split(os.pathsep):
         place = Path(entry)
+        # "" and "." in PATH mean the working directory, where the agent writes.
         if not place.is_absolute() or _within(place, outside):
             continue
         found = shutil.which(name, path=entry)
@@ -78,14 +80,17 @@ class Outside:
         Raises:
             ModuleNotFoundError: it does.
         """
+        # None lets the next finder look: nothing is restricted before the roots are known.
         if not self.roots or getattr(self._open, "now", False):
             return None
         refused = False
         for finder in sys.meta_path:
+            # Asked here instead of left to Python, because what they find must be looked at first.
             spec = None if finder is self else finder.find_spec(name, path, target)
             if spec is not None and self._theirs(spec):
                 refused = True
                 where = sys.path if path is None else path
+                # "" in sys.path is the working directory.
                 kept = [one for one in where if not self._inside(Path(one or "."))]
                 spec = PathFinder.find_spec(name, kept, target)
             if spec is not None:
@@ -105,6 +110,7 @@ class Outside:
         return any([self._inside(Path(place)) for place in places])
 
     def _inside(self, place: Path) -> bool:
+        # A link inside the root to a module outside is the agent's doing as well.
         real = place.resolve()
         roots = [root for root in self.roots if real.is_relative_to(root)]
         ours = [home for home in homes() if real.is_relative_to(home)]
@@ -120,6 +126,7 @@ def seal() -> None:
     The folder that it was started in is no place for modules either.
     """
     here = os.path.realpath(".")
+    # In place: other modules may hold a reference to the list.
     sys.path[:] = [entry for entry in sys.path if entry and os.path.realpath(entry) != here]
     if OUTSIDE not in sys.meta_path:
         sys.meta_path.insert(0, OUTSIDE)

@@ -35,6 +35,7 @@ def load(group: str, name: str) -> Any:
 def load_all(group: str) -> list[Any]:
     """What all entry points of `group` refer to, by name. Raises `ConfigError`."""
     entries: Iterable[EntryPoint] = entry_points(group=group)
+    # By name: the order of installation is nobody's.
     return [_loaded(entry) for entry in sorted(entries, key=lambda entry: entry.name)]
 
 

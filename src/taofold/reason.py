@@ -206,6 +206,7 @@ async def _run(
     output: type[Out],
     options: Options,
 ) -> Reasoned[Out]:
+    # What belongs to the one run is taken out; the rest describes the agent.
     given = cast("dict[str, Any]", dict(options))
     at_run = {key: given.pop(key) for key in _AT_RUN if key in given}
     given.setdefault("limits", LIMITS[name])

@@ -32,6 +32,7 @@ def state_folder(environment: Mapping[str, str] = os.environ) -> Path:
 
 def _base(environment: Mapping[str, str], variable: str, otherwise: str) -> Path:
     value = environment.get(variable, "")
+    # The XDG specification: a relative path in such a variable is invalid and ignored.
     return Path(value) if value.startswith("/") else Path.home() / otherwise
 
 
@@ -56,6 +57,7 @@ def files(root: Path) -> list[Path]:
         for path in sorted(_files)
         if path.is_relative_to(root) and not any(map(path.is_relative_to, covered))
     ]
+    # SQLite's -wal and -shm hold the newest records: reserving the log alone is not enough.
     return [path.with_name(path.name + end) for path in inside for end in ("", *_files[path])]
 
 
@@ -64,6 +66,7 @@ def holds(root: Path, path: Path) -> bool:
 
     A place that encloses `root` itself does not count: whoever chose the root has said so.
     """
+    # macOS and Windows take `.TAOFOLD` for `.taofold`; on Linux this only reserves a little more.
     path_text, start = str(path).casefold(), str(root).casefold()
     for folder in _own():
         folder_text = str(folder).casefold()
@@ -86,9 +89,11 @@ def _within(path: str, folder: str) -> bool:
 
 
 def _own() -> tuple[Path, Path]:
+    # Looked up each time: the XDG variables may be set after this module was imported.
     return _resolved(operator_folder()), _resolved(state_folder())
 
 
+# realpath is a system call per component, and every file operation of a tool asks.
 @lru_cache(maxsize=64)
 def _resolved(path: Path) -> Path:
     return _real(path)

@@ -50,6 +50,7 @@ def counts_json(state: RunState) -> dict[str, Any]:
         "refused_calls": state.refused_calls,
         "tokens": state.usage.tokens,
         "usd": state.usage.usd,
+        # Milliseconds inside, seconds in what people see.
         "seconds": state.active_ms / 1000,
     }
 
