@@ -129,13 +129,18 @@ async def _answered(
     path = check_path(request.path_params)
     query = check_query(endpoint, request)
     settings = server.settings
+    # A chunked body states no length: like one that lies, it gets the smaller bound.
     upload = endpoint.upload and _length(request) > settings.body_bytes
     try:
         async with asyncio.timeout(settings.upload_s if upload else settings.body_s):
+            # Only large bodies take one of the few places:
+            # ordinary requests are not queued behind them.
             with server.uploading() if upload else contextlib.nullcontext():
                 most = settings.upload_bytes if upload else settings.body_bytes
                 body = await check_body(endpoint, request, most)
     except TimeoutError:
+        # The rest of the body may still arrive: on a kept
+        # connection it would read as the next request.
         raise Problem(
             408, "timeout", "the body took too long to arrive", headers={"Connection": "close"}
         ) from None
@@ -151,6 +156,7 @@ def _length(request: Request) -> int:
     """How long the body says it is; 0 if it does not."""
     length = request.headers.get("content-length", "")
     return (
+        # `isdigit` also holds for `²`, on which `int` raises; 16 digits are more than any bound.
         int(length)
         if length.isascii() and length.isdigit() and len(length) < _LONGEST_NUMBER
         else 0
@@ -209,5 +215,6 @@ async def _http(request: Request, error: Exception) -> Response:
 
 
 async def _unexpected(request: Request, error: Exception) -> Response:
+    # The client is told nothing of it: a traceback may hold data of other principals.
     _logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
     return Problem(500, "internal", "something went wrong here; it was written down").response()

@@ -81,6 +81,7 @@ class Catalog:
         """
         if self.ours(started):
             return self._agents[started.settings[SETTINGS]["agent"]]
+        # Kept until the run ends (`forget`): else each advance would build the agent anew.
         if run not in self._made and self._rebuild is not None:
             rebuilt = self._rebuild(started)
             if rebuilt is not None:
@@ -98,11 +99,14 @@ class Catalog:
     def _prepared(self, agent: AnyAgent, name: str) -> AnyAgent:
         policy = agent.policy
         if self._seconds and not policy.approve_seconds:
+            # Only where the agent's own policy says nothing.
             policy = replace(policy, approve_seconds=self._seconds)
         prepared = agent.but(
             model=resolve(agent.model),
             models={role: resolve(model) for role, model in agent.models.items()},
             policy=policy,
+            # Questions go to the inbox: a callback of the
+            # agent's author would answer inside the server.
             approve=None,
             log=self._log,
             # A limit is an ending that clients are told of, not an exception of the server.
@@ -124,6 +128,7 @@ def facts_of(agent: AnyAgent, tool: str) -> Facts | None:
 def names_in(agent: AnyAgent, depth: int) -> set[str]:
     """The agent's name and those of the agents that it may call."""
     inner = [cast("AnyAgent", tool.agent) for tool in agent.toolset.values() if tool.agent]
+    # The depth is bounded because agents may call each other in a circle.
     below = [names_in(callee, depth - 1) for callee in inner] if depth else []
     return {agent.name}.union(*below)
 

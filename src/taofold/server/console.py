@@ -108,6 +108,7 @@ async def static(call: ApiCall) -> Response:
 
 
 def _answer(call: ApiCall, file: File) -> Response:
+    # `no-cache` means ask each time: after an upgrade no old script meets the new API.
     headers = {"ETag": file.etag, "Cache-Control": "no-cache"}
     if call.request.headers.get("if-none-match") == file.etag:
         return Response(status_code=304, headers=headers)
@@ -146,6 +147,7 @@ def _with(call: ApiCall, query: Any) -> ApiCall:
     return ApiCall(call.server, call.request, call.principal, call.path, query, None, call.csrf)
 
 
+# Of the whole process: servers in one process (tests) are told apart by `id(log)`.
 _known: Final[OrderedDict[tuple[int, str, int], dict[str, Any]]] = OrderedDict()
 
 
@@ -169,6 +171,7 @@ async def _figures(log: Log, run: schemas.RunView) -> dict[str, Any]:
         "usd": state.usage.usd,
         "seconds": state.active_ms / 1000,
     }
+    # A running one would fill the cache with a new key at each event.
     if run.status in ENDED:
         _known[key] = figures
         if len(_known) > REMEMBERED:

@@ -68,11 +68,14 @@ def problem_of(error: Exception) -> Problem | None:
     """What an error of ours means for a client, None if it is a bug."""
     if isinstance(error, ExceptionGroup):
         inner = cast("ExceptionGroup[Exception]", error).exceptions
+        # Only our own errors have texts that are meant
+        # for clients; a group of others is a bug (500).
         faults = [str(fault) for fault in inner if isinstance(fault, TaofoldError)]
         return Problem(422, "invalid", "; ".join(faults)) if faults else None
     match error:
         case Problem():
             return error
+        # `UnknownRun` and `Conflict` are `LogError`s too, so they are matched before it.
         case UnknownRun():
             return Problem(404, "not_found", "there is no such run, or it is not yours")
         case Conflict():
@@ -213,6 +216,7 @@ async def check_body(endpoint: ApiEndpoint, request: Request, most: int) -> Any:
             raise Problem(413, "too_large", f"the body is larger than {most} bytes")
         parts.append(part)
     try:
+        # An empty body counts as an empty object: `POST …/cancel` needs none.
         document = _ANY.validate_json(b"".join(parts) or b"{}")
     except ValidationError as error:
         why = error.errors(include_url=False, include_input=False)[0]["msg"]
@@ -225,6 +229,7 @@ _ANY: Final[TypeAdapter[Any]] = TypeAdapter(Any)
 
 def _checked(model: type[BaseModel], said: Any, where: str, *, strings: bool) -> Any:
     try:
+        # A query is text: "50" is a number there. In a JSON body it is not, and is refused.
         return model.model_validate_strings(said) if strings else model.model_validate(said)
     except ValidationError as error:
         raise invalid(error, where) from None
@@ -238,6 +243,7 @@ def invalid(error: ValidationError, where: str, under: str = "") -> Problem:
             "path": "/".join(filter(None, (under, *map(str, fault["loc"])))),
             "fault": fault["msg"],
         }
+        # Without the input: a token or secret that was sent must not come back in the answer.
         for fault in error.errors(include_url=False, include_input=False, include_context=False)
     ]
     summary = "; ".join(f"{fault['path'] or where}: {fault['fault']}" for fault in faults[:5])

@@ -41,6 +41,8 @@ class HeaderTimeoutProtocol(H11Protocol):
         if self._late is None and not self._busy():
             self._late = self.loop.call_later(self.header_s, self._give_up)
         super().data_received(data)
+        # The header is complete once a request is being
+        # answered; its body has a time of its own.
         if self._busy():
             self._relax()
 
@@ -74,13 +76,19 @@ def server_for(
         app,
         host=host,
         port=port,
+        # uvicorn makes the protocol objects itself,
+        # from a class: a parameter has to live on one.
         http=type("HeaderTimeoutProtocol", (HeaderTimeoutProtocol,), {"header_s": header_s}),
         ws="none",
         lifespan="on",
+        # uvicorn would else configure the loggers of the whole process.
         log_config=None,
+        # An access log would write the codes of sign-in
+        # links down; the audit names paths of refusals.
         access_log=False,
         server_header=False,
         date_header=True,
+        # X-Forwarded-For would let any client say that it is this machine.
         proxy_headers=False,
         timeout_keep_alive=15,
         timeout_graceful_shutdown=STOP_S,

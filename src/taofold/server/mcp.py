@@ -23,6 +23,7 @@ class McpEntrance:
 
     door: Door
     audit: Audit
+    # The defaults of `server.Settings`: one failure more every six seconds.
     rates: RateLimiter = field(default_factory=lambda: RateLimiter(100.0, 400.0))
     failures: RateLimiter = field(default_factory=lambda: RateLimiter(1 / 6, 20.0))
     counts: Counts = field(default_factory=Counts)
@@ -38,9 +39,12 @@ class McpEntrance:
         visit: Visit = scope["taofold"]
         client = scope.get("client")
         try:
+            # `unsafe`: an MCP request may always change
+            # something, so a cookie alone would not do.
             guest = self.door.guest(Headers(scope=scope), client[0] if client else "", unsafe=True)
         except Problem as problem:
             visit.code, visit.detail = problem.code, problem.detail
+            # Not raised: the caller answers 401 in MCP's own way, with where to get a token.
             return None
         if guest is None:
             visit.code, visit.detail = "unauthorized", "no credentials"

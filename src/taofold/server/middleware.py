@@ -40,8 +40,10 @@ class RateLimiter:
 
     def take(self, name: str, now: float, cost: float = 1.0) -> float:
         """Take from the bucket; 0.0, or the seconds to wait until that is possible."""
+        # Popped and put back: the dict's order is then who was heard of last.
         left, at = self._buckets.pop(name, (self.burst, now))
         left = min(self.burst, left + max(0.0, now - at) * self.per_s)
+        # A refused request takes nothing: a client that hammers is not pushed back ever further.
         wait = 0.0 if left >= cost else (cost - left) / self.per_s
         self._buckets[name] = (left if wait else left - cost, now)
         # The one unheard of for longest goes: its bucket is the fullest, so it loses nothing.
@@ -150,6 +152,7 @@ class Audit:
         try:
             if self._descriptor < 0:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+                # Opened once and kept. Whoever rotates the file has to restart the server.
                 self._descriptor = os.open(self._path, flags, 0o600)
             # One write with O_APPEND: lines of several processes do not mix.
             os.write(self._descriptor, body)
@@ -229,6 +232,7 @@ class Front:
             # check.
             await send({"type": "websocket.close", "code": 1003})
             return
+        # Shared by reference: the route fills it in, and `_noted` reads it after the answer.
         visit = scope["taofold"] = Visit()
         headers = Headers(scope=scope)
         status = 500
@@ -250,6 +254,7 @@ class Front:
         try:
             await (early or self._app)(scope, receive, answer)
         finally:
+            # Also when the client left in the middle; 500 if nothing was sent yet.
             self._noted(scope, visit, status)
 
     def _checked(self, scope: Scope, headers: Headers) -> Response | None:
@@ -267,6 +272,7 @@ class Front:
         page = scope["method"] in ("GET", "HEAD") and self._is_page(path)
         self._entrance.door.address(headers, page=page)
         now = asyncio.get_running_loop().time()
+        # Checked before the credentials are, so that guessing is slowed down; see `_known`.
         if self._entrance.failures.empty(_client(scope), now) and not self._known(scope, headers):
             raise Problem(429, "rate", "too many failed attempts", headers={"Retry-After": "10"})
         wait = self._entrance.rates.take(f"address:{_client(scope)}", now)
@@ -290,6 +296,7 @@ class Front:
 
     def _dress(self, answer: MutableHeaders, asked: Headers) -> None:
         for name, value in HEADERS.items():
+            # An endpoint may have set a stricter one of its own, as for media.
             answer.setdefault(name, value)
         answer.setdefault("Cache-Control", "no-store")
         origin = asked.get("origin", "")
@@ -303,6 +310,7 @@ class Front:
 
     def _noted(self, scope: Scope, visit: Visit, status: int) -> None:
         entrance, method = self._entrance, scope["method"]
+        # Clients invent methods: each would be one more time series for the monitor.
         label = method if method in ("GET", "HEAD", "POST", "OPTIONS") else "other"
         entrance.counts.requests[label, visit.route, status] += 1
         if status < 400:

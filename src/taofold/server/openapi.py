@@ -91,6 +91,7 @@ def _models(endpoints: Sequence[ApiEndpoint]) -> dict[type[BaseModel], Any]:
 def _published(components: dict[str, Any]) -> dict[str, Any]:
     """The components under their titles, which stay when a class gets another name."""
     names = {name: str(schema.get("title", name)) for name, schema in components.items()}
+    # Two models of one title would overwrite each other in the published document.
     assert len(set(names.values())) == len(names)
     return {names[name]: _renamed(schema, names) for name, schema in components.items()}
 
@@ -178,6 +179,7 @@ def _answers(endpoint: ApiEndpoint) -> dict[str, Any]:
             schema = {"$ref": _REF.format(model=_title(model))}
             answer["content"] = {"application/json": {"schema": schema}}
         answers[str(status)] = answer
+    # Any request may meet these: they come from the front and the route, not from the handler.
     problem = {MEDIA: {"schema": {"$ref": _REF.format(model="ProblemShape")}}}
     for status in sorted({*_ALWAYS, *endpoint.errors}):
         answers[str(status)] = {"description": _WHAT[status], "content": problem}

@@ -58,8 +58,11 @@ class Worker:
             ConfigError: it cannot be started so.
             Refused: the server stops.
         """
+        # Refused, not queued: what began now would only be parked by the shutdown.
         if engine.stopping:
             raise Refused("the server stops: ask another one, or ask again")
+        # In the log first, woken second. A crash between
+        # the two leaves a due run that any engine finds.
         await agent.begin(goal, run_id=run, **options)
         await engine.wake(run)
 
@@ -80,9 +83,15 @@ class Worker:
 
         try:
             return await agent.advance(
-                run, principal=self._current(started.principal), listener=heard, pause=pause
+                # With today's roles, not those of the start:
+                # a token that lost a role loses it here too.
+                run,
+                principal=self._current(started.principal),
+                listener=heard,
+                pause=pause,
             )
         finally:
+            # In this order: those who watch then read from the log what was not heard.
             self._hub.forget(run)
             self._hub.poke(run)
 
@@ -191,9 +200,11 @@ class Server:
         if shelf is not None:
             sessions = Shared(shelf, "sessions")
         self.signin = Signin(self.tokens, sessions, now)
+        # Fails at the start instead of at the first request, when everybody would be signed out.
         self.signin.check()
         self.door = Door(self.tokens, self.signin, self.local, settings.hosts, settings.origins)
         self.rates = RateLimiter(settings.requests_per_s, settings.requests_burst)
+        # One more failure every six seconds.
         self.failures = RateLimiter(1 / 6, settings.failures_burst)
         self.counts = Counts()
         self.watching = Watching(settings.most_streams)
@@ -250,7 +261,10 @@ class Server:
                 with suppress(RuntimeError):  # the server has stopped
                     loop.call_soon_threadsafe(self._changed, run)
 
+            # Called from the log's own thread (LISTEN of
+            # PostgreSQL), hence the hop into the loop.
             self._deafen = await asyncio.to_thread(hear, heard)
+        # After listening: what is written while the engine looks for left runs is heard.
         await self.engine.start()
 
     def _changed(self, run: str) -> None:
@@ -269,6 +283,7 @@ class Server:
     async def asked(self, row: RunRow) -> list[Approval]:
         """The open questions of a run. Remembered for as long as nothing happens in it."""
         events, questions = self._asked.get(row.run, (-1, []))
+        # A log only grows, so the number of events tells whether the questions can have changed.
         if events != row.events:
             questions = control.pending_in(await self.log.read(row.run))
             self._asked.pop(row.run, None)
@@ -297,6 +312,7 @@ class Server:
 
     def _approves(self, principal: Principal, agent: str) -> bool:
         """May the principal decide on other people's actions in runs of the agent?"""
+        # `may` lets everybody pass an empty requirement; an empty `approvers` means nobody.
         return any(
             policy.approvers and may(principal.roles, policy.approvers, policy.roles)
             for policy in self.catalog.policies(agent)

@@ -32,6 +32,7 @@ def inner_session(principal: Principal, name: str) -> str:
     """The session as the log names it: what others call the same is another conversation."""
     if not name or principal.id == LOCAL:
         return name
+    # A principal's name has no slash (`auth.tokens`), so no two principals share a session.
     return f"{principal.id}/{name}"
 
 
@@ -134,6 +135,7 @@ def agent(name: str, known: Agent[Any, Any]) -> schemas.AgentShown:
         schemas.ToolShown(
             name=tool.name,
             description=tool.description,
+            # As the policy has it: it may raise what the tool declares.
             tier=int(known.policy.tier(tool.name, Facts(tool.tier, tool.effect))),
             effect=tool.effect,
             role=known.policy.required.get(tool.name, tool.role),

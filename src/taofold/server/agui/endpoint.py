@@ -47,17 +47,24 @@ async def talk(call: ApiCall) -> Response:
     body: RunAgentInput = call.body
     server = call.server
     thread, name = _named(body.thread_id), _named(body.run_id)
+    # Asked before anything is written: a run must not begin whose stream is then refused.
     server.watching.room(call.principal.id)
     session = views.inner_session(call.principal, f"ag-ui/{thread}")
+    # The newest run decides: a session has at most one
+    # run that has not ended (the log refuses two).
     rows = await server.log.rows(session=session, limit=1)
     last = rows[0] if rows and rows[0].status not in ENDED else None
     notes: list[BaseEvent] = []
     if body.resume:
         answers = {entry.interrupt_id: decision(entry) for entry in body.resume}
         run = _asking(last, answers)
+        # Read before the answers are written: what they
+        # cause is new to the client and must be told.
         tail = Tail(server.log, run)
         records = [record async for record in tail.pull()]
         taken, notes = await _decide(call, answers)
+        # `taken` are not asked again although the log still
+        # shows them as open: the run has not read its inbox yet.
         scene = Scene(run, thread, name, taken)
         scene.before(records)
     elif last is not None:
@@ -92,10 +99,12 @@ async def _events(
     async with server.hub.watch(scene.run) as channel:
         heard = channel.reports
         while not scene.ended:
+            # Taken before the log is read: what is published meanwhile sets this very event.
             change = channel.change
             if channel.live:
                 for event in scene.draft(channel.answer):
                     yield event
+            # The draft comes first: it is text that the records below make final.
             async for event in _recorded(scene, tail):
                 yield event
             if scene.ended:
@@ -106,6 +115,7 @@ async def _events(
                     progress.run, progress.tool, progress.text[:LONGEST_REPORT]
                 ):
                     yield event
+            # Also without a change the log is looked at: another process may drive the run.
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_S):
                     await change.wait()
@@ -146,6 +156,7 @@ async def _start(call: ApiCall, said: RunAgentInput, session: str) -> str:
             settings={SETTINGS: {"agent": name}},
         )
     except Conflict:
+        # Two requests may both have seen a free thread; the log lets only one begin.
         raise Problem(409, "session_busy", "the thread has a run that has not ended") from None
     server.audit("start", call.principal.id, run=run, agent=name)
     return run
@@ -178,6 +189,7 @@ def _asking(last: RunRow | None, answers: Iterable[str]) -> str:
         Problem: 409, nothing of the thread waits for them.
     """
     for action in answers:
+        # An action's id is `<run>:<seq>`; a child run's id begins with its parent's and a dot.
         run = action.rpartition(":")[0]
         if last is None or not (run == last.run or run.startswith(f"{last.run}.")):
             raise Problem(409, "resume", f"nothing in this thread waits for {action[:80]!r}")

@@ -76,6 +76,8 @@ def decision(entry: ResumeEntry) -> schemas.Decide:
     payload: Any = entry.payload
     fields: dict[str, Any] = dict(payload) if is_object(payload) else {}
     rest = {name: fields[name] for name in ("reason", "digest") if fields.get(name)}
+    # Combinations that contradict each other (`approved: false` with an answer)
+    # fall through to 422: a guess here would be a decision that nobody made.
     approved, parameters, answer = (fields.get(n) for n in ("approved", "parameters", "answer"))
     if approved is None and parameters is None and isinstance(answer, str):
         return _decide(entry, "answer", {**rest, "answer": answer})

@@ -55,8 +55,11 @@ class Scene:
     def before(self, records: Iterable[e.Record]) -> None:
         """Take in what earlier activations told, without telling it again."""
         for record in records:
+            # The generator is run for what it does to the scene; its events were sent long ago.
             for _ in self._told(record):
                 pass
+        # A message that was open then belongs to an AG-UI
+        # run that is over: its id is not used again.
         self._message, self._text, self.ended = "", "", False
 
     def open(self) -> Iterator[ag.BaseEvent]:
@@ -81,6 +84,7 @@ class Scene:
         """The answer as far as it is known; what was told of it before is not repeated."""
         if self.ended:
             return
+        # A delta can only append. Text that changed before its end begins a new message.
         if self._message and not text.startswith(self._text):
             yield from self._message_ended()
         sent = len(self._text) if self._message else 0
@@ -126,6 +130,8 @@ class Scene:
         run, event = record.run, record.event
         state = self._states[run] = _after(self._states.get(run, RunState()), record)
         yield from self._happened(record, state)
+        # `_shown` is empty until `open` has sent the
+        # snapshot: there is nothing to patch before it.
         if run == self.run and self._shown:
             now = view(run, state)
             changed = patch(self._shown, now)
@@ -172,7 +178,9 @@ class Scene:
         for index, action in enumerate(event.actions):
             name = f"{here}:{index}"
             self._calls[run, event.key, index] = (name, action)
+            # A child run's id follows from its call, so its parent is known before it begins.
             self._spawned[child_id(run, event.key, index)] = name
+            # `finish` is no call to a client: its answer comes as a text message.
             if action.tool != FINISH:
                 yield from agui_events.call_events(here, name, action)
 
@@ -190,6 +198,7 @@ class Scene:
     ) -> Iterator[ag.BaseEvent]:
         """A write that nobody was asked about."""
         opened = state.open.get(event.key)
+        # Decided by the policy alone. A `Resolved` has a person's or a rule's name in `by`.
         decided = None if opened is None else opened.slots[event.index].decided
         if decided is None or decided.by == "policy":
             name, action = self._calls[run, event.key, event.index]
@@ -202,6 +211,8 @@ class Scene:
         name, action = self._calls[call]
         if action.tool != FINISH:
             yield agui_events.result_event(name, event.observation)
+        # The fold closes a step with its last observation;
+        # only then is it finished for the client.
         if event.key not in state.open and (run, event.key) in self._steps:
             del self._steps[run, event.key]
             yield ag.StepFinishedEvent(step_name=_step(event.key))
@@ -231,6 +242,7 @@ class Scene:
         for run, key in self._steps:
             yield self._of(run, ag.StepFinishedEvent(step_name=_step(key)))
         yield from self._message_ended()
+        # Innermost first: `_children` has them in the order in which they began.
         for child in reversed(self._children):
             ids = [f"{child}:{r.seq}" for call, r in self._asks.items() if call[0] == child]
             outcome = ag.SubagentFinishedSuspendedOutcome(interrupt_ids=ids)
@@ -242,6 +254,7 @@ class Scene:
             if self._children.pop(run, None) is not None:
                 yield agui_events.child_ended(run, event)
             return
+        # Children without an end of their own: cut off by a rewind, or cancelled with the run.
         for child in reversed(list(self._children)):
             yield from self._closed(child)
             yield ag.SubagentFinishedEvent(subagent_run_id=child)
@@ -311,14 +324,19 @@ class Tail:
             yield record
 
     async def _drain(self, run: str) -> AsyncIterator[e.Record]:
+        # The order a client relies on: a call's `Started`, its child's records, then its result.
         going = self._open.setdefault(run, {})
         while True:
             records = await self._log.read(run, after=self._heads.get(run, -1), limit=BATCH)
             for record in records:
                 event = record.event
+                # Before the record that closes the call or the
+                # run: what the child did belongs in front.
                 if isinstance(event, e.Observed | e.Parked | e.RunFinished):
                     async for inner in self._children(run):
                         yield inner
+                # Set before `yield`: a consumer that stops here
+                # gets the next record next time, not this one.
                 self._heads[run] = record.seq
                 yield record
                 match event:
@@ -338,6 +356,7 @@ class Tail:
     async def _children(self, run: str) -> AsyncIterator[e.Record]:
         if not self._open.get(run):
             return
+        # Most calls start no child run; only those that have a row with events are read.
         begun = {row.run for row in await self._log.rows(parent=run, limit=0) if row.events}
         for child in [child_run for child_run in self._open[run] if child_run in begun]:
             async for record in self._drain(child):

@@ -44,6 +44,8 @@ async def pending_of(call: ApiCall, run: str = "") -> list[schemas.ApprovalView]
     server, now = call.server, call.server.now()
     shown_approvals: list[schemas.ApprovalView] = []
     for row in await _rows(call, run):
+        # A run that is being driven has perhaps just taken
+        # its answer: what it asks is shown once it waits.
         if server.sees(call.principal, row) and not server.engine.drives(row.run):
             questions = await server.asked(row)
             shown_approvals += [
@@ -58,6 +60,7 @@ async def _rows(call: ApiCall, run: str) -> list[RunRow]:
     """The runs that may ask: `run` and its child runs, or all that have not ended."""
     log = call.server.log
     if not run:
+        # Also running ones: their process asks a person itself, or died after it had asked.
         return await log.rows(status="waiting", limit=0) + await log.rows(status="running", limit=0)
     rows = [await log.row(run)]
     for child in await log.rows(parent=run, limit=0):
@@ -74,11 +77,14 @@ async def decide(call: ApiCall) -> BaseModel:
         row = await server.log.row(run)
     except UnknownRun:
         raise _unknown() from None
+    # Deciding on one's own run is a right of its own (separation of duties).
     if row.principal == call.principal.id:
         server.require(call.principal, "approve_own")
     agent = await _agent(call, row)
+    # Without the agent its policy is unknown; the default lets only the requester decide.
     policy = agent.policy if agent is not None else Policy()
     decision = _decision(body)
+    # Read without a lock: `control.decide` checks once more, against the log, that it is open.
     approval = await _open(call, action_id, row)
     facts = _facts(agent, approval)
     if approval is not None:
@@ -97,6 +103,7 @@ async def decide(call: ApiCall) -> BaseModel:
             redactor=agent.redactor if agent is not None else SHAPES,
         )
     except Refused as error:
+        # Why it was refused would tell a stranger that the run exists.
         if not server.sees(call.principal, row):
             raise _unknown() from None
         raise _refused(error, call, policy, row) from None
@@ -113,6 +120,7 @@ async def decide(call: ApiCall) -> BaseModel:
     # The root is woken, not the child that asked: the child is driven inside its caller.
     if agent is not None:
         await server.engine.wake(top)
+    # Those who watch see the decision now, not at the next look at the log.
     server.hub.poke(run)
     return schemas.DecisionView(
         id=action_id,
@@ -181,6 +189,7 @@ async def _requester(call: ApiCall, one: Approval, facts: Facts | None, policy: 
     now = call.server.tokens.current(requester)
     required = policy.required.get(one.action.tool, facts.role if facts is not None else "")
     if not may(now.roles, required, policy.roles):
+        # Denying stays possible: else nobody could close the question.
         detail = f"{one.requester!r} may not use {one.action.tool!r} any more: deny it"
         if call.body.decision != "deny":
             raise Problem(403, "requester", detail)
@@ -219,6 +228,8 @@ def _unknown() -> Problem:
 
 
 def _refused(error: Refused, call: ApiCall, policy: Policy, row: RunRow) -> Problem:
+    # `Refused` has no code, so its text tells the kinds
+    # apart: keep them in step with `control.decide`.
     text = str(error)
     if text.startswith(_GONE):
         return Problem(410, "expired", text)

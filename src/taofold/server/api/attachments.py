@@ -41,6 +41,7 @@ def _attachment(name: str, data: str, url: str) -> Attachment:
     if url:
         return Attachment(url=_https(url), name=name)
     try:
+        # Without `validate` Python drops foreign characters and decodes the rest.
         return Attachment(data=b64decode(data, validate=True), name=name)
     except (binascii.Error, ValueError):
         raise Problem(422, "attachment", f"the data of {name[:80]!r} is no base64") from None
@@ -81,6 +82,7 @@ async def medium(call: ApiCall) -> Response:
     """The bytes of an image, document or sound that the run was shown."""
     row = await seen(call, call.path["run"])
     log, digest = call.server.log, call.path["digest"]
+    # Blobs are shared by all runs: only what this run mentions may be read through it.
     part = _mentioned(await log.read(row.run), digest)
     if part is None:
         raise Problem(404, "not_found", "the run was shown nothing of this name")

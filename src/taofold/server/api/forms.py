@@ -44,6 +44,7 @@ def answer(form: Mapping[str, Any], text: str) -> str:
         if len(fields) != 1:
             raise Problem(422, "invalid", f"answer: JSON with {', '.join(fields)} is wanted")
         ((name, rules),) = fields.items()
+        # `42` typed into a text field is the text "42", not the number that JSON reads.
         filled = {name: text if rules.get("type") == "string" else filled}
     check(form, filled, "answer")
     return msgspec.json.encode(filled).decode()
@@ -90,6 +91,8 @@ def _model(form: Mapping[str, Any], fields: Mapping[str, Mapping[str, Any]]) -> 
         # A field's name is the tool's and may be anything, so it is only the alias.
         f"f{number}": (
             _type(rules),
+            # None is no default that is validated: a field
+            # that is left out passes whatever its type.
             Field(... if name in mandatory and "default" not in rules else None, alias=name),
         )
         for number, (name, rules) in enumerate(fields.items())
@@ -103,6 +106,7 @@ def _type(rules: Mapping[str, Any]) -> Any:
     if options is not None:
         return Annotated[Any, AfterValidator(_chosen(options))]
     declared: Any = rules.get("type")
+    # A list of types (`["string", "null"]`) is left to the tool, like everything unknown.
     kind = declared if isinstance(declared, str) else ""
     if kind == "array":
         items: Any = rules.get("items")
@@ -138,6 +142,7 @@ def _chosen(options: list[Any]) -> Any:
 
     def check(value: Any) -> Any:
         if _json(value) not in allowed:
+            # Cut: the options are a tool's, perhaps a foreign MCP server's, and may be long.
             raise ValueError(f"choose one of {', '.join(map(str, options))[:300]}")
         return value
 
@@ -152,6 +157,7 @@ def _json(value: Any) -> bytes:
 def _lengths(rules: Mapping[str, Any], kind: str) -> dict[str, Any]:
     limits = zip(("min_length", "max_length"), _LENGTHS.get(kind, ()), strict=False)
     sizes = {ours: rules.get(name) for ours, name in limits}
+    # `type(…) is`: True is an int to isinstance, and Pydantic would take it as a bound.
     return {ours: size for ours, size in sizes.items() if type(size) is int and size >= 0}
 
 

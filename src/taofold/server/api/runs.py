@@ -43,9 +43,13 @@ async def page(call: ApiCall) -> BaseModel:
             status=query.status,
             session=views.inner_session(call.principal, query.session),
             before=before,
+            # One more than shown tells whether there is a next page, without counting.
             limit=query.limit + 1,
         )
+        # A run may come from several sources (own, and
+        # approved for): `place` is unique in the log.
         rows_by_place |= {row.place: row for row in rows}
+    # Each source brought its newest `limit + 1`, so the merged newest `limit` are complete.
     newest = [rows_by_place[number] for number in sorted(rows_by_place, reverse=True)]
     page_rows = newest[: query.limit]
     following = page_rows[-1].run if len(newest) > query.limit else None
@@ -69,6 +73,7 @@ async def _place(call: ApiCall, cursor: str) -> int:
     """
     with suppress(UnknownRun):
         row = await call.server.log.row(cursor)
+        # Else a cursor would tell whether a foreign run exists.
         if call.server.sees(call.principal, row):
             return row.place
     raise Problem(422, "cursor", "no run of this list has the cursor")
@@ -113,7 +118,10 @@ async def audit(call: ApiCall) -> BaseModel:
 async def events(call: ApiCall) -> Response:
     """The run's events, from where the client left off."""
     row = await seen(call, call.path["run"])
+    # The header wins: a browser's EventSource repeats
+    # the first URL, with its old `after`, each time.
     after = call.request.headers.get("last-event-id", "") or call.query.after
+    # Who only watches, as an approver may, cannot end the run by closing a tab.
     cancel = call.query.on_disconnect == "cancel" and row.principal == call.principal.id
     if cancel:
         call.server.require(call.principal, "cancel")
@@ -195,6 +203,7 @@ async def steer(call: ApiCall) -> BaseModel:
     """Tell a run something: its model reads it at its next turn, once."""
     row = await mine(call)
     body: Steer = call.body
+    # The principal is part of the name: two people's message ids do not collide in the inbox.
     name = f"steer:{call.principal.id}:{body.message_id}" if body.message_id else ""
     await control.steer(call.server.log, row.run, body.text, by=call.principal, message_id=name)
     call.server.audit("steer", call.principal.id, run=row.run)
@@ -211,6 +220,8 @@ async def fork(call: ApiCall) -> Response:
     if started is None:
         raise Problem(409, "damaged", "the run has no start")
     try:
+        # Asked before anything is written: a fork that
+        # nobody here can drive would be left behind.
         server.catalog.of(row.run, started)
     except ConfigError as error:
         raise Problem(409, "agent", str(error)) from None
@@ -228,9 +239,12 @@ async def resume(call: ApiCall) -> BaseModel:
     server = call.server
     records = await server.log.read(row.run)
     last = records[-1].event if records else None
+    # Some endings are no verdict on the goal (a failed
+    # provider, a cancellation): those can go on.
     again = isinstance(last, e.RunFinished) and last.stop_reason in RESUMABLE
     if row.status in ENDED and not again:
         raise Problem(409, "ended", f"the run ended as {row.status}: fork it to try another way")
+    # The engine leaves a run alone that it could not continue; a person asks for another try.
     server.engine.stuck.pop(row.run, None)
     started = opening(records)
     if started is not None:

@@ -19,6 +19,7 @@ from pydantic import (
 
 from taofold.server.endpoint import RUN_ID, RequestModel
 
+# Characters.
 LONGEST_GOAL = 20_000
 MOST_FILES = 20
 """Files with one message."""
@@ -62,6 +63,7 @@ class NewRun(RequestModel):
     session: _Name = Field("", description="The conversation it belongs to.")
     ui_context: Annotated[str, StringConstraints(max_length=2000)] = Field(
         "",
+        # `uiContext` is how the react-loop document spells it, like the names of the stream.
         validation_alias=AliasChoices("ui_context", "uiContext"),
         description="What the user looks at. The agent gets it as data, in front of the goal.",
     )
@@ -105,6 +107,7 @@ class Steer(RequestModel):
 class ForkBody(RequestModel, title="Fork"):
     """Where to branch off."""
 
+    # Bounded, because SQLite raises on integers beyond 64 bits.
     at: Annotated[int, Field(ge=0, le=0xFFFFFFFF)] | None = Field(
         None, description="Event number; the last complete step at or before it counts."
     )
@@ -159,6 +162,7 @@ class StateQuery(RequestModel):
 class EventsQuery(RequestModel):
     """Where a stream begins. A `Last-Event-ID` header comes before `after`."""
 
+    # As long as `streams.events.LONGEST`: a cursor names a place for each child run under way.
     after: Annotated[str, StringConstraints(max_length=4096)] = ""
     on_disconnect: Literal["continue", "cancel"] = "continue"
 
@@ -185,6 +189,7 @@ class PatternsQuery(RequestModel):
 class ResponseBody(BaseModel):
     """What we answer with. Fields may be added by later releases."""
 
+    # JSON has no NaN or Infinity; browsers refuse a document that holds them.
     model_config = ConfigDict(ser_json_inf_nan="null")
 
 

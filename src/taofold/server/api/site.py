@@ -38,10 +38,12 @@ async def enter(call: ApiCall) -> Response:
     """Sign in by the link that was printed when the server began."""
     if call.request.method == "HEAD":  # a preview of the link must not use it up
         raise Problem(405, "method", "this cannot be done here", headers={"Allow": "GET"})
+    # In a thread: it locks and syncs a file.
     cookie = await asyncio.to_thread(call.server.signin.redeem, call.path["code"])
     if cookie is None:
         raise Problem(404, "not_found", "this link was used or is too old: start one anew")
     call.server.audit("signin", "local", detail="by link")
+    # To another address: the code is used up, and a reload must not ask for it again.
     answer = RedirectResponse("/", 303)
     _set(call, answer, cookie)
     return answer
@@ -84,6 +86,7 @@ def _set(call: ApiCall, answer: Response, cookie: str) -> None:
         cookie,
         max_age=SESSION_S,
         path="/",
+        # Browsers drop a `Secure` cookie that arrives over plain HTTP, as on loopback.
         secure=call.request.url.scheme == "https",
         httponly=True,
         samesite="strict",
@@ -109,6 +112,7 @@ async def ready(call: ApiCall) -> Response:
     if not problem:
         try:
             async with asyncio.timeout(READY_S):
+                # One row of an index: cheap, and it still has to reach the database.
                 await server.log.due(server.now(), limit=1)
         except (LogError, TimeoutError):
             problem = "log"

@@ -40,6 +40,7 @@ async def create(call: ApiCall) -> Response:
     digest = blake2b(msgspec.json.encode(fields), digest_size=8).hexdigest()
     run, keyed = _named(call)
     session = views.inner_session(call.principal, body.session)
+    # The common case of a repeated request. The race of two at once ends in `Conflict` below.
     if keyed and await _known(call, run, digest):
         return await _started(call, run, fresh=False)
     begin = {
@@ -52,6 +53,7 @@ async def create(call: ApiCall) -> Response:
     waits = bool(session) and body.on_busy == "wait"
     try:
         async with _turn(call, session) if waits else nullcontext():
+            # Decoded only now: a repeated request with files is answered without.
             goal = prompt(body.goal, body.attachments)
             await server.worker.begin(server.engine, agent, run, goal, **begin)
     except Conflict as error:
@@ -59,6 +61,7 @@ async def create(call: ApiCall) -> Response:
             return await _started(call, run, fresh=False)
         if session:
             raise Problem(409, "session_busy", "the session has a run that has not ended") from None
+        # No session is busy, so the id itself is taken.
         raise error
     server.audit("start", call.principal.id, run=run, agent=name)
     return await _started(call, run, fresh=True)
@@ -79,6 +82,7 @@ def offered(server: Server, said: str) -> tuple[str, AnyAgent]:
 
 def framed(context: str) -> str:
     """What the user looks at, as one line that cannot end its frame."""
+    # `[` and `]` frame it in the prompt; line breaks could fake a turn of the conversation.
     flat = " ".join(visible(context).split())
     return flat.replace("[", "(").replace("]", ")")
 
@@ -90,6 +94,7 @@ def _named(call: ApiCall) -> tuple[str, bool]:
         return new_id(), False
     if not _KEY.fullmatch(key):
         raise Problem(400, "idempotency_key", "an idempotency key is 1 to 200 visible characters")
+    # A line break can be in neither part, so two pairs never give the same text.
     identity = f"{call.principal.id}\n{key}".encode()
     return f"k{blake2b(identity, digest_size=12).hexdigest()}", True
 
@@ -107,6 +112,8 @@ async def _known(call: ApiCall, run: str, digest: str) -> bool:
     started = opening(records)
     if started is None:
         return False
+    # The digest of the request is stored with the run,
+    # so this holds after a restart and elsewhere.
     if started.settings.get(SETTINGS, {}).get("request") != digest:
         raise Problem(422, "idempotency_key", "this key was used for another request")
     return True
@@ -114,6 +121,8 @@ async def _known(call: ApiCall, run: str, digest: str) -> bool:
 
 async def _twin(call: ApiCall, run: str, digest: str) -> bool:
     """Is the same request being answered at this moment? Then its run begins any time now."""
+    # Two seconds at most (40 looks of 50 ms): the
+    # winner's first event is then in the log or lost.
     for _ in range(_LOOKS):
         if await _known(call, run, digest):
             return True
@@ -137,6 +146,8 @@ async def _turn(call: ApiCall, session: str) -> AsyncGenerator[None]:
     me = object()
     ticket.append(me)
     try:
+        # Polled: the run that holds the session may belong
+        # to another process, which wakes nobody here.
         while ticket[0] is not me or await _busy(call, session):
             if asyncio.get_running_loop().time() > until:
                 raise Problem(409, "session_busy", "the session was busy for too long")

@@ -53,6 +53,7 @@ class Door:
         hosts = headers.getlist("host")
         if len(hosts) != 1:
             raise Problem(400, "host", "a request names its host once")
+        # DNS rebinding: a foreign name that resolves to this machine arrives with its own Host.
         if not self.host_allowed(hosts[0]):
             raise Problem(403, "host", "this host is not served here")
         origins = headers.getlist("origin")
@@ -75,6 +76,7 @@ class Door:
         if origin in self.origins:
             return True
         scheme, sign, rest = origin.partition("://")
+        # Same host and port is our own page. `null` (sandboxed frames, files) has no `://`.
         return bool(sign) and scheme in ("http", "https") and rest.lower() == host.lower()
 
     def guest(self, headers: Headers, client: str, *, unsafe: bool) -> Guest | None:
@@ -84,6 +86,7 @@ class Door:
             Problem: 401 wrong credentials, 403 no CSRF token.
         """
         authorization = headers.get("authorization")
+        # An explicit header wins over a cookie, which a browser sends by itself.
         if authorization is not None:
             return self._bearer(authorization, near=_near(headers, client))
         cookie = self.cookie(headers)
@@ -108,6 +111,8 @@ class Door:
     def _bearer(self, said: str, *, near: bool) -> Guest:
         scheme, _, text = said.partition(" ")
         token = text.strip() if scheme.lower() == "bearer" else ""
+        # The local token is the user's own authority;
+        # copied to another machine it is worth nothing.
         if near and self._is_local(token):
             return Guest(Principal())
         record = self.tokens.check(token)
@@ -118,6 +123,7 @@ class Door:
     def _is_local(self, token: str) -> bool:
         try:
             return self.local.matches(token)
+        # A file that cannot be read matches nothing: fail closed, and leave named tokens usable.
         except ConfigError:
             return False
 
@@ -139,6 +145,7 @@ def loopback(client: str) -> bool:
 
 
 def _same(said: str, meant: str) -> bool:
+    # On bytes: `compare_digest` raises on text that is not ASCII.
     return hmac.compare_digest(said.encode("utf-8", "replace"), meant.encode())
 
 
@@ -156,6 +163,7 @@ def _name(host: str) -> str | None:
     lowered = host.strip().lower()
     if lowered.startswith("["):
         name, bracket, port = lowered[1:].partition("]")
+        # `[::1]x` is malformed: "x" is no number, so it is refused below.
         port = port.removeprefix(":") if port.startswith(":") else port and "x"
         return name if bracket and (not port or port.isdigit()) else None
     name, _, port = lowered.partition(":")

@@ -81,10 +81,14 @@ class SharedDocument(Generic[T]):
         if self.path is None:
             return self._known[1]
         if isinstance(self.path, Shared):
+            # Every request asks who is signed in: a query
+            # each time would be the most frequent one.
             if not self._read_at or monotonic() - self._read_at > FRESH_S:
                 self._look(self.path)
             return self._known[1]
         try:
+            # One `stat` per request instead of a read: a
+            # revoked token is refused at the next request.
             stat = self.path.stat()
         except FileNotFoundError:
             self._known = (None, self._form.empty)
@@ -165,6 +169,8 @@ class SharedDocument(Generic[T]):
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 yield
             finally:
+                # Closing releases the lock. Its file stays:
+                # unlinking it would let two writers lock two files.
                 os.close(lock)
 
     def _read(self, path: Path) -> T:

@@ -103,6 +103,7 @@ class Signin:
         try:
             stored = self._kept.value().get(_hash(cookie)) or self._elsewhere(_hash(cookie))
         except ConfigError:
+            # Unreadable sessions sign nobody in.
             return None
         if stored is None or self._now() > stored.until:
             return None
@@ -137,6 +138,7 @@ class Signin:
             digests = [
                 at for at, session in good.items() if session.token == token
             ]  # the oldest first
+            # `+ 1` makes room for the session that is added below.
             for at in digests[: max(0, len(digests) - MOST + 1)]:
                 del good[at]
             return {**good, _hash(cookie): entry}
@@ -150,6 +152,7 @@ def _server(tokens: TokenStore, path: Path | Shared | None) -> str:
 
     Servers that share their sessions are one server.
     """
+    # Sessions in memory end with the process, so the cookie's name may change with it too.
     if path is None:
         return token_hex(4)
     if isinstance(path, Shared) or isinstance(tokens.path, Shared):
@@ -159,6 +162,8 @@ def _server(tokens: TokenStore, path: Path | Shared | None) -> str:
 
 
 def _csrf(cookie: str) -> str:
+    # Derived, not stored: whoever reads the sessions
+    # file has the cookie's hash and cannot make it.
     return hmac.new(cookie.encode("utf-8", "replace"), b"csrf", hashlib.sha256).hexdigest()
 
 

@@ -27,6 +27,7 @@ from taofold.policy.policy import ROLES
 from taofold.reserved import state_folder
 from taofold.server.auth.documents import DocumentFormat, Shared, SharedDocument
 
+# Names that the log uses for who decided or why a run ended: nobody may pose as them.
 _RESERVED: Final = frozenset({"local", "policy", "clock", "interrupted"})
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 _TOKEN: Final = re.compile(r"tf_([0-9a-f]{8})_[A-Za-z0-9_-]{43}")
@@ -123,6 +124,8 @@ class TokenStore:
             own = [token for token in self.all() if token.principal == principal.id]
         except ConfigError:
             own = []
+        # Ranks, the higher the more. A role that is not
+        # in the table grants nothing on either side.
         most = max([ROLES.get(role, -1) for role in principal.roles], default=-1)
         roles = [role for token in own if token.active(self.now()) for role in token.roles]
         allowed = dict.fromkeys([role for role in roles if ROLES.get(role, 1 << 30) <= most])
@@ -162,6 +165,8 @@ class TokenStore:
             if id_ not in known:
                 raise ConfigError(f"there is no token {id_!r}")
             token = known[id_]
+            # Revoked tokens stay in the file: the list says
+            # when, and a second call keeps the first time.
             return {**known, id_: replace(token, revoked_at=token.revoked_at or self.now())}
 
         self._change(revoked)

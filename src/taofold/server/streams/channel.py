@@ -31,6 +31,7 @@ from taofold.server.streams.events import (
     position_text,
 )
 
+# Characters that have to arrive, at least, before a reply is read again.
 _FIRST: Final = 24
 _PART: Final = 40
 """A reply is read anew when it grew by a 40th: the work stays linear."""
@@ -63,6 +64,7 @@ def shown(reply: str) -> str | None:
     if begin < 0:
         return None
     try:
+        # `trailing-strings` keeps the unfinished last string, which is the answer as it arrives.
         document: Any = from_json(reply[begin:], allow_partial="trailing-strings")
     except ValueError:
         return None
@@ -70,6 +72,7 @@ def shown(reply: str) -> str | None:
         return None
     action = document.get("action")
     several = document.get("actions")
+    # With several actions the answer is not final: `finish` stands alone.
     if action is None and is_array(several) and len(several) == 1:
         action = several[0]
     if not is_object(action) or action.get("tool") != FINISH:
@@ -171,6 +174,7 @@ class RunChannel:
         """Read what the log has beyond what is known."""
         async with self._pulling:
             before = len(self.told)
+            # A copy: `_drain` adopts child runs while it goes on.
             for run in list(self._runs):
                 await self._drain(run)
             if len(self.told) != before:
@@ -183,6 +187,8 @@ class RunChannel:
                 if self._waits_for_child(record):
                     await self._find_children(run)
                     if self.knows(_child(record)):  # a fork has the results, not the child runs
+                        # Before the result, as it happened: a client
+                        # gets a child's events before what they led to.
                         await self._drain(_child(record))
                 # `publish` may have taken it while this coroutine waited for the log.
                 if record.seq == self._heads[run]:
@@ -196,6 +202,8 @@ class RunChannel:
 
     async def _find_children(self, run: str) -> None:
         for row in await self._log.rows(parent=run, limit=0):
+            # The fork of a child run keeps its parent, but
+            # has an id of its own: it is another stream.
             if row.run not in self._runs and row.events and row.run.startswith(f"{self.run}."):
                 self._adopt(row.run)
                 await self._drain(row.run)
@@ -218,6 +226,8 @@ class RunChannel:
             self._at[name] = (event.seq, event.part)
             if isinstance(record.event, e.Observed) and record.event.calls is not None:
                 child = self._name(_child(record))
+                # From here on a client that has this record
+                # has the child's too, without naming it.
                 self._closed[child] = record.seq
                 self._forget(child)
             self._tell(event)
@@ -260,6 +270,7 @@ class RunChannel:
         name = self._name(event.run)
         if name in position and covers(position[name], event):
             return True
+        # Up the chain of callers: any result that the client has covers everything below it.
         while name and "" in position:
             if name in self._closed:
                 caller = self._name_of_caller(name)
@@ -276,6 +287,8 @@ class RunChannel:
         """Where a client that is at `position` goes on, once everything was pulled."""
         if not position:
             return ResumePoint(0, None)
+        # The usual case is a suffix of the list. Another server may have seen the runs'
+        # records in another order: then the client's own position decides, event by event.
         fresh = [not self.covered(event.event, position) for event in self.told]
         begin = fresh.index(True) if True in fresh else len(fresh)
         if all(fresh[begin:]):
@@ -353,6 +366,8 @@ class ChannelReader:
             if delivered.event.type == "done":
                 if self._index < len(channel.told):
                     continue  # the run went on: it was no end
+                # A resumed run has a `done` in the middle of its
+                # records; only the last may end the stream.
                 self.done = channel.ended
                 if not self.done:
                     continue
@@ -369,6 +384,8 @@ class ChannelReader:
     def _chunk(self, text: str) -> list[bytes]:
         """What the client has not yet got of `text`, in one piece."""
         channel = self._channel
+        # The answer was replaced (a new attempt at the
+        # reply): offset 0 tells the client to start over.
         if self._generation != channel.generation or not text.startswith(
             channel.answer[: self._sent]
         ):

@@ -109,6 +109,7 @@ class EventProjection:
 
     def __call__(self, record: e.Record) -> tuple[WireEvent, ...]:
         """The events of the next record."""
+        # Before the fold: `_told` compares the record with the state that it changes.
         payloads = list(self._told(record))
         self._records.append(record)
         self._fold(record)
@@ -122,6 +123,8 @@ class EventProjection:
                     record.run,
                     record.seq,
                     record.at,
+                    # 0 for the last event of a record, so that
+                    # the usual cursor is a plain number.
                     0 if number == last else number,
                     self._child,
                     data,
@@ -132,6 +135,8 @@ class EventProjection:
 
     def _fold(self, record: e.Record) -> None:
         if isinstance(record.event, e.Rewound):
+            # A rewind takes back what was folded, so the state
+            # is made anew. Rare, hence no cost to spare.
             self.state = fold(self._records)
             self._asked.clear()
             events = [past.event for past in live(self._records)]
@@ -189,6 +194,7 @@ class EventProjection:
         elif event.verdict == "allow" and event.action is not None:
             decision = "edited"
         elif not isinstance(event, e.Resolved):
+            # Closed by the policy, not by a person: what the question was bound to has changed.
             decision = "void"
         yield (
             "confirmation_resolved",
@@ -236,6 +242,7 @@ class EventProjection:
         }
         step = self._steps.get(event.key, 0)
         yield "tool_start", {**call, "step": step, "rationale": action.rationale}
+        # Allowed without a person: a write that nobody was asked about is told besides.
         alone = decided is not None and not isinstance(decided, e.Resolved)
         if isinstance(event, e.StartedOnce) and alone:
             summary = action.rationale or f"{action.tool} runs without asking"
@@ -243,6 +250,7 @@ class EventProjection:
 
     def _observed(self, run: str, event: e.Observed) -> Iterator[tuple[Name, dict[str, Any]]]:
         slot, observation = self._slot(event.key, event.index), event.observation
+        # A question that was still open is void with the result.
         self._asked.pop((event.key, event.index), None)
         if slot.action.tool == FINISH:
             return
@@ -383,6 +391,7 @@ def covers(place: Place, event: WireEvent) -> bool:
 
 def _order(place: Place) -> tuple[int, int]:
     seq, part = place
+    # Part 0 is the last one of its record, so it sorts behind every other.
     return (seq, part or 1 << 30)
 
 

@@ -61,6 +61,7 @@ class Hub:
             if channel is not None:
                 channel.report(happening)
             return
+        # The reply is complete and in the log: what arrives next belongs to another one.
         if happening.run == root and isinstance(happening.event, e.Replied):
             self._replies.pop(root, None)
         if channel is not None:
@@ -92,6 +93,7 @@ class Hub:
         channel.watchers += 1
         try:
             await channel.pull()
+            # After the first `pull`, and once: the tailer is shared by all who watch the run.
             if run not in self._tailers:
                 self._tailers[run] = asyncio.create_task(self._tail(channel))
             yield channel
@@ -106,6 +108,7 @@ class Hub:
             await self._close(run)
 
     async def _close(self, run: str) -> None:
+        # Popped before the await: who comes meanwhile gets a new channel, not one that closes.
         self._channels.pop(run, None)
         tailer = self._tailers.pop(run, None)
         if tailer is not None:
@@ -119,6 +122,7 @@ class Hub:
             with suppress(TimeoutError):  # `wait_for` of Python 3.11 may swallow a cancellation
                 async with asyncio.timeout(seconds):
                     await channel.poked.wait()
+            # Cleared before the log is read: a poke during the reading causes another one.
             channel.poked.clear()
             try:
                 await channel.pull()
@@ -182,8 +186,10 @@ async def _may(call: ApiCall, run: str) -> bool:
     request = call.request
     client = request.client.host if request.client else ""
     try:
+        # With the headers of the request that opened the stream: a revoked token ends it here.
         guest = call.server.door.guest(request.headers, client, unsafe=False)
         row = await call.server.log.row(run)
+    # Also where the log cannot be read now: the client comes back and goes on at its cursor.
     except (Problem, TaofoldError):
         return False
     if guest is None or call.server.settings.policy.lacks(guest.principal, "read"):

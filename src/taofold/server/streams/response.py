@@ -43,6 +43,7 @@ async def stream(call: ApiCall, run: str, after: str, *, cancel: bool) -> Respon
         position = parse_position(after)
     except ValueError as error:
         raise Problem(400, "position", str(error)) from None
+    # 204 tells a browser's EventSource not to connect again; any other end makes it come back.
     if position and await _finished(server, run, position):
         return Response(status_code=204)
     return sent(server, _frames(call, run, position, cancel=cancel))
@@ -74,6 +75,7 @@ class _Events(EventSourceResponse):
 async def _finished(server: Server, run: str, place: Position) -> bool:
     async with server.hub.watch(run) as channel:
         delivered = channel.told
+        # A cursor of another run would otherwise silently skip events of this one.
         if place[""][0] >= max(channel.head, 1):
             raise Problem(400, "position", "the run has no such event yet")
         return bool(delivered) and read_already(channel, channel.entry(place))
@@ -93,12 +95,14 @@ async def _frames(
                     yield frame
                 done = reader.done
     finally:
+        # A `finally`: Starlette closes the generator when the client disconnects.
         if cancel and not done:
             _leave(server, run, principal)
 
 
 def _leave(server: Server, run: str, principal: Principal) -> None:
     """Cancel the run if nobody watches it when the grace is over."""
+    # All streams end when the server stops; that is no wish of their clients.
     if server.engine.stopping:
         return
     task = asyncio.get_running_loop().create_task(_left(server, run, principal))
