@@ -58,6 +58,8 @@ def live(
     Raises:
         ConfigError: there is no model, or it cannot be used.
     """
+    # Imported here, like most of what commands need:
+    # `--help` and completion must not wait for it.
     from taofold.runtime.model import resolve
 
     if model:
@@ -74,6 +76,7 @@ def everywhere(agent: "Agent[Any, Any]", model: "Model") -> "Agent[Any, Any]":
     from taofold.agent import Agent
     from taofold.tools import Tool
 
+    # Also in tools: a run meant for one model must not call, and pay, another one below.
     def inner(thing: Any) -> Any:
         if isinstance(thing, Agent):
             return everywhere(cast("Agent[Any, Any]", thing), model)
@@ -139,6 +142,7 @@ class Choice:
     @classmethod
     def of(cls, said: Mapping[Any, Any]) -> "Choice":
         """The choice that was told so, perhaps by another release."""
+        # What this release does not know is dropped: a newer one may have written the log.
         names = {attribute.name for attribute in fields(cls)}
         return cls(**{str(name): value for name, value in said.items() if name in names})
 
@@ -203,6 +207,7 @@ def recorded(started: "RunStarted", agent: str = "", model: str = "") -> Choice:
         return replace(chosen(agent, model=model), digest="")
     choice = Choice.of(settings)
     if agent:
+        # Without a digest: that another agent was named by hand needs no note.
         choice = replace(choice, agent=agent, folder=str(Path.cwd()), digest="")
     elif choice.digest and choice.digest != _digest(choice):
         say(f"note: {choice.agent} has changed since this run began")
@@ -231,6 +236,8 @@ def make(choice: Choice, stand_in: "Model | None" = None) -> "Agent[Any, Any]":
     if choice.limits:
         changes["limits"] = replace(agent.limits, **choice.limits)  # type: ignore[arg-type]
     if stand_in is not None:
+        # `approve=None` in all three: who approves is
+        # the command's to say, not the agent's author's.
         return everywhere(agent, stand_in).but(approve=None, **changes)
     default, others = live(agent, choice.model, config.provider)
     if choice.model:

@@ -32,6 +32,7 @@ from taofold.cli.serve.commands import register as add_serve
 app = typer.Typer(
     name="taofold",
     no_args_is_help=True,
+    # Typer's tracebacks print local variables, and those may hold keys.
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Agents one can trust, replay and teach. Results go to standard output, the rest to "
@@ -60,6 +61,7 @@ def _program(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
+    # A misspelled variable would otherwise be a setting that silently does not hold.
     for text in unknown(os.environ):
         outcome.say(f"warning: {text}")
 

@@ -114,7 +114,9 @@ async def _decide(log: "Log", said: str, decision: "Decision") -> "tuple[Approva
         fail(f"it asks {approval.question!r}: answer with --answer TEXT")
     if decision.answer is not None and not question:
         fail(f"{approval.action.tool} asks for approval, not for an answer: leave --answer out")
+    # Asked before deciding: the process that waits may have ended the run a moment later.
     live = driven(await log.row(approval.run))
+    # The reason and the edited parameters are typed here, so they may hold this shell's secrets.
     secrets = Redactor(Redactor.secrets_in(os.environ))
     decided = await control.decide(
         log, approval.id, decision, policy=operator_policy(), redactor=secrets

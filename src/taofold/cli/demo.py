@@ -85,6 +85,7 @@ def demo(
         fail(lacking)
     folder = _place(keep)
     store, elsewhere = _store(folder), os.environ.get("TAOFOLD_HOME", "").strip()
+    # In the environment, so that the child process of `--kill-at` finds the same store.
     os.environ["TAOFOLD_HOME"] = str(store)
     say(f"two broken projects in {folder}\nwhat their loops do is kept in {store}\n")
     done: list[tuple[str, LoopState]] = []
@@ -104,6 +105,7 @@ def demo(
         say("")
     _result(done, model)
     _look(folder, store if elsewhere else None)
+    # The control is a measurement: it may fail without the demo failing.
     raise typer.Exit(OK if all(state.status == "completed" for _, state in done[:2]) else UNREACHED)
 
 
@@ -283,8 +285,11 @@ def worker() -> None:
 
     def count(happening: Any) -> None:
         nonlocal left
+        # Records are heard once they are durable, deltas
+        # are not counted: so `events` of them survive.
         left -= isinstance(happening, Record)
         if left <= 0:
+            # Not sys.exit: no handler and no `finally` may tidy up, as in a power cut.
             os.kill(os.getpid(), signal.SIGKILL)
 
     wish = _wish(Path(folder), model, lessons=True)

@@ -87,6 +87,7 @@ def _store() -> "Finding":
         runs = asyncio.run(count())
         if shared:
             return Finding("store", True, f"{log.identity}: {runs} runs")
+        # SQLite's own integrity check: only a file has one.
         broken = check(path)
     except TaofoldError as error:
         return Finding("store", False, str(error))
@@ -169,6 +170,7 @@ def _server(name: str, url: str) -> "Finding":
     from taofold.network import direct
 
     try:
+        # Without proxies: HTTP_PROXY would answer for this machine's loopback.
         with direct.send(url, timeout=_TIMEOUT_S, proxies=False) as answer:
             answer.read(1000)
     except (OSError, ValueError) as error:

@@ -74,6 +74,7 @@ def evaluate(
 
     agents: dict[str, Agent[Any, Any]] = {}
 
+    # Called when a case is judged, not now: `agents` is filled below, anew for each agent.
     def judging() -> "Agent[Any, Any]":
         return agents["agent"].but(model=judge) if judge else agents["agent"]
 
@@ -86,6 +87,7 @@ def evaluate(
         reports: list[Report] = []
         for which, path in enumerate([named, against] if against else [named]):
             agents["agent"] = evaluated = _agent(path, "" if which else model, root).but(log=log)
+            # The reports name their agent: two of one name could not be told apart.
             evaluated = evaluated.but(name=_label(path, evaluated.name)) if against else evaluated
             reports.append(
                 await evaluate(
@@ -93,6 +95,7 @@ def evaluate(
                     cases.cases,
                     repeat=repeat or cases.repeat,
                     concurrency=concurrency,
+                    # Each agent has an evaluation of its own, which is carried on by its name.
                     name=f"{name}-{'b' if which else 'a'}" if name and against else name,
                     usd=usd,
                     progress=None if quiet or json else "terminal",

@@ -67,6 +67,8 @@ def _check(path: Path, operator: "Policy", *, run_code: bool) -> "list[Fault]":
         return faults
     if path.name in ("config.yml", "config.yaml"):
         return against(document, Config)[1]
+    # Files say nowhere what they are. A policy has only a policy's keys;
+    # an empty file, or one with wrong keys, is taken for one by its name.
     policy = set(document.value) <= set(PolicyFile.model_fields)
     if (document.value and policy) or (
         path.stem.endswith("policy") and "model" not in document.value
@@ -86,6 +88,7 @@ def _build(path: Path, operator: "Policy") -> "list[Fault]":
     if file is None:
         return faults
     try:
+        # With an empty configuration: the file is checked, not this project.
         build(file, Config(), Path.cwd())
     except ExceptionGroup as group:
         return [Fault(str(error), "") for error in group.exceptions]

@@ -84,6 +84,7 @@ def explain(error: Exception) -> int | None:
     if not isinstance(error, TaofoldError):
         return None
     say(f"error: {_text(error)}")
+    # By the exact class: `UnknownRun` and `Conflict` are `LogError`s with codes of their own.
     return _CODES.get(type(error), UNREACHED)
 
 
@@ -115,7 +116,9 @@ def _text(error: Exception) -> str:
 def invocation() -> str:
     """How a shell calls this very program, from any folder."""
     me = Path(sys.argv[0]).absolute()
+    # Started with `python -m`: argv[0] is then a file of the package.
     if me.name != "taofold" or not me.is_file():
         return f"{quote(sys.executable)} -m taofold.cli"
     installed = shutil.which("taofold")
+    # Another installation may come first on the PATH.
     return "taofold" if installed and me.samefile(installed) else quote(str(me))

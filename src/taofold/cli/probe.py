@@ -75,6 +75,7 @@ async def _examine(name: str) -> list[Finding]:
 
     plain = resolve(name)
     findings = [Finding("model", True, plain.name)]
+    # First: where a plain question fails, the others would fail for the same reason.
     reply = await _try(plain, "Answer with the single word: ready")
     if isinstance(reply, str):
         return [*findings, Finding("plain reply", False, reply)]
@@ -86,6 +87,7 @@ async def _examine(name: str) -> list[Finding]:
         findings.append(Finding("profile", None, "built in: nothing to keep"))
         return findings
     profile_before = plain.profile
+    # Each ability is tried with a profile that claims it: else the request would go without.
     shaped = await _shapes(_able(name, msgspec.structs.replace(profile_before, json_schema=True)))
     tools = await _calls(_able(name, msgspec.structs.replace(profile_before, native_tools=True)))
     window = await asyncio.to_thread(_window, name)
@@ -187,6 +189,8 @@ async def _streams(model: Model) -> str:
 
 
 async def _shapes(model: Model) -> str:
+    # A question that has nothing to do with the schema:
+    # only a provider that enforces it answers so.
     reply = await _try(model, "Write a limerick about a dog.", schema=_SCHEMA)
     if isinstance(reply, str):
         return f"no: {reply}"
@@ -219,12 +223,15 @@ def _window(name: str) -> int:
     if provider == "llamacpp":
         base = os.environ.get("LLAMACPP_BASE_URL", "http://127.0.0.1:8080/v1").rstrip("/")
         key = os.environ.get("LLAMACPP_API_KEY", "")
+        # llama.cpp's own route lies beside the OpenAI ones, not below /v1. `n_ctx` is
+        # what it was started with, which may be less than the model was trained for.
         properties = _json(f"{base.removesuffix('/v1')}/props", key=key)
         return _whole(properties.get("default_generation_settings", {}), "n_ctx")
     if provider == "ollama":
         base = os.environ.get("OLLAMA_BASE_URL", "http://127.0.0.1:11434").rstrip("/")
         properties = _json(f"{base}/api/show", {"model": model})
         facts: dict[str, Any] = properties.get("model_info", {})
+        # Ollama puts the architecture in front, as in `llama.context_length`.
         names = [name for name in facts if name.endswith(".context_length")]
         return _whole(facts, names[0]) if names else 0
     return 0

@@ -45,6 +45,7 @@ def home(environment: Mapping[str, str] = os.environ, start: Path | None = None)
     home_variable = environment.get("TAOFOLD_HOME", "").strip()
     start = (start or Path.cwd()).absolute()
     if home_variable:
+        # Not checked for its owner: whoever sets the variable has chosen the folder.
         return (start / Path(home_variable).expanduser()).absolute()
     for folder in (start, *start.parents):
         candidate = folder / FOLDER
@@ -130,6 +131,7 @@ def open_store(*, create: bool = False, kind: str = "runs", adopt: bool = False)
     configuration = config()
     if not configuration.traces:
         return log
+    # Imported only where it is configured: OpenTelemetry is slow to load, and optional.
     from taofold.telemetry.traced import traced
 
     return traced(log, configuration.traces, content=configuration.traces_content)
@@ -145,6 +147,7 @@ def _named(address: str) -> "Log":
     try:
         return open_log(address)
     except ConfigError as error:
+        # The fault is named by the variable, which a person can change.
         raise ConfigError(str(error).removeprefix("log: "), path=LOG) from None
 
 
@@ -168,6 +171,7 @@ def _own(*, create: bool, kind: str, adopt: bool) -> "Log":
             raise ConfigError(
                 f"the folder {str(folder)!r} cannot be created: {error.strerror}"
             ) from error
+        # Before the database: nobody else may look into the folder (0700) that it is made in.
         make_home(folder)
     log = SqliteLog(path, adopt=adopt)
     log.open()

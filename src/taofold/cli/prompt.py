@@ -45,6 +45,8 @@ class PromptApprover:
     async def __call__(self, request: Approval) -> Decision:
         """The person's word. Raises `Park` if he leaves it open."""
         self._before()
+        # Three kinds of question: for text (answered),
+        # after a crash (in doubt), for a permission.
         if request.question and request.wants_text:
             return await self._question(request)
         self._lines.show(f"{request.action.tool} needs your word", facts(request), request.preview)
@@ -68,6 +70,7 @@ class PromptApprover:
                         return Decision("edit", parameters=edited)
                 case "q" | "quit":
                     raise Park("awaiting_approval")
+                # Anything else is no word: it is asked again, never guessed.
                 case _:
                     continue
 
@@ -157,6 +160,7 @@ class Terminal:
     async def ask(self, prompt: str) -> str | None:
         """One line."""
         source = sys.stdin.fileno()
+        # In a pipe the lines are there before they are asked for, and must be kept.
         if os.isatty(source):
             # A line typed ahead of the question would approve what nobody has read.
             self._buffer = b""
@@ -172,6 +176,7 @@ class Terminal:
             if not chunk:
                 return None
             self._buffer += chunk
+        # What follows the line stays for the next question of a pipe.
         row, _, self._buffer = self._buffer.partition(b"\n")
         return row.decode(errors="replace")
 

@@ -27,6 +27,7 @@ policy is `~/.config/taofold/policy.yaml`; agent files and projects may only tig
 
 def reference() -> str:
     """The whole page."""
+    # Before Typer is imported, which reads them once: the page must not depend on this terminal.
     os.environ.update(TERMINAL_WIDTH=str(WIDTH), COLUMNS=str(WIDTH), NO_COLOR="1")
     import typer
 
@@ -49,6 +50,7 @@ def _help(command: Any, names: tuple[str, ...]) -> str:
     from io import StringIO
 
     out = StringIO()
+    # With rich, Typer prints the help instead of returning it: both are put together.
     with redirect_stdout(out):
         context = command.make_context(" ".join(names), [], resilient_parsing=True)
         help_text = command.get_help(context)

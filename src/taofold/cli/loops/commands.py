@@ -38,6 +38,7 @@ async def which(dependencies: "LoopDependencies", said: str, fit: "Collection[st
     if said in names:
         return said
     if said:
+        # A whole id went before: it may be the beginning of others.
         matching = [name for name in names if name.startswith(said)]
         if len(matching) == 1:
             return matching[0]
@@ -237,6 +238,7 @@ def resume(
     if keep_edits and restore:
         fail("--keep-edits and --restore exclude one another")
     word: Word = "keep" if keep_edits else "restore" if restore else ""
+    # Found in a session of its own: `drive` opens everything anew, with a person who listens.
     name, stream = with_means(find)
     bounds = bounds_of(stream.state, max_iterations, timeout, budget, steps)
     drive(
@@ -291,6 +293,7 @@ def abort(
     async def work(dependencies: "LoopDependencies") -> "tuple[str, LoopState, Sequence[str]]":
         name = await which(dependencies, loop, {*LIVE, "crashed"})
         state, paths = await give_up(dependencies, name, keep=not revert, force=force)
+        # After the loop has ended, so that nobody begins another iteration in between.
         await settle(
             dependencies,
             [iteration.run for iteration in state.iterations if iteration.ended is None],

@@ -50,6 +50,7 @@ async def means(
     from taofold.loop.learner.cross_loop import CrossLoopLearner
     from taofold.plugins import SEARCHES, load_all
 
+    # Before the store is opened: a wrong variable must not leave an open log behind.
     model = embedder()
     search = next(iter(load_all(SEARCHES)), None)  # the registry keeps the rates of one
     log = project.open_store(create=create, kind="loops")
@@ -66,6 +67,7 @@ async def means(
             before=voice.before,
         )
     finally:
+        # The log last: journal and registry lie in its file or database (`journal_beside`).
         await registry.close()
         await journal.close()
         await log.close()
@@ -101,6 +103,7 @@ def settings(state: "LoopState", made: "Agent[Any, Any]") -> dict[str, Any]:
         for name in ("steps", "seconds", "usd")
         if (value := getattr(made.limits, name)) is not None
     }
+    # Where the iteration worked: a worktree or a copy has a folder of its own.
     folder = state.baseline.folder if state.baseline is not None else state.wish.root
     choice = replace(
         Choice.of(state.wish.agent),

@@ -46,6 +46,8 @@ class Show:
 
     def __init__(self, *, quiet: bool = False) -> None:
         colours = coloured(sys.stderr)
+        # `soft_wrap`: lines are cut to `width` here; rich
+        # would break them in a pipe at 80 characters.
         self._console = Console(stderr=True, highlight=False, no_color=not colours, soft_wrap=True)
         self._live, self._quiet = colours and not quiet, quiet
         self._status: Status | None = None
@@ -77,6 +79,7 @@ class Show:
         if self._quiet:
             return
         if isinstance(happening, e.LoopRecord):
+            # The verdict before is kept for what an iteration moved.
             before, self._state = self._state, reduce(self._state, happening)
             self._fact(happening.event, before)
         elif isinstance(happening, run.Record):
@@ -309,6 +312,7 @@ class Show:
             )
             return
         room = max(30, self.width - 12 - len(action.tool))
+        # Three fifths for what was called, the rest for what came back.
         arguments = parameters(action.parameters, room * 3 // 5)
         self._say(
             (f"{self._steps:>4} ", "dim"),

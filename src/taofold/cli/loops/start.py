@@ -267,6 +267,8 @@ def loop(
         fail(f'TASK is missing: {invocation()} loop "what is to be done" --completion CMD')
     if not commands:
         commands = confirmed(task, work)
+    # An agent made in Python has bound its tools to
+    # folders already; a file's are made per folder.
     if agent and mode != "in-place" and not is_file(agent):
         fail(
             f"{agent!r} brings its own tools, which would not work in the {mode}: "

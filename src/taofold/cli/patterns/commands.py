@@ -82,6 +82,7 @@ def list_patterns(
     async def work(registry: "Registry") -> "list[Pattern]":
         return await _chosen(registry, query, archived=archived)
 
+    # The query takes one kind; several are sorted out here.
     patterns = [pattern for pattern in with_registry(work) if not only or pattern.kind in only][
         :limit
     ]

@@ -25,6 +25,7 @@ def extract(loop: str, kinds: "tuple[Kind, ...]", *, json: bool) -> None:
         names = (
             [await which(dependencies, loop)]
             if loop
+            # The oldest first: what one loop teaches is recognised in those after it.
             else list(reversed(await ids(dependencies.journal)))
         )
         return [await _extracted(dependencies, name, kinds, named=bool(loop)) for name in names]
@@ -115,6 +116,7 @@ def inject(loop: str, rate: float | None, top_k: int | None, *, json: bool) -> N
         )
         injection = _wanted(learner.learning.injection, rate, top_k)
         lessons = await learner.inject(name, case, injection, manual=True)
+        # Iterations count from 1, so 0 says that nothing was injected.
         number = await into(dependencies.journal, name, lessons) if lessons.text else 0
         return name, lessons, number
 

@@ -27,6 +27,7 @@ _WINDOW: Final = 5
 def curve(loops: "Sequence[LoopNote]") -> Iterator[str]:
     """A bar for each of the newest loops that ended, and the mean of the newest few under it."""
     ended = sorted([note for note in loops if note.ended], key=lambda note: note.ended)
+    # One bar is no curve.
     if len(ended) < 2:
         return
     newest = ended[-WIDTH:]
@@ -48,6 +49,7 @@ def curve(loops: "Sequence[LoopNote]") -> Iterator[str]:
 
 def _cell(height: float, row: int) -> str:
     part = min(max(height - (row - 1), 0.0), 1.0)
+    # A row of text is drawn in eighths.
     return _BLOCKS[round(part * (len(_BLOCKS) - 1))]
 
 

@@ -101,6 +101,8 @@ def _world(event: Any) -> str:
 _BESIDE = (e.Resumed, e.Parked, e.Forked)
 """Say how a run was driven, not what it did."""
 _LOOSE = frozenset(
+    # Names of fields at any depth, so an argument of
+    # a tool by one of these names is left out too.
     {"ms", "duration_ms", "at", "expires_at", "settings", "session", "parent", "run"}
 )
 

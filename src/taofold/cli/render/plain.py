@@ -18,6 +18,7 @@ _THOUGHT: Final = 400
 
 def coloured(stream: TextIO) -> bool:
     """Is `stream` a terminal that may be coloured?"""
+    # no-color.org: a variable that is set but empty does not count.
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 

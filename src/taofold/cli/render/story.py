@@ -79,6 +79,7 @@ def summary(state: RunState) -> list[str]:
                 refused[action.tool] += 1
                 continue
             calls[action.tool] += 1
+            # Adding False makes an entry of 0, which `+failed` drops again below.
             failed[action.tool] += observation.status in ("failure", "timeout")
     counted = [("calls", calls), ("failed", +failed), ("refused", refused)]
     return [_line(name, count) for name, count in counted if count][:_LINES]
@@ -133,9 +134,10 @@ class _Known:
 
 
 class Story:
-    """Listens to a run and its children. Give it to `Agent.run(listener=…)`."""
+    """Listens to a run and its children. Give it to `Agent.run(listener=…)`.
 
-    """`waved`: what `--approve all` allowed is told on one line, without its question."""
+    `waved`: what `--approve all` allowed is told on one line, without its question.
+    """
 
     def __init__(self, voice: Voice, run: str, *, waved: bool = False) -> None:
         self._voice, self._run, self._waved = voice, run, waved
@@ -158,6 +160,7 @@ class Story:
             self._voice.busy(f"{happening.tool}: {line(happening.text, 80)}")
             return
         followed = self._runs.setdefault(happening.run, _Known())
+        # Both are needed: a step that closes with this event is gone from the state after it.
         before, followed.state = followed.state, _fold(followed.state, happening)
         self._tell(happening.run, happening.event, followed, before)
 
@@ -180,6 +183,7 @@ class Story:
                 voice.busy(f"{_tool(known.state, event.key, event.index)} is running")
             case e.Observed():
                 self._observed(event, known, before, child=child)
+            # A child's end is told as the result of the call that started it.
             case e.RunFinished() | e.Parked() if not child:
                 voice.busy("")
                 self._release()
@@ -218,6 +222,7 @@ class Story:
                 text = f"asks for approval (tier {event.tier}): {why(event.reason)}"
                 if event.request is not None:
                     text = f"asks in the middle of its call: {event.reason}"
+                # Held back until the answer is known, if everything is waved through.
                 self._held.append((text, child))
                 if not self._waved:
                     self._release()

@@ -85,6 +85,7 @@ def _rich(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     columns = fitting(head, rows, console.width)
     drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for position in columns:
+        # The first is folded rather than cut: half an id is of no use to another command.
         whole = position not in (0, len(head) - 1)
         drawn.add_column(head[position], no_wrap=whole, overflow="ellipsis" if whole else "fold")
     for row in rows:
@@ -102,6 +103,7 @@ def fitting(head: Sequence[str], rows: Sequence[Sequence[str]], room: int) -> li
     widths[-1] = min(widths[-1], _LEAST + 3)
     columns = list(range(len(head)))
     while len(columns) > 1 and sum([widths[at] for at in columns]) > room:
+        # Of three columns the last one goes, so that the second stays.
         columns.pop(-2 if len(columns) > 3 else -1)
     return columns
 

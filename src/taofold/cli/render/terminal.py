@@ -81,6 +81,7 @@ class RichVoice(SilentVoice):
             (result, "" if seen.status == "success" else colour),
             (f"  {took}" if took else "", "dim"),
         )
+        # Beside the result if both fit, else on a line of their own.
         beside = totals if len(result) + len(totals) + 4 <= room else ""
         self._print(sign, text, child=child, style=colour, right=beside)
         if totals and not beside:

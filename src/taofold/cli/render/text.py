@@ -16,6 +16,8 @@ _BEFORE: Final = 12
 
 def line(text: object, width: int = 100) -> str:
     """`text` on one line of at most `width` characters."""
+    # Cut before it is cleaned: a result may have
+    # megabytes. Eight times, because white space goes.
     flat = " ".join(clean(str(text)[: width * 8]).split())
     return flat if len(flat) <= width else f"{flat[: width - 1]}…"
 
@@ -41,6 +43,7 @@ def parameters(given: dict[str, Any], width: int = 100) -> str:
     if isinstance(old, str) and isinstance(new, str):
         old, new = _apart(old, new)
         given = {**given, "old": old, "new": new}
+    # Short values (24 characters at most) are shown whole; the long ones share what is left.
     short = sum(len(value(v, 24)) for v in given.values() if len(value(v, 25)) <= 24)
     long = [v for v in given.values() if len(value(v, 25)) > 24]
     room = width - short - sum(len(str(name)) + 2 for name in given)
@@ -54,6 +57,7 @@ def _apart(old: str, new: str) -> tuple[str, str]:
     while same < min(len(old), len(new)) and old[same] == new[same]:
         same += 1
     start = max(0, same - _BEFORE)
+    # They part near their beginning: cutting would cost more than it saves.
     if start < _BEFORE:
         return old, new
     return f"…{old[start:]}", f"…{new[start:]}"

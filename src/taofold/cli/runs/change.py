@@ -69,6 +69,7 @@ def go_on(
     from taofold.cli.runs.show import started_of
 
     refuse("carry on a run")
+    # Made before the log is opened for driving: a faulty agent file leaves the run as it is.
     resumed: Agent[Any, Any] = make(recorded(started_of(name, records), agent, model))
     log = open_store()
     result = drive(
@@ -170,6 +171,7 @@ def delete(
         for name in names:
             if driven(await log.row(name)):
                 fail(f"{name} is being driven by a live process; cancel it first", code=1)
+        # A run may be named itself and be the child of another that is.
         return list(dict.fromkeys(names))
 
     names = with_log(named)
@@ -180,6 +182,7 @@ def delete(
         say("\n".join(names))
         typer.confirm(f"delete {many} for good?", abort=True, err=True)
 
+    # Opened anew: no database stays locked while a person thinks about the question.
     async def work(log: "Log") -> None:
         for name in names:
             await log.delete(name)

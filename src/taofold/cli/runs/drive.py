@@ -55,6 +55,7 @@ def drive(
     speaker = voice(quiet=quiet or json)
     story = Story(speaker, run, waved=approve == "all")
     heard = False
+    # A resumed run numbers its steps on, and adds to the sums it had.
     story.before(told or [])
 
     def hear(happening: "Happening") -> None:
@@ -161,8 +162,8 @@ async def cancellable(work: "Awaitable[T]", log: "Log") -> T:
     try:
         return await work
     finally:
-        # Only if a model was called: importing the HTTP client here would cost every command.
         await log.close()
+        # Only if a model was called: importing the HTTP client here would cost every command.
         if (http := sys.modules.get("taofold.models.http")) is not None:
             await http.aclose_all()
 
@@ -187,6 +188,7 @@ def _everything(asking: "PromptApprover | None") -> "Approver":
     from taofold.runtime.setup import Decision
 
     async def approve(request: "Approval") -> "Decision":
+        # A question is not approved but answered: after a crash nobody may guess what happened.
         if not request.question:
             return Decision("allow", reason=WAVED)
         if asking is None:

@@ -34,6 +34,8 @@ def trace_of(run: str, content: bool = False) -> "tuple[str, list[Span]]":
         roots: dict[str, Root] = {}
         waiting: list[tuple[str, Agent[Any, Any] | None]] = [(name, None)]
         spans: list[Span] = []
+        # A caller before its children: their spans hang
+        # below the root that `roots` remembers of it.
         while waiting:
             current, caller = waiting.pop(0)
             records = await log.read(current)
@@ -59,6 +61,7 @@ def _agent(started: "RunStarted", caller: "Agent[Any, Any] | None") -> "Agent[An
     from taofold.core.errors import TaofoldError
     from taofold.runtime.model import ReplayModel
 
+    # An export calls no model: the replies are in the log, only prompts are made anew.
     stand_in = ReplayModel(started.model, started.profile)
     if caller is not None:
         below = [tool.agent for tool in caller.toolset.values() if tool.agent is not None]
@@ -66,6 +69,7 @@ def _agent(started: "RunStarted", caller: "Agent[Any, Any] | None") -> "Agent[An
         return None if child is None else child.but(model=stand_in)
     try:
         return make(recorded(started), stand_in)
+    # The agent's code may be gone or changed; the trace is then made of the log alone.
     except (TaofoldError, ExceptionGroup, ImportError, OSError):
         return None
 
@@ -99,6 +103,7 @@ def sent(spans: "list[Span]", format: str, content: bool, endpoint: str) -> str:
 
     from taofold.telemetry import opik
 
+    # The key comes from the environment, never from the command line, where `ps` shows it.
     server = replace(opik.Opik.from_environment(), url=endpoint)
     return server.send(opik.OpikTranslation(server.project, content=content)(spans))
 
@@ -205,6 +210,7 @@ def import_run(
         text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot be read: {error}", path=str(file)) from error
+    # NDJSON names its run; the other formats do not.
     fresh = name or ("" if form == "ndjson" else new_id())
     records = formats.read(text, form, run=fresh, at=clock(), strict=strict, source=str(file))
 
@@ -242,6 +248,7 @@ async def _take(log: "Log", records: "list[Record]", source: str) -> str:
         updated_at=history[-1].at,
     )
     try:
+        # All or nothing: a crash leaves no half of a run behind.
         await log.create(row, records=history, disk=True)
     except Conflict as error:
         raise ConfigError(

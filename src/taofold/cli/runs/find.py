@@ -47,6 +47,7 @@ async def find(log: "Log", reference: str) -> str:
         return (await log.row(reference)).run
     if reference == "last" and (newest := await _newest(log)):
         return newest
+    # One more than is shown, to know whether there are more.
     ids = await log.ids(reference, limit=_SHOWN + 1) if reference else []
     if len(ids) == 1:
         return ids[0]
@@ -63,6 +64,7 @@ async def find(log: "Log", reference: str) -> str:
 async def _newest(log: "Log") -> str:
     """The newest run that no other called, else the newest of all; "" if there is none."""
     first, before = "", 0
+    # Child runs are newer than their caller, so the newest row is seldom the one that is meant.
     while rows := await log.rows(before=before):
         first = first or rows[0].run
         for row in rows:

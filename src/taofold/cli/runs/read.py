@@ -50,6 +50,7 @@ def list_runs(
         if status not in _RUNNING:
             rows = await log.rows(status=status, session=session, limit=limit)
         else:
+            # All of them: what `running` really is, is only known after each was looked at.
             rows = await log.rows(status="running", session=session, limit=0)
         current = [replace(row, status=await status_of(log, row)) for row in rows]
         return [row for row in current if status in ("", row.status)][:limit]
@@ -174,6 +175,7 @@ def replay(run: options.Run, agent: options.AgentName = "", json: options.Json =
         name = await find(log, run)
         records = await log.read(name)
         started = started_of(name, records)
+        # No key and no network is needed: the model's replies come from the log.
         stand_in = ReplayModel(started.model, started.profile)
         replayed = make(recorded(started, agent), stand_in).but(log=log)
         try:

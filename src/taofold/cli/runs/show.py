@@ -40,6 +40,7 @@ def state_json(run: str, records: Sequence[e.Record]) -> dict[str, Any]:
 
 def tell(run: str, records: Sequence[e.Record], *, travelled: bool) -> None:
     """The run on standard output, as its trace was."""
+    # Without the branches that a rewind took back.
     alive = live(records)
     story = Story(_voice(), run, waved=True)
     for record in alive:
@@ -55,6 +56,7 @@ def _state(state: RunState, seq: int, *, travelled: bool) -> list[str]:
         lines.append(f"state after event {seq}: {state.status} ({totals(state)})")
     elif state.status in ("running", "new"):
         lines.append(f"status: {state.status} ({totals(state)})")
+    # Calls without a result: what a resumed run has to begin with.
     for opened in state.open.values():
         for slot in opened.slots:
             if slot.observation is None:

@@ -140,6 +140,7 @@ def run(
         tools=tools or (),
         recursive=recursive,
     )
+    # Before the store is made: a faulty agent file leaves no `.taofold` behind.
     chosen_agent = make(choice)
     log = open_store(create=True)
     name = new_id()
@@ -167,6 +168,7 @@ def _arguments(agent: str, goal: str) -> tuple[str, str]:
     from taofold.files.references import is_name
 
     if not goal:
+        # One argument that looks like an agent is one whose goal was forgotten, not a goal.
         if is_file(agent) or is_name(agent):
             fail(f'GOAL is missing: {invocation()} run {agent} "what to do"')
         agent, goal = "", agent

@@ -25,6 +25,7 @@ async def status(log: Log, row: RunRow) -> str:
         return row.status
     events = [record.event for record in await log.read(row.run)]
     began = next((n for n, event in enumerate(events) if isinstance(event, e.Forked)), None)
+    # What is before `Forked` was copied; a `Resumed` behind it says that the fork was driven.
     alone = began is not None and not any(isinstance(event, e.Resumed) for event in events[began:])
     return "forked" if alone else "interrupted"
 
@@ -36,6 +37,7 @@ async def end(log: Log, run: str) -> bool:
         Refused: it has ended already.
         Conflict: somebody took it over at this moment; he reads the message.
     """
+    # The message first: whoever takes the run over in the meantime reads it and ends the run.
     await control.cancel(log, run)
     try:
         row = await log.row(run)
@@ -52,6 +54,7 @@ async def end(log: Log, run: str) -> bool:
     sent = [signal.id for signal in await log.inbox(run) if signal.kind == "cancel"]
     # Times in a log never go back, even where the machine's clock did.
     at = max(clock(), state.at)
+    # The time since the last record passed without a process, so it is not the run's.
     event = replace(cancelled(LOCAL.id), elapsed=0)
     record = e.Record(run, records[-1].seq + 1, at, event)
     await log.append(run, claim.epoch, [record], disk=True, consume=sent, status=event.status)

@@ -37,6 +37,7 @@ class Group(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Put the command's name where it was left out."""
+        # An agent that is called like one of the commands is reached as NAME=AGENT.
         if not args or args[0] not in (*self.commands, *(ctx.help_option_names or ())):
             args = [_START, *args]
         return super().parse_args(ctx, args)
@@ -235,6 +236,7 @@ def _tokens(file: Path | None) -> "TokenStore":
 
     if file is not None:
         return TokenStore(file)
+    # Servers of several machines look in the log's database, so tokens must be made there too.
     shelf = shelf_beside(open_store(create=True)) if log_address() else None
     if shelf is not None:
         return TokenStore(Shared(shelf, "tokens"))

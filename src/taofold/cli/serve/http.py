@@ -51,6 +51,7 @@ def serve(plan: ServeOptions) -> None:
     log = open_store(create=True)
     tokens, local = TokenStore(token_place(plan.tokens, log)), LocalToken.of_user()
     tokens.all()  # a file that cannot be read is said now
+    # Made now: the first request must not be the one that finds the folder unwritable.
     local.value()
     here = plan.host in LOOPBACK or loopback(plan.host)
     if not here and not tokens.configured:
@@ -63,6 +64,7 @@ def serve(plan: ServeOptions) -> None:
     # Bound before the server is built: a taken port is an error message, not a traceback.
     listener = _listener(plan.host, plan.port)
     port = listener.getsockname()[1]
+    # A wildcard address is no name that a client could send as its Host.
     named = frozenset[str]() if plan.host in ("0.0.0.0", "::") else frozenset({plan.host.lower()})  # noqa: S104 - compared
     server = Server(
         log,
@@ -87,6 +89,7 @@ def serve(plan: ServeOptions) -> None:
     uvicorn = server_for(create_app(server), plan.host, port)
 
     async def work() -> None:
+        # The port listens already, so the link works as soon as it is printed.
         _announce(server, plan, port)
         try:
             await uvicorn.serve(sockets=[listener])
@@ -120,6 +123,7 @@ def work(
 
     async def until_told() -> None:
         stop = asyncio.Event()
+        # Not as an exception: runs come to a place where they can wait, then the process ends.
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
         await server.start()

@@ -60,6 +60,7 @@ def serve_mcp(
             _fronted(http_app(server, entrance.authenticate, host), entrance), host, port, log
         )
         return
+    # On standard error, as all prose: standard output belongs to the protocol.
     say("serving MCP on standard input and output")
     asyncio.run(_stdio(serve_stdio(server), log))
 
@@ -113,6 +114,7 @@ def _offers(
     offered, settings = list[Any](), dict[str, Any]()
     for argument in agents:
         name, sign, agent = (
+            # A path may hold `=` too: only what looks like a name in front of it is one.
             argument.partition("=") if _NAMED.match(argument) else ("", "", argument)
         )
         choice = chosen(agent, root, model=model)
