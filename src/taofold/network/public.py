@@ -68,6 +68,7 @@ def is_public(text: str) -> bool:
     """Is it an address of the public internet? What is no address is not public."""
     address = parsed(text)
     if isinstance(address, ipaddress.IPv6Address):
+        # `::ffff:127.0.0.1` and NAT64's prefix lead to an IPv4 address, which then decides.
         inner = address.ipv4_mapped
         if address in _NAT64:
             inner = ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)
@@ -140,7 +141,11 @@ def connector(
 
     resolver: Any = None if resolve is None else _Resolver(resolve)
     connector: aiohttp.TCPConnector = client.TCPConnector(
-        resolver=resolver, use_dns_cache=False, socket_factory=checked
+        # Without the cache: a name is resolved for the
+        # connection that is made, not for an earlier one.
+        resolver=resolver,
+        use_dns_cache=False,
+        socket_factory=checked,
     )
     return connector
 

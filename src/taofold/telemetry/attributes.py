@@ -61,6 +61,7 @@ def title(span: Span) -> str:
 
 def tool_of(span: ToolSpan) -> str:
     """The tool's name, which is the model's free text where there is no such tool."""
+    # Names of spans are what back ends group by: free text would make a group for each call.
     return "unknown" if span.refused in ("unknown", "malformed") else span.tool
 
 
@@ -71,6 +72,7 @@ def model_of(span: ModelSpan | AgentSpan) -> tuple[str, str]:
     if not colon:
         provider, name = "", requested
     if isinstance(span, ModelSpan):
+        # The model that answered, which may be another than the one that was asked for.
         name = span.model.removeprefix(f"{provider}:") if provider else span.model
     return _PROVIDERS.get(provider, provider), name
 
@@ -125,6 +127,7 @@ def exception_attributes(span: Span, content: Disclosure | None = None) -> Attri
     Its type is told as far as the log knows it: a tool's error begins with the name of its class,
     which is what a tool said, so it is told with content only.
     """
+    # A refused call never ran, so nothing was raised.
     if not span.error or (isinstance(span, ToolSpan) and span.refused):
         return None
     if not isinstance(span, ModelSpan) and span.error not in _RAISED:
@@ -233,6 +236,8 @@ def _server(host: str, found: Attributes) -> None:
 
 def _provider(provider: str, found: Attributes) -> None:
     if provider:
+        # The convention's name, the one it had before
+        # (some back ends still read it), OpenInference's.
         found["gen_ai.provider.name"] = found["gen_ai.system"] = found["llm.provider"] = provider
 
 
@@ -295,6 +300,7 @@ def _messages(span: ModelSpan, found: Attributes, content: Disclosure) -> None:
     found["gen_ai.output.messages"] = _json(
         [{"role": "assistant", "parts": parts, "finish_reason": finish}]
     )
+    # A reply may be tool calls alone.
     found["output.value"] = text or found["gen_ai.output.messages"]
 
 

@@ -50,6 +50,8 @@ class Outbox(Generic[T]):
         """Queue entries. Returns at once."""
         with self._lock:
             if self._closed or len(self._waiting) + len(entries) > MOST:
+                # All or none: half of a step's spans would be a
+                # trace with holes that nobody can tell from a bug.
                 self.lost += len(entries)
                 return
             first = not self._waiting
@@ -59,6 +61,8 @@ class Outbox(Generic[T]):
                     target=self._work, name="taofold-traces", daemon=True
                 )
                 self._thread.start()
+                # A daemon thread is stopped in the middle of a
+                # request at exit; this waits for it, in bounds.
                 atexit.register(self.close)
             if first:  # else it lingers: to wake it for each would cost more than the sending
                 self._lock.notify()
@@ -67,8 +71,10 @@ class Outbox(Generic[T]):
         """Send what waits: for a second, or five if the back end is known to answer."""
         with self._lock:
             self._closed = True
+            # Taken under the lock: a second `close` finds none and does not wait twice.
             thread, self._thread = self._thread, None
             self._lock.notify()
+        # Ends a pause between two attempts: the remaining ones follow at once.
         self._ended.set()
         if thread is not None:
             atexit.unregister(self.close)
@@ -89,13 +95,17 @@ class Outbox(Generic[T]):
     def _work(self) -> None:
         while True:
             with self._lock:
+                # Until there is something to send; then a little
+                # longer, so that more goes in one request.
                 self._lock.wait_for(lambda: self._waiting or self._closed)
                 self._lock.wait_for(lambda: self._closed, self._linger)
                 batch, self._waiting = self._waiting, []
+                # Only after `close`: whatever was queued before it has been sent.
                 if not batch:
                     return
             self._sending = len(batch)
             try:
+                # Outside the lock: `put` must return at once, however slow the back end is.
                 self._send(batch)
                 self._answered = True
             except TaofoldError as error:
@@ -136,6 +146,7 @@ def send(
     """
     where = place(url)
     sent = {**headers, "Content-Encoding": "gzip", "User-Agent": "taofold"}
+    # Level 1: JSON and repeated names shrink well at any level, and runs share the processor.
     packed = gzip.compress(body, 1)
     reason = ""
     for attempt in range(ATTEMPTS):

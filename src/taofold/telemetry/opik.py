@@ -81,6 +81,9 @@ class Opik:
             headers["Authorization"] = self.key
         for method, path, body in payload.requests():
             encoded = msgspec.json.encode(body)
+            # In order: traces before their spans, spans before scores.
+            # A failure leaves the rest unsent; the ids are derived, so
+            # an export sends everything again without doubling it.
             send(f"{base}{path}", encoded, headers, method=method, sleep=sleep)
         return address
 
@@ -124,6 +127,7 @@ def traced(
         ConfigError: the server's URL is none.
     """
     server = opik or Opik.from_environment()
+    # Checked now: a wrong URL is said when the agent is made, not in a log line of the thread.
     place(server.url)
     exporter = OpikExporter(server, content=content, redactor=redactor)
     return TracedLog(open_log(log), exporter, prompts=content)
@@ -188,7 +192,9 @@ class OpikTranslation:
             "name": _name(span),
             "type": _TYPES[type(span)],
         }
+        # A root's parent is a span of the application's, which Opik does not have.
         if span.parent and not (isinstance(span, AgentSpan) and span.root):
+            # With the same time as the parent's own id: `began` is that of the whole trace.
             document["parent_span_id"] = uuid7(span.began, span.parent)
         if isinstance(span, ModelSpan):
             document["provider"], document["model"] = model_of(span)
@@ -277,6 +283,7 @@ def _usage(usage: Usage, provider: str) -> dict[str, int]:
     }
     if provider == "anthropic":
         tokens = {
+            # Anthropic counts cached tokens apart; our `input_tokens` has them in it.
             "input_tokens": usage.input_tokens - usage.cached_tokens - usage.written_tokens,
             "output_tokens": usage.output_tokens,
             "cache_read_input_tokens": usage.cached_tokens,

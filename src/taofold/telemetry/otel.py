@@ -126,6 +126,7 @@ def _exporter(
         return OtelExporter(translate, given)
     url = traces_url(endpoint) if endpoint else _environment_url(LOCAL)
     where = place(url)
+    # Client certificates and credential providers are the SDK's: its own exporter knows them.
     if any(os.environ.get(name) for name in _SDK_ONLY):
         sdk = OTLPSpanExporter(
             endpoint=url, headers=dict(headers) if headers else None, session=_session()
@@ -142,6 +143,7 @@ def _session() -> Any:
     if any(os.environ.get(name) for name in _PROVIDERS):
         return None
     session = import_module("requests").Session()
+    # `requests` raises TooManyRedirects at the first one.
     session.max_redirects = 0
     return session
 
@@ -233,6 +235,7 @@ class OtelExporter:
             self._exporter.shutdown()
 
     def _send(self, spans: Sequence[Span]) -> None:
+        # Our own encoder, unless the SDK has to send.
         if self._exporter is None:
             for body in encode(spans, self._translate):
                 send(self._url, body, self._headers, sleep=self._outbox.pause)
@@ -262,6 +265,8 @@ def encode(spans: Iterable[Span], translate: OtelTranslation) -> list[bytes]:
 
 def dumps(spans: Iterable[Span], translate: OtelTranslation) -> str:
     """The spans as one OTLP request in its JSON form, in which ids are hex digits."""
+    # protobuf's JSON has bytes as base64 and enumerations as
+    # names; OTLP's JSON wants hex digits for ids, and numbers.
     document: dict[str, Any] = MessageToDict(encode_spans([translate(span) for span in spans]))
     for resource in document.get("resourceSpans", ()):
         for scope in resource["scopeSpans"]:
@@ -306,11 +311,14 @@ def _environment_url(default: str = "") -> str:
     base = os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "").strip() or default
     if not endpoint and not base:
         raise ConfigError("no endpoint: give --endpoint or set OTEL_EXPORTER_OTLP_ENDPOINT")
+    # As OpenTelemetry specifies: the variable for
+    # traces is used as it is, the base gets the path.
     return endpoint or base.rstrip("/") + PATH
 
 
 def _sent(headers: Mapping[str, str] | None) -> dict[str, str]:
     more = headers or {}
+    # Those of the caller win over those of the environment.
     return {**_environment_headers(), **more, "Content-Type": "application/x-protobuf"}
 
 

@@ -19,6 +19,7 @@ from taofold.telemetry.attributes import (
 from taofold.telemetry.prompt import Disclosure
 from taofold.telemetry.spans import AgentSpan, Link, ModelSpan, Span
 
+# Each constant is a field's tag (number << 3 | wire type), then its value: here field 6, `kind`.
 _INTERNAL: Final = b"\x30\x01"
 _CLIENT: Final = b"\x30\x03"
 _ERROR: Final = b"\x18\x02"
@@ -41,6 +42,7 @@ def request(spans: Iterable[bytes], resource: Mapping[str, Any], scope: tuple[st
     """
     name, schema = scope
     scoped = b"".join([_field(1, _text(1, name)), *spans, _text(3, schema)])
+    # ResourceSpans, in it the resource and ScopeSpans.
     return _field(1, _field(1, _attributes(1, resource)) + _field(2, scoped))
 
 
@@ -59,6 +61,7 @@ def _span(span: Span, content: Disclosure | None) -> bytes:
         _field(4, bytes.fromhex(span.parent)) if span.parent else b"",
         _text(5, title(span)),
         _CLIENT if isinstance(span, ModelSpan) else _INTERNAL,
+        # Fields 7 and 8 are fixed64: nanoseconds since the epoch.
         b"\x39" + _FIXED.pack(nanoseconds(span.start)),
         b"\x41" + _FIXED.pack(nanoseconds(span.end)),
         _attributes(9, attributes(span, content)),
@@ -99,12 +102,15 @@ def _attributes(number: int, found: Mapping[str, Any]) -> bytes:
 
 def _attribute(number: int, name: str, value: Any) -> bytes:
     if isinstance(value, str):
+        # Names, words and ids come again in every span;
+        # a long text does not, and would fill the cache.
         return _known(number, name, value) if len(value) <= _SHORT else _told(number, name, value)
     if isinstance(value, bool | int | float):
         return _known(number, name, value)
     return _told(number, name, value)
 
 
+# `typed`: 1, 1.0 and True are equal as keys, and are three different values of OTLP.
 @lru_cache(maxsize=4096, typed=True)
 def _known(number: int, name: str, value: str | float) -> bytes:
     return _told(number, name, value)
@@ -116,15 +122,18 @@ def _told(number: int, name: str, value: Any) -> bytes:
 
 def _value(value: Any) -> bytes:
     """An `AnyValue`."""
+    # Before int, of which bool is a subclass.
     if isinstance(value, bool):
         return b"\x10\x01" if value else b"\x10\x00"
     if isinstance(value, int) and value in _WHOLE:
+        # int64 as a varint: negative numbers in two's complement, ten bytes long.
         return b"\x18" + _varint(value & 0xFFFF_FFFF_FFFF_FFFF)
     if isinstance(value, float):
         return b"\x21" + _DOUBLE.pack(value)
     if isinstance(value, list | tuple):
         items = cast("Iterable[Any]", value)
         return _field(5, b"".join([_field(1, _value(element)) for element in items]))
+    # What int64 cannot hold is told as text rather than dropped.
     return _field(1, str(value).encode("utf-8", "replace"))
 
 

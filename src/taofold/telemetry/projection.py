@@ -109,6 +109,7 @@ class Calls:
         """The span of the call, None for a strategy's own step, which calls nothing."""
         call = self._known.get((event.key, event.index))
         if call is not None:
+            # A batch is over, and counts as a step, with its last result.
             left = self._left[event.key] = self._left[event.key] - 1
             self.steps += left == 0
         if call is None or call.action.tool in RESERVED:
@@ -116,6 +117,7 @@ class Calls:
         if not call.started and not event.observation.refused:
             return None
         span = self._tool(event.key, event.index, call, moment(record), event)
+        # What was observed is not open any more: `rest` must not tell it again.
         call.started = False
         return span
 
@@ -179,6 +181,7 @@ class Calls:
             error = observation.refused or (
                 observation.status if observation.status in _FAILED else ""
             )
+            # The duration is measured around the tool; `Started` is written some time before.
             start = max(start, end - observation.duration_ms) if observation.duration_ms else start
         return ToolSpan(
             **origin.shared,
@@ -200,6 +203,7 @@ class Calls:
 
 def moment(record: e.Record) -> float:
     """When it happened; what happened in the same millisecond keeps its order."""
+    # Thousandths of a millisecond; from event 1000 on the order within one is not told.
     return record.at + min(record.seq, 999) / 1000
 
 
@@ -314,17 +318,20 @@ class SpanProjection:
         self._root(origin.run, record.at, context)
         self._forked, self._begun = event.run, moment(record)
         self._marks = []
+        # What was copied is in the other run's trace; its open calls are not this one's.
         self._calls.forget()
 
     def _root(self, root: str, at: int, context: TraceContext | None) -> None:
         """Which trace this is: that of the run `root`, or the application's."""
         origin = self._origin
+        # The eldest run of its trace: the others look here for when it began.
         if root == origin.run:
             self._roots[root] = Root(at, context)
             origin.parent = "" if context is None else context.span
         eldest = self._roots.get(root, Root(at))
         origin.trace = eldest.trace(root)
         began = dated(root)
+        # The time in the id is the same for every process that tells a part of the trace.
         origin.began = eldest.began if began is None else began
 
     def _aside(self, record: e.Record) -> None:
@@ -353,6 +360,7 @@ class SpanProjection:
                 pass
 
     def _mark(self, record: e.Record, name: str, said: str = "", **facts: str | int) -> None:
+        # A run may be parked and resumed for months; its span is sent whole each time.
         if len(self._marks) < _MARKS:
             self._marks.append(Mark(name, moment(record), dict(facts), said))
 
@@ -400,6 +408,8 @@ class SpanProjection:
             **origin.shared,
             id=span_id(origin.run, f"reply {record.seq}"),
             parent=origin.root,
+            # `ms` is measured by another clock than the
+            # log's: a call never begins before its run.
             start=max(moment(record) - event.ms, self._begun + _TICK),
             end=moment(record),
             requested=self._opened.model,
@@ -421,6 +431,7 @@ class SpanProjection:
             **origin.shared,
             id=span_id(origin.run, f"reply {record.seq}"),
             parent=origin.root,
+            # A failed call has no duration of its own: it began after the event before it.
             start=moment(self._records[-2] if len(self._records) > 1 else record),
             end=moment(record),
             error=event.kind,

@@ -51,6 +51,7 @@ class Lengths(NamedTuple):
         """What OpenTelemetry's variables say of the length of an attribute."""
         named = [environment.get(name, "").strip() for name in _LENGTHS]
         length = next((int(value) for value in named if value.isdecimal() and int(value)), LONGEST)
+        # Half: of two texts at least the first and the last message of a prompt find room.
         return cls(min(TEXT, max(length // 2, 1)), length)
 
 
@@ -66,6 +67,7 @@ class Disclosure(NamedTuple):
 
     def json(self, value: Any) -> str:
         """A value as JSON text, redacted; if it is too long, its excerpt as a JSON string."""
+        # Redacted before it is cut: a secret across the cut would not be recognised.
         whole = msgspec.json.encode(self.redactor.json(value)).decode()
         if len(whole) <= self.bounds.attribute:
             return whole
@@ -107,6 +109,7 @@ class EncodedMessages:
         return text
 
     def _use(self, content: Disclosure) -> None:
+        # Two exporters may tell different lengths: what was encoded for the other one is no use.
         if self._content != content:
             self._content, self._definitions = content, ((), "")
             self._encoded, self._ends = [], [0]
@@ -128,6 +131,7 @@ class Prompt(NamedTuple):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Prompt):
             return NotImplemented
+        # Transcripts grow: two prompts are equal by the messages that they are made of.
         return self.messages == other.messages and self[2:] == other[2:]
 
     def __hash__(self) -> int:
@@ -150,7 +154,9 @@ class Prompt(NamedTuple):
             return "[]"
         encoded, ends = self.transcript.encoded(end, content)
         first = [encoded[begin]]
+        # Two brackets; `ends` counts a comma behind each message.
         room = content.bounds.attribute - 2 - (ends[begin + 1] - ends[begin])
+        # The first message whose end lies within `room` of the last one's: all after it fit.
         cut = bisect_left(ends, ends[end] - room, begin + 1, end)
         left = cut - begin - 1
         if left > 0:
@@ -263,6 +269,8 @@ class _Listening(WrappedLog):
 
     def on_request(self, run: str, key: str, request: Any) -> None:
         sent: Request = request
+        # One conversation grows from call to call: its
+        # messages are encoded once for all prompts.
         if self._transcript.messages is not sent.conversation:
             self._transcript = EncodedMessages(sent.conversation)
         self.prompts[sent.conversation.digest] = prompt_of(sent, self._transcript)
@@ -274,6 +282,7 @@ async def prompts_of(agent: Agent[Any, Any], log: Log, run: str) -> dict[str, Pr
     Asks no model and writes nothing.
     """
     listening = _Listening(log)
+    # Where the replay diverges, the prompts until then are exact; later ones are rebuilt.
     with contextlib.suppress(TaofoldError):
         await agent.but(log=listening).replay(run)
     return listening.prompts

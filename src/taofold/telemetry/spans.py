@@ -149,6 +149,7 @@ def root_run(run: str, parent: str) -> str:
     """The run whose trace `run` belongs to: its eldest ancestor."""
     if not parent:
         return run
+    # Ids of child runs hold their callers' ids, so no log has to be read.
     while (match := _CHILD.search(parent)) is not None:
         parent = parent[: match.start()]
     return parent
@@ -163,6 +164,7 @@ def dated(run: str) -> int | None:
 def call_part(key: str, index: int, time: int = 0) -> str:
     """The part of a span's id that stands for a call; `time` counts how often it was rewound."""
     suffix = f"{key.replace('.', '-')}-{index}"
+    # After a rewind the same key is another call, which must not replace the first one's span.
     return f"call {suffix}" if not time else f"call {suffix} again {time}"
 
 
@@ -188,6 +190,7 @@ def span_id(run: str, part: str) -> str:
 def uuid7(at: int, said: str) -> str:
     """The UUID of version 7 for `said`, which began at `at` (milliseconds since the epoch)."""
     digest = blake2b(said.encode(), digest_size=10, person=b"taofold.uuid").digest()
+    # Derived instead of random: what is sent again replaces what was sent before.
     random = int.from_bytes(digest) & ((1 << _RANDOM) - 1)
     high, low = random >> 62, random & ((1 << 62) - 1)
     time = at & ((1 << 48) - 1)

@@ -71,6 +71,7 @@ class TracedLog(WrappedLog):
 
     async def create(self, row: RunRow, *, records: Sequence[Record] = (), **named: Any) -> Claim:
         """Register the run, then tell the exporter what is over with its first records."""
+        # Written first, told afterwards: an exporter hears of nothing that is not durable.
         claim = await super().create(row, records=records, **named)
         for record in records:
             if isinstance(record.event, RunStarted) and record.event.parent:
@@ -85,6 +86,7 @@ class TracedLog(WrappedLog):
         for record in await self.log.read(run, after=projection.head):
             if isinstance(record.event, RunStarted) and record.event.parent:
                 await self._find(root_run(run, record.event.parent))
+            # Not exported: the process that wrote these records told of their spans.
             projection.feed(record)
         return claim
 
@@ -104,6 +106,8 @@ class TracedLog(WrappedLog):
         position = run, branch(key)
         transcript = self._transcripts.get(position)
         if transcript is None or transcript.messages is not talk:
+            # Compaction and a rewind make another conversation;
+            # until then it is the same list, which grows.
             transcript = self._transcripts[position] = EncodedMessages(talk)
         self._prompts[run, key] = prompt_of(request, transcript)
 
@@ -140,6 +144,7 @@ class TracedLog(WrappedLog):
     def _forget(self, run: str) -> None:
         self._runs.pop(run, None)
         self._roots.pop(run, None)
+        # A copy of the keys is deleted from: few calls are open at once.
         for places in (self._prompts, self._transcripts):
             for key in [key for key in places if key[0] == run]:
                 del places[key]
@@ -154,6 +159,7 @@ class TracedLog(WrappedLog):
         try:
             await super().close()
         finally:
+            # In a thread: it may wait some seconds for the back end, and other runs go on.
             await asyncio.to_thread(self.exporter.close)
 
 
@@ -172,6 +178,8 @@ def traced(log: Log, name: str, *, content: bool = False) -> Log:
                     "traces: otlp needs OpenTelemetry: pip install 'taofold[otel]'", path="traces"
                 )
             _check("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+            # Asked here too, so that OpenTelemetry need not
+            # be imported to learn that it is switched off.
             if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
                 return log
             return TracedLog(log, Lazy(lambda: _otlp(content)), prompts=content)

@@ -111,5 +111,6 @@ def _asked(prompt: str, model: ModelSpec, type_: type[Any], options: dict[str, A
 
 
 def _shown(state: Mapping[str, Any]) -> str:
+    # `enc_hook`: TAgent's states hold any Python object; a prompt shows its text.
     text = msgspec.json.format(msgspec.json.encode(dict(state), enc_hook=str), indent=2).decode()
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}\n[…{len(text) - _SHOWN} more]"

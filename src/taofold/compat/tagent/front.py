@@ -59,6 +59,7 @@ def run_agent(
     Raises:
         OverIterations: only if asked for; its `result` holds the partial work.
     """
+    # As in TAgent, where nothing asks; a policy of the caller's own is left as it is.
     options.setdefault("policy", Policy(autonomy="autonomous"))
     options.setdefault("strategy", tagent)
     agent: Agent[Any, Any] = Agent(
@@ -102,6 +103,7 @@ def _system(name: str) -> Tool:
     """An action of the strategy, as it is offered; it is answered before it could be called."""
     steps = {"steps": {"type": "array", "items": {"type": "string"}}}
     properties = steps if name == "plan" else {}
+    # Models add what they like to these; nothing of it is used but `steps`.
     schema = {"type": "object", "properties": properties, "additionalProperties": True}
     return external(name, SYSTEM_ACTIONS[name], schema, _unreachable, effect="read")
 

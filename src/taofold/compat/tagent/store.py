@@ -35,6 +35,7 @@ class TagentStore:
     @property
     def state(self) -> AgentState:
         """The state now."""
+        # A copy: TAgent's programs write into what they are given.
         return AgentState(data=deepcopy(dict(self.history.state.data)))
 
     def register_tool(self, name: str, tool_func: Callable[..., Any]) -> None:
