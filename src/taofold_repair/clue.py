@@ -15,9 +15,25 @@ from taofold.core.checks import Check
 from taofold_repair.source import Function
 
 Kind = Literal[
-    "none", "name", "attribute", "key", "index", "recursion", "zero", "empty", "call", "concat",
-    "import", "syntax", "unbound", "callable", "not_raised", "timeout", "assert", "other",
-]  # fmt: skip
+    "none",
+    "name",
+    "attribute",
+    "key",
+    "index",
+    "recursion",
+    "zero",
+    "empty",
+    "call",
+    "concat",
+    "import",
+    "syntax",
+    "unbound",
+    "callable",
+    "not_raised",
+    "timeout",
+    "assert",
+    "other",
+]
 UNKNOWN: Final = object()
 """A value the failure does not show."""
 
@@ -30,6 +46,7 @@ def signals(kind: Kind, actual: Any, expected: Any) -> dict[str, float]:
         return {"missing_return": 8, "move_statement": 1.5, "wrong_constant": 1.5}
     if actual is UNKNOWN or expected is UNKNOWN:
         return {}
+    # Before numbers: True is an int.
     if isinstance(actual, bool) or isinstance(expected, bool):
         return {
             "swap_comparison": 2,
@@ -53,6 +70,7 @@ def _numbers(actual: float, expected: float) -> dict[str, float]:
         return {**factors, "off_by_one": 3, "swap_comparison": 2}
     if actual == -expected:
         return {**factors, "swap_arithmetic": 2, "swap_arguments": 4}
+    # A power of ten apart: a unit or a decimal place, so a constant.
     if expected and round(actual / expected, 6) in (10, 100, 1000, 0.1, 0.01, 0.001):
         return {**factors, "wrong_constant": 4}
     if abs(actual - expected) < 1 and expected:
@@ -61,6 +79,7 @@ def _numbers(actual: float, expected: float) -> dict[str, float]:
 
 
 def _strings(actual: str, expected: str) -> dict[str, float]:
+    # A field that was not filled in: the `f` in front of the string is missing.
     if re.search(r"\{[\w.]+[^}]*\}", actual) and "{" not in expected:
         return {"fix_string": 12}
     if actual.lower() == expected.lower() or actual.split() == expected.split():
@@ -79,40 +98,83 @@ def _rows(actual: list[Any], expected: list[Any]) -> dict[str, float]:
             "fix_boolean": 1.5,
             "swap_function": 1.5,
         }
+    # The same items in another order. By `repr`, because items need not be hashable.
     if Counter(map(repr, actual)) == Counter(map(repr, expected)):
         return {"swap_function": 6, "fix_boolean": 2, "swap_arguments": 1.5, "wrong_constant": 2}
     return {"off_by_one": 2, "wrong_variable": 1.5, "swap_function": 1.2}
 
 
 _QUIET: Final = dict.fromkeys(
-    ("swap_comparison", "off_by_one", "swap_arithmetic", "fix_boolean", "wrong_variable",
-     "wrong_constant", "swap_function", "fix_string", "move_statement", "fix_rounding"),
+    (
+        "swap_comparison",
+        "off_by_one",
+        "swap_arithmetic",
+        "fix_boolean",
+        "wrong_variable",
+        "wrong_constant",
+        "swap_function",
+        "fix_string",
+        "move_statement",
+        "fix_rounding",
+    ),
     0.25,
-)  # fmt: skip
+)
 FIT: Final[dict[Kind, dict[str, float]]] = {
     "none": {**_QUIET, "add_null_check": 12, "missing_return": 6},
     "name": {**_QUIET, "missing_import": 20, "wrong_variable": 10, "rename_attribute": 3},
     "attribute": {**_QUIET, "rename_attribute": 15, "wrong_variable": 0.6, "missing_return": 2},
     "key": {**_QUIET, "rename_key": 10, "wrong_constant": 0.5, "swap_comparison": 0.5},
     "index": {**_QUIET, "off_by_one": 8, "swap_comparison": 3, "add_guard": 4},
-    "recursion": {**_QUIET, "add_base_case": 8, "off_by_one": 3, "swap_arithmetic": 3,
-                  "swap_comparison": 2, "rename_attribute": 2},
+    "recursion": {
+        **_QUIET,
+        "add_base_case": 8,
+        "off_by_one": 3,
+        "swap_arithmetic": 3,
+        "swap_comparison": 2,
+        "rename_attribute": 2,
+    },
     "zero": {**_QUIET, "add_guard": 12, "off_by_one": 1, "swap_comparison": 1, "wrong_variable": 1},
     "empty": {**_QUIET, "add_guard": 12, "swap_comparison": 0.6},
     "call": {**_QUIET, "fix_call": 12, "swap_arguments": 3, "mutable_default": 1},
     "callable": {**_QUIET, "fix_call": 12},
-    "concat": {**_QUIET, "convert_type": 12, "swap_arguments": 2, "wrong_variable": 1,
-               "fix_string": 1, "swap_arithmetic": 1, "fix_call": 1},
+    "concat": {
+        **_QUIET,
+        "convert_type": 12,
+        "swap_arguments": 2,
+        "wrong_variable": 1,
+        "fix_string": 1,
+        "swap_arithmetic": 1,
+        "fix_call": 1,
+    },
     "import": {**_QUIET, "missing_import": 20, "rename_attribute": 5},
     "syntax": {"fix_syntax": 20},
-    "unbound": {**_QUIET, "wrong_variable": 4, "swap_arithmetic": 2, "move_statement": 4,
-                "initialise": 10},
-    "assert": {"add_null_check": 0.4, "add_guard": 0.4, "rename_attribute": 0.05,
-               "missing_import": 0.02, "rename_key": 0.2, "convert_type": 0.4,
-               "fix_call": 0.3, "add_base_case": 0.2, "initialise": 0.1},
-    "not_raised": {"add_guard": 1.5, "missing_import": 0.02, "rename_attribute": 0.05,
-                   "convert_type": 0.2, "fix_string": 0.2, "add_base_case": 0.2},
-}  # fmt: skip
+    "unbound": {
+        **_QUIET,
+        "wrong_variable": 4,
+        "swap_arithmetic": 2,
+        "move_statement": 4,
+        "initialise": 10,
+    },
+    "assert": {
+        "add_null_check": 0.4,
+        "add_guard": 0.4,
+        "rename_attribute": 0.05,
+        "missing_import": 0.02,
+        "rename_key": 0.2,
+        "convert_type": 0.4,
+        "fix_call": 0.3,
+        "add_base_case": 0.2,
+        "initialise": 0.1,
+    },
+    "not_raised": {
+        "add_guard": 1.5,
+        "missing_import": 0.02,
+        "rename_attribute": 0.05,
+        "convert_type": 0.2,
+        "fix_string": 0.2,
+        "add_base_case": 0.2,
+    },
+}
 """How well a template answers a kind of failure."""
 
 
@@ -120,6 +182,7 @@ _COMPARED: Final = re.compile(r"^(?:AssertionError: )?assert (.+?) (==|is|<=|>=|
 _WHERE: Final = re.compile(r"^\s*\+\s+where (.+?) = ")
 _QUOTED: Final = re.compile(r"'([^'\n]+)'")
 
+# The first pattern that fits counts, so the special messages stand before `argument`.
 _BY_MESSAGE: Final[tuple[tuple[str, Kind], ...]] = (
     (r"NoneType", "none"),
     (r"DID NOT RAISE", "not_raised"),
@@ -127,18 +190,27 @@ _BY_MESSAGE: Final[tuple[tuple[str, Kind], ...]] = (
         r"arg is an empty sequence|empty (?:iterable|sequence)|from an empty|at least one data",
         "empty",
     ),
-
     (r"is not callable|'(?:method|function|builtin_function_or_method)'", "callable"),
     (r"positional argument|keyword argument|argument", "call"),
     (r"concatenate|unsupported operand|not supported between|must be str|expected str", "concat"),
-)  # fmt: skip
+)
 _BY_ERROR: Final[dict[str, Kind]] = {
-    "NameError": "name", "AttributeError": "attribute", "KeyError": "key", "IndexError": "index",
-    "RecursionError": "recursion", "ZeroDivisionError": "zero", "DivisionByZero": "zero",
-    "InvalidOperation": "zero", "ImportError": "import", "ModuleNotFoundError": "import",
-    "SyntaxError": "syntax", "IndentationError": "syntax", "UnboundLocalError": "unbound",
-    "AssertionError": "assert", "Timeout": "timeout",
-}  # fmt: skip
+    "NameError": "name",
+    "AttributeError": "attribute",
+    "KeyError": "key",
+    "IndexError": "index",
+    "RecursionError": "recursion",
+    "ZeroDivisionError": "zero",
+    "DivisionByZero": "zero",
+    "InvalidOperation": "zero",
+    "ImportError": "import",
+    "ModuleNotFoundError": "import",
+    "SyntaxError": "syntax",
+    "IndentationError": "syntax",
+    "UnboundLocalError": "unbound",
+    "AssertionError": "assert",
+    "Timeout": "timeout",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +257,7 @@ def clue_of(failure: Check, test: Function | None = None) -> Clue:
 def _echoes(test: Function, line: int, expected: Any) -> bool:
     for node in ast.walk(test):
         if isinstance(node, ast.Assert) and node.lineno <= line <= (node.end_lineno or line):
+            # By type too: 1 == True.
             same = [v for v in _constants(node) if type(v) is type(expected) and v == expected]
             return len(same) > 1
     return False
@@ -211,6 +284,8 @@ def _values(failure: Check, test: Function | None) -> tuple[Any, Any]:
         comparison = _COMPARED.match(line)
         if comparison:
             left, right = literal(comparison[1]), literal(comparison[3])
+            # pytest prints `where X = f(…)` for a value that was computed. If only the right
+            # side was, the test says `assert expected == f(…)`, and the sides change places.
             where = {w[1] for w in map(_WHERE.match, printed) if w}
             actual, expected = (
                 (right, left) if comparison[3] in where - {comparison[1]} else (left, right)
@@ -221,6 +296,7 @@ def _values(failure: Check, test: Function | None) -> tuple[Any, Any]:
         bare = re.match(r"^(?:AssertionError: )?assert (\S+)$", line)
         if bare:
             actual = literal(bare[1])
+            # `assert f(x)` shows what was falsy; anything truthy would have passed.
             expected = True if actual is not UNKNOWN and not actual else UNKNOWN
         denied = re.match(r"^(?:AssertionError: )?assert not (\S+)$", line)
         if denied:

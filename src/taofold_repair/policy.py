@@ -42,6 +42,8 @@ _STOP_EARLY: Final = re.compile(r" (?:-x|--exitfirst|--maxfail=\d+|--tb=\w+)(?= 
 
 def about_tests(goal: str) -> bool:
     """Is `goal` to make failing tests pass? Reference data below it does not count."""
+    # A loop appends what others learnt; words in it
+    # must not make a goal about tests of another one.
     own_words = re.split(r"(?i)^#+ .*learning context", goal, maxsplit=1, flags=re.MULTILINE)[0]
     return bool(
         _TESTS.search(own_words) and _REPAIR.search(own_words) and not _OTHER.match(own_words)
@@ -51,6 +53,7 @@ def about_tests(goal: str) -> bool:
 def command_in(said: str) -> str:
     """The command that people named, without what stops at the first failure."""
     command = _NAMED.search(said)
+    # The bare word is most often prose ("make pytest pass"), not a command.
     if command is None or command[0] == "pytest":
         return COMMAND
     return f"{_STOP_EARLY.sub('', command[0]).rstrip('.')} --tb=short"
@@ -71,6 +74,7 @@ def unread(files: Files, project: Project, report: PytestReport, *, lists: bool)
         paths += [place.path for place in failure.places if not _foreign(place.path, project_paths)]
     if files.asked or not lists:
         inner = [path for path in files.listed if not is_test(path)]
+        # A small project is read whole: fewer turns than following imports.
         if len(inner) <= BATCH:
             paths += inner
         for source in project.sources.values():
@@ -134,8 +138,11 @@ class _Move:
         if refused:
             return refused
         story = self.story
+        # No tool can be used any more, so the order of the moves below does not count.
         if self.told.last_call:
             return self._stop("unfinished: the limit is reached", story.report)
+        # An edit that is applied is always tested before anything else, also after
+        # a resume: the files are only known by what the tests said of them.
         if story.pending is not None:
             return self._test("Test the candidate")
         if story.undo is not None:
@@ -173,6 +180,7 @@ class _Move:
             thought = (
                 f"No test report in step {last.step}: {beginning!r}. Start pytest another way."
             )
+            # Some systems have no `python` on the PATH, only `python3`.
             other = COMMAND if self._command() != COMMAND else COMMAND.replace("python", "python3")
             action = replies.call("run_command", "the first command left no report", command=other)
             return replies.reply(thought, self.kind("exception"), [last.step], action)
@@ -215,9 +223,13 @@ class _Move:
             "Take it back."
         )
         action = replies.call(
-            "edit_file", "undo the candidate",
-            path=path, old=parameters.get("new", ""), new=parameters.get("old", ""),
-        )  # fmt: skip
+            "edit_file",
+            "undo the candidate",
+            # The edit the other way round: `Source.edit` made sure that `new` occurs once.
+            path=path,
+            old=parameters.get("new", ""),
+            new=parameters.get("old", ""),
+        )
         return replies.reply(thought, self.kind("reasoning"), [story.step, self.latest], action)
 
     def _search(self, report: PytestReport) -> str:
@@ -226,9 +238,12 @@ class _Move:
         if paths:
             return self._read(report, paths)
         story = self.story
+        # Order: an edit that helped a little comes before giving up one that was kept.
         if story.since >= SECOND_LOOK and story.further:
             return self._second_look(report)
         candidate = self._next(report) if story.candidates < MOST_CANDIDATES else None
+        # A kept edit may have silenced a failure by
+        # chance, and then everything after it is in vain.
         if story.kept and (candidate is None or story.since >= self._patience()):
             return self._retreat(report)
         if candidate is not None:
@@ -267,9 +282,12 @@ class _Move:
             "have helped by chance: take it back."
         )
         action = replies.call(
-            "edit_file", "undo an edit that leads nowhere",
-            path=parameters.get("path"), old=parameters.get("new"), new=parameters.get("old"),
-        )  # fmt: skip
+            "edit_file",
+            "undo an edit that leads nowhere",
+            path=parameters.get("path"),
+            old=parameters.get("new"),
+            new=parameters.get("old"),
+        )
         return replies.reply(thought, self.kind("reasoning"), [self.story.step, edit.step], action)
 
     def _next(self, report: PytestReport) -> Candidate | None:
@@ -278,6 +296,7 @@ class _Move:
         known, earlier, now = self.story.tried, replies.marks(self.told.said), standing(report)
         edits = {replies.edit_of(tried_mark) for tried_mark in earlier}
         again: Candidate | None = None
+        # Bounded: most of the first ones have been tried in a long search.
         for candidate in islice(order, 4 * MOST_CANDIDATES):
             key = candidate.edit.key
             here = replies.mark(key, now)
@@ -285,6 +304,7 @@ class _Move:
                 continue
             if replies.edit_of(here) not in edits:
                 return candidate
+            # Tried when something else failed: only after everything that is new.
             again = again or candidate
         return again
 

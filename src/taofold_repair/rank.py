@@ -78,6 +78,7 @@ def learnt_in(prompt: str) -> LearntOrder:
     start = prompt.find(HEADING)
     if start < 0:
         return LearntOrder()
+    # A prompt is anybody's text: what is no key and number is skipped, and there is a bound.
     rates = {key: float(text) for key, text in _RATE.findall(prompt[start:])[:MOST_KEYS]}
     weights = _WEIGHTS.search(prompt, start)
     if weights is None:
@@ -91,6 +92,7 @@ def keys_of(source: Source, change: Change) -> tuple[str, str, str]:
     Names are left out. `n < len(xs)` to `n <= len(xs)` behind `while` is the shape `<` to `<=`, the
     same in a `while`, and the same on a line `while ID < len(ID):`.
     """
+    # Whole lines are compared: the tokens around a change make its shape.
     first, last = source.line_of(change.start), source.line_of(change.end)
     start, end = source.line_start(first), source.line_start(last + 1)
     old = source.text[start:end]
@@ -111,8 +113,21 @@ _FADE: Final = 0.75
 """What a call further away from the test takes from a function's suspicion."""
 _LINE: Final = 3.0
 """What a line gains by standing in the traceback."""
-_LOCAL: Final = frozenset({"name", "attribute", "key", "index", "none", "zero", "empty", "concat",
-                           "call", "callable", "unbound"})  # fmt: skip
+_LOCAL: Final = frozenset(
+    {
+        "name",
+        "attribute",
+        "key",
+        "index",
+        "none",
+        "zero",
+        "empty",
+        "concat",
+        "call",
+        "callable",
+        "unbound",
+    }
+)
 Key = tuple[str, str, str]
 
 
@@ -137,6 +152,8 @@ class _Order:
         self._found, self._known, self._lock = found, list[Candidate](), Lock()
 
     def at(self, place: int) -> Candidate | None:
+        # Several runs of one process may search the same
+        # project at once (`lru_cache` shares the order).
         with self._lock:
             while place >= len(self._known):
                 following = next(self._found, None)
@@ -156,6 +173,7 @@ def ranked(project: Project, report: PytestReport, learnt: LearntOrder) -> Itera
     order = _order(
         texts,
         project.paths,
+        # Two runs with the same failures are one state, however long they took.
         replace(report, seconds=0.0),
         tuple(learnt.rates.items()),
         learnt.weights,
@@ -198,8 +216,10 @@ def ranking(
 ) -> list[Candidate]:
     """All candidates, the likeliest first by their scores and what was learnt of such edits."""
     by_edit: dict[str, Candidate] = {}
+    # Ties are broken by place: the same conversation must give the same candidate.
     for scored in sorted(_all(project, report), key=lambda one: (-one.score, *one.place)):
         edit = scored.source.edit(scored.change)
+        # Two templates may make the same edit: the better one keeps it.
         if edit is None or edit.key in by_edit:
             continue
         keys = keys_of(scored.source, scored.change)
@@ -223,6 +243,8 @@ def _all(project: Project, report: PytestReport) -> list[_Scored]:
     for raw in report.failures:
         failure = settled(raw, project)
         scored = list(_scored(project, failure, passing))
+        # Each failure has one vote to divide, so one
+        # with many candidates does not drown the others.
         total = sum([score for score, *_ in scored]) or 1.0
         for score, source, change in scored:
             one = _Scored(score / total, source, change, failure)
@@ -238,6 +260,7 @@ def settled(failure: Check, project: Project) -> Check:
     """The failure with the project's own names for its files."""
     places: list[Place] = []
     for place in failure.places:
+        # A traceback may have absolute paths. The longest path that it ends with is the file's.
         path = next((p for p in project.paths if place.path == p), "") or max(
             [p for p in project.paths if place.path.endswith(f"/{p}")], key=len, default=place.path
         )
@@ -309,7 +332,9 @@ def _suspicion(
     for age, place in enumerate(reversed(own)):
         for unit in project.units:
             if unit.holds(place.path, place.line):
+                # The innermost frame is the most suspicious; each one further out is less so.
                 weights[unit.key] = max(weights.get(unit.key, 0), 1.5 * _FADE**age)
+    # With a traceback into the project, what the test merely mentions counts half.
     fallen = 0.5 if own else 1.0
     for nodes, share in _looked_at(project, failure, test):
         for key, depth in project.reach(nodes).items():
@@ -332,15 +357,17 @@ def _looked_at(
     there = [
         node
         for node in ast.walk(test)
-        if isinstance(node, ast.stmt) and node is not test
+        if isinstance(node, ast.stmt)
+        and node is not test
         and any(node.lineno <= line <= (node.end_lineno or line) for line in lines)
-    ]  # fmt: skip
+    ]
     yield list(there), 1.0
 
 
 def _spectrum(key: Key, passing: list[dict[Key, int]]) -> float:
     """Less suspicion for what passing tests reach too, the more of them (after Ochiai)."""
     innocent = sum(1 for reached in passing if key in reached)
+    # From 1.0 towards 0.3: a function that all tests use may still be wrong for one of them.
     return 0.3 + 0.7 / sqrt(1 + 0.5 * innocent)
 
 

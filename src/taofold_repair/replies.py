@@ -30,6 +30,7 @@ def call(tool: str, rationale: str, **parameters: Any) -> dict[str, Any]:
 def reply(thought: str, kind: ThoughtType, because: Sequence[int], *calls: dict[str, Any]) -> str:
     """One reply in the ordinary format."""
     body: dict[str, Any] = {"thought": thought, "thought_type": kind}
+    # 0 is "unknown": a reason has to name a step that there is.
     steps = sorted({step for step in because if step > 0})
     if steps:
         body["because"] = steps
@@ -43,6 +44,7 @@ def reply(thought: str, kind: ThoughtType, because: Sequence[int], *calls: dict[
 def finish(answer: str, thought: str, kind: ThoughtType, because: Sequence[int] = ()) -> str:
     """The last reply."""
     parameters: dict[str, Any] = {"answer": f"{answer} ({WHAT})"}
+    # Whoever reads the result must not take an honest refusal for success.
     if not answer.startswith("repaired"):
         parameters["success"] = False
     action = call(FINISH, "nothing is left to do", **parameters)
@@ -98,6 +100,7 @@ def _digest(text: str) -> str:
 
 def tried(keys: Iterable[tuple[str, str]]) -> str:
     """What a later attempt need not try again, for the answer: edits, each with what failed."""
+    # Sorted, so that the answer does not depend on the order of the search.
     marks = sorted(mark(key, standing) for key, standing in keys)[:_MOST_MARKS]
     return f" Tried without success: [{' '.join(marks)}]." if marks else ""
 

@@ -65,12 +65,14 @@ def _end(
     deeds: Sequence[PastAction], winner: PastAction, rates: EditRates
 ) -> tuple[dict[str, Rate], tuple[float, ...]] | None:
     """What the search says that `winner` ended, from the ranking as it stood before."""
+    # By identity: the same edit may have been tried, taken back and kept later.
     before = deeds[: max(n for n, deed in enumerate(deeds) if deed is winner)]
     files, standing = collect(before), tell(before)
     if standing.report is None:
         return None
     texts = {path: files.text(path) for path in files.known}
     sources = [Source(path, text) for path, text in texts.items() if text is not None]
+    # Without learnt rates: they are to be measured against the policy's own order.
     candidates = ranking(Project(sources, files.listed), standing.report)
     wanted = key_of(winner.parameters)
     index = next((n for n, one in enumerate(candidates) if one.edit.key == wanted), None)

@@ -32,6 +32,8 @@ class Site:
     def nodes(self) -> list[ast.AST]:
         """Every node that belongs to the site, docstrings and annotations left out."""
         if self.unit.node is not None:
+            # The arguments for their defaults; annotations
+            # and decorators are skipped by `_walk`.
             roots: list[ast.AST] = [self.unit.node.args, *self.unit.node.body]
         else:
             roots = [n for n in _own_lines(self.source.tree) if not isinstance(n, ast.Expr)]
@@ -107,6 +109,7 @@ class Site:
         ]
         wanted += [ast.unparse(v) for v in returned if isinstance(v, ast.Constant)]
         wanted += [_empty(value) for value in returned]
+        # `dict.fromkeys` below keeps the first of two that are equal.
         wanted += ["None", "0", "[]", '""', "False"]
         return list(dict.fromkeys([text for text in [*wanted[:6], *own] if text]))
 
@@ -153,17 +156,39 @@ def _docstring(node: ast.AST) -> bool:
 
 
 _NOTHING: Final[dict[type, str]] = {
-    str: '""', int: "0", float: "0.0", list: "[]", dict: "{}", set: "set()", tuple: "()",
+    str: '""',
+    int: "0",
+    float: "0.0",
+    list: "[]",
+    dict: "{}",
+    set: "set()",
+    tuple: "()",
     bool: "False",
-}  # fmt: skip
+}
 _EMPTY: Final[dict[type[ast.expr], str]] = {
-    ast.List: "[]", ast.ListComp: "[]", ast.Dict: "{}", ast.DictComp: "{}", ast.BinOp: "0",
-    ast.JoinedStr: '""', ast.Compare: "False", ast.BoolOp: "False", ast.Set: "set()",
-}  # fmt: skip
+    ast.List: "[]",
+    ast.ListComp: "[]",
+    ast.Dict: "{}",
+    ast.DictComp: "{}",
+    ast.BinOp: "0",
+    ast.JoinedStr: '""',
+    ast.Compare: "False",
+    ast.BoolOp: "False",
+    ast.Set: "set()",
+}
 
 
 def _empty(value: ast.expr) -> str:
     if isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
-        return {"sorted": "[]", "list": "[]", "sum": "0", "len": "0", "str": '""', "dict": "{}",
-                "round": "0", "int": "0", "float": "0.0"}.get(value.func.id, "")  # fmt: skip
+        return {
+            "sorted": "[]",
+            "list": "[]",
+            "sum": "0",
+            "len": "0",
+            "str": '""',
+            "dict": "{}",
+            "round": "0",
+            "int": "0",
+            "float": "0.0",
+        }.get(value.func.id, "")
     return _EMPTY.get(type(value), "")

@@ -82,6 +82,7 @@ class Source:
             return len(self.text)
         line_text = self.lines[line - 1]
         if not line_text.isascii():
+            # `ast` counts columns in UTF-8 bytes, edits need characters.
             column = len(line_text.encode()[:column].decode("utf-8", "ignore"))
         return self._starts[line - 1] + column
 
@@ -122,12 +123,15 @@ class Source:
         taken back.
         """
         new = self.applied(change)
+        # What does not parse cannot pass a test: it costs no test run.
         if new == self.text or not _sound(new):
             return None
         first = self.line_of(change.start)
         last = max(first, self.line_of(max(change.end - 1, change.start)))
         tail = len(self.lines) - last
         after = lines_of(new)
+        # Lines above and below are added until the text
+        # is unique in the file, as `edit_file` wants it.
         for around in range(_CONTEXT + 1):
             top = max(first - 1 - around, 0)
             below = max(tail - around, 0)
@@ -242,6 +246,7 @@ class Project:
         units: dict[str, list[Unit]] = {}
         for unit in self.units:
             names = {unit.name}
+            # `Stock(…)` calls `Stock.__init__`; operators call the others without naming them.
             if unit.name.startswith("__") and unit.owner:
                 names.add(unit.owner)
             for name in names:
@@ -269,6 +274,7 @@ class Project:
         for depth in range(DEPTH):
             following: list[Unit] = []
             for unit in front:
+                # Breadth first, so the first depth at which a function is met is its smallest.
                 if unit.key not in reached and unit.node is not None:
                     reached[unit.key] = depth
                     following += self.mentioned(unit.node)
@@ -309,6 +315,7 @@ def _relative(path: str, level: int) -> list[str]:
     if not level:
         return []
     parts = PurePosixPath(path).parts[:-1]
+    # One dot is the file's own package, each further one the package above.
     return list(parts[: len(parts) - level + 1])
 
 

@@ -89,8 +89,10 @@ def tell(deeds: Sequence[PastAction]) -> SearchState:
 
 def _edited(story: SearchState, deed: PastAction) -> None:
     undo = story.undo
+    # Nothing is remembered between calls: what an edit was for follows from what it takes back.
     if undo is not None and inverse(undo, deed):
         story.undo = None
+        # What the file holds is not known any more, so the tests have to be run before going on.
         if deed.failed:
             story.lost = True
             story.report = None
@@ -114,6 +116,7 @@ def _given_up(story: SearchState, edit: PastAction, before: Before) -> None:
     """
     key = key_of(edit.parameters)
     story.report, story.step, story.since = before.report, before.step, 0
+    # What was tried on top of the edit is forgotten: without it the same candidates may help.
     story.tried = {*before.tried, key}
     story.fruitless[key, standing(before.report)] = None
     if key not in story.doubted:
@@ -134,6 +137,7 @@ def _ran(story: SearchState, deed: PastAction, following: PastAction | None) -> 
         story.unreadable = story.unreadable + 1 if report is None else 0
         story.report, story.step = report, deed.step
         return
+    # On its second look a weak sign is enough.
     again = story.further.pop(key_of(pending.parameters), None) is not None
     if following is not None:
         # What was decided then holds, even if the observation has been shortened since.
@@ -158,12 +162,15 @@ def better(before: PytestReport | None, after: PytestReport) -> bool:
     """Is `after` progress: fewer failures and none of them new, or code that loads at last?"""
     if after.ok or before is None:
         return after.ok
+    # Nothing could be imported, so the number of failures says nothing yet.
     if before.collecting:
         loading = {f.id for f in before.failures if f.collecting}
         still = {f.id for f in after.failures if f.collecting}
         return still < loading or (still == loading and _settles(before, after))
+    # A new failure is no progress, even if two others are gone.
     if after.collecting or not after.ids <= before.ids:
         return False
+    # Fewer failures because fewer tests ran are none.
     if after.broken < before.broken and after.passed >= before.passed:
         return True
     return after.broken == before.broken and _settles(before, after)

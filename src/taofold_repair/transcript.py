@@ -167,6 +167,7 @@ def _split(text: str, tools: list[str]) -> list[tuple[int, str, str]]:
 def plain(body: str) -> str:
     """The text of a result: what a tool printed, if the result is JSON that holds it."""
     stripped = body.strip()
+    # Most results are plain text: no JSON is tried on them.
     if not stripped.startswith(("{", "[", '"')):
         return body
     try:
@@ -218,6 +219,7 @@ class ShownFile:
         """The range of lines to ask for next, or None for the whole file."""
         if not self.cuts:
             return None
+        # The first gap; with none it is the line behind the last one.
         first = next(n for n in range(1, len(self.lines) + 2) if n not in self.lines)
         return first, first + max(CHUNK >> (self.cuts - 1), 20) - 1
 
@@ -255,6 +257,7 @@ def collect(deeds: Iterable[PastAction]) -> Files:
                 _read(files.known.setdefault(path, ShownFile(path)), deed)
             case "edit_file" if not deed.failed:
                 _edited(files, path, deed.parameters)
+            # Perhaps the file was not what we took it for: it is read again.
             case "edit_file" | "write_file" if deed.failed:
                 files.known.pop(path, None)
             case "write_file":
@@ -274,6 +277,7 @@ def paths(text: str) -> list[str]:
 def _edited(files: Files, path: str, parameters: Any) -> None:
     text = files.text(path)
     old = str(parameters.get("old", ""))
+    # An edit of what was not shown whole: what the file holds now is unknown.
     if text is None or text.count(old) != 1:
         files.known.pop(path, None)
         return
@@ -315,6 +319,7 @@ def _read(file: ShownFile, deed: PastAction) -> None:
         got = len(numbered)
     if deed.cut:
         file.cuts += 1
+    # Fewer lines than were asked for: the end of the file was reached.
     elif not ranged or (isinstance(start, int) and isinstance(end, int) and got < end - start + 1):
         file.complete = True
 
@@ -326,6 +331,7 @@ def _numbered(text: str) -> dict[int, str] | None:
     last = 0
     for line in lines:
         match = _NUMBERED.match(line)
+        # Numbers rise: a line of the file that begins with a number is no line number.
         if match and int(match[1]) > last:
             last = int(match[1])
             numbered[last] = match[3]

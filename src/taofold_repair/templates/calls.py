@@ -14,6 +14,7 @@ def swap_arguments(site: Site) -> Iterator[Change]:
     """Two neighbouring arguments, or two parts of a tuple, the other way round."""
     for node in site.nodes:
         if isinstance(node, ast.Call) and len(node.args) >= 2:
+            # Their order does not matter.
             if isinstance(node.func, ast.Name) and node.func.id in ("min", "max", "print"):
                 continue
             names = _expected_names(site, node)
@@ -32,6 +33,8 @@ def _expected_names(site: Site, node: ast.Call) -> list[str]:
         if unit.node is not None and (
             unit.name == name or (unit.owner == name and unit.name == "__init__")
         ):
+            # The first function of the name: with no types
+            # to go by, several are told apart by nothing.
             return parameters(unit.node)
     return []
 
@@ -107,6 +110,7 @@ def _arity(site: Site, message: str) -> Iterator[Change]:
             and missing
             and ast.unparse(node.func).split(".")[-1] in message
         ):
+            # In front of the closing bracket.
             end = site.source.span(node)[1] - 1
             lead = ", " if node.args or node.keywords else ""
             near = [missing[1]] if missing[1] in site.locals else []
@@ -145,6 +149,7 @@ def fix_syntax(site: Site) -> Iterator[Change]:
     if fault is None or fault.lineno is None:
         return
     source = site.source
+    # The parser often stumbles on the line after the one that is wrong.
     for line in range(max(1, fault.lineno - 1), min(len(source.lines), fault.lineno) + 1):
         start = source.line_start(line)
         line_text = source.lines[line - 1].rstrip("\n")

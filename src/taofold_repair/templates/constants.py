@@ -10,35 +10,95 @@ from taofold_repair.site import Site, plain
 from taofold_repair.source import Change
 
 _MIXED: Final = {
-    "min": ("max",), "max": ("min",), "any": ("all",), "all": ("any",),
-    "floor": ("ceil",), "ceil": ("floor",), "lower": ("upper",),
-    "upper": ("lower", "title", "capitalize"), "title": ("capitalize", "upper"),
-    "capitalize": ("title", "upper"), "strip": ("lstrip", "rstrip"), "lstrip": ("strip", "rstrip"),
-    "rstrip": ("strip", "lstrip"), "startswith": ("endswith",), "endswith": ("startswith",),
-    "append": ("extend", "add"), "extend": ("append",), "keys": ("values", "items"),
-    "values": ("keys", "items"), "items": ("values",), "union": ("intersection", "difference"),
-    "intersection": ("union",), "difference": ("symmetric_difference", "union"),
-    "find": ("rfind",), "rfind": ("find",), "index": ("rindex",), "split": ("rsplit", "splitlines"),
-    "ljust": ("rjust",), "rjust": ("ljust",), "popleft": ("pop",), "appendleft": ("append",),
-    "isdigit": ("isalpha", "isalnum"), "isalpha": ("isalnum", "isdigit"),
-    "isalnum": ("isalpha", "isdigit"), "len": ("sum",), "sum": ("len", "max"),
+    "min": ("max",),
+    "max": ("min",),
+    "any": ("all",),
+    "all": ("any",),
+    "floor": ("ceil",),
+    "ceil": ("floor",),
+    "lower": ("upper",),
+    "upper": ("lower", "title", "capitalize"),
+    "title": ("capitalize", "upper"),
+    "capitalize": ("title", "upper"),
+    "strip": ("lstrip", "rstrip"),
+    "lstrip": ("strip", "rstrip"),
+    "rstrip": ("strip", "lstrip"),
+    "startswith": ("endswith",),
+    "endswith": ("startswith",),
+    "append": ("extend", "add"),
+    "extend": ("append",),
+    "keys": ("values", "items"),
+    "values": ("keys", "items"),
+    "items": ("values",),
+    "union": ("intersection", "difference"),
+    "intersection": ("union",),
+    "difference": ("symmetric_difference", "union"),
+    "find": ("rfind",),
+    "rfind": ("find",),
+    "index": ("rindex",),
+    "split": ("rsplit", "splitlines"),
+    "ljust": ("rjust",),
+    "rjust": ("ljust",),
+    "popleft": ("pop",),
+    "appendleft": ("append",),
+    "isdigit": ("isalpha", "isalnum"),
+    "isalpha": ("isalnum", "isdigit"),
+    "isalnum": ("isalpha", "isdigit"),
+    "len": ("sum",),
+    "sum": ("len", "max"),
     "int": ("round", "float"),
-    "islower": ("isupper",), "isupper": ("islower",), "heappop": ("heappush",),
-    "bisect_left": ("bisect_right",), "bisect_right": ("bisect_left",), "round": ("int",),
-    "list": ("set", "sorted"), "set": ("list",), "days": ("seconds",), "insert": ("append",),
-    "combinations": ("permutations",), "permutations": ("combinations",),
-}  # fmt: skip
+    "islower": ("isupper",),
+    "isupper": ("islower",),
+    "heappop": ("heappush",),
+    "bisect_left": ("bisect_right",),
+    "bisect_right": ("bisect_left",),
+    "round": ("int",),
+    "list": ("set", "sorted"),
+    "set": ("list",),
+    "days": ("seconds",),
+    "insert": ("append",),
+    "combinations": ("permutations",),
+    "permutations": ("combinations",),
+}
 _NUMBERS: Final = {
-    "0.1": ("0.01",), "0.01": ("0.1", "0.001"), "10": ("100",), "100": ("10", "1000", "100.0"),
-    "1000": ("100", "1024"), "1024": ("1000",), "60": ("24", "3600"), "24": ("60", "12"),
-    "3600": ("60", "86400"), "12": ("24",), "365": ("366",), "7": ("30",), "30": ("31", "7"),
-    "0.5": ("1",), "1.0": ("0.0",), "0.0": ("1.0",), "90": ("365",), "2": ("3",), "3": ("2",),
-}  # fmt: skip
+    "0.1": ("0.01",),
+    "0.01": ("0.1", "0.001"),
+    "10": ("100",),
+    "100": ("10", "1000", "100.0"),
+    "1000": ("100", "1024"),
+    "1024": ("1000",),
+    "60": ("24", "3600"),
+    "24": ("60", "12"),
+    "3600": ("60", "86400"),
+    "12": ("24",),
+    "365": ("366",),
+    "7": ("30",),
+    "30": ("31", "7"),
+    "0.5": ("1",),
+    "1.0": ("0.0",),
+    "0.0": ("1.0",),
+    "90": ("365",),
+    "2": ("3",),
+    "3": ("2",),
+}
 _NOTHING: Final = {"[]": list, '""': str, "{}": dict, "0": int, "set()": set}
-_MUTATORS: Final = frozenset({
-    "add", "append", "clear", "discard", "extend", "insert", "pop", "popitem", "remove", "reverse",
-    "setdefault", "sort", "update",
-})  # fmt: skip
+_MUTATORS: Final = frozenset(
+    {
+        "add",
+        "append",
+        "clear",
+        "discard",
+        "extend",
+        "insert",
+        "pop",
+        "popitem",
+        "remove",
+        "reverse",
+        "setdefault",
+        "sort",
+        "update",
+    }
+)
 _CHANGED: Final = 3.0
 """What a copy weighs where the object that got a second name is changed, as by `append`."""
 _KEPT: Final = 0.3
@@ -64,6 +124,7 @@ def wrong_constant(site: Site) -> Iterator[Change]:
                 yield site.swap("wrong_constant", node, other, 1.0)
             for other in _like(value, test_values):
                 yield site.swap("wrong_constant", node, other, 0.7)
+        # Parts of an f-string have no place of their own in the text before Python 3.12.
         elif isinstance(value, str) and not isinstance(site.parents.get(node), ast.JoinedStr):
             yield from _text(site, node, value, [w for w in test_values if isinstance(w, str)])
 
@@ -83,9 +144,11 @@ def _like(value: float, wanted: list[object]) -> list[str]:
     numbers = [
         w
         for w in wanted
-        if isinstance(w, int | float) and not isinstance(w, bool) and w != value
+        if isinstance(w, int | float)
+        and not isinstance(w, bool)
+        and w != value
         and (isinstance(value, float) or (isinstance(w, int) and abs(w - value) > 1))
-    ]  # fmt: skip
+    ]
     return [repr(w) for w in numbers[:4]]
 
 
@@ -109,6 +172,7 @@ def _text(site: Site, node: ast.Constant, value: str, wanted: list[str]) -> Iter
             if other != value:
                 escaped = repr(other)[1:-1]
                 near = 3.0 if other in signs else 1.0 if abs(len(other) - len(value)) <= 1 else 0.6
+                # Written with the quotes that the literal has, so it must not hold one.
                 if quote not in escaped:
                     yield site.swap("wrong_constant", node, f"{quote}{escaped}{quote}", near)
         return
@@ -165,6 +229,7 @@ def _polished(site: Site, value: ast.expr) -> Iterator[Change]:
         else f"({text})"
     )
     for call in ("strip()", "lower()", "upper()", "title()", "capitalize()", "rstrip()"):
+        # Only where the call turns the one value into the other.
         if getattr(actual, call[:-2])() == expected:
             yield site.swap("fix_string", value, f"{held}.{call}", 3.0)
     if actual[::-1] == expected:

@@ -13,11 +13,24 @@ from taofold_repair.site import Site, plain
 from taofold_repair.source import Change, Unit, is_test
 
 _OTHER_WORDS: Final = {
-    "push": "append", "add": "append", "append": "add", "length": "count", "size": "count",
-    "contains": "count", "upcase": "upper", "downcase": "lower", "trim": "strip",
-    "has_key": "get", "iteritems": "items", "toLowerCase": "lower", "toUpperCase": "upper",
-    "indexOf": "index", "substring": "replace", "remove_all": "clear", "delete": "remove",
-}  # fmt: skip
+    "push": "append",
+    "add": "append",
+    "append": "add",
+    "length": "count",
+    "size": "count",
+    "contains": "count",
+    "upcase": "upper",
+    "downcase": "lower",
+    "trim": "strip",
+    "has_key": "get",
+    "iteritems": "items",
+    "toLowerCase": "lower",
+    "toUpperCase": "upper",
+    "indexOf": "index",
+    "substring": "replace",
+    "remove_all": "clear",
+    "delete": "remove",
+}
 
 
 def close(name: str, among: Iterable[str]) -> list[tuple[str, float]]:
@@ -27,6 +40,7 @@ def close(name: str, among: Iterable[str]) -> list[tuple[str, float]]:
         for other in dict.fromkeys(among)
         if other != name
     ]
+    # Words of other languages' libraries do not look alike, but are meant.
     scored = [(o, max(r, 0.75 if _OTHER_WORDS.get(name) == o else 0)) for o, r in scored]
     near = [(other, ratio + 0.1 * (name in other or other in name)) for other, ratio in scored]
     return sorted([pair for pair in near if pair[1] >= 0.55], key=lambda p: (-p[1], p[0]))[:5]
@@ -51,6 +65,7 @@ def wrong_variable(site: Site) -> Iterator[Change]:
 
 def _others(site: Site, node: ast.Name) -> Iterator[Change]:
     parent = site.parents.get(node)
+    # What is called is no variable.
     if isinstance(parent, ast.Call) and parent.func is node:
         return
     holders = {
@@ -60,6 +75,7 @@ def _others(site: Site, node: ast.Name) -> Iterator[Change]:
     }
     used = {n.id for n in site.nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
     for other in site.locals:
+        # A name that is assigned further down would only raise UnboundLocalError.
         if other == node.id or not _assigned(site, other, node.lineno):
             continue
         weight = 1.0 if other in site.parameters else 0.7
@@ -73,10 +89,12 @@ def _assigned(site: Site, name: str, line: int) -> bool:
     if name in site.parameters:
         return True
     return any(
-        isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store)
+        isinstance(n, ast.Name)
+        and n.id == name
+        and isinstance(n.ctx, ast.Store)
         and n.lineno <= line
         for n in site.nodes
-    )  # fmt: skip
+    )
 
 
 def _fields(site: Site, node: ast.Attribute) -> Iterator[Change]:
@@ -193,6 +211,7 @@ def _imports(site: Site, name: str) -> Iterator[tuple[str, float]]:
             if named or bound:
                 yield f"from {_dotted(site, path)} import {name}", 4.0
     if name == "datetime":
+        # `datetime.datetime` in the text means the module, `datetime.now` the class.
         attributed = f"{name}.{name}" in site.source.text or f"{name}.date" in site.source.text
         yield "from datetime import datetime", 1.0 if attributed else 3.0
     if name in sys.stdlib_module_names:
@@ -212,6 +231,7 @@ def _dotted(site: Site, path: str) -> str:
     parts = list(target.with_suffix("").parts)
     if parts[-1] == "__init__":
         parts.pop()
+    # Folders that hold packages are no packages themselves.
     return ".".join(parts[1:] if parts and parts[0] in ("src", "lib") else parts)
 
 
@@ -240,6 +260,7 @@ def rename_attribute(site: Site) -> Iterator[Change]:
             held = site.text(node.value)
             for other, ratio in close(wrong, attributes):
                 yield site.swap("rename_attribute", node, f"{held}.{other}", 3 * ratio)
+            # `datetime.now` after `import datetime` is `datetime.datetime.now`.
             yield site.swap("rename_attribute", node, f"{held}.{held}.{wrong}", 0.8)
         elif isinstance(node, ast.ImportFrom):
             for alias in node.names:
@@ -307,9 +328,12 @@ def _keys(site: Site) -> list[str]:
             texts += [
                 key.value
                 for key in keys
-                if isinstance(key, ast.Constant) and isinstance(key.value, str)
-                and key.value.isprintable() and "'" not in key.value and '"' not in key.value
-            ]  # fmt: skip
+                if isinstance(key, ast.Constant)
+                and isinstance(key.value, str)
+                and key.value.isprintable()
+                and "'" not in key.value
+                and '"' not in key.value
+            ]
     return list(dict.fromkeys(texts))
 
 
@@ -317,6 +341,7 @@ def _without(site: Site, node: ast.Subscript) -> Iterator[Change]:
     held, key = site.text(node.value), site.text(node.slice)
     parent = site.parents.get(node)
     if isinstance(node.ctx, ast.Load):
+        # A collection that is filled in place has to be put into the dictionary, too.
         if isinstance(parent, ast.Attribute) and parent.attr in (
             "append",
             "extend",

@@ -8,12 +8,29 @@ from taofold_repair.site import Site
 from taofold_repair.source import Change, operator_span
 
 _SIGN: Final[dict[type[ast.AST], str]] = {
-    ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=",
-    ast.In: "in", ast.NotIn: "not in", ast.Is: "is", ast.IsNot: "is not",
-    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%",
-    ast.Pow: "**", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^", ast.LShift: "<<",
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+    ast.In: "in",
+    ast.NotIn: "not in",
+    ast.Is: "is",
+    ast.IsNot: "is not",
+    ast.Add: "+",
+    ast.Sub: "-",
+    ast.Mult: "*",
+    ast.Div: "/",
+    ast.FloorDiv: "//",
+    ast.Mod: "%",
+    ast.Pow: "**",
+    ast.BitAnd: "&",
+    ast.BitOr: "|",
+    ast.BitXor: "^",
+    ast.LShift: "<<",
     ast.RShift: ">>",
-}  # fmt: skip
+}
 COMPARISONS: Final[dict[str, tuple[tuple[str, float], ...]]] = {
     "<": (("<=", 3), (">", 1.2), (">=", 0.5)),
     "<=": (("<", 3), (">=", 1.2), (">", 0.5)),
@@ -41,11 +58,26 @@ ARITHMETIC: Final[dict[str, tuple[tuple[str, float], ...]]] = {
     ">>": (("<<", 1.5),),
 }
 _WORDS: Final = (
-    ("at least", ">="), ("or more", ">="), ("no less", ">="), ("minimum", ">="), ("from", ">="),
-    ("more than", ">"), ("over ", ">"), ("above", ">"), ("exceed", ">"), ("after", ">"),
-    ("at most", "<="), ("up to", "<="), ("no more than", "<="), ("maximum", "<="),
-    ("less than", "<"), ("below", "<"), ("under ", "<"), ("before", "<"), ("inclusive", "="),
-)  # fmt: skip
+    ("at least", ">="),
+    ("or more", ">="),
+    ("no less", ">="),
+    ("minimum", ">="),
+    ("from", ">="),
+    ("more than", ">"),
+    ("over ", ">"),
+    ("above", ">"),
+    ("exceed", ">"),
+    ("after", ">"),
+    ("at most", "<="),
+    ("up to", "<="),
+    ("no more than", "<="),
+    ("maximum", "<="),
+    ("less than", "<"),
+    ("below", "<"),
+    ("under ", "<"),
+    ("before", "<"),
+    ("inclusive", "="),
+)
 
 
 def comparisons(site: Site) -> Iterator[Change]:
@@ -61,6 +93,7 @@ def comparisons(site: Site) -> Iterator[Change]:
             span = operator_span(site.source, left, right, sign)
             boundary = _boundary(site, left, right)
             for other, weight in COMPARISONS[sign] if span[0] < span[1] else ():
+                # Only `<` against `<=` (or `>`, `>=`) differ at the boundary itself.
                 factor = boundary if other.rstrip("=") == sign.rstrip("=") else 1.0
                 if other in described or ("=" in described and other == sign + "="):
                     factor *= 2
@@ -110,6 +143,7 @@ def arithmetic(site: Site) -> Iterator[Change]:
 
 def _binary(site: Site, node: ast.BinOp) -> Iterator[Change]:
     sign = _SIGN.get(type(node.op), "")
+    # `+` and `%` on text join and format; no other operator would do.
     if _text_like(node.left) or (sign in "+%" and _text_like(node.right)):
         return
     span = operator_span(site.source, node.left, node.right, sign)
@@ -118,6 +152,7 @@ def _binary(site: Site, node: ast.BinOp) -> Iterator[Change]:
     left, right = site.text(node.left), site.text(node.right)
     if sign in ("-", "/", "//", "%", "**") and left != right:
         between = site.text(node)
+        # Without brackets around an operand, whose text a span leaves out.
         if between.startswith(left) and between.endswith(right):
             weight = 0.2 if isinstance(node.right, ast.Constant) else 1.0
             middle = between[len(left) : len(between) - len(right)]
@@ -205,6 +240,7 @@ _OFF_BY_ONE = "off_by_one"
 
 def off_by_one(site: Site) -> Iterator[Change]:
     """`range(n)` for `range(n + 1)`, `[i]` for `[i - 1]`, `page` for `page - 1`."""
+    # Nodes by identity: two equal numbers at two places are two candidates.
     done: set[int] = set()
     for node in site.nodes:
         if isinstance(node, ast.Call):
@@ -304,6 +340,7 @@ def _slice(site: Site, node: ast.Subscript, index: ast.Slice) -> Iterator[Change
         if bound is None:
             continue
         for text, weight in _near(site, bound, 2.0, 1.5):
+            # `[:3]`, not `[0:3]`: as people write it.
             shown = "" if text == "0" else text
             yield site.swap(_OFF_BY_ONE, bound, shown, weight)
         yield site.swap(_OFF_BY_ONE, bound, "", 0.6)

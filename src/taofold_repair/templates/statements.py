@@ -14,11 +14,13 @@ def missing_return(site: Site) -> Iterator[Change]:
     function = site.function
     if function is None or function.name == "__init__":
         return
+    # A generator's values are what it yields.
     generator = any(isinstance(n, ast.Yield | ast.YieldFrom) for n in site.nodes)
     if generator:
         return
     for body in _bodies(function.body):
         last = body[-1]
+        # A value that is computed and dropped at the end was meant to be returned.
         if isinstance(last, ast.Expr) and not isinstance(last.value, ast.Constant):
             start = site.source.span(last)[0]
             yield Change("missing_return", start, start, "return ", 3.0)
@@ -130,6 +132,7 @@ def _else_out(site: Site, node: ast.If) -> Iterator[Change]:
 
 def _inwards(site: Site, before: ast.stmt, after: ast.stmt) -> Iterator[Change]:
     inner = before.body if isinstance(before, ast.For | ast.While | ast.If) else []
+    # Behind one of these a statement would never run.
     if inner and not isinstance(inner[-1], ast.Return | ast.Raise | ast.Break | ast.Continue):
         loop = not isinstance(before, ast.If)
         weight = 0.8 if loop and isinstance(after, ast.Assign | ast.AugAssign | ast.Expr) else 0.2
@@ -226,6 +229,7 @@ def _may_be_none(site: Site, value: ast.expr) -> bool:
 def _checks(site: Site, statement: ast.stmt, text: str, factor: float) -> Iterator[Change]:
     loops = [n for n in site.statements if isinstance(n, ast.For | ast.While)]
     looped = any(n.lineno < statement.lineno <= (n.end_lineno or 0) for n in loops)
+    # `continue` in front of a block would leave out more than the line that needs the value.
     if isinstance(statement, ast.For | ast.While | ast.If) and looped:
         looped = False
     check = f"if {text} is None:"
@@ -295,6 +299,7 @@ def add_base_case(site: Site) -> Iterator[Change]:
     results = [str(v) for v in ("1", "0", name, "[]", '""', "None", "True", "False")]
     returned = [site.text(n.value) for n in site.nodes if isinstance(n, ast.Return) and n.value]
     if any("+ 1" in text or "1 +" in text or "sum" in text for text in returned):
+        # What is added up begins with 0.
         results = ["0", *results]
     for rank, value in enumerate(dict.fromkeys(results)):
         for test, weight in ((f"not {name}", 1.5), (f"{name} <= 1", 1.4), (f"{name} <= 0", 1.2)):
@@ -325,6 +330,7 @@ def mutable_default(site: Site) -> Iterator[Change]:
         docstring = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
         line = (first.end_lineno or first.lineno) + 1 if docstring else first.lineno
         pad = site.source.indent(first.lineno)
+        # One change from the default to behind the docstring: both have to be made together.
         start, end = site.source.span(default)[0], site.source.line_start(line)
         rest = site.source.text[start + len(site.text(default)) : end]
         check = f"{pad}if {argument.arg} is None:\n{pad}    {argument.arg} = {site.text(default)}\n"
