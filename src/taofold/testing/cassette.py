@@ -76,6 +76,8 @@ class Cassette:
         why = _difference(exchange.get("request", {}), url, headers, request)
         if why:
             raise CassetteMismatch(f"{self.name!r}, request {len(self.requests)}: {why}")
+        # Only an exchange that fits is used up: after a
+        # mismatch the cassette still says what was due.
         self._left.pop(0)
         return _answer(exchange.get("response", {}), on_bytes)
 
@@ -90,7 +92,9 @@ def _answer(response: dict[str, Any], on_bytes: OnBytes | None) -> HttpResponse:
     headers = {str(key).title(): str(value) for key, value in response.get("headers", {}).items()}
     data = _data(response)
     if "cut" in response:
+        # As a connection that breaks: the status said 200, the end never came.
         data = data[: len(data) - int(response["cut"])]
+    # Like the network: errors are read whole, and only what is streamed comes in pieces.
     if on_bytes is None or status != 200 or "json" in response:
         return HttpResponse(status, headers, data)
     for start in range(0, len(data), _PIECE):
@@ -132,6 +136,7 @@ def _missing(wanted: Any, got: Any, path: str) -> str:
             if why := _missing(value, got[key], f"{path}.{key}"):
                 return why
         return ""
+    # Lists by length too: a message that is sent twice must not pass.
     if is_sequence(wanted) and is_sequence(got) and len(wanted) == len(got):
         reasons = (
             _missing(expected, other, f"{path}[{index}]")

@@ -29,6 +29,7 @@ class Points:
         """One more point."""
         self.passed += 1
         if self.passed == self.at:
+            # SIGKILL cannot be handled: no `finally` runs and no buffer is flushed.
             os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -45,6 +46,8 @@ class CrashModel:
     async def complete(self, request: Request, on_text: OnText | None = None) -> Reply:
         """Ask the model, or die."""
         self._points()
+        # Before: the request was never sent. After: it
+        # was paid for, and nobody knows the answer.
         reply = await self._model.complete(request, on_text)
         self._points()
         return reply
@@ -62,6 +65,7 @@ def crashing(tool: Tool, points: Points) -> Tool:
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         points()
+        # Between the two the world has changed and the log does not say so.
         value = function(*args, **kwargs)
         points()
         return value

@@ -47,6 +47,7 @@ class SchemaExample:
             return None
         if not depth:
             raise ConfigError(f"{self.subject}: the schema requires itself")
+        # What the schema names itself comes first: it is valid whatever its other keywords say.
         for key in ("const", "default"):
             if key in schema:
                 return schema[key]
@@ -54,6 +55,7 @@ class SchemaExample:
             if schema.get(key):
                 return schema[key][0]
         if "$ref" in schema:
+            # Keywords beside `$ref` count since draft 2019-09; Pydantic puts `default` there.
             return self._of({**self._target(schema["$ref"]), **_without(schema, "$ref")}, depth - 1)
         if schema.get("allOf"):
             return self._of(_joined(_without(schema, "allOf"), schema["allOf"]), depth - 1)
@@ -100,6 +102,8 @@ class SchemaExample:
         while len(values) < schema.get("minItems", 0):
             values.append(self._of(schema.get("items", {}), depth - 1))
         if schema.get("uniqueItems") and len(values) > 1:
+            # The same value twice would not be valid, and
+            # different ones cannot be made for any schema.
             raise ConfigError(f"{self.subject}: several different items are wanted")
         return values
 
@@ -114,6 +118,7 @@ class SchemaExample:
         found: Mapping[str, Any] = self.schema
         try:
             for part in pointer.removeprefix("#").split("/")[1:]:
+                # RFC 6901: `~1` first, else `~01` would become `/`.
                 found = found[part.replace("~1", "/").replace("~0", "~")]
         except (KeyError, TypeError) as error:
             raise ConfigError(f"{self.subject}: {pointer!r} leads nowhere") from error
@@ -143,6 +148,7 @@ def _number(subject: str, schema: Mapping[str, Any], *, whole: bool) -> int | fl
     step = schema.get("multipleOf") or (1 if whole else None)
     lows = [schema[key] for key in ("minimum", "exclusiveMinimum") if key in schema]
     highs = [schema[key] for key in ("maximum", "exclusiveMaximum") if key in schema]
+    # Tried in order: 0, the bounds rounded to a multiple, then one step (or the middle) inside.
     candidates: list[float] = [0]
     if step is not None:
         candidates += [ceil(low / step) * step + more for low in lows for more in (0, step)]

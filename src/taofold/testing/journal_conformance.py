@@ -23,6 +23,7 @@ Opener: TypeAlias = Callable[[], Journal]
 Contract: TypeAlias = Callable[[Opener], Awaitable[None]]
 
 _ONE: Final = [(10, b'{"n":1}')]
+# A journal keeps bytes: escapes and UTF-8 must come back as they are.
 _TWO: Final = [(20, b'{"n":2}'), (30, b'"\\u0000 \xc3\xa9"')]
 
 
@@ -76,6 +77,7 @@ async def c05_one_of_many_writers_wins_each_number(opened: Opener) -> None:
 
 async def c06_streams_are_listed_by_prefix_the_newest_first(opened: Opener) -> None:
     journal = opened()
+    # `%` and another case: what SQL's LIKE would take for a pattern, or for the same.
     for n, name in enumerate(("loop/a", "loop/b", "patterns", "loop/c%", "LOOP/d")):
         await journal.write(name, -1, [(n, b"1")])
     await journal.write("loop/a", 0, [(9, b"2")])

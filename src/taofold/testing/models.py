@@ -99,6 +99,8 @@ class ScriptedModel:
 
     async def complete(self, request: Request, on_text: OnText | None = None) -> Reply:
         """The next reply. Raises `ScriptEnded` if there is none, or the scripted exception."""
+        # The conversation is not copied, it only grows:
+        # its length is enough to see it as it was.
         received = Asked(request, len(request.conversation))
         self.requests.append(received)
         line = next(self._replies, None)
@@ -148,6 +150,7 @@ class FunctionModel:
     async def complete(self, request: Request, on_text: OnText | None = None) -> Reply:
         """Ask the function. What it raises passes through."""
         answer = self._fn(request)
+        # A coroutine or any other awaitable.
         if not isinstance(answer, (str, Reply)):
             answer = await answer
         reply = answer if isinstance(answer, Reply) else Reply(text=answer, model=self.name)

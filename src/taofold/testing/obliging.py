@@ -57,10 +57,12 @@ class TestModel:
             ConfigError: no value can be made for a schema; the message says for which.
         """
         self.requests.append(Asked(request, len(request.conversation)))
+        # What was called is read from the conversation, so one model serves many runs at once.
         conversation = request.conversation[:]
         called = [call.name for message in conversation for call in message.calls]
         offered = [tool.name for tool in request.tools]
         missing = [name for name in self._call or () if name not in (*offered, *called)]
+        # Later on a tool may have been used up or withdrawn; a name that is wrong shows at once.
         if missing and not called:
             raise ConfigError(f"TestModel shall call {missing[0]!r}, which is not offered")
         calls = [] if request.schema else self._calls(request, called)

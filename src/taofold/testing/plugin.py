@@ -59,6 +59,7 @@ def no_model_requests(request: pytest.FixtureRequest) -> Iterator[None]:
 def cassette_of_marker(request: pytest.FixtureRequest) -> None:
     """A marked test need not name the fixture."""
     if request.node.get_closest_marker("cassette"):
+        # Asked for here, behind the guard's fixture, which has to be in place first.
         request.getfixturevalue("cassette")
 
 
@@ -69,6 +70,7 @@ def pytest_runtest_makereport(
     """Tell the fixture whether the test passed: only then is its cassette written."""
     report = yield
     if report.when == "call":
+        # Only `call`: set-up and teardown have reports of their own.
         item.stash[_PASSED] = report.passed
     return report
 
@@ -94,6 +96,7 @@ def cassette(
         return
     loaded = Cassette.load(path)
     for key in _KEYS:
+        # Connections refuse to be made without a key; a cassette needs none.
         monkeypatch.setenv(key, "cassette-key")
     with answered_by(loaded):
         yield loaded

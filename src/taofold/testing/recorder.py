@@ -67,6 +67,7 @@ class Recorder:
             url, headers, body, bounds, None if on_bytes is None else hear
         )
         request = {"path": urlsplit(url).path, "body": json.loads(whole(body))}
+        # A streamed answer has an empty body: its bytes went to `on_bytes`.
         content = b"".join(streamed) or answer.body
         self.exchanges.append({"request": request, "response": _response(url, answer, content)})
         return answer

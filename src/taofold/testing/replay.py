@@ -18,6 +18,8 @@ async def assert_replays(agent: Agent[Any, Any], run: "str | RunResult[Any]") ->
             log is written to.
     """
     log, run_id = settle_log(agent, run)
+    # Compared afterwards: a replay that writes is a
+    # fault, even if every event came out the same.
     before = await log.read(run_id)
     try:
         await _mute(agent).but(log=log).replay(run_id)

@@ -26,6 +26,7 @@ def updates(run: str, first: int, count: int, value: Any = None) -> list[Record]
 
 def same(got: object, wanted: object, what: str) -> None:
     """Check one fact; also under `python -O`."""
+    # No `assert`: `python -O` removes them, and a log would pass untested.
     if got != wanted:
         raise Broken(f"{what}: {wanted!r} wanted, not {got!r}")
 

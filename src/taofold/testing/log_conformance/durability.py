@@ -52,6 +52,7 @@ async def c16_a_blob_stays_while_a_run_speaks_of_it(opened: Opener) -> None:
     log = opened()
     epoch = await owned(log)
     await owned(log, "fork")
+    # A fork copies records, not blobs: both runs refer to one blob.
     observed = Observed(key="0", observation=Observation("excerpt", blob="d1"))
     await log.append(RUN, epoch, [Record(RUN, 0, 1, observed)], blobs={"d1": b"long"})
     await log.append("fork", 1, [Record("fork", 0, 1, observed)])
@@ -78,9 +79,20 @@ async def c17_any_text_and_json_value_comes_back(opened: Opener) -> None:
     for _ in range(100):
         deep = [deep]
     values: tuple[Any, ...] = (
-        "", "NUL \0 inside", "é ü 漢 \U0001f600 \u2028 \x7f \x1b[31m", "'; drop table runs; --",
-        None, True, -(2**63), 2**63, 0.1, 1e300, {}, {"": {"a\0": []}}, deep,
-    )  # fmt: skip
+        "",
+        "NUL \0 inside",
+        "é ü 漢 \U0001f600 \u2028 \x7f \x1b[31m",
+        "'; drop table runs; --",
+        None,
+        True,
+        -(2**63),
+        2**63,
+        0.1,
+        1e300,
+        {},
+        {"": {"a\0": []}},
+        deep,
+    )
     for seq, value in enumerate(values):
         same(await _echoed(log, epoch, seq, value), value, "a value")
     await log.close()
@@ -98,6 +110,7 @@ async def c19_what_json_cannot_say_is_kept_or_refused_as_a_whole(opened: Opener)
     log = opened()
     epoch = await owned(log)
     head = 0
+    # Each is written behind a good record: refused as a whole means that neither is there.
     for value in ("lone \ud800", 1j, object(), 2**70, {"\udfff": 1}):
         good = Record(RUN, head, 1, Noted(key="0", kind="n"))
         bad = Record(RUN, head + 1, 1, Noted(key="0", kind="n", data={"v": value}))
@@ -173,6 +186,7 @@ async def c23_two_openers_see_one_log(opened: Opener) -> None:
     same(outcomes.count(True), 1, "winners of a race")
     await first.post(RUN, Signal("s1", "steer"))
     same(await two.post(RUN, Signal("s1", "steer")), False, "the same message to the other")
+    # The other opener must not go on from a cached head of a run that is gone.
     await first.delete(RUN)
     await refused(UnknownRun, two.append(RUN, new, updates(RUN, 3, 1)), "after deletion")
     await first.close()
@@ -225,6 +239,7 @@ async def _synced(opened: Opener, name: str, write: Callable[[Log, str], Awaitab
     log, run = opened(), f"{RUN}-{name}"
     await log.create(RunRow(run, "running"), records=updates(run, 0, 1), owner="me")
     await log.append(run, 1, updates(run, 1, 1))
+    # Only the syncs of this very write count, not those of opening and creating.
     with _watching() as syncs:
         await write(log, run)
     if not syncs:
@@ -240,6 +255,7 @@ def _watching() -> Generator[list[int]]:
     """The file descriptors that this process syncs meanwhile."""
     syncs: list[int] = []
     names = [name for name in ("fsync", "fdatasync") if hasattr(os, name)]
+    # Patched in the module: a log that did `from os import fsync` would not be seen.
     originals = {name: getattr(os, name) for name in names}
 
     def watched(real: Callable[[int], None]) -> Callable[[int], None]:

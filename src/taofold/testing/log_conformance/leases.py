@@ -58,6 +58,7 @@ async def c25_a_lease_keeps_others_out_until_it_is_over(opened: Opener) -> None:
     await refused(Conflict, log.claim(RUN, "two", epoch=1), "one that names the epoch")
     same((await log.row(RUN)).epoch, 1, "the epoch after refused claims")
     same(log.renew("two", [RUN], LONG_MS), set[str](), "what is not one's own is not renewed")
+    # Down to a millisecond: the lease is over by the log's clock soon, without waiting for it.
     same(log.renew("one", [RUN, "unknown"], 1), {RUN}, "what is")
 
     async def over() -> bool:
@@ -109,6 +110,7 @@ async def c27_what_is_due_is_listed_and_nothing_else(opened: Opener) -> None:
     behind = await log.due(99, limit=1, after=first[0])
     same([row.run for row in behind], ["late"], "the one behind it")
     same(await log.due(99, after=behind[0]), [], "nothing is behind the last one")
+    # Refused attempts are kept in the inbox for the audit, until the run is driven anyway.
     await log.post("never", Signal("s0", "refused"))
     same(await _due(log, 99), ["early", "late"], "what is for the audit wakes nobody")
     await log.post("never", Signal("s1", "steer"))
@@ -194,6 +196,7 @@ class Severed(WrappedLog):
         if not self._again:  # the attempt after the break arrives
             return await write()
         self.broken += 1
+        # The dangerous half: the write is done, and its answer was lost.
         if self._after:
             await write()
         raise OutcomeUnknown("the connection was lost")
@@ -237,6 +240,7 @@ async def c31_what_became_of_a_write_can_be_found_out(opened: Opener) -> None:
         same((await certain.claim(run, "me", epoch=1)).epoch, 2, "a claim whose answer was lost")
         await fresh()
         await refused(Conflict, certain.append(run, 1, updates(run, 6, 1)), "an old epoch's append")
+        # A lost answer must not be taken for one's own success when somebody else went on.
         await log.claim(run, "other", epoch=2)
         await fresh()
         await refused(Conflict, certain.append(run, 2, updates(run, 6, 1)), "who was overtaken")

@@ -24,6 +24,7 @@ Way: TypeAlias = Literal["tasks", "threads", "processes"]
 
 ROUNDS: Final = {"tasks": 40, "threads": 250, "processes": 120}
 _PATIENCE_S: Final = 120.0
+# Threads change places 500 times as often as usual (5 ms), so races show in few rounds.
 _SWITCH_S: Final = 1e-5
 
 
@@ -89,6 +90,7 @@ async def _overtakes(log: Log, number: int) -> tuple[int, int]:
     await log.claim(run, "two", epoch=1)
     first = (await log.row(run)).events
     for _ in range(5):
+        # Looked at a little later once more: a write of the old owner may still be under way.
         await asyncio.sleep(0.0005)
     return first, (await log.row(run)).events
 
@@ -191,6 +193,8 @@ def _ways(log: Log, opened: Opener) -> list[Way]:
     if log.identity.startswith("memory:"):
         return []
     try:
+        # What can be pickled can be opened by a spawned
+        # process; a memory log or a lambda cannot.
         pickle.dumps(opened)
     except Exception:  # noqa: BLE001 - whatever cannot be sent to another process
         return ["threads"]
@@ -219,6 +223,7 @@ def _apart(way: Way, name: str, opened: Opener, first: int, rounds: int) -> list
         results: Any = queue.Queue[Any]()
         run: Callable[..., Any] = Thread
     else:
+        # Not fork: a child with copies of open connections would fail for reasons of its own.
         context = multiprocessing.get_context("spawn")
         barrier, results, run = context.Barrier(2), context.Queue(), context.Process
     sides = [
@@ -252,6 +257,7 @@ def _side(
         log, step = opened(), getattr(RACES[name], side)
         outcomes: list[Any] = []
         for number in range(first, first + rounds):
+            # In a thread: a barrier blocks, and the log may need this loop meanwhile.
             await asyncio.to_thread(barrier.wait, _PATIENCE_S)
             outcomes.append(await step(log, number))
         await log.close()
@@ -260,5 +266,6 @@ def _side(
     try:
         said.put((side, asyncio.run(work())))
     except BaseException as error:  # noqa: BLE001 - the other thread or process must hear of it
+        # Else the other side waits for two minutes before anybody hears of the error.
         barrier.abort()
         said.put((side, repr(error)))

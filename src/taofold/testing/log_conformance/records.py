@@ -23,6 +23,7 @@ async def c02_read_starts_after_and_stops_at_a_limit(opened: Opener) -> None:
     log = opened()
     epoch = await owned(log)
     await owned(log, "run-2")
+    # More than any batch in which a log may read.
     records = updates(RUN, 0, 1200)
     await log.append(RUN, epoch, records)
     await log.append("run-2", 1, updates("run-2", 0, 3))
@@ -83,6 +84,7 @@ async def c06_a_refused_append_leaves_nothing_behind(opened: Opener) -> None:
     log = opened()
     epoch = await owned(log)
     await log.post(RUN, Signal("s1", "steer"))
+    # Three good records and a gap: none of the four may stay.
     bad = [*updates(RUN, 0, 3), *updates(RUN, 5, 1)]
     call = log.append(
         RUN, epoch, bad, consume=["s1"], blobs={"d1": b"x"}, status="running", waiting_for="w"
@@ -131,6 +133,7 @@ async def c09_a_signal_is_taken_once_and_consumed_with_its_events(opened: Opener
     same(await log.inbox(RUN), [first, Signal("s0", "cancel")], "the inbox in order of arrival")
     await log.append(RUN, epoch, updates(RUN, 0, 1), consume=["s1", "unknown"])
     same([signal.id for signal in await log.inbox(RUN)], ["s0"], "what is left")
+    # Ids are remembered behind consumption: a client that repeats itself is heard once.
     same(await log.post(RUN, first), False, "a post after consumption")
     same(len(await log.inbox("run-2")), 1, "the other run's inbox")
     await log.close()
@@ -168,9 +171,18 @@ async def c11_blobs_come_back_and_may_be_written_twice(opened: Opener) -> None:
 async def c12_rows_show_what_was_written(opened: Opener) -> None:
     log = opened()
     initial = RunRow(
-        RUN, goal="g", agent="a", session="s", parent="p", principal="ann",
-        created_at=7, updated_at=7, epoch=9, events=9, owner="nobody",
-    )  # fmt: skip
+        RUN,
+        goal="g",
+        agent="a",
+        session="s",
+        parent="p",
+        principal="ann",
+        created_at=7,
+        updated_at=7,
+        epoch=9,
+        events=9,
+        owner="nobody",
+    )
     await log.create(initial)
     row = await log.row(RUN)
     same((row.epoch, row.events, row.owner, row.updated_at), (0, 0, "", 7), "a new row")
@@ -179,6 +191,7 @@ async def c12_rows_show_what_was_written(opened: Opener) -> None:
     expected = RunRow(
         RUN, "waiting", "g", "a", "s", "p", "ann", 7, 1_001, 2, epoch, "me", "approval"
     )
+    # `place` is the log's own number.
     same(replace(await log.row(RUN), place=0), expected, "the row")
     await log.append(RUN, epoch, updates(RUN, 2, 1))
     same((await log.row(RUN)).waiting_for, "approval", "waiting_for without a status")
