@@ -96,6 +96,8 @@ class Checker:
         try:
             faults = _Check(self._schema).of(parameters)
         except (TypeError, AttributeError, RecursionError) as error:
+            # A server's schema may be anything; a broken one refuses the call instead of crashing
+            # the run.
             faults = [f"the schema of this tool cannot be applied ({error})"]
         if faults:
             raise BadArguments(faults)
@@ -115,6 +117,7 @@ class _Check:
 
     def _faults(self, value: Any, schema: Any, where: str, depth: int) -> Iterator[str]:
         self._left -= 1
+        # Counted before it is resolved: a chain of references costs steps like a value does.
         rules = self._resolved(schema)
         if depth <= 0 or self._left < 0:
             return
@@ -147,6 +150,7 @@ class _Check:
                 if not faults_by_branch[-1]:
                     break
             if faults_by_branch and all(faults_by_branch):
+                # The branch that is nearest to the value says most about what was meant.
                 yield from min(faults_by_branch, key=len)
 
     def _object(
@@ -194,8 +198,10 @@ def _typed(value: Any, kind: Any) -> bool:
     for name in kind if is_array(kind) else [kind]:
         if name not in _TYPES:
             return True
+        # bool is an int in Python, and true is no number in JSON Schema.
         if isinstance(value, bool) and name != "boolean":
             continue
+        # JSON Schema counts 2.0 as an integer.
         if isinstance(value, _TYPES[name]) or (
             name == "integer" and isinstance(value, float) and value.is_integer()
         ):

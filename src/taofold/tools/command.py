@@ -65,11 +65,14 @@ class Shell:
             folder: Directory to run it in, relative to the work root.
         """
         try:
+            # Opened once to be sure that it is a directory inside, through no link; then named by
+            # its path.
             parts = self.jail.parts(folder)
             with self.jail.directory(parts):
                 where = self.jail.root.joinpath(*parts)
         except (OSError, ValueError) as error:
             return Outcome(str(error), "failure")
+        # Only a text goes through a shell: a list is passed on as it is, whatever it holds.
         arguments = ["/bin/sh", "-c", command] if isinstance(command, str) else command
         if any("\0" in argument for argument in arguments):
             return Outcome("the command holds a NUL character", "failure")
@@ -98,6 +101,7 @@ class Shell:
     ) -> Outcome:
         output = OutputExcerpt()
         started = monotonic()
+        # The home lies inside the temporary folder, in the container as well as outside.
         environment = {**self.environment, "HOME": home, "TMPDIR": str(Path(home).parent)}
         if self.containment is None:
             environment[MARK] = "run_command"
@@ -110,6 +114,7 @@ class Shell:
                 inherited=inherited,
             )
         except asyncio.CancelledError:
+            # What it printed so far becomes part of the observation of a call that timed out.
             ctx.partial[:] = [output.text]
             raise
         except (OSError, ValueError) as error:
@@ -147,6 +152,7 @@ def command_tool(
         ConfigError: `root` is no directory, or `contain="always"` where nothing can contain.
     """
     reason = "contain='never'" if contain == "never" else why_not()
+    # Where the network cannot be its own, the command counts as not contained.
     open_ = reason or (uplink.why_not() if network else "")
     if contain == "always" and open_:
         hint = "" if reason else f"; {uplink.INSTALL}"
@@ -156,6 +162,7 @@ def command_tool(
     except OSError as error:
         raise ConfigError(f"the work root {str(root)!r} cannot be used: {error}") from error
     more = tuple(Path(path).resolve() for path in readable)
+    # A Python that encloses the work root would make all of it readable, and read-only.
     homes = tuple(home for home in python_homes() if not inside.root.is_relative_to(home))
     confined = Containment(inside.root, network, homes + more, protected, HIDDEN)
     shell = Shell(inside, None if reason else confined, network, _environment(env or {}))

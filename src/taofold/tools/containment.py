@@ -76,6 +76,8 @@ def covers(root: Path, protected: Sequence[str], hidden: Sequence[str]) -> list[
     """
     if not protected and not hidden:
         return []
+    # In the order in which they were found: a mount over a directory must come before those inside
+    # it.
     mounts: list[list[str]] = []
     todo = [(str(root), False)]
     while todo:
@@ -103,12 +105,14 @@ def _cover(
 ) -> tuple[list[str], bool | None]:
     """Options for this entry, and whether its inside is read-only (None: no need to look)."""
     name, path = entry.name.casefold(), entry.path  # some file systems ignore case
+    # A bind mount would follow it and cover the target, which may lie outside.
     if entry.is_symlink():
         return [], None
     directory = entry.is_dir(follow_symlinks=False)
     if name in hidden:
         # A device is dead in there, so /dev/null can be neither read nor written.
         return (_emptied(path) if directory else ["--ro-bind", "/dev/null", path]), None
+    # Below a read-only mount everything is read-only already; hidden names still need a cover.
     if name in protected and not frozen:
         return ["--ro-bind", path, path], True if directory else None
     return [], frozen if directory else None
@@ -136,7 +140,9 @@ def _held(root: Path, path: Path) -> int:
             if not _is_stub(status):
                 return -1
             fd = os.open(path, _OPEN)
+            # Shared among all commands that use the stub; exclusive only to remove it (`_release`).
             fcntl.flock(fd, fcntl.LOCK_SH)
+            # Between mkdir and the lock another command may have removed it and made a new one.
             if _same(path, fd):
                 return fd
             os.close(fd)
@@ -165,6 +171,8 @@ def _release(path: Path, fd: int, made: Stubs) -> None:
     try:
         with suppress(OSError):  # another command uses it, or somebody filled it: theirs now
             if made.ended:
+                # Fails while another command holds its shared lock: the last one to leave removes
+                # it.
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if _same(path, fd):
                     path.rmdir()
@@ -243,6 +251,8 @@ class Containment:
             yield link.options, link.prefix, link.inherited
         finally:
             link.interrupt()
+            # Also when the call is cancelled: the thread must not use descriptors that are closed
+            # below.
             await asyncio.shield(asyncio.wait([connecting]))
             made.ended = not link.pid or await process.gone(link.pid, _END_SECONDS)
             link.close()
@@ -290,6 +300,7 @@ async def _alone(made: Stubs) -> AsyncGenerator[Inside]:
 
 async def _ended(reader: int) -> bool:
     """Has all that ran in the container ended? bwrap itself ends a moment earlier."""
+    # The container may never have begun: then nothing was ever written here.
     os.set_blocking(reader, False)
     try:
         pid = int(json.loads(os.read(reader, 4096))["child-pid"])
@@ -349,6 +360,7 @@ def why_not() -> str:
     if not host.program("bwrap"):
         return "bubblewrap (bwrap) is not installed"
     try:
+        # /usr exists everywhere and nothing is written to it.
         wrapped = Containment(Path("/usr")).wrap(["true"], Path("/usr"))
         wrapped[0] = host.program("bwrap")
         done = subprocess.run(

@@ -80,6 +80,8 @@ def discover(
                 first = taken[tool.name][1]
                 hidden.append(f"tool {tool.name!r} of {path} is ignored: {first} defines it too")
                 continue
+            # A file that lies in a folder says of itself what it likes: at least a card to a
+            # person.
             governed = tool if trusted else replace(tool, tier=max(tool.tier, Tier.CARD))
             taken[tool.name] = (governed, path)
     tools = Toolset(tool for tool, _ in taken.values())
@@ -106,12 +108,14 @@ def _files(
             files.add(path.resolve())
         else:
             faults.append(DiscoveryFault(path, "there is no such file or directory"))
+    # By path, so that the same folder gives the same tools on every machine.
     return sorted(files)
 
 
 def _within(root: Path, recursive: bool) -> Iterator[Path]:
     for here, folders, files in os.walk(root):
         folder = Path(here)
+        # In place: os.walk goes on with what is left in this list.
         folders[:] = [
             name
             for name in folders
@@ -124,6 +128,7 @@ def _within(root: Path, recursive: bool) -> Iterator[Path]:
 
 
 def _load(path: Path, faults: list[DiscoveryFault]) -> ModuleType | None:
+    # By the path's digest: two files of one name in two folders are two modules.
     name = f"taofold_discovered_{blake2b(os.fsencode(path), digest_size=6).hexdigest()}"
     spec = spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
@@ -151,6 +156,7 @@ def _tools_of(module: ModuleType, path: Path, faults: list[DiscoveryFault]) -> I
             yield cast("Tool", thing)
         elif isinstance(thing, Toolset):
             yield from thing.values()
+        # Not what the file merely imported.
         elif isinstance(thing, FunctionType) and thing.__module__ == module.__name__:
             tool = _bare(thing, name, path, faults)
             if tool is not None:
@@ -200,6 +206,7 @@ def register_custom_action(name: str, func: Callable[..., Any]) -> Tool:
         action = replace(as_tool(cast("object", func)), name=name)
     else:
         action = make(_with_arguments(func) if _of_state(func) else func, name=name)
+    # One step, so that two threads cannot both register the name.
     if _ACTIONS.setdefault(name, action) is not action:
         raise ConfigError(f"a custom action {name!r} is registered already; forget_action() first")
     return action

@@ -34,7 +34,7 @@ MOST_TEXT: Final = 32_000_000
 
 
 class FileReader:
-    """Reads in one jail. Failures are raised; `files.py` turns them into observations."""
+    """Reads in one jail. Raises OSError and ValueError; `file_tools` makes failures of them."""
 
     def __init__(self, jail: Jail) -> None:
         self.jail = jail
@@ -54,6 +54,7 @@ class FileReader:
         """
         lines: list[str] = []
         total = 0
+        # Capped before the glob is looked at: a listing that matches nothing must end as well.
         for entry in capped(walk(self.jail, self.jail.parts(path), depth)):
             if glob and (entry.kind == "directory" or not fits(entry.path, glob)):
                 continue
@@ -97,6 +98,7 @@ class FileReader:
             raise ValueError(f"end={end} is before start={start}")
         excerpt, last = _within_budget(lines, start, last)
         head = f"{path}: lines {start}-{last} of {len(lines)}{_peculiar(text)}"
+        # Says where to go on, so that the model does not read the beginning once more.
         more = f"\n… continue with start={last + 1}" if last < min(end or last, len(lines)) else ""
         if not end and last < len(lines):
             more = f"\n… {len(lines) - last} more lines; continue with start={last + 1}"
@@ -134,6 +136,7 @@ class FileReader:
             raise ValueError("pattern is empty; say what to find")
         skipped: list[str] = []
         files = list(self._texts(path, glob, skipped))
+        # Plain text needs no child process: `in` cannot run away.
         if regex:
             texts = [content for _, content in files]
             hits_by_file = matching(pattern, texts, ignore_case=ignore_case, most=limit + 1)
@@ -191,6 +194,7 @@ def _peculiar(text: TextFile) -> str:
 def _within_budget(lines: list[str], start: int, last: int) -> tuple[str, int]:
     chosen: list[str] = []
     left = MOST_CHARS
+    # At least one line, however long: a reader that gets nothing would ask again for ever.
     for line in lines[start - 1 : last]:
         left -= len(clip(line)) + 8
         if left < 0 and chosen:
@@ -222,7 +226,7 @@ MOST_DIFF: Final = 60
 
 
 class FileEditor:
-    """Writes in one jail. Failures are raised; `files.py` turns them into observations."""
+    """Writes in one jail. Raises OSError and ValueError; `file_tools` makes failures of them."""
 
     def __init__(self, jail: Jail) -> None:
         self.jail = jail
@@ -238,6 +242,7 @@ class FileEditor:
         raw = content.encode()
         if len(raw) > MOST_BYTES:
             raise ValueError(f"content has {len(raw):,} bytes; the limit is {MOST_BYTES:,}")
+        # Repeated after a crash it changes nothing, and the file's time stays as it is.
         if before is not None and before.encoded(before.content) == raw and before.exact:
             return Outcome(f"{path} already has this content", extraction=f"{path} is unchanged")
         created = self.jail.write(path, raw)
@@ -264,10 +269,12 @@ class FileEditor:
             all: Replace every occurrence.
         """
         text = self._text(path)
+        # The mark is this very call's: an earlier life of the run has made the edit.
         if ctx.effect_id and self.jail.mark(path) == ctx.effect_id:
             summary = f"edited {path}: it was done before the interruption, and not again"
             return Outcome(summary, extraction=summary)
         after, count = _edited(text, path, old, new, all)
+        # Content and mark become visible in one rename: there is no state with only one of them.
         self.jail.write(path, text.encoded(after), ctx.effect_id)
         summary = f"edited {path}: {count} occurrence{'s' if count > 1 else ''} replaced"
         return Outcome(f"{summary}\n{_diff(text.content, after, path)}", extraction=summary)
@@ -296,6 +303,7 @@ class FileEditor:
     def _text(self, path: str) -> TextFile:
         raw = self.jail.read(path, MOST_BYTES)
         text = decode(raw)
+        # Written back, replaced bytes would no longer be what they were.
         if is_binary(raw) or not text.exact:
             raise ValueError(f"{path!r} is binary or not UTF-8: editing would change the rest")
         return text
@@ -320,6 +328,7 @@ def _edited(text: TextFile, path: str, old: str, new: str, every: bool) -> tuple
         raise ValueError("old and new are the same")
     places = _places(content, old)
     settled = _places(content, new) if old in new else []
+    # Every place of `old` lies inside a `new` that is there: as after this edit was made once.
     if places and all(any(s <= p < s + len(new) for s in settled) for p in places):
         # Done again it would grow again: where no mark tells, this may be a repetition.
         raise ValueError(

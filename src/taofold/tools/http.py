@@ -62,6 +62,7 @@ class Web:
             headers={"User-Agent": "taofold"},
         ) as session:
             try:
+                # Followed by hand: each address goes through `_page` and the connector's check.
                 for _ in range(REDIRECTS + 1):
                     async with session.get(url, allow_redirects=False) as response:
                         target = response.headers.get("Location", "")
@@ -95,10 +96,12 @@ async def _read(response: Any, url: str) -> Outcome:
     body = bytearray()
     async for chunk in response.content.iter_chunked(1 << 16):
         body += chunk
+        # Counted after decompression: a small body may unpack to any size.
         if len(body) > LARGEST:
             break
     cut = len(body) > LARGEST
     try:
+        # The page names its encoding, which Python may not know.
         text = bytes(body[:LARGEST]).decode(response.charset or "utf-8", "replace")
     except LookupError:
         text = bytes(body[:LARGEST]).decode("utf-8", "replace")
@@ -110,5 +113,4 @@ async def _read(response: Any, url: str) -> Outcome:
 def http_tool(web: Web | None = None) -> Tool:
     """The tool `http.get`: a read, so tier 1; raise it where addresses must not tell anything."""
     web = web or Web()
-    return make(web.get, name="http.get", effect="read", timeout=SECONDS + 5,
-                toolset="web")  # fmt: skip
+    return make(web.get, name="http.get", effect="read", timeout=SECONDS + 5, toolset="web")

@@ -67,8 +67,9 @@ class Jail:
         `..` is resolved as text, which is exact because links are not followed.
 
         Raises:
-            Outside: it leads out of the root, or to a name that is hidden or protected.
+            OutsideJail: it leads out of the root, or to a name that is hidden or protected.
         """
+        # An absolute path is taken where it lies below the root: models copy them from listings.
         inner = path
         if path.startswith("/"):
             root = str(self.root)
@@ -97,6 +98,7 @@ class Jail:
         if folded & set(self.hidden) or reserved.holds(self.root, self.root.joinpath(*parts)):
             raise OutsideJail(f"{path!r} belongs to the runtime and cannot be used")
         inner = "/".join(parts)
+        # With a slash on both sides: `src` protects `src/x`, not `srcx`.
         if write and any([(inner + "/").startswith(f"{prefix}/") for prefix in self.frozen]):
             raise OutsideJail(f"{path!r} is read-only: this program itself runs from there")
         if write and folded & set(self.protected):
@@ -120,6 +122,8 @@ class Jail:
         parts = self._file_parts(path)
         with self.directory(parts[:-1]) as folder:
             fd = _open_file(folder, parts[-1], path)
+            # Size first for a clear message; the read is bounded too, since the file may grow
+            # meanwhile.
             with os.fdopen(fd, "rb") as file:
                 size = os.fstat(fd).st_size
                 if size > limit:
@@ -138,11 +142,14 @@ class Jail:
         parts = self._file_parts(path, write=True)
         with self.directory(parts[:-1], create=True) as folder:
             mode = _replaceable(folder, parts[-1], path)
+            # In the same directory: a rename is atomic within a file system only.
             temporary = f".{parts[-1][:32]}.{secrets.token_hex(8)}"
             fd = os.open(temporary, _NEW, 0o666, dir_fd=folder)
             try:
                 with os.fdopen(fd, "wb") as file:
                     if mode is not None:
+                        # The old file's permissions, an executable bit for example, outlive the
+                        # replacement.
                         os.fchmod(fd, mode)
                     if mark and hasattr(os, "setxattr"):
                         with suppress(OSError):
@@ -150,6 +157,7 @@ class Jail:
                     file.write(content)
                     file.flush()
                     os.fsync(fd)
+                # After fsync: otherwise a power cut could leave the new name with an empty file.
                 os.rename(temporary, parts[-1], src_dir_fd=folder, dst_dir_fd=folder)
             except BaseException:
                 with suppress(OSError):
@@ -237,6 +245,7 @@ def _replaceable(folder: int, name: str, path: str) -> int | None:
     except FileNotFoundError:
         return None
     if stat.S_ISREG(mode):
+        # Without setuid and setgid bits: new content must not inherit them.
         return stat.S_IMODE(mode) & 0o777
     raise _refused(folder, name, path, OSError(errno.EISDIR, "it is not a regular file"))
 

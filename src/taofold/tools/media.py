@@ -27,22 +27,43 @@ LARGEST: Final = 32 << 20
 _PNG: Final = b"\x89PNG\r\n\x1a\n"
 _TAIL: Final = 4096
 _BRANDS: Final = {
-    b"heic": "image/heic", b"heix": "image/heic", b"mif1": "image/heif", b"avif": "image/avif",
-    b"M4A ": "audio/mp4", b"qt  ": "video/quicktime",
-}  # fmt: skip
+    b"heic": "image/heic",
+    b"heix": "image/heic",
+    b"mif1": "image/heif",
+    b"avif": "image/avif",
+    b"M4A ": "audio/mp4",
+    b"qt  ": "video/quicktime",
+}
 _BEGINS: Final = (
-    (_PNG, "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF87a", "image/gif"),
-    (b"GIF89a", "image/gif"), (b"%PDF-", "application/pdf"), (b"OggS", "audio/ogg"),
-    (b"fLaC", "audio/flac"), (b"ID3\x03", "audio/mpeg"), (b"ID3\x04", "audio/mpeg"),
+    (_PNG, "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+    (b"%PDF-", "application/pdf"),
+    (b"OggS", "audio/ogg"),
+    (b"fLaC", "audio/flac"),
+    (b"ID3\x03", "audio/mpeg"),
+    (b"ID3\x04", "audio/mpeg"),
     (b"\xff\xfb", "audio/mpeg"),
-    (b"\xff\xf3", "audio/mpeg"), (b"\x1aE\xdf\xa3", "video/webm"),
-)  # fmt: skip
+    (b"\xff\xf3", "audio/mpeg"),
+    (b"\x1aE\xdf\xa3", "video/webm"),
+)
 _EXTENSIONS: Final = {
-    "png": "image/png", "jpg": "image/jpeg", "jpeg": "image/jpeg", "gif": "image/gif",
-    "webp": "image/webp", "pdf": "application/pdf", "wav": "audio/wav", "mp3": "audio/mpeg",
-    "ogg": "audio/ogg", "flac": "audio/flac", "m4a": "audio/mp4", "mp4": "video/mp4",
-    "webm": "video/webm", "heic": "image/heic",
-}  # fmt: skip
+    "png": "image/png",
+    "jpg": "image/jpeg",
+    "jpeg": "image/jpeg",
+    "gif": "image/gif",
+    "webp": "image/webp",
+    "pdf": "application/pdf",
+    "wav": "audio/wav",
+    "mp3": "audio/mpeg",
+    "ogg": "audio/ogg",
+    "flac": "audio/flac",
+    "m4a": "audio/mp4",
+    "mp4": "video/mp4",
+    "webm": "video/webm",
+    "heic": "image/heic",
+}
 
 
 class Loaded(NamedTuple):
@@ -100,6 +121,7 @@ class Attachment:
                 f"{LARGEST / 1e6:.1f} MB in a request; give a part of it, or an address (url=)"
             )
         detected = media_type_of(data)
+        # A text file goes as text: every model reads it, and it costs no media tokens.
         if not detected and self.kind in (None, "document") and (text := _text(data)) is not None:
             return TextPart(f"[file {name}]\n{text}" if name else text)
         media_type = detected or self.media_type or "application/octet-stream"
@@ -132,9 +154,11 @@ class Attachment:
             raise ConfigError(f"{self!r}: an address begins with https://")
         extension = self.url.partition("?")[0].rpartition(".")[2].lower()
         default = {"image": "image/jpeg", "audio": "audio/mpeg", "video": "video/mp4"}
-        media_type = self.media_type or _EXTENSIONS.get(extension) or default.get(
-            self.kind or "", "application/pdf"
-        )  # fmt: skip
+        media_type = (
+            self.media_type
+            or _EXTENSIONS.get(extension)
+            or default.get(self.kind or "", "application/pdf")
+        )
         return MediaPart(
             self.kind or kind_of(media_type), media_type, "", 0, name, self.url, self.detail
         )
@@ -142,6 +166,7 @@ class Attachment:
     def _read(self) -> bytes:
         path = Path(self.path)
         try:
+            # Before it is read: a file of many gigabytes must not come into memory to be refused.
             size = path.stat().st_size
             if size > LARGEST:
                 raise ConfigError(
@@ -234,6 +259,7 @@ def media_type_of(data: bytes) -> str:
         if data.startswith(begins):
             return media_type
     if data[:4] == b"RIFF":
+        # RIFF and ISO files say what they are behind their first words.
         return {b"WEBP": "image/webp", b"WAVE": "audio/wav"}.get(data[8:12], "")
     if data[4:8] == b"ftyp":
         return _BRANDS.get(data[8:12], "video/mp4")
@@ -259,6 +285,8 @@ def damage(media_type: str, data: bytes) -> str:
         case "image/png":
             return _png_flaw(data)
         case "image/jpeg":
+            # From the first scan (SOS) there must be an end (EOI); thumbnails have ends of their
+            # own before.
             start = data.find(b"\xff\xda")
             whole = start > 0 and data.find(b"\xff\xd9", start) > 0
             return "" if whole else "the picture is cut off"
@@ -266,6 +294,7 @@ def damage(media_type: str, data: bytes) -> str:
             return "" if data.rstrip(b"\0").endswith(b";") else "the picture is cut off"
         case "image/webp" | "audio/wav":
             declared = int.from_bytes(data[4:8], "little") + 8
+            # Chunks of RIFF are padded to even lengths, and some writers leave the last byte away.
             return "" if declared <= len(data) + 1 else "it is cut off"
         case "application/pdf":
             ended = b"%%EOF" in data[-_TAIL:] or b"startxref" in data[-_TAIL:]
@@ -284,6 +313,7 @@ def _png_flaw(data: bytes) -> str:
         if end > len(data):
             return "the picture is cut off"
         (checksum,) = struct.unpack_from(">I", data, end - 4)
+        # A view instead of a slice: the picture is not copied to be summed.
         if zlib.crc32(memoryview(data)[at + 4 : end - 4]) != checksum:
             return f"the checksum of its {name.decode('latin-1')} part is wrong"
         if first and (name != b"IHDR" or 0 in struct.unpack_from(">II", data, at + 8)):

@@ -54,16 +54,21 @@ async def run(
                 env=dict(environment),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=writer,
+                # One pipe for both, so that errors stand where they happened.
                 stderr=writer,
+                # A group of its own: what it starts in the background is killed with it.
                 start_new_session=True,
                 pass_fds=inherited,
             )
         finally:
+            # Ours must go, or the reading end never sees the end of the output.
             os.close(writer)
         try:
             await pipe.until(process)
         finally:
+            # In a finally: after cancellation, too, nothing of the group goes on.
             _kill(process.pid)
+            # A child that is not waited for stays a zombie.
             code = await asyncio.shield(_reaped(process))
         if pipe.flooded:
             raise Flood(f"it printed more than {most:,} bytes and was stopped")
@@ -75,6 +80,8 @@ async def run(
 async def gone(pid: int, seconds: float) -> bool:
     """Has the process `pid`, which need not be a child, ended within `seconds`? Linux only."""
     try:
+        # Not a pid in a loop: a descriptor keeps meaning the same process when the pid is used
+        # again.
         fd = os.pidfd_open(pid)
     except ProcessLookupError:
         return True
@@ -121,6 +128,7 @@ class _Pipe:
         self._left -= len(chunk)
         if chunk:
             self._heard(chunk)
+        # Stopped at the reader: the writer blocks on a full pipe until it is killed.
         if self._left < 0:
             self.flooded = True
         if not chunk or self.flooded:
@@ -166,6 +174,7 @@ class OutputExcerpt:
 
     def __init__(self, head: int = HEAD, tail: int = TAIL) -> None:
         self._most_head, self._most_tail = head, tail
+        # A character may be cut in two between chunks.
         self._decode = getincrementaldecoder("utf-8")("replace").decode
         self._head = self._tail = self._line = ""
         self._errors: list[str] = []
@@ -188,6 +197,7 @@ class OutputExcerpt:
 
     def _drop(self, text: str) -> None:
         self._dropped += len(text)
+        # The last piece has no line end yet: it waits for the next chunk.
         *lines, rest = (self._line + text).split("\n")
         self._line = rest[-WIDEST:]
         for line in lines:

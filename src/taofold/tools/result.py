@@ -45,6 +45,7 @@ def outcome_of(value: object) -> Outcome:
     """
     if value is None:
         return Outcome(None, extraction=NOTHING)
+    # By exact type: most results end here, and a subclass may do anything.
     scalar = _SCALARS.get(type(value))
     if scalar is not None:
         return Outcome(scalar(shortened(value) if type(value) is str else value))
@@ -58,6 +59,7 @@ def outcome_of(value: object) -> Outcome:
     plain = jsonable(value)
     if isinstance(plain, dict):
         mapping = cast("dict[str, JSON]", plain)
+        # Only the value False: 0 or "" under `success` says something else.
         if mapping.get("success") is False:
             reason = mapping.get("error") or mapping.get("message") or "the tool reports no success"
             return Outcome(mapping, "failure", extraction=_line(reason))
@@ -115,6 +117,7 @@ def _medium(value: object) -> Attachment | None:
 def _pictured(data: bytes) -> Attachment | None:
     """Bytes that say themselves that they are a picture or a document, and are whole."""
     media_type = media_type_of(data)
+    # Only what models take as pictures; other bytes become a line that describes them.
     visible = media_type.startswith("image/") or media_type == "application/pdf"
     return Attachment(data=data) if visible and not damage(media_type, data) else None
 
@@ -162,6 +165,7 @@ class _Walk:
     room: int = CHARACTERS
 
     def plain(self, value: object, depth: int) -> JSON:
+        # One budget for the whole value: lists that share members multiply when written out.
         self.left -= 1
         if type(value) is str:
             text = shortened(value, self.room)
@@ -177,6 +181,7 @@ class _Walk:
         if isinstance(value, (list, tuple)):
             return self._sequence(cast("Sequence[object]", value), depth)
         if isinstance(value, Set):
+            # A set has no order of its own; a replay must see the same text.
             return sorted(self._sequence(list(cast("Set[object]", value)), depth), key=repr)
         return self._other(value, depth)
 
@@ -208,6 +213,7 @@ class _Walk:
         if isinstance(value, BaseException):
             return _words(value)
         try:
+            # pydantic knows dates, dataclasses, models, UUIDs; what it gives is walked again.
             plain_value = to_jsonable_python(value, by_alias=False, bytes_mode="base64")
         except Exception:  # noqa: BLE001 - serializers and properties of foreign classes run here
             return _safe_repr(value)
@@ -262,6 +268,7 @@ def is_scalar(value: object) -> bool:
 
 
 def _integer(value: Any) -> JSON:
+    # Python refuses to print integers of more than 4,300 digits.
     return value if -_INT <= value < _INT else str(value) if abs(value) < 10**4000 else "…"
 
 

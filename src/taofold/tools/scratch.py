@@ -56,16 +56,19 @@ def _made(use: str) -> tuple[Path, int]:
 
 def _remove(folder: Path) -> None:
     with suppress(OSError):
+        # In /tmp anybody may make a folder of this name.
         if folder.lstat().st_uid != os.geteuid():
             return
         lock = _locked(folder)
         if lock is not None:
+            # Under the lock, so that two sweepers do not remove the same folder.
             shutil.rmtree(folder, ignore_errors=True)
             os.close(lock)
 
 
 def _locked(folder: Path) -> int | None:
     """A descriptor that holds the lock of `folder`; None if another process does."""
+    # A link of this name would have another folder locked, and removed.
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -99,12 +99,15 @@ class FunctionSignature:
 
     def _modelled(self, model: type[BaseModel], given: dict[str, Any]) -> Arguments:
         fields = {name: given.pop(name) for name in list(given) if name in self.model_fields}
+        # A model that allows extra fields takes whatever the function has no parameter for.
         if self.validate is None and model.model_config.get("extra") == "allow":
             fields, given = fields | given, {}
         faults: list[str] = []
         named: dict[str, Any] = {}
         try:
             if self.validate is not None:
+                # Both parts are checked before anything is raised: the model hears of all faults at
+                # once.
                 named = self.validate(given)
             else:
                 faults += unknown(given, self.schema)
@@ -133,6 +136,7 @@ def is_blocking(function: Callable[..., Any]) -> bool:
     """Is calling `function` synchronous work?"""
     inner = bare(function)
     if not inspect.isroutine(inner):
+        # An object that can be called: what counts is its method, which may be async.
         inner = getattr(inner, "__call__", inner)  # noqa: B004 - we want the method itself
     return not inspect.iscoroutinefunction(inner)
 
@@ -196,6 +200,8 @@ def _declared(function: Callable[..., Any], doc: Docstring) -> FunctionSignature
     for parameter in parameters:
         _acceptable(parameter)
     hints = _hints(function, parameters)
+    # One model without a default is flattened: its fields are the tool's parameters, a level less
+    # to nest.
     models = [p for p in parameters if _model(hints[p.name]) and p.default is _NONE]
     positional = tuple(p for p in parameters if p.kind is inspect.Parameter.POSITIONAL_ONLY)
     if len(models) == 1:
@@ -252,6 +258,8 @@ def _hints(function: Callable[..., Any], parameters: list[inspect.Parameter]) ->
     hints: dict[str, Any] = {}
     for parameter in parameters:
         hint = Any if parameter.annotation is _NONE else parameter.annotation
+        # get_type_hints takes a class or function: one hint at a time, so that the error names its
+        # parameter.
         holder = type("Hint", (), {"__annotations__": {"hint": hint}})
         try:
             hints |= {parameter.name: get_type_hints(holder, scope, include_extras=True)["hint"]}
@@ -307,6 +315,7 @@ def _flattened(
         raise ConfigError(f"fields {clash} of {model.__name__} collide with other parameters")
     schema = tidy(_json_schema(TypeAdapter(model)))
     schema.setdefault("additionalProperties", False)
+    # The model's docstring is about the class; the tool has a description of its own.
     schema.pop("description", None)
     validate = None
     if others:
@@ -332,6 +341,7 @@ def _compiled(
     parameters: list[inspect.Parameter], hints: dict[str, Any], doc: Docstring
 ) -> tuple[Callable[[Any], dict[str, Any]], dict[str, Any]]:
     fields = {p.name: _field(p, hints[p.name], doc) for p in parameters}
+    # A TypedDict, because pydantic then gives a dict of the parameters and no object.
     record = _record("Parameters", fields)
     record.__pydantic_config__ = ConfigDict(extra="forbid")
     try:
@@ -347,6 +357,7 @@ def _compiled(
 def _field(parameter: inspect.Parameter, hint: Any, doc: Docstring) -> Any:
     optional = parameter.default is not _NONE
     if optional and parameter.default is None:
+        # `x: int = None` means that None is allowed, whatever the hint says.
         hint = hint | None if not isinstance(hint, str) else hint
     described = any(isinstance(a, FieldInfo) and a.description for a in get_args(hint)[1:])
     extra: dict[str, Any] = {}
@@ -373,6 +384,7 @@ def tidy(schema: dict[str, Any]) -> dict[str, Any]:
             continue
         if key in ("properties", "$defs"):
             tidy[key] = {name: _tidied(inner) for name, inner in value.items()}
+        # Values, not schemas: a `title` in there is data.
         elif key in ("default", "const", "enum", "examples"):
             tidy[key] = value
         else:

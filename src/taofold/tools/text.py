@@ -49,11 +49,13 @@ def decode(raw: bytes) -> TextFile:
     """Reads UTF-8; bytes that are none are replaced and `exact` is false."""
     bom = raw.startswith(b"\xef\xbb\xbf")
     content = raw.decode("utf-8-sig", errors="replace")
+    # Only if every line ends so: a mixed file would be changed by writing it back.
     windows = content.count("\r\n")
     newline = "\r\n" if windows and windows == content.count("\n") else "\n"
     if newline == "\r\n":
         content = content.replace("\r\n", "\n")
     text = TextFile(content, newline, bom)
+    # Checked by doing it: what does not come back byte for byte is not edited.
     return text if text.encoded(content) == raw else TextFile(content, newline, bom, exact=False)
 
 
@@ -90,6 +92,7 @@ def matching(
     try:
         done = subprocess.run(
             [sys.executable, "-I", "-S", __file__],
+            # Through standard input: arguments are limited in length and visible to others.
             input=request,
             capture_output=True,
             text=True,

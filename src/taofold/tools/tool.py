@@ -121,6 +121,7 @@ class Tool(Generic[P, R]):
         object.__setattr__(self, "tier", tier)
         object.__setattr__(self, "definition", _digest(self))
         if self.signature is None:
+            # A tool made by hand has a schema only: its function takes one mapping.
             object.__setattr__(self, "signature", described(self.schema, self.function))
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -138,6 +139,7 @@ class Tool(Generic[P, R]):
             BadArguments: naming every parameter that is missing, unknown or wrong.
         """
         seconds = self.timeout
+        # Any call may bring it; it is taken out before the function's own check.
         if RESERVED_PARAMETER in parameters:
             parameters = dict(parameters)
             cap = self.longest or self.timeout * STRETCH
@@ -188,10 +190,12 @@ class Bound:
         else:
             try:
                 value = function(*args, **self.kwargs)
+            # Inline, sys.exit() in a tool would end the whole process.
             except SystemExit as error:
                 raise RuntimeError(f"the tool raised {error!r}") from error
         if not is_scalar(value) and inspect.isawaitable(value):
             value = await value
+        # Turning megabytes into JSON holds up the event loop, and every lease with it.
         if bulky(value.value if isinstance(value, Outcome) else value):
             return cast("Outcome", await WORKERS.run(self._outcome, value, signature))
         return self._outcome(value, signature)
@@ -267,8 +271,10 @@ SHAPES: Final = (
 
 def reader_of(thing: object) -> "Callable[[object], Tool] | None":
     """The function that makes a tool of `thing`, None if it has no shape that is known here."""
+    # A class has the attributes, too, and is no tool.
     if isinstance(thing, type):
         return None
+    # By attributes: looking for their classes would import those frameworks.
     for shape in SHAPES:
         if all(hasattr(thing, name) for name in shape.attributes):
             module, _, name = shape.reader.partition(":")

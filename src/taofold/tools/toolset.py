@@ -68,6 +68,8 @@ class Toolset(Mapping[str, Tool]):
 
     def prefixed(self, prefix: str) -> "Toolset":
         """Every name with `prefix` before it, as in `git_` or `git.`."""
+        # `replace` runs __post_init__ again: the new name is checked and the definition's digest is
+        # new.
         return Toolset(replace(tool, name=prefix + name) for name, tool in self.items())
 
     def renamed(self, names: Mapping[str, str]) -> "Toolset":
@@ -83,6 +85,7 @@ class Toolset(Mapping[str, Tool]):
         """
         self._known(names)
         for name in names:
+            # Only a name that was given is refused; for all tools at once the higher tier stays.
             if self[name].tier > tier:
                 raise ConfigError(
                     f"tool {name!r} has tier {int(self[name].tier)}; "

@@ -93,20 +93,31 @@ def slirp4netns(program: str, pid: int, owner: str) -> Helper:
     try:
         process = subprocess.Popen(
             [
-                program, "--configure", "--mtu=65520", "--disable-host-loopback",
-                f"--userns-path={owner}", f"--ready-fd={ready_out}",
-                f"--exit-fd={exit_in}", str(pid), "tap0",
+                program,
+                "--configure",
+                "--mtu=65520",
+                # Without it 10.0.2.2 inside leads to this machine's loopback.
+                "--disable-host-loopback",
+                f"--userns-path={owner}",
+                f"--ready-fd={ready_out}",
+                f"--exit-fd={exit_in}",
+                str(pid),
+                "tap0",
             ],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
             pass_fds=(ready_out, exit_in),
-        )  # fmt: skip
+        )
     except OSError:
         os.close(exit_out)
         os.close(ready_in)
         raise
     finally:
+        # Ours must go: a helper that dies without a word then shows as the end of the pipe.
         os.close(ready_out)
         os.close(exit_in)
+    # Closing our end of this pipe is what ends slirp4netns.
     helper = Helper(process, lambda: os.close(exit_out))
     try:
         if not _readable(_START_SECONDS, ready_in) or not os.read(ready_in, 1):
@@ -131,16 +142,37 @@ def pasta(program: str, pid: int, owner: str) -> Helper:
         try:
             process = subprocess.Popen(
                 [
-                    "/bin/sh", "-c", _WATCHED, "sh",
-                    program, "--foreground", "--quiet", "--config-net", "--no-map-gw",
-                    "--dns-forward", RESOLVER,
-                    "-t", "none", "-u", "none", "-T", "none", "-U", "none",
+                    "/bin/sh",
+                    "-c",
+                    _WATCHED,
+                    "sh",
+                    program,
+                    "--foreground",
+                    "--quiet",
+                    "--config-net",
+                    "--no-map-gw",
+                    "--dns-forward",
+                    RESOLVER,
+                    # No port is forwarded: TCP and UDP into the namespace (-t, -u), nor out of it
+                    # to this machine's loopback (-T, -U).
+                    "-t",
+                    "none",
+                    "-u",
+                    "none",
+                    "-T",
+                    "none",
+                    "-U",
+                    "none",
                     # Root needs no other namespace, and pasta gives up what would let it open one.
                     *(["--runas", "0"] if os.geteuid() == 0 else ["--userns", owner]),
-                    "--pid", str(pid_file), str(pid),
+                    "--pid",
+                    str(pid_file),
+                    str(pid),
                 ],
-                stdin=exit_in, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            )  # fmt: skip
+                stdin=exit_in,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
         except OSError:
             os.close(exit_out)
             raise
@@ -188,6 +220,7 @@ class Uplink:
     _helper: Helper | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
+        # In memory: a file would have to be cleaned up after a crash.
         self._resolver = os.memfd_create("resolv.conf")
         os.write(self._resolver, f"nameserver {RESOLVER}\n".encode())
         os.lseek(self._resolver, 0, os.SEEK_SET)
@@ -215,6 +248,7 @@ class Uplink:
 
         Where the network cannot be made the container is killed before its command begins.
         """
+        # `ready` comes from inside the container, `stop` from us: whichever is first.
         if self._stop[0] in _readable(None, self._ready[0], self._stop[0]):
             return
         self.pid = int(json.loads(os.read(self._info[0], 4096))["child-pid"])
@@ -223,6 +257,7 @@ class Uplink:
                 self._helper = HELPERS[self.helper](self.program, self.pid, owner)
         except OSError as error:
             self.fault = str(error)
+            # The command waits behind the held line of shell and has done nothing yet.
             os.kill(self.pid, signal.SIGKILL)
             return
         os.write(self._go[1], b"\n")
@@ -290,9 +325,11 @@ def _tried(link: Uplink) -> bool:
     try:
         with subprocess.Popen(
             [*command, "--", *link.prefix, "cat", "/proc/net/route"],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
             pass_fds=link.inherited,
-        ) as process:  # fmt: skip
+        ) as process:
             waiting = Thread(target=link.connect)
             waiting.start()
             try:
@@ -302,6 +339,7 @@ def _tried(link: Uplink) -> bool:
                 output = b""
             link.interrupt()
             waiting.join()
+        # The table of routes has a heading; a second line is a route.
         return not link.fault and output.count(b"\n") > 1
     except OSError:
         return False

@@ -42,10 +42,12 @@ class ThreadCall:
 
     def run(self) -> None:
         """Do it, in the worker thread."""
+        # Given up while it was in the queue: it must not begin any more.
         if self.future.cancelled():
             return
         result, error = None, None
         try:
+            # Context variables of the task that asked, not of the thread.
             result = self.context.run(self.function)
         except Exception as caught:  # noqa: BLE001 - it is handed to whoever awaits
             error = _sendable(caught)
@@ -111,6 +113,8 @@ class Workers:
             return await future
         except asyncio.CancelledError:
             with self._lock:
+                # Under the lock: the worker may be ending at this moment, and would not count it
+                # down.
                 if call.running:
                     call.hangs = True
                     self._hanging += 1
@@ -124,7 +128,9 @@ class Workers:
                     "nothing can be called until one returns: the process must be restarted"
                 )
             self._free -= 1
+            # More calls than idle threads: this call gets one of its own.
             if self._free < 0 and self._threads < self._most:
+                # The new thread is idle for a moment, until it takes the call.
                 self._free += 1
                 self._threads += 1
                 threading.Thread(target=self._work, name="taofold-tool", daemon=True).start()
