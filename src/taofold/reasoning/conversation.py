@@ -67,6 +67,7 @@ class Talk:
         self.task = task
         self._budget = task.budget
         self._forms: dict[bool, dict[str, Any]] = {}
+        # A text answer needs no `finish` offered: the reply without a call is the answer.
         names = [name for name in task.names if name != FINISH or not task.output.text]
         self._offer = tuple(names)
         opening = [Message("system", task.system_prompt()), *task.history]
@@ -84,6 +85,7 @@ class Talk:
             self.conversation.append(message)
             number = self._told[-1].number if self._told else 0
             self._told.append(_Told(number, (message,)))
+        # Without tools nothing is withdrawn, so nobody needs to be told.
         if outlook.wrap_up and self.task.offers:
             self.conversation.append(Message("user", self.task.wrap_up()))
         elif outlook.toolless:
@@ -129,6 +131,7 @@ class Talk:
         observations: tuple[Observation, ...],
     ) -> None:
         """Add a finished step: the reply (as far as it was `kept`) and what came back."""
+        # What the model invented behind its own turn is cut: it must not read it as history.
         messages = [Message("assistant", reply.kept(kept), reply.issuer)]
         pairs = zip(actions, observations, strict=True)
         # Each native call is answered under its id: providers refuse a history with a gap.
@@ -154,6 +157,7 @@ class Talk:
         Returns the number of the last folded step and the characters before and after,
         or None if there is nothing left to fold.
         """
+        # The newest steps stay whole: the model is working with them.
         upto = len(self._told) - KEEP
         if upto <= self._folded:
             return None
@@ -161,6 +165,7 @@ class Talk:
         lines = "\n".join(step.line for step in self._told[:upto])
         folded = f"\n\n[earlier steps, shortened]\n{lines}"
         goal = self.task.content
+        # Into the first message, not behind it: providers want roles to alternate.
         goal = goal + folded if isinstance(goal, str) else (*goal, TextPart(folded))
         # Another beginning is another conversation: what a provider signed does not hold in it.
         rest = [
@@ -186,6 +191,7 @@ def corrections(reply: Reply, feedback: str) -> list[Message]:
 
     What its issuer wants back goes back as it came: a call is answered, not described.
     """
+    # A native call must be answered under its id, even if it could not be used.
     if reply.issuer is not None and reply.calls:
         refused = [result_message(call.id, feedback, error=True) for call in reply.calls]
         return [Message("assistant", reply.content, reply.issuer), *refused]
@@ -199,6 +205,7 @@ def corrections(reply: Reply, feedback: str) -> list[Message]:
 
 def show(number: int, action: Action, observation: Observation) -> Content:
     """One observation as the model reads it. Its content is data between the lines."""
+    # The frame is ours and stands first: what follows cannot pass for another observation's head.
     head = f"Observation: {number} [{observation.status}] {action.tool}: "
     if observation.parts:
         return (TextPart(head), *observation.parts)

@@ -33,6 +33,7 @@ FORMATS: Final[Mapping[str, str]] = {
 }
 """What each `format` asks of the thinking."""
 
+# `\1`: the closing tag must be that of the opening one.
 _TAGGED: Final = re.compile(
     r"<(think|thinking|reasoning)>(.*?)</\1>(.*)", re.IGNORECASE | re.DOTALL
 )
@@ -180,6 +181,7 @@ class ReasonedReader:
             answer = accepted.value
         else:
             answer = self._task.output.dump(answer)
+        # The thinking may stand in the object, in tags before it, or in the provider's own field.
         tagged = _TAGGED.search(reply.text)
         thinking = parsed.value.thinking or (tagged[2] if tagged else "") or reply.reasoning
         return Parsed(ReasonedReply(thinking=thinking.strip(), answer=answer), parsed.repairs)
@@ -190,6 +192,7 @@ class ReasonedReader:
         marked = '"answer"' in text or (
             self._task.output.text and text.startswith(("{", "```json"))
         )
+        # Half an object is no bare answer: it would put JSON, or a cut answer, before the person.
         if marked or refused.reason not in ("no_candidate", "invalid"):
             return refused
         tagged, labelled = _TAGGED.search(reply.text), _LABELLED.match(reply.text)
@@ -204,6 +207,7 @@ class ReasonedReader:
             return refused
         accepted = self._task.output.accept(text.strip())
         if isinstance(accepted, Unparsed):
+            # What nobody marked as an answer is refused with the first fault, about the form.
             return refused if kind == "bare_answer" else accepted
         repair = Repair(kind, "syntax")
         value = ReasonedReply(thinking=thinking.strip(), answer=accepted.value)

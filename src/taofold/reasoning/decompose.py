@@ -149,6 +149,7 @@ class _Splitting:
     def run(self) -> Strategy[Answer]:
         try:
             return (yield from self._story())
+        # Each level catches its own: the level above still gets what is solved and may synthesize.
         except Halt as halt:
             return Answer(self._partial(), halt.reason)
 
@@ -167,6 +168,7 @@ class _Splitting:
         self.parts = got.value.sub_problems
         if not self.parts:
             return (yield from self._direct())
+        # No Tangle here: the split was accepted only after it could be ordered.
         for wave in waves([(part.id, part.dependencies) for part in self.parts]):
             yield from self._solve([part for part in self.parts if part.id in wave])
         return (yield from self._synthesize())
@@ -189,9 +191,11 @@ class _Splitting:
         at_once = len(ready) if self.options.parallel else 1
         for first in range(0, len(ready), at_once):
             some = ready[first : first + at_once]
+            # Also for a single part: its effects get keys of their own, independent of `parallel`.
             solved = yield from fork([self._branch(part) for part in some])
             for part, outcome in zip(some, solved, strict=True):
                 self.solved[part.id] = outcome
+                # What people said inside a branch must reach the parts that are solved later.
                 self.heard += outcome.heard
 
     def _branch(self, part: Part) -> Strategy[Solved]:
@@ -201,9 +205,11 @@ class _Splitting:
         if before:
             goal += "\n\nWhat is known from other parts:\n" + "\n".join(before)
         history = (*self.task.history, *self.heard)
+        # A part answers in text; only the whole has the task's type.
         task = replace(self.task, goal=goal, output=_PART, history=history)
         path = f"{self.path}/{part.id}" if self.path else part.id
         inner = self.options.inner
+        # None (not said) is asked about again; `max_depth` ends it.
         if part.complex is not False:
             inner = partial(_nested, self.options, self.level + 1, path)
         return named(inner, task, "solve", id=part.id, path=path, level=self.level)
@@ -243,6 +249,7 @@ class _Splitting:
                 form(self.task.output),
                 self.options.question(self.task.goal, answers),
                 self.heard,
+                # The parts hold what mattered of the session; the finalizer only puts together.
                 history=False,
             ),
             attempts=self.task.attempts,

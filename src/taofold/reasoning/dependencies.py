@@ -35,6 +35,7 @@ def waves(parts: Sequence[tuple[str, Iterable[str]]], known: Iterable[str] = ())
         if id_ in needs:
             raise Tangle("duplicate_id", f"the id {id_!r} is used twice: give each its own")
         needs[id_] = set(before)
+    # A new part of a known name replaces it: then its old result does not count as there.
     done = set(known) - needs.keys()
     for id_, before in needs.items():
         unknown = sorted(before - needs.keys() - done)
@@ -45,6 +46,7 @@ def waves(parts: Sequence[tuple[str, Iterable[str]]], known: Iterable[str] = ())
             )
     result: list[list[str]] = []
     while needs:
+        # In the order of the list, so that waves are the same on replay.
         wave = [id_ for id_, before in needs.items() if before <= done]
         if not wave:
             raise Tangle("cycle", f"the dependencies run in a circle: {_circle(needs, done)}")
@@ -57,6 +59,7 @@ def waves(parts: Sequence[tuple[str, Iterable[str]]], known: Iterable[str] = ())
 
 def _circle(needs: Mapping[str, set[str]], done: set[str]) -> str:
     """One of the circles, as a → b → a."""
+    # Whatever is left has a need that is left, too: walking on must come back to a part seen.
     path = [next(iter(needs))]
     while True:
         following = next(id_ for id_ in sorted(needs[path[-1]] - done))
@@ -114,6 +117,7 @@ def resolved(value: Any, lookup: Lookup, known: Container[str] = ()) -> Any:
 
 
 def _text(value: str, lookup: Lookup, known: Container[str]) -> Any:
+    # Near misses first: `{{ task_1.result }}` left as text would reach a tool as it stands.
     for match in _MEANT.finditer(value):
         is_reference = match[2] == ".output" or match[1] in known
         if is_reference and _REFERENCE.match(value, match.start()) is None:
@@ -121,6 +125,7 @@ def _text(value: str, lookup: Lookup, known: Container[str]) -> Any:
             raise Unresolved(
                 f"{excerpt!r} is no reference: write {{{{ {match[1]}.output.key[0] }}}}"
             )
+    # Alone a reference gives the value itself, a number or a list; within text its text.
     alone = _REFERENCE.fullmatch(value.strip())
     if alone is not None:
         return _follow(alone, lookup)
@@ -130,6 +135,7 @@ def _text(value: str, lookup: Lookup, known: Container[str]) -> Any:
         return target if isinstance(target, str) else msgspec.json.encode(target).decode()
 
     text = _REFERENCE.sub(put, value)
+    # Each reference may hold a whole result, and a plan as many as it likes.
     if len(text) > _TEXT:
         raise Unresolved(f"the references make the text longer than {_TEXT} characters")
     return text
@@ -146,6 +152,7 @@ def _follow(match: re.Match[str], lookup: Lookup) -> Any:
 
 
 def _at(value: Any, key: str, walked: str) -> Any:
+    # `.0` on a list is an index: models write it so.
     if isinstance(value, list) and key.isdecimal():
         return _place(cast("list[Any]", value), int(key), walked)
     if not isinstance(value, dict):

@@ -95,6 +95,7 @@ def ask_for(
             how = tuple(dict.fromkeys([repair.kind for repair in read.repairs]))
             if how:
                 yield from note("read", how=list(how))
+            # Kept apart from `how`: only these may have changed what the value says.
             guessed = dict.fromkeys([each.kind for each in read.repairs if each.content])
             return Read(read.value, reply, how, tuple(guessed))
         kind = read.kind if isinstance(read, Wrong) else read.reason

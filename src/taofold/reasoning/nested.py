@@ -71,9 +71,11 @@ def named(inner: Inner, task: Task, name: str, **parameters: Any) -> Strategy[So
             effect = _renamed(strategy.send(result), name, parameters)
             try:
                 result = yield effect
+            # The inner strategy may answer a Halt by returning: its StopIteration is caught below.
             except Halt as halt:
                 strategy.throw(halt)
                 raise
+            # Told to the outer strategy: the inner conversation ends with the branch.
             if isinstance(effect, Begin):
                 heard += result.heard
     except StopIteration as stop:
@@ -83,6 +85,7 @@ def named(inner: Inner, task: Task, name: str, **parameters: Any) -> Strategy[So
     finally:
         strategy.close()
     solved = Solved(answer, tuple(heard))
+    # At a limit of the run no further step may be taken, so none is recorded.
     if not solved.usable and not solved.limit:
         yield failure(name, solved.error, parameters)
     return solved
@@ -109,6 +112,7 @@ def closing(thought: Thought, output: Any) -> Act:
 
 def _renamed(effect: Effect, name: str, parameters: dict[str, Any]) -> Effect:
     """The effect; if it is the inner strategy's `finish`, as the outer one's step `name`."""
+    # A `finish` without a local observation was not accepted yet.
     if not isinstance(effect, Act) or not effect.local or effect.actions[0].tool != FINISH:
         return effect
     finish = effect.actions[0]

@@ -119,6 +119,7 @@ def digest(tasks: Mapping[str, PlannedTask], seen: Mapping[str, Observation], bu
     """
     lines: list[str] = []
     used = 0
+    # From the newest on, so that the budget goes to what the next call builds on.
     for left, id_ in enumerate(reversed(list(seen))):
         line = _line(tasks[id_], seen[id_], SHOWN if used + SHOWN <= budget else SHORT)
         used += len(line)
@@ -191,6 +192,7 @@ class Execution:
         if outlook.stop:
             raise _Ended(Answer(None, outlook.stop))
         if outlook.wrap_up and not last:
+            # The turn that is left is spent on the answer, not on another plan.
             yield from self.finish(outlook.wrap_up)
         return outlook
 
@@ -215,6 +217,7 @@ class Execution:
         return digest(self.tasks, self.seen, self.task.budget // 2)
 
     def kind(self, kind: ThoughtType) -> ThoughtType:
+        # Read once: only the first thought after the failure must be an exception.
         failed, self.failed = self.failed, False
         return "exception" if failed else kind
 
@@ -256,6 +259,8 @@ class Execution:
                 wrong = self.unknown_tool(planned.tool)
                 if wrong is not None:
                     return wrong
+                # A failed task may be planned again under its id; a result must not change under
+                # its readers.
                 if planned.id in self.seen and self.seen[planned.id].status in (
                     "success",
                     "partial",
@@ -301,17 +306,21 @@ class Execution:
     def _action(self, task: PlannedTask) -> tuple[Action, Observation | None]:
         """The call with its references resolved, or why it cannot be made."""
         why = task.description or f"{task.id} of the plan"
+        # Also what the arguments refer to without naming it in `depends`.
         failed = sorted([id_ for id_ in task.needs(self.seen) if not self._good(id_)])
         if failed:
             text = f"not run: it depends on {failed[0]!r}, which failed"
             refused = Observation(text, "failure", text, refused="skipped")
             return Action(task.tool, task.args, why, task.id), refused
         try:
+            # Resolved here, just before the call: in the log stands what was really sent.
             args = resolved(task.args, self._output, self.tasks.keys())
         except Unresolved as error:
             text = f"not run: {error}"
             refused = Observation(text, "failure", text, refused="unresolved")
             return Action(task.tool, task.args, why, task.id), refused
+        # A plan read with a guess makes each of its calls guessed: the runtime asks or refuses
+        # (D7).
         repairs = self.guessed.get(task.id, ())
         return Action(task.tool, args, why, task.id, repairs, bool(repairs)), None
 
@@ -351,6 +360,7 @@ class Execution:
             if isinstance(got, Unread) or got.value.give_up:
                 return
             retry: _Retry = got.value
+            # A copy: the plan on record stays as it was made.
             task = task.model_copy(update={"tool": retry.tool, "args": retry.args})
             self.guessed[task.id] = got.guessed
             action, refused = self._action(task)
@@ -438,6 +448,7 @@ class _Planning(Execution):
         self.guessed |= {planned.id: got.guessed for planned in plan.tasks}
         circles = self._circles(plan.tasks)
         yield self._step("plan", plan.thought, "goal", plan)
+        # The plan is on record either way; going in circles it is only not run.
         if circles:
             yield from self._flag()
             return
@@ -452,6 +463,8 @@ class _Planning(Execution):
 
     def _circles(self, tasks: Sequence[PlannedTask]) -> bool:
         """Is this plan the last one again, or one of two that take turns?"""
+        # By the calls, not by the words around them: the same tasks in another order are the same
+        # plan.
         calls = [fingerprint(Action(planned.tool, planned.args)) for planned in tasks]
         self.plans.append("\n".join(sorted(calls)))
         if not tasks:
@@ -471,6 +484,7 @@ class _Planning(Execution):
     def _execute(self, plan: Tasks) -> Strategy[None]:
         self.hint = ""
         listed = {planned.id: planned for planned in plan.tasks}
+        # Before the new tasks run: what they may refer to, and what counts as done.
         earlier = dict(self.seen)
         self.tasks.update(listed)
         for number, wave in enumerate(order(plan.tasks, earlier)):
@@ -486,6 +500,7 @@ class _Planning(Execution):
         if isinstance(got, Unread):
             yield failure("evaluate", got.error, {"cycle": len(self.plans)})
             self.failed = True
+            # No verdict is a no: an evaluator that cannot be read must not let anything pass.
             self._reject(Evaluation(achieved=False, feedback="the evaluator gave no verdict"))
             return
         verdict: Evaluation = got.value

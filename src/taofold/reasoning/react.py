@@ -121,6 +121,7 @@ class _Attempts:
                     return Lost("the conversation does not fit the model's context window")
                 upto, before, after = folded
                 yield from note("compacted", upto=upto, chars_before=before, chars_after=after)
+                # The overflow used up one attempt: folding without end is impossible.
                 continue
             # With calls in it the reply is no refusal, whatever the provider calls its end.
             if reply.finish in REFUSED and not reply.calls:
@@ -129,6 +130,8 @@ class _Attempts:
             read = self._read(reply)
             if isinstance(read, Turn):
                 if read.role_violation:
+                    # The model wrote an observation itself; the parser cut there, and this records
+                    # it.
                     detail = read.role_violation[:500]
                     yield from note("violation", rule="role_violation", detail=detail)
                 read = _unread(read) or (yield from self._check(reply, read, toolless))
@@ -228,6 +231,7 @@ class _Attempts:
             yield from note(
                 "violation", rule="finish_in_batch", detail="finish beside other actions; not taken"
             )
+        # A native call has no field for a rationale.
         for call in others if not self._task.native else ():
             if not call.rationale:
                 yield from note("violation", rule="missing_rationale", detail=call.tool)
@@ -238,6 +242,7 @@ class _Attempts:
         if finish.error:
             return _Broken("output", finish.error)
         parameters = {name: value for name, value in finish.parameters.items() if name != "success"}
+        # Models often give the answer's fields as the parameters themselves.
         answer = parameters.get("answer", parameters or None)
         gave_up = finish.parameters.get("success") is False
         # The words that say why need not be of the answer's type.
@@ -253,6 +258,7 @@ class _Attempts:
             accepted = self._task.output.accept(answer if answer is not None else "")
         if isinstance(accepted, Unparsed):
             return _Broken("output", f"The answer is not accepted: {accepted.feedback}")
+        # The accepted value, not what the model wrote: the observation is the run's output.
         result = {"answer": accepted.value} | ({"success": False} if gave_up else {})
         action = Action(FINISH, result, finish.rationale, finish.id)
         failed = GAVE_UP if gave_up else ""
@@ -272,9 +278,11 @@ class _Attempts:
         remark = turn.remark
         assert remark is not None
         kind, problem = check_thought(remark.type, research=self._task.research)
+        # Native replies carry no type: it is derived from what happened.
         if self._task.native and remark.type is None:
             kind, problem = ("exception" if self._after_failure else "reasoning"), ""
         if problem:
+            # Insisted on once; a model that cannot do it would otherwise never get on.
             if self._task.strict and "thought_type" not in self._corrected:
                 return _Broken("thought_type", problem)
             yield from note("violation", rule="thought_type", detail=problem)
@@ -325,6 +333,7 @@ def _kept(reply: Reply, turn: Turn) -> str:
     cut = turn.role_violation
     if not cut:
         return reply.text
+    # The beginning of the invented part is enough to find where it starts.
     at = reply.text.find(cut[:80])
     return reply.text[:at].rstrip() if at > 0 else reply.text
 
@@ -361,6 +370,7 @@ def react(task: Task, system: OwnActions | None = None) -> Strategy[Answer]:
             outlook: Outlook = yield Begin()
             if outlook.stop:
                 return Answer(None, outlook.stop)
+            # Before the turn is opened: what people say now must not be folded away.
             if talk.crowded:
                 folded = talk.compact()
                 if folded is not None:

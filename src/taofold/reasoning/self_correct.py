@@ -49,6 +49,7 @@ class Version:
     def rank(self) -> tuple[bool, float, int]:
         """Judged before unjudged, then by score, then the earlier one."""
         score = 0.0 if self.verdict is None else self.verdict.score
+        # Of equals the earlier one: a revision that gained nothing is not preferred.
         return self.verdict is not None, score, -self.number
 
 
@@ -121,6 +122,7 @@ class _Correction:
             limit = yield from self._round(number)
             if limit or self.why:
                 break
+        # All rounds were used: the last revision has not been judged yet.
         else:
             if self.done:
                 limit = yield from self._judge()
@@ -131,6 +133,7 @@ class _Correction:
         """Judge the newest version and revise it. Returns the limit that ends the run, or ""."""
         limit = yield from self._judge()
         verdict = self.versions[-1].verdict
+        # The critic could not be read: revising without criticism would be a guess.
         if limit or verdict is None:
             return limit
         if not verdict.issues or verdict.score >= 1:
@@ -144,6 +147,7 @@ class _Correction:
         version = Version(latest.number + 1, revised.answer.output)
         if version.output == latest.output:
             self.why = "the revision changed nothing"
+            # The same text has the same verdict: asking again would only cost.
             version = replace(version, verdict=verdict)
         self.versions.append(version)
         return revised.limit
@@ -173,6 +177,7 @@ class _Correction:
             return ""
         outlook = yield from begin()
         self.heard += outlook.heard
+        # The last turn is not worth a judgement: the best version so far is the answer.
         if outlook.stop or outlook.wrap_up:
             return outlook.stop or outlook.wrap_up
         question = self.options.question(self.task.goal, version.output)

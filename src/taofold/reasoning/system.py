@@ -127,6 +127,7 @@ class SystemActions:
     def _evaluate(self) -> Strategy[Observation]:
         got = yield from self._ask("evaluator", EVALUATOR, typed(Evaluation), EVALUATION_SCHEMA)
         if isinstance(got, Unread):
+            # A verdict that cannot be read counts as a no, as in `plan`.
             self.objections.append("the evaluator gave no verdict")
             return Observation(got.error, "failure")
         verdict: Evaluation = got.value

@@ -15,6 +15,7 @@ from taofold.core.content import Content, Conversation, Part, TextPart, describe
 from taofold.core.values import ASK_USER, FINISH, THOUGHT_TYPES, Message, Sideeffect
 from taofold.parsing import Parsed, Unparsed, parse, render_schema
 
+# Of English and JSON; `core.content` counts images by the same figure.
 CHARS_PER_TOKEN: Final = 3.8
 _FORM: Final = """\
 Work in steps. Each reply is exactly one JSON object, nothing before or after it:
@@ -105,6 +106,7 @@ class Output:
     def finish_schema(self) -> dict[str, Any]:
         """JSON Schema of the parameters of `finish`."""
         answer = dict(self.schema) if self.schema is not None else {"type": "string"}
+        # References in the schema start at its root (`#/$defs/…`), so the definitions move there.
         definitions = answer.pop("$defs", None)
         schema: dict[str, Any] = {
             "type": "object",
@@ -145,6 +147,7 @@ class Task:
     @property
     def content(self) -> Content:
         """The goal as a message: as it was given, or what became of it with the same media."""
+        # Redaction may have changed the text: then the recorded goal counts, with the same media.
         if not self.parts or described(self.parts) == self.goal:
             return self.parts or self.goal
         return self.with_media(self.goal)
@@ -214,6 +217,7 @@ class Task:
         offered.append((FINISH, {**finish, "additionalProperties": False}))
         types = sorted(THOUGHT_TYPES if self.research else THOUGHT_TYPES - {"research"})
         schema = _object(
+            # Constrained decoding would let a small model think without end.
             thought={"type": "string", "maxLength": 1000},
             thought_type={"type": "string", "enum": types},
             action={"anyOf": [_action(name, parameters) for name, parameters in offered]},
@@ -236,6 +240,7 @@ class Task:
     @property
     def budget(self) -> int:
         """Characters of conversation that fit the window."""
+        # Of a small window at most a quarter is kept for the reply.
         return int((self.window - min(self.reserve, self.window // 4)) * CHARS_PER_TOKEN)
 
 

@@ -41,6 +41,7 @@ def variables(records: Iterable[e.Record]) -> dict[str, Any]:
     names = {call.action.tool for turn in steps for call in turn.calls if call.local}
     used = start.strategy if start is not None else ""
     for strategy, marks, project in _PROJECTIONS:
+        # Also where the strategy was an inner one of another.
         if used == strategy or names & marks:
             variables |= project(steps)
     variables |= _stopped(current)
@@ -51,6 +52,7 @@ def variables(records: Iterable[e.Record]) -> dict[str, Any]:
 
 def trace_entries(records: Iterable[e.Record]) -> list[dict[str, Any]]:
     """The trace as plain JSON, each branch in one piece."""
+    # A stable sort by place: what ran at once is told one branch after the other.
     return [msgspec.to_builtins(entry) for entry in sorted(trace(records), key=_place)]
 
 
@@ -87,6 +89,7 @@ def _own(told: Sequence[TracedTurn], *names: str) -> list[tuple[TracedTurn, Trac
         (turn, turn.calls[0])
         for turn in told
         if turn.calls and turn.calls[0].action.tool in names
+        # Not a tool that happens to have such a name.
         if turn.calls[0].local or turn.calls[0].action.tool in RESERVED
     ]
 
