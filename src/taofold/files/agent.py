@@ -36,6 +36,7 @@ OUTPUTS: Final = {"str": str, "int": int, "float": float, "bool": bool, "dict": 
 ROLES: Final = ("planner", "executor", "evaluator", "finalizer", "critic")
 
 
+# One model or one folder may stand without a list.
 def _several(value: Any) -> Any:
     return [value] if isinstance(value, str | dict) else value
 
@@ -152,6 +153,7 @@ def read_document(
 ) -> tuple[AgentFile | None, list[Fault]]:
     """The agent that the document describes, with the keys of `model`."""
     keys, faults = check(document, model)
+    # From the document, not from the keys: each entry is checked in its own form.
     raw = document.value.get("tools")
     tools: list[ToolUse] = []
     for index, entry in enumerate(raw if is_array(raw) else ()):
@@ -167,6 +169,7 @@ def read_document(
 
 def _tool(document: YamlDocument, entry: Any, index: int) -> tuple[ToolUse | None, list[Fault]]:
     key_path = ("tools", index)
+    # A tool with a name is defined in place; a mapping of one key is a built-in with options.
     if is_object(entry) and "name" in entry:
         tool, faults = read_inline(document, entry, key_path)
         return (None if tool is None else ToolUse(tool.keys.name, tool)), faults
@@ -201,10 +204,12 @@ def _policy(document: YamlDocument, operator: Policy) -> tuple[Policy, list[Faul
         if keys is None:
             return operator, faults
         return tighten(operator, keys, document, ("policy",))
+    # Relative to the agent file, not to where the command was started.
     path = document.folder / value
     other, faults = load(path)
     if other is None:
         here = f"the file is {str(path)!r}"
+        # Said at the place that names the file: there is no line of this document in it.
         return operator, [document.fault(("policy",), one.message, here) for one in faults]
     keys, faults = check(other, PolicyFile)
     return (operator, faults) if keys is None else tighten(operator, keys, other)

@@ -40,6 +40,7 @@ def build(file: AgentFile, config: Config, root: Path, *, network: bool = False)
         tools=tuple(tools),
         discover=_folders(file, faults),
         strategy=keys.strategy,
+        # From the far to the near: defaults, configuration, file. Only what was said counts.
         limits=replace(Limits(), **{**config.limits.given(), **keys.limits.given()}),
         policy=file.policy,
         models={role: specs(models) for role, models in keys.models.items()},
@@ -56,6 +57,7 @@ def build(file: AgentFile, config: Config, root: Path, *, network: bool = False)
         service_tier=keys.service_tier,
         extra=keys.extra,
     )
+    # Made only if nothing is wrong yet: otherwise one mistake would be told twice.
     if not faults:
         faults = _made(agent, file)
     if faults:
@@ -79,6 +81,7 @@ def listed(
         if _new((name, keys), seen):
             try:
                 server = make_server(name, keys, root)
+                # Servers are started for this, so not for a file that cannot be used anyway.
                 if not faults:
                     len(server)  # asked for its tools now: what is wrong is said at its line
                 tools.append(server)
@@ -122,6 +125,7 @@ def output_type(name: str | dict[str, Any], folder: Path) -> Any:
     if name in OUTPUTS:
         return OUTPUTS[name]
     loaded = load(name, folder)
+    # `list[int]` is no type to Python, but one to pydantic.
     if not isinstance(loaded, type) and not hasattr(loaded, "__origin__"):
         raise ConfigError(f"{name!r} is {loaded!r}, not a type")
     return loaded  # pyright: ignore[reportUnknownVariableType]

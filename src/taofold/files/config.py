@@ -71,6 +71,7 @@ def read_config(
     faults = [*faults, *wrong]
     if faults:
         return None, faults
+    # Merged limit by limit: the environment changes one without forgetting the others.
     limits = LimitKeys(**{**file.limits.given(), **values.pop("limits")})
     return file.model_copy(update={**values, "limits": limits}), []
 
@@ -117,6 +118,7 @@ def _limit(variable: str, text: str, limits: dict[str, Any], faults: list[Fault]
     try:
         number = kind(text)
     except ValueError:
+        # Falls through to the one message for everything that is no number, 0 or more.
         number = kind(-1)
     if not 0 <= number < float("inf"):
         faults.append(Fault(variable, f"must be a number, 0 or more, not {text!r}"))
@@ -148,6 +150,7 @@ class PolicyFile(Strict):
 
     def over(self, base: Policy) -> Policy:
         """`base` with what this file says, and nothing else, changed."""
+        # Only what was written: a default must not undo what the operator has said.
         values: dict[str, Any] = {name: getattr(self, name) for name in self.model_fields_set}
         for name in ("tiers", "production_tiers"):
             if name in values:
@@ -173,6 +176,7 @@ class _Change:
             reasons.append("own_approval: true is looser than false")
         if his.production and not mine.production:
             reasons.append("production: false is looser than true")
+        # 0 means no bound, which is looser than any.
         if his.approve_seconds and not 0 < mine.approve_seconds <= his.approve_seconds:
             reasons.append(f"approve_seconds: at most {his.approve_seconds:g} is allowed")
         for tool, tier in his.production_tiers.items():
@@ -194,6 +198,7 @@ def tighten(
     operator: Policy, keys: PolicyFile, document: YamlDocument, place: Place = ()
 ) -> tuple[Policy, list[Fault]]:
     """Both policies at once; a project's key that would loosen is a fault."""
+    # Compared as a whole policy: a key that the project leaves out is the operator's.
     project = keys.over(operator)
     faults: list[Fault] = []
     for reason in _Change(project, operator, frozenset(keys.model_fields_set)).said():
@@ -201,4 +206,5 @@ def tighten(
         where = (*place, *path.split(".", 1))
         hint = "a project may only tighten; loosen in your own policy file, or with a flag"
         faults.append(document.fault(where, f"looser than the operator's policy ({why})", hint))
+    # Stricter in each point, even where a fault was found: nothing is loosened meanwhile.
     return operator.tightened(project), faults

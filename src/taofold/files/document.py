@@ -59,6 +59,7 @@ Keys = TypeVar("Keys", bound="Strict")
 Place = tuple[str | int, ...]
 
 
+# strict=True: in YAML `no` and `1.10` are easily meant as text; nothing is converted.
 class Strict(BaseModel):
     """Keys of a file: unknown ones are errors, and a text is never taken for a number."""
 
@@ -100,6 +101,7 @@ def parse(text: str, source: str, folder: Path = Path()) -> tuple[YamlDocument |
     try:
         documents = yaml.load(text, source)
     except ConfigError as error:
+        # The reader's error has file and line in its text; they are taken apart again.
         place, _, rest = str(error).partition(": ")
         name, _, line = place.rpartition(":")
         number = int(line) if name and line.isdigit() else 0
@@ -107,6 +109,7 @@ def parse(text: str, source: str, folder: Path = Path()) -> tuple[YamlDocument |
     if len(documents) > 1:
         return None, [Fault(source, f"holds {len(documents)} YAML documents, one is read")]
     value: Any = documents[0] if documents else None
+    # An empty file is a mapping without keys: then what is missing is named.
     if value is None:
         value = {}
     if not is_object(value):
@@ -119,6 +122,7 @@ def check(
     document: YamlDocument, model: type[Keys], value: Any = None, place: Place = ()
 ) -> tuple[Keys | None, list[Fault]]:
     """`value` (the whole document, if none is given) as a `model`, or everything wrong with it."""
+    # None at a place is what stands there; None without a place means the whole document.
     checked = document.value if value is None and not place else value
     try:
         return model.model_validate(checked), []
@@ -145,6 +149,7 @@ def _keys(model: type[BaseModel], inner: Sequence[str | int]) -> list[str]:
     for part in inner[:-1]:
         field = model.model_fields.get(str(part))
         options = (field.annotation, *get_args(field.annotation)) if field else ()
+        # In `list[Model]` or `Model | None` the keys are those of the model inside.
         inside = [o for o in options if isinstance(o, type) and issubclass(o, BaseModel)]
         if inside:
             model = inside[0]

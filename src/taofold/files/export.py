@@ -64,6 +64,7 @@ def described(agent: Agent[Any, Any]) -> dict[str, Any]:
         ConfigError: a file cannot say it.
     """
     written: Mapping[str, Any] | None = getattr(agent.strategy, "written", None)
+    # A flow is written back as it was: its nodes are no fields of the agent.
     if written is not None:
         return dict(written)
     _refuse(agent)
@@ -143,6 +144,7 @@ def _tool(thing: Any, place: int) -> str:
 
 def _name(thing: Any, path: str) -> str:
     module, name = getattr(thing, "__module__", ""), getattr(thing, "__qualname__", "")
+    # A lambda or a local function cannot be imported again.
     if not module or not name or "<" in name or module == "__main__":
         raise ConfigError(f"{thing!r} has no name that can be imported", path=path)
     return f"{module}:{name}"
@@ -161,6 +163,7 @@ def published(actions: Actions | None = None) -> dict[str, Any]:
     definitions |= node.pop("$defs", {})
     definitions["NodeKeys"] = node
     nodes = {"type": "array", "items": _NODE}
+    # Nodes hold nodes: pydantic cannot say that of a raw list, so the reference is put in by hand.
     schema["properties"]["nodes"] |= nodes
     node["properties"]["steps"] |= nodes
     branches = definitions["Parallel"]["properties"]["branches"]
@@ -170,6 +173,7 @@ def published(actions: Actions | None = None) -> dict[str, Any]:
         open_ = {"type": "string", "pattern": "^(actions\\.tool_|tool\\.|agent\\.|flow\\.)"}
         node["properties"][key] = {"anyOf": [{"enum": names}, open_]}
     node["allOf"] = [_keyed(name, actions, definitions) for name in actions]
+    # Without `nodes` it is an agent file, which the same schema describes.
     schema.pop("required", None)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -196,6 +200,7 @@ def _or_template(schema: dict[str, Any]) -> dict[str, Any]:
     """Any value may also be a template."""
     if schema.get("type") == "string" or not schema:
         return schema
+    # Where a number is wanted a template may stand: it is text until it is rendered.
     template = {"type": "string", "pattern": "\\{[{%]"}
     header = {key: value for key, value in schema.items() if key in ("title", "description")}
     return {**header, "anyOf": [schema, template]}
@@ -249,6 +254,7 @@ def _ways(nodes: Sequence[Node], after: str) -> Iterator[str]:
     """The arrows of one list, which goes on to `after`."""
     for index, node in enumerate(nodes):
         following = _id(nodes[index + 1]) if index + 1 < len(nodes) else after
+        # An edge without a condition is always taken: there is no way past it.
         always = False
         for edge in node.goto:
             label = f"|{_quoted(edge.condition.source)}|" if edge.condition is not None else ""
@@ -279,8 +285,9 @@ def _safe(name: str) -> str:
 
 def _quoted(text: str) -> str:
     """Text that Mermaid shows as it is."""
-    lines = [line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
-             for line in text.split("\n")]  # fmt: skip
+    lines = [
+        line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…" for line in text.split("\n")
+    ]
     said = "<br/>".join(
         line.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;").replace(">", "&gt;")
         for line in lines

@@ -113,6 +113,7 @@ def _file(document: YamlDocument, said: dict[str, dict[str, Any]]) -> list[Fault
             return []
     keys, faults = check(document, LearningKeys, value, KEY)
     if keys is not None:
+        # Only what was written: defaults must not cover what a farther file says.
         for name, group in (("extraction", keys.extraction), ("injection", keys.injection)):
             said[name] |= {key: getattr(group, key) for key in group.model_fields_set}
     return faults
@@ -122,6 +123,7 @@ def _environment(environment: Mapping[str, str], said: dict[str, dict[str, Any]]
     faults: list[Fault] = []
     for variable, text in sorted(environment.items()):
         if variable.startswith(PREFIX):
+            # TAOFOLD_LEARNING_INJECTION_TOP_K…: the first word is the group, the rest is the key.
             group, _, key = variable.removeprefix(PREFIX).lower().partition("_")
             _set(said, group, key, _read(text.strip()), variable, faults)
     return faults
@@ -133,6 +135,7 @@ def _read(text: str) -> Any:
         return _WORDS[text.lower()]
     for kind in (int, float):
         try:
+            # int before float: `3` is a count, `0.8` a share.
             return kind(text)
         except ValueError:
             continue
@@ -154,6 +157,7 @@ def _set(
         hint = near(f"{group}.{key}", key_names)
         faults.append(Fault(source, f"there is no setting {f'{group}.{key}'!r}", hint=hint))
         return
+    # `1` and `0` are numbers to _read; a switch takes them as words.
     if field.annotation is bool and not isinstance(value, bool):
         value = _WORDS.get(str(value), value)
     try:

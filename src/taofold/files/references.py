@@ -54,23 +54,27 @@ def _module(name: str, folder: Path) -> ModuleType:
     except KeyboardInterrupt:
         raise
     except ModuleNotFoundError as error:
+        # The module itself is missing, or one that it imports: two different mistakes.
         if error.name is not None and name.startswith(error.name):
             raise ConfigError(f"there is no module {error.name!r} (looked in {place!r})") from error
         raise ConfigError(f"importing {name!r} failed: {error}") from error
     except BaseException as error:  # also sys.exit() in somebody's module
         raise ConfigError(f"importing {name!r} raised {type(error).__name__}: {error}") from error
     finally:
+        # In place, and only our entry: the module may have changed the path itself.
         sys.path[:] = [entry for entry in sys.path if entry != place or entry in before]
 
 
 def _file(path: Path) -> ModuleType:
     name = f"taofold_agent_{blake2b(str(path.absolute()).encode(), digest_size=6).hexdigest()}"
+    # Loaded once: two tools of one file share its globals.
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path) if path.is_file() else None
     if spec is None or spec.loader is None:
         raise ConfigError(f"there is no file {str(path)!r}")
     module = importlib.util.module_from_spec(spec)
+    # Before it runs: dataclasses look their module up while it is loaded.
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)

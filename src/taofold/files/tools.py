@@ -80,6 +80,7 @@ def read_inline(
         if strange and parameters is not None:
             text = f"{strange[0]!r} is not among the parameters"
             faults.append(document.fault((*place, "command", number), text))
+    # The program itself is never the model's choice.
     if command and isinstance(command[0], Template):
         text = "the program must stand there as it is"
         faults.append(document.fault((*place, "command", 0), text))
@@ -98,6 +99,7 @@ def make_inline(tool: InlineTool, root: Path, *, network: bool = False) -> Tool:
         tool.parameters.model_json_schema(),
         partial(_call, tool, shell),
         context=True,
+        # Where commands are not contained, `run_command` is tier 3, and so is this.
         tier=max(keys.tier, int(shell.tier)),
         effect="once",
         timeout=keys.timeout,
@@ -137,6 +139,7 @@ def arguments(tool: InlineTool, parameters: Mapping[str, Any]) -> list[str]:
             continue
         value = part.render(values)
         text = value if isinstance(value, str) else str(value)
+        # Unless the file itself begins the argument with "-", as in `--name={{ name }}`.
         if text.startswith("-") and not part.source.startswith("-"):
             raise ValueError(f"{text!r} begins with '-': it would be an option of the program")
         filled.append(text)
@@ -195,6 +198,7 @@ def _server(document: YamlDocument, name: str, value: Mapping[str, Any]) -> list
         faults.append(document.fault(("mcp", name, *([key] if key else [])), text, hint))
 
     command, url = value.get("command"), value.get("url")
+    # Both or neither.
     if bool(command) == bool(url):
         fault("", "a server has either a command or a url")
     for key in ("args", "env", "cwd") if url else ("headers", "transport"):
@@ -211,6 +215,7 @@ def _flaw(url: str) -> tuple[str, str]:
     """Why `url` is no address of a server, and a hint."""
     try:
         parts = urlsplit(url)
+        # urlsplit raises when `port` is read, not when the address is split.
         fine = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:  # brackets that do not close, a port that is none
         return f"{url!r} is no http(s) address", ""
@@ -227,6 +232,7 @@ def _secrets(document: YamlDocument, name: str, value: Mapping[str, Any]) -> lis
     faults: list[Fault] = []
     for key, texts in (("args", value.get("args")), ("url", [value.get("url")])):
         for text in texts if is_array(texts) else ():
+            # An address that is wrong is told as such; its parts cannot be judged.
             readable = isinstance(text, str) and not (key == "url" and _flaw(text)[0])
             if readable and Redactor().text(text) != text:
                 hint = "a program reads them from its env, an address from its headers: ${NAME}"
@@ -234,6 +240,7 @@ def _secrets(document: YamlDocument, name: str, value: Mapping[str, Any]) -> lis
     for key in ("env", "headers"):
         held: Any = value.get(key)
         for inner, text in (held if is_object(held) else {}).items():
+            # A reference says where the secret is and does not hold it.
             if not isinstance(text, str) or _REFERENCE in text:
                 continue
             if named(str(inner), text):
@@ -264,6 +271,7 @@ def make_server(name: str, keys: McpKeys, root: Path) -> Any:
         make = bridge.sse if keys.transport == "sse" else bridge.http
         return make(keys.url, headers=keys.headers, **options)
     base = root.resolve()
+    # Links are followed first: a folder inside the root may be a link out of it.
     target = (base / keys.cwd).resolve()
     if not target.is_relative_to(base):
         raise ConfigError(f"cwd {keys.cwd!r} leads out of the work root {str(base)!r}")

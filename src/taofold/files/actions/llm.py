@@ -30,20 +30,33 @@ class ToolsKeys(CallKeys):
 def _call(call: ActionCall[CallKeys]) -> Strategy[Done]:
     keys = call.keys
     ended = yield from think(
-        Direct(), call, "llm.call", keys.prompt, models=roles(call, executor="model"),
-        output=output_of(keys.output_format), instructions=keys.system,
+        Direct(),
+        call,
+        "llm.call",
+        keys.prompt,
+        models=roles(call, executor="model"),
+        output=output_of(keys.output_format),
+        instructions=keys.system,
         settings=keys.settings,
-    )  # fmt: skip
+    )
     return Done(ended.output, ended.error, ended.stop)
 
 
 def _tools(call: ActionCall[ToolsKeys]) -> Strategy[Done]:
     keys = call.keys
     ended = yield from think(
-        react, call, "llm.tools", keys.prompt, models=roles(call, executor="model"),
-        output=output_of(keys.output_format), offers=offered(call.task, keys.tools),
-        instructions=keys.system, steps=keys.max_tool_rounds, settings=keys.settings,
-    )  # fmt: skip
+        react,
+        call,
+        "llm.tools",
+        keys.prompt,
+        models=roles(call, executor="model"),
+        output=output_of(keys.output_format),
+        offers=offered(call.task, keys.tools),
+        instructions=keys.system,
+        steps=keys.max_tool_rounds,
+        settings=keys.settings,
+    )
+    # The answer is in `content`; its step would be one call too many in the list.
     steps = [step for step in ended.trace.steps if step["action"] not in ("llm.tools", FINISH)]
     value = {
         "content": ended.output,

@@ -96,9 +96,14 @@ def _cot(call: ActionCall[CotKeys]) -> Strategy[Done]:
     examples = [example.model_dump() for example in keys.few_shot_examples]
     inner = Cot(format=keys.thinking_format, examples=examples)
     ended = yield from think(
-        inner, call, "reason.cot", keys.problem, models=roles(call, **_THINKING),
-        output=output_of(keys.output_format), settings=keys.settings,
-    )  # fmt: skip
+        inner,
+        call,
+        "reason.cot",
+        keys.problem,
+        models=roles(call, **_THINKING),
+        output=output_of(keys.output_format),
+        settings=keys.settings,
+    )
     steps = ended.trace.steps
     thinking = steps[-1]["thought"] if steps and not ended.error else ""
     value = {
@@ -116,10 +121,17 @@ def _cot(call: ActionCall[CotKeys]) -> Strategy[Done]:
 def _react(call: ActionCall[ReactKeys]) -> Strategy[Done]:
     keys = call.keys
     ended = yield from think(
-        react, call, "reason.react", keys.goal, models=roles(call, **_THINKING),
-        output=output_of(keys.output_format), offers=offered(call.task, keys.tools),
-        instructions=keys.instructions, steps=keys.max_steps, settings=keys.settings,
-    )  # fmt: skip
+        react,
+        call,
+        "reason.react",
+        keys.goal,
+        models=roles(call, **_THINKING),
+        output=output_of(keys.output_format),
+        offers=offered(call.task, keys.tools),
+        instructions=keys.instructions,
+        steps=keys.max_steps,
+        settings=keys.settings,
+    )
     return _stepped(call, ended)
 
 
@@ -127,10 +139,16 @@ def _plan(call: ActionCall[PlanKeys]) -> Strategy[Done]:
     keys = call.keys
     named = roles(call, executor="model", planner="planner_model", evaluator="evaluator_model")
     ended = yield from think(
-        Plan(), call, "reason.plan", keys.goal, models=named,
-        output=output_of(keys.output_format), offers=offered(call.task, keys.tools),
-        steps=keys.max_steps, settings=keys.settings,
-    )  # fmt: skip
+        Plan(),
+        call,
+        "reason.plan",
+        keys.goal,
+        models=named,
+        output=output_of(keys.output_format),
+        offers=offered(call.task, keys.tools),
+        steps=keys.max_steps,
+        settings=keys.settings,
+    )
     return _stepped(call, ended)
 
 
@@ -141,6 +159,7 @@ def _stepped(call: ActionCall[Any], ended: Ended) -> Done:
         "steps": steps,
         "final_answer": ended.output,
         "total_steps": len(steps),
+        # The first of these roles that a model has played: a plan may have needed no executor.
         "model": ended.trace.model("executor", "finalizer", "planner"),
         **_traced(ended),
         "react_steps": steps,
@@ -152,6 +171,7 @@ def _stepped(call: ActionCall[Any], ended: Ended) -> Done:
 def _self_correct(call: ActionCall[SelfCorrectKeys]) -> Strategy[Done]:
     keys = call.keys
     critic: Any = ""
+    # Deferred keys are rendered with what only exists while the strategy runs: the output to judge.
     if "critic_prompt" in call.deferred:
         critic = lambda output: call.render("critic_prompt", {"output": output})  # noqa: E731
     options = SelfCorrect(
@@ -160,14 +180,20 @@ def _self_correct(call: ActionCall[SelfCorrectKeys]) -> Strategy[Done]:
         critic_prompt=critic,
     )
     named = {
+        # The second line wins: `model` is for both unless one of them has a key of its own.
         **roles(call, executor="model", critic="model"),
         **roles(call, executor="generator_model", critic="critic_model"),
     }
     ended = yield from think(
-        options, call, "reason.self_correct", keys.task, models=named,
-        output=output_of(keys.output_format), offers=offered(call.task, keys.tools),
+        options,
+        call,
+        "reason.self_correct",
+        keys.task,
+        models=named,
+        output=output_of(keys.output_format),
+        offers=offered(call.task, keys.tools),
         settings=keys.settings,
-    )  # fmt: skip
+    )
     history = versions(ended.trace.steps)
     value = {
         "output": ended.output,
@@ -184,6 +210,7 @@ def _self_correct(call: ActionCall[SelfCorrectKeys]) -> Strategy[Done]:
 def versions(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The versions of a self-correction with what the critic said of each; 0 is the draft."""
     history: list[dict[str, Any]] = []
+    # The critique of a version comes after it, under the number it had when it was made.
     for step in steps:
         if step["action"] in ("draft", "revise") and step["status"] == "success":
             history.append({"round": len(history), "output": step["observation"]})
@@ -209,10 +236,15 @@ def _decompose(call: ActionCall[DecomposeKeys]) -> Strategy[Done]:
         synthesis_prompt=synthesis,
     )
     ended = yield from think(
-        options, call, "reason.decompose", keys.problem, models=roles(call, **_THINKING),
-        output=output_of(keys.output_format), offers=offered(call.task, keys.tools),
+        options,
+        call,
+        "reason.decompose",
+        keys.problem,
+        models=roles(call, **_THINKING),
+        output=output_of(keys.output_format),
+        offers=offered(call.task, keys.tools),
         settings=keys.settings,
-    )  # fmt: skip
+    )
     value = {
         **parts(ended.trace.steps),
         "final_answer": ended.output,
@@ -232,6 +264,7 @@ def parts(steps: list[dict[str, Any]]) -> dict[str, Any]:
     ]
     answers: list[dict[str, Any]] = []
     for step in steps:
+        # Parts of parts belong to the answers of their own level.
         if step["action"] == "solve" and step["action_input"].get("level") == 1:
             good = step["status"] == "success"
             answer = {"id": step["action_input"]["id"], "reasoning": step["thought"]}

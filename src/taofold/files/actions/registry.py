@@ -61,6 +61,7 @@ def canonical(name: str) -> str:
     """`reason.cot` for `actions.reason_cot`."""
     if not name.startswith(_ALIAS):
         return name
+    # Only the first underscore: what follows may have underscores of its own.
     dotted = name.removeprefix(_ALIAS).replace("_", ".", 1)
     for space in _SPACES:
         if dotted.startswith(f"{space}_"):
@@ -93,6 +94,7 @@ def _bridged() -> Iterator[Kind]:
 def _installed() -> Iterator[Kind]:
     metadata = importlib.import_module("importlib.metadata")
     entries: Iterable[Any] = metadata.entry_points(group=GROUP)
+    # Another package's import may raise anything; its name must stand in the message.
     for entry in entries:
         try:
             loaded: Any = entry.load()

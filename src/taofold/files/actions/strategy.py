@@ -95,6 +95,8 @@ def watched(strategy: Strategy[Any], rules: ActionRules, trace: Trace) -> Strate
         effect = next(strategy)
         while True:
             calls += isinstance(effect, Ask)
+            # Counted in calls as well: a reply that cannot be read is no turn, and would otherwise
+            # be free.
             if rules.steps is not None and calls > rules.steps + _SPARE:
                 effect = strategy.throw(Halt("max_steps"))
                 continue
@@ -122,13 +124,16 @@ def _changed(effect: Effect, rules: ActionRules, branches: list[Trace]) -> Effec
             return msgspec.structs.replace(
                 effect,
                 model=effect.model or model,
+                # What the node's file says wins over what the strategy inside would ask for.
                 settings=rules.settings.over(effect.settings),
                 seconds=rules.seconds if effect.seconds is None else effect.seconds,
+                # A provider's failure is the node's, whose file says what to do on errors.
                 tolerant=True,
             )
         case Act() if rules.allowed is not None:
             return _kept_to(effect, rules.allowed)
         case Fork():
+            # A trace for each branch, so that what ran at once is joined in declared order.
             branches += [Trace() for _ in effect.branches]
             pairs = zip(effect.branches, branches, strict=True)
             return Fork(tuple([watched(branch, rules, trace) for branch, trace in pairs]))
@@ -164,6 +169,7 @@ def _see(effect: Effect, result: Any, trace: Trace, branches: list[Trace]) -> No
             reply: Reply = result
             if reply.finish == "error":
                 trace.failures.append(reply.reasoning)
+                # Thrown into the strategy, which may still give the partial answer that it has.
                 raise Halt("error")
             trace.models[effect.role] = reply.model
         case Act():
@@ -276,6 +282,7 @@ def think(
         instructions=own_words,
         offers=offers,
         output=output or Output(),
+        # A node with a model of its own may be asked through one without native tools.
         native=base.native and bool(offers) and not models,
         ask_user=False,
         data={},

@@ -42,6 +42,7 @@ def recall(ctx: RunContext[Any], key: str, default: Any = None) -> Outcome:
     slot = f"memory.{key}"
     if slot in ctx.data:
         return Outcome(ctx.data[slot])
+    # A default of null cannot be told from none; then what is missing is a failure.
     if default is not None:
         return Outcome(default)
     stored = [name[7:] for name in ctx.data if name.startswith("memory.")]
@@ -71,10 +72,17 @@ def _approve(node: str, question: str = "") -> str:
 def memory() -> tuple[Tool, ...]:
     """`memory.store` and `memory.recall`: values in the run's state."""
     return (
-        make(store, name="memory.store", effect="idempotent", tier=1, reversible=True,
-             thread=False, toolset="memory"),
+        make(
+            store,
+            name="memory.store",
+            effect="idempotent",
+            tier=1,
+            reversible=True,
+            thread=False,
+            toolset="memory",
+        ),
         make(recall, name="memory.recall", effect="read", thread=False, toolset="memory"),
-    )  # fmt: skip
+    )
 
 
 def wait() -> Tool:
@@ -85,9 +93,14 @@ def wait() -> Tool:
 def approve() -> Tool:
     """Stops until a person said yes: tier 3, so no dial skips it."""
     return make(
-        _approve, name=APPROVE, effect="read", tier=3, thread=False, toolset="flow",
+        _approve,
+        name=APPROVE,
+        effect="read",
+        tier=3,
+        thread=False,
+        toolset="flow",
         preview=lambda p: f"{p.get('node')}: {p.get('question') or 'go on?'}",
-    )  # fmt: skip
+    )
 
 
 _SAID: Final = "the flow says so"
@@ -99,6 +112,7 @@ def perform(
     """Call `tool` once, as a step of its own. Whoever wrote the flow planned the call."""
     why = Thought(thought or f"The next node of the flow is {node}.", "progress", synthesized=True)
     action = Action(tool, dict(parameters), _SAID)
+    # A person wrote it: the repetition guard, which is for models, is silent.
     observations: tuple[Observation, ...] = yield Act(why, (action,), planned=True)
     return observations[0]
 
@@ -115,6 +129,7 @@ def done(observation: Observation) -> Done:
 def _run(tool: str, call: ActionCall[Any]) -> Strategy[Done]:
     parameters: dict[str, Any] = dict(call.keys.model_extra or {})
     if call.seconds is not None:
+        # A `timeout_s` under `with` is nearer than the node's own `timeout`.
         parameters.setdefault("timeout_s", call.seconds)
     observation = yield from perform(call.node, tool, parameters, call.thought)
     return done(observation)

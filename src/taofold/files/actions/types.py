@@ -98,6 +98,7 @@ def _is_schema(written: Mapping[Any, Any]) -> bool:
     return (
         isinstance(written.get("type"), str | list)
         and set(written) <= _KNOWN
+        # `{type: str}` is a record with a field `type`; JSON Schema says `string`.
         and (written["type"] not in ("str", "int", "float", "bool") or len(written) > 1)
     )
 
@@ -122,6 +123,7 @@ def _of_schema(schema: Mapping[str, Any], name: str, path: tuple[str, ...]) -> A
             _check_name(str(key), key_path)
             type_ = type_of(inner, f"{name}_{key}", key_path)
             description = inner.get("description") if isinstance(inner, dict) else None
+            # A field that is not required is None where it is missing.
             default = ... if key in required else None
             fields[str(key)] = (
                 type_ if key in required else Optional[type_],  # noqa: UP045 - a value
@@ -132,5 +134,6 @@ def _of_schema(schema: Mapping[str, Any], name: str, path: tuple[str, ...]) -> A
 
 
 def _check_name(name: str, path: tuple[str, ...]) -> None:
+    # pydantic takes names that begin with _ for private ones, and `model_` for its own.
     if not name.isidentifier() or name.startswith(("_", "model_")):
         raise NoType(f"{name!r} cannot be the name of a field", path)

@@ -98,11 +98,13 @@ class Folder:
             hidden = any(part.startswith(".") for part in path.relative_to(self.root).parts)
             if hidden or path.suffix not in _SUFFIXES:
                 continue
+            # A link in the folder may lead out of it.
             if path.resolve().is_relative_to(self.root):
                 yield path
 
     def _text(self, path: Path) -> str:
         with path.open("rb") as file:
+            # A part of a large file is enough to rank it.
             return file.read(_LARGE).decode("utf-8", "replace")
 
 
@@ -214,6 +216,7 @@ class _Text(HTMLParser):
         self._silent = 0
 
     def handle_starttag(self, tag: str, attrs: Any) -> None:
+        # Counted, because such elements may stand in one another (`head` with `style`).
         self._silent += tag in self._SILENT
         if tag in self._BLOCKS:
             self.parts.append("\n")
@@ -231,6 +234,7 @@ class _Text(HTMLParser):
 
 def readable(page: str) -> str:
     """The text of a page of HTML; other text as it is."""
+    # Whether it is HTML shows at its beginning; text about HTML is left as it is.
     if "<html" not in page[:2000].lower() and "<body" not in page[:2000].lower():
         return page
     parser = _Text()

@@ -37,6 +37,7 @@ class TooMuch(ValueError):
     """The expression would cost more than it may."""
 
 
+# A context variable: templates of several tasks may be rendered at once.
 _left: ContextVar[int] = ContextVar("taofold_template_work")
 
 
@@ -85,6 +86,7 @@ def weigh(value: Any, most: int = LARGEST) -> int:
     Raises:
         TooMuch: more than `most`, or nothing of the budget is left.
     """
+    # A stack of iterators: depth costs no recursion, and nothing is copied.
     weight, read, rest = 0, 0, [iter((value,))]
     while rest:
         for part in rest[-1]:
@@ -95,6 +97,7 @@ def weigh(value: Any, most: int = LARGEST) -> int:
                 read += len(part) // (_READ // _VALUES)
             elif isinstance(part, list | tuple | dict):
                 if isinstance(part, dict):
+                    # Keys are written out as well.
                     weight += sum([len(key) for key in part if isinstance(key, str)])
                 rest.append(iter(part.values() if isinstance(part, dict) else part))
                 break
@@ -104,6 +107,7 @@ def weigh(value: Any, most: int = LARGEST) -> int:
                 break
         else:
             rest.pop()
+        # In portions: taking from the budget for each value would cost more than reading it.
         if read >= _KILO:
             spend(read // _VALUES)
             read = 0
@@ -155,6 +159,7 @@ def binary(operator: str, left: Any, right: Any) -> Any:
     if _numbers(left, right):
         return _arithmetic(operator, left, right)
     if operator == "+" and type(left) is type(right) and isinstance(left, str | list):
+        # Before it is made: afterwards the memory would be gone already.
         sized(_weight(left) + _weight(right))
         return left + right
     if operator == "*" and isinstance(left, str | list) and isinstance(right, int):
@@ -172,6 +177,7 @@ def _numbers(*values: Any) -> bool:
 
 def _power(left: float, right: float) -> Any:
     if isinstance(left, int) and isinstance(right, int):
+        # At most the bits of the result, known without computing it.
         if max(left.bit_length(), 1) * abs(right) > _BITS:
             raise TooMuch(f"{left} ** {right} is too large")
     elif abs(right) > _KILO:

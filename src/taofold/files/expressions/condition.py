@@ -21,6 +21,7 @@ from taofold.files.expressions.bounds import TooMuch, binary, budget, charge, di
 
 
 _LONGEST: Final = 2_000
+# As in YAML and JSON; Python's own spellings are constants of the parser.
 _CONSTANTS: Final = {"true": True, "false": False, "null": None}
 
 
@@ -82,10 +83,24 @@ _OPERATORS: Final[dict[type[ast.AST], Callable[..., Any]]] = {
     ast.UAdd: lambda a: +a,
 }
 _NODES: Final = (
-    ast.Expression, ast.BoolOp, ast.And, ast.Or, ast.UnaryOp, ast.BinOp, ast.Compare, ast.IfExp,
-    ast.Call, ast.Constant, ast.Name, ast.Load, ast.Attribute, ast.Subscript, ast.List,
-    ast.Tuple, *_OPERATORS,
-)  # fmt: skip
+    ast.Expression,
+    ast.BoolOp,
+    ast.And,
+    ast.Or,
+    ast.UnaryOp,
+    ast.BinOp,
+    ast.Compare,
+    ast.IfExp,
+    ast.Call,
+    ast.Constant,
+    ast.Name,
+    ast.Load,
+    ast.Attribute,
+    ast.Subscript,
+    ast.List,
+    ast.Tuple,
+    *_OPERATORS,
+)
 
 
 class Unclear(ValueError):
@@ -95,6 +110,7 @@ class Unclear(ValueError):
 class _Evaluator(SimpleEval):  # type: ignore[misc]
     def __init__(self, names: Mapping[str, Any]) -> None:
         super().__init__(operators=_OPERATORS, functions=FUNCTIONS, names={**_CONSTANTS, **names})
+        # simpleeval has lists and tuples only in a class that also allows comprehensions.
         nodes: Any = self.nodes
         nodes.update({ast.List: self._several, ast.Tuple: self._several})
 
@@ -112,6 +128,7 @@ class _Evaluator(SimpleEval):  # type: ignore[misc]
         return self._key(container, key)
 
     def _eval_call(self, node: Any) -> Any:
+        # Charged before the function runs: what it reads is what costs.
         arguments = [self._eval(argument) for argument in node.args]
         count = skim if node.func.id in _SHALLOW else charge
         for argument in arguments:
@@ -119,6 +136,7 @@ class _Evaluator(SimpleEval):  # type: ignore[misc]
         return FUNCTIONS[node.func.id](*arguments)
 
     def _key(self, container: Any, key: Any) -> Any:
+        # Keys only, never attributes: a key named `keys` is reached, a method is not.
         if isinstance(container, dict) and key in container:
             return container[key]
         keys: list[str] = [str(k) for k in container] if isinstance(container, dict) else []
@@ -135,6 +153,7 @@ class Condition:
 
     def __init__(self, source: str) -> None:
         text = source.strip()
+        # People write conditions like templates; a lone pair of braces says nothing else.
         if text.startswith("{{") and text.endswith("}}") and "{{" not in text[2:]:
             text = text[2:-2].strip()
         if len(text) > _LONGEST:
@@ -142,6 +161,7 @@ class Condition:
         self.source = text
         try:
             self._tree = ast.parse(text, mode="eval")
+            # When the file is read, not when the condition is reached, perhaps after hours.
             _check(self._tree)
         except (SyntaxError, ValueError, MemoryError) as error:
             reason = error.msg if isinstance(error, SyntaxError) else str(error)

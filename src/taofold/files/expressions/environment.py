@@ -44,6 +44,7 @@ def shown(value: Any) -> str:
 
 def _replace(text: str, old: str, new: str) -> str:
     text, old, new = str(text), str(old), str(new)
+    # Counted before it is made: `replace` can turn a text into a very long one.
     sized(len(text) + text.count(old) * len(new))
     return text.replace(old, new)
 
@@ -103,6 +104,7 @@ def _unique(values: Iterable[Any]) -> list[Any]:
     distinct: dict[str, Any] = {}
     for value in values:
         spend()
+        # Lists and mappings have no hash; their JSON stands for them.
         distinct.setdefault(tojson(value), value)
     return list(distinct.values())
 
@@ -211,12 +213,6 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
 }
 
 
-# Values here are JSON of any shape, or come from a library without types.
-# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
-# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
-# pyright: reportUnknownParameterType=false, reportMissingTypeStubs=false
-
-
 _METHODS: Final[dict[type, frozenset[str]]] = {
     dict: frozenset({"get", "items", "keys", "values"}),
     str: frozenset({"endswith", "lower", "split", "startswith", "strip", "title", "upper"}),
@@ -252,17 +248,20 @@ TESTS: Final = [
 
 
 class Environment(ImmutableSandboxedEnvironment):
+    # Jinja computes these itself unless they are listed: all would be unbounded.
     intercepted_binops = frozenset({"*", "**", "%", "+", "-", "/", "//"})
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         for side in (left, right):
             if isinstance(side, StrictUndefined):
+                # Turning a StrictUndefined into text raises, with the name that is missing.
                 str(side)  # says what is missing
         return binary(operator, left, right)
 
     def getattr(self, obj: Any, attribute: str) -> Any:
         if isinstance(obj, StrictUndefined):
             str(obj)
+        # The key first: data may have a key `items`, which must not be shadowed by a method.
         if isinstance(obj, Mapping) and attribute in obj:
             return obj[attribute]
         allowed = _LOOP if isinstance(obj, LoopContext) else _METHODS.get(type(obj), frozenset())
@@ -290,6 +289,7 @@ class Environment(ImmutableSandboxedEnvironment):
     def is_safe_callable(self, obj: Any) -> bool:
         if obj is _range:
             return True
+        # A bound method: of what type its object is decides.
         owner = getattr(obj, "__self__", None)
         if isinstance(owner, str):
             charge(owner)
@@ -337,7 +337,9 @@ def _finalize(context: Context, value: Any) -> str:
 def _environment() -> Environment:
     environment = Environment(
         undefined=StrictUndefined,
+        # Jinja would compute constant expressions while compiling, before any budget holds.
         optimized=False,
+        # The text is for models and tools, not for a browser.
         autoescape=False,
         finalize=_finalize,
         keep_trailing_newline=True,
@@ -346,6 +348,7 @@ def _environment() -> Environment:
         cache_size=0,
     )
     names: dict[str, Any] = environment.globals
+    # Emptied: what Jinja has by default is not bounded, and some of it reaches objects.
     for namespace in (names, environment.filters):
         namespace.clear()
     names["range"] = _range

@@ -35,12 +35,41 @@ _ENDLESS: Final = (inf, -inf)
 _COMPARING: Final = frozenset({"eq", "equalto", "ge", "gt", "in", "le", "lt", "ne"})
 """Tests that compare."""
 _NODES: Final = (
-    nodes.Template, nodes.Output, nodes.TemplateData, nodes.If, nodes.For, nodes.Name,
-    nodes.Const, nodes.List, nodes.Tuple, nodes.Dict, nodes.Pair, nodes.Getattr, nodes.Getitem,
-    nodes.Slice, nodes.Filter, nodes.Test, nodes.Compare, nodes.Operand, nodes.And, nodes.Or,
-    nodes.Not, nodes.CondExpr, nodes.Add, nodes.Sub, nodes.Mul, nodes.Div, nodes.FloorDiv,
-    nodes.Mod, nodes.Pow, nodes.Neg, nodes.Pos, nodes.Concat, nodes.Call, nodes.Keyword,
-)  # fmt: skip
+    nodes.Template,
+    nodes.Output,
+    nodes.TemplateData,
+    nodes.If,
+    nodes.For,
+    nodes.Name,
+    nodes.Const,
+    nodes.List,
+    nodes.Tuple,
+    nodes.Dict,
+    nodes.Pair,
+    nodes.Getattr,
+    nodes.Getitem,
+    nodes.Slice,
+    nodes.Filter,
+    nodes.Test,
+    nodes.Compare,
+    nodes.Operand,
+    nodes.And,
+    nodes.Or,
+    nodes.Not,
+    nodes.CondExpr,
+    nodes.Add,
+    nodes.Sub,
+    nodes.Mul,
+    nodes.Div,
+    nodes.FloorDiv,
+    nodes.Mod,
+    nodes.Pow,
+    nodes.Neg,
+    nodes.Pos,
+    nodes.Concat,
+    nodes.Call,
+    nodes.Keyword,
+)
 
 
 class Unrenderable(ValueError):
@@ -64,6 +93,7 @@ class Template:
             raise Unrenderable(f"the template is too long: {len(source):,} characters")
         self.source = source
         try:
+            # Counted while it is read: the parser is not given what is too long.
             if sum(1 for _ in islice(ENVIRONMENT.lex(source), _TOKENS + 1)) > _TOKENS:
                 raise Unrenderable(
                     f"the template is too long: more than {_TOKENS:,} words and signs"
@@ -71,9 +101,11 @@ class Template:
             tree = ENVIRONMENT.parse(source)
             _check(tree)
             self.names = frozenset(_free(tree))
+            # After the check and the names: what is put in here is ours.
             _guarded(tree)
             lone = _lone(tree)
             if lone is not None:
+                # As Jinja's own compile_expression does: the value is kept, not turned into text.
                 target = nodes.Assign(nodes.Name("result", "store"), lone, lineno=1)
                 tree.body = [target]
             code = ENVIRONMENT.compile(tree)
@@ -103,6 +135,7 @@ class Template:
     def _text(self, variables: Mapping[str, Any]) -> str:
         parts: list[str] = []
         length = 0
+        # Piece by piece, so that it stops when it is too long, not when it is whole.
         for part in self._compiled.generate(variables):
             length += len(part)
             sized(length)
@@ -124,6 +157,7 @@ def _check(tree: nodes.Template) -> None:
             raise Unrenderable("a loop cannot be recursive")
         if isinstance(node, nodes.Getattr) and node.attr.startswith("_"):
             raise Unrenderable(f"{node.attr!r} cannot be reached from a template")
+        # 1e999 in a source is infinite.
         if isinstance(node, nodes.Const) and node.value in _ENDLESS:
             raise Unrenderable("a number is not finite: JSON has none")
         if isinstance(node, nodes.Filter) and node.name not in FILTERS:
@@ -190,6 +224,7 @@ def _filtered(node: Any, name: str, *more: Any) -> nodes.Filter:
 def _native(value: Any) -> Any:
     """`value` as JSON."""
     if isinstance(value, StrictUndefined):
+        # Raises for what is undefined.
         str(value)
     if isinstance(value, str):
         sized(len(value), PASSED)
@@ -198,6 +233,7 @@ def _native(value: Any) -> Any:
         value = list(value)
     if isinstance(value, list | dict | tuple):
         weigh(value, PASSED)
+        # A copy as plain JSON: the template's own lists must not be shared with the state.
         return msgspec.json.decode(msgspec.json.encode(value))
     charge(value)
     return msgspec.to_builtins(value)

@@ -48,6 +48,7 @@ def build(file: AgentFile, config: Config, root: Path, *, network: bool = False)
     if not isinstance(file, FlowFile):
         return build_plain(file, config, root, network=network)
     keys = _keys(file)
+    # Without limits per tool, which may be about tools that are only added below.
     bare = keys.model_copy(update={"limits": keys.limits.model_copy(update={"per_tool": {}})})
     agent = build_plain(replace(file, keys=bare), config, root, network=network)
     faults: list[Fault] = []
@@ -66,10 +67,12 @@ def build(file: AgentFile, config: Config, root: Path, *, network: bool = False)
     warmth = settings.temperature if keys.temperature is None else keys.temperature
     effort = settings.effort if keys.effort is None else keys.effort
     return agent.but(
+        # The agent file's own key before the flow's settings, these before the configuration.
         model=named or default,
         tools=tuple(tools),
         strategy=strategy(file.flow, file.document.value),
         output=agent.output if file.flow.typed else Any,
+        # A flow bounds its own loops and visits; a limit on steps of 10 would end most flows.
         limits=replace(Limits(steps=None), **limits),
         models={**agent.models, **{name: name for name in models(file)}},
         temperature=warmth,
@@ -122,6 +125,7 @@ def _imported(
     file: FlowFile, root: Path, have: set[str], faults: list[Fault], network: bool
 ) -> list[Tool]:
     """The tools that imported flows list. What several of them list in the same words is one."""
+    # What the file lists itself counts as seen: an imported flow may list it once more.
     uses: list[Any] = [(use, file.document.folder) for use in file.tools]
     uses += _keys(file).mcp.items()
     tools: list[Tool] = []
@@ -149,6 +153,7 @@ def _agents(
         try:
             if spec.endswith((".yaml", ".yml")):
                 path = (folder / spec).resolve()
+                # Beside the file or in the project: an agent elsewhere is somebody else's code.
                 if not path.is_relative_to(folder.resolve()) and not path.is_relative_to(root):
                     raise ConfigError(f"{spec!r} leads out of the project")
                 other, wrong = read_agent(path, file.policy, spec)
@@ -195,6 +200,7 @@ def _provided(
         if name not in makers:
             hint = near(name, {*have, *makers})
             faults.append(one.document.fault(node.place, f"there is no tool {name!r}", hint))
+            # Noted as there, so that each missing tool is told once.
             have.add(name)
             continue
         try:
@@ -232,6 +238,8 @@ def _check_calls(file: FlowFile, tools: Mapping[str, Tool], faults: list[Fault])
     for one in _files(file):
         for node in one.flow.every:
             name = node.kind.tools[0] if node.kind is not None and node.kind.tools else ""
+            # An action with keys of its own checks them itself; only plain tool calls are looked
+            # at.
             if name not in tools or node.kind is None or node.kind.keys.model_fields:
                 continue
             schema = tools[name].schema

@@ -61,6 +61,8 @@ class Compiler:
             self.wrong(place, "is nested too deep")
             return None
         if isinstance(value, str) and is_template(value):
+            # What cannot be compiled stays as it is: its fault is noted, and others are still
+            # found.
             return self.template(value, place) or value
         if is_object(value):
             return {
@@ -91,6 +93,7 @@ class Compiler:
     def _known(self, names: Iterable[str], place: Place, extra: Iterable[str]) -> None:
         known = _ALWAYS | set(extra)
         for name in sorted(set(names) - known):
+            # A list of all names would be no hint.
             hint = near(name, known) if near(name, known).startswith("did") else ""
             self.wrong(place, f"unknown name {name!r}", hint or f"write state.{name}?")
 
@@ -116,6 +119,7 @@ class Compiler:
     def action_keys(self, kind: Kind, raw: Mapping[str, Any], given: Given, place: Place) -> None:
         """Check the keys under `with`, as far as they are literal."""
         compiled: Mapping[str, Any] = given.raw
+        # Keys that are templates have no value yet: they are checked when the node runs.
         late = {key for key, value in compiled.items() if templates(value)}
         for key in (*kind.models, *kind.literal, "tools"):
             if key in late:
@@ -166,6 +170,7 @@ class Nodes:
         if not is_array(raw):
             self.c.wrong(place, "must be a list of nodes")
             return ()
+        # Each level of nodes adds one index to the place.
         if len([part for part in place if isinstance(part, int)]) > _NESTED:
             self.c.wrong(place, "is nested too deep")
             return ()
@@ -181,6 +186,7 @@ class Nodes:
             return None
         if keys.name in self.names or keys.name in END:
             self.c.wrong((*place, "name"), f"there is another node {keys.name!r}")
+        # Also of a node with faults, or every `goto` to it would be told as well.
         self.names.add(keys.name)
         kinds = self._does(keys, place)
         if kinds is None:
@@ -220,8 +226,11 @@ class Nodes:
             self.c.wrong(place, f"does several things: {', '.join(options)}; keep one of them")
             return None
         if not options and not keys.steps:
-            self.c.wrong(place, "does nothing: it needs 'uses' (or 'action'), 'set', 'while', "
-                         "'parallel' or 'steps'")  # fmt: skip
+            self.c.wrong(
+                place,
+                "does nothing: it needs 'uses' (or 'action'), 'set', 'while', "
+                "'parallel' or 'steps'",
+            )
             return None
         if keys.steps and options and options[0] in ("uses", "set"):
             self.c.wrong((*place, "steps"), f"does not go with {options[0]!r}")
@@ -286,6 +295,7 @@ class Nodes:
             return {}
         branches: dict[str, tuple[Node, ...]] = {}
         for name, nodes in spread.branches.items():
+            # A branch may be a single node without a name: then it is named like the branch.
             listed = [{"name": name, **nodes}] if is_object(nodes) else nodes
             branches[name] = self._listed(listed, nodes, (*where, "branches", name), inner)
         steps: tuple[Node, ...] = ()

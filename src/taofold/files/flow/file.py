@@ -71,6 +71,7 @@ def read_flow(
 ) -> tuple[FlowFile | None, list[Fault]]:
     """The flow that the document describes. `above` are the files that import this one."""
     agent, faults = read_document(document, operator, FlowKeys)
+    # Once more, so that the nodes are looked at even if something else of the file is wrong.
     keys = agent.keys if agent is not None else check(document, FlowKeys)[0]
     if not isinstance(keys, FlowKeys):
         return None, sorted([*faults, *_inside(document)], key=lambda fault: fault.line)
@@ -79,6 +80,7 @@ def read_flow(
     imported = _imports(compiler, operator, root, above)
     kinds = [_agent_kind(name) for name in keys.agents]
     kinds += [_flow_kind(name, file.flow) for name, file in imported.items()]
+    # The flows and agents of this file are actions in it, and nowhere else.
     compiler.actions = _with(actions, kinds)
     flow = _flow(compiler, document)
     if compiler.faults or agent is None:
@@ -89,6 +91,7 @@ def read_flow(
 
 def _inside(document: YamlDocument) -> list[Fault]:
     """The faults of the nodes, where the top of the file has faults of its own."""
+    # A stand-in that satisfies the schema: only the document's own nodes are compiled.
     keys = FlowKeys(nodes=[{}])
     kinds = [_agent_kind(str(name)) for name in _names(document.value.get("agents"))]
     entries = document.value.get("imports")
@@ -141,12 +144,14 @@ def _state(compiler: Compiler, produced: set[str]) -> Any:
         required = written.get("required", [])
         properties: dict[str, Any] = written["properties"]
         written = {n if n in required else f"{n}?": t for n, t in properties.items()}
+    # What a node sets need not be there at the start, even if the schema requires it.
     late = {name: f"{name}?" for name in map(str, written) if name in produced}
     try:
         state = record({late.get(str(n), str(n)): t for n, t in written.items()}, "State")
     except NoType as error:
         compiler.wrong(("state_schema", *error.path), str(error))
         return None
+    # Other variables may stand beside those that are typed.
     return create_model("State", __base__=(_Free, state))
 
 
@@ -177,6 +182,7 @@ def _imports(
     for number, entry in enumerate(compiler.keys.imports):
         key_path = ("imports", number, "path")
         path = (here / entry.path).resolve()
+        # After links were followed.
         if not path.is_relative_to(root.resolve()):
             compiler.wrong(key_path, f"{entry.path!r} leads out of the project {str(root)!r}")
             continue

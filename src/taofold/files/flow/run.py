@@ -78,8 +78,10 @@ def misfit(flow: Flow, state: Mapping[str, Any]) -> str:
 def record(node: Node, scope: Scope, done: Done, *, output: bool) -> Strategy[str]:
     """Put what the node gave into the state. Returns why it cannot stand there, or ""."""
     tracing = scope.flow.keys.settings.tracing
+    # The trace is only a convenience in the state: it can be turned off, the log has it anyway.
     update = {k: v for k, v in done.state.items() if tracing or k != TRACE}
     if node.kind is not None:
+        # An action has told its model what people said: the next one does not hear it again.
         scope.heard = []
     wrong = ""
     if output:
@@ -89,6 +91,7 @@ def record(node: Node, scope: Scope, done: Done, *, output: bool) -> Strategy[st
             wrong = f"output: {error.args[0]}"
         wrong = wrong or _untyped(scope.flow, update)
         if wrong:
+            # The value does not fit: only the action's own variables are put on the record.
             update = {k: v for k, v in done.state.items() if tracing or k != TRACE}
         elif node.kind is not None or node.spread is not None or node.sets is not None:
             scope.last = done.value
@@ -101,6 +104,7 @@ def _outputs(node: Node, value: Any) -> dict[str, Any]:
     if node.sets is not None:
         return dict(value)
     if isinstance(node.output, str):
+        # `set` and nested lists give no value of their own.
         plain = node.kind is not None or node.spread is not None or node.loop is not None
         name = node.output or (node.name if plain else "")
         return {name: value} if name else {}
@@ -133,6 +137,7 @@ def _untyped(flow: Flow, update: Mapping[str, Any]) -> str:
 
 def put(scope: Scope, update: Mapping[str, Any]) -> Strategy[None]:
     scope.state.update(update)
+    # A branch has its own copy of the state, which ends with it: nothing of it is on record.
     if not scope.inside:
         yield Note("state", dict(update))
 
@@ -150,12 +155,6 @@ def said_of(error: ValidationError) -> str:
         for detail in error.errors()
     ]
     return "; ".join(faults)[:500]
-
-
-# Values here are JSON of any shape, or come from a library without types.
-# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
-# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
-# pyright: reportUnknownParameterType=false, reportMissingTypeStubs=false
 
 
 Runner: TypeAlias = Callable[[Sequence[Node], Scope], Strategy[Done]]
@@ -192,6 +191,7 @@ def _joined(node: Node, spread: Spread, names: list[str], ends: list[Done]) -> D
     ]
     if traces:
         state[TRACE] = [{**one, "step": number} for number, one in enumerate(traces, 1)]
+    # A branch that failed leaves null in its place, so that numbers still match the items.
     values = [done.value if done.good else None for done in ends]
     value: Any = values if spread.items is not None else dict(zip(names, values, strict=False))
     stop = next((done.stop for done in ends if done.stop), "")
@@ -213,6 +213,7 @@ def _concurrently(
     if spread.fail_fast:
         for first in range(0, len(jobs), spread.lanes):
             wave = jobs[first : first + spread.lanes]
+            # In waves: which branches were never started must not depend on which was faster.
             got = yield Fork(tuple([_lane(spread, [job], scope, runner) for job in wave]))
             ends += [one for lane in got for one in lane]
             if any(not one.good for one in ends):
@@ -220,6 +221,7 @@ def _concurrently(
         return ends
     if not jobs:
         return ends
+    # Dealt like cards: lane n has jobs n, n + lanes, …; the last line undoes it.
     lanes = [jobs[first :: spread.lanes] for first in range(min(spread.lanes, len(jobs)))]
     got = yield Fork(tuple([_lane(spread, lane, scope, runner) for lane in lanes]))
     return [got[number % len(lanes)][number // len(lanes)] for number in range(len(jobs))]
@@ -233,6 +235,7 @@ def _lane(spread: Spread, jobs: list[Job], scope: Scope, runner: Runner) -> Stra
             ends.append((yield from _branch(spread, nodes, extra, scope, runner)))
     except Halt as halt:
         ends.append(Done(stop=halt.reason))
+    # What was not reached ended for the reason that stopped the last one.
     return ends + [Done(stop=ends[-1].stop)] * (len(jobs) - len(ends))
 
 
@@ -240,6 +243,7 @@ def _branch(
     spread: Spread, nodes: Sequence[Node], extra: Mapping[str, Any], outer: Scope, runner: Runner
 ) -> Strategy[Done]:
     state = dict(outer.state)
+    # Each branch traces itself; the traces are joined by `_joined`.
     state.pop(TRACE, None)
     scope = Scope(outer.flow, outer.task, state, {**outer.extra, **extra}, True, list(outer.heard))
     done = yield from runner(nodes, scope)
@@ -252,12 +256,6 @@ def _branch(
         return Done(spread.result.render(scope.variables), state=trace)
     except Unrenderable as error:
         return Done(error=f"result: {error}", state=trace)
-
-
-# Values here are JSON of any shape, or come from a library without types.
-# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
-# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
-# pyright: reportUnknownParameterType=false, reportMissingTypeStubs=false
 
 
 def run(flow: Flow, task: Task) -> Strategy[Answer]:
@@ -297,6 +295,7 @@ def _sequence(nodes: Sequence[Node], scope: Scope) -> Strategy[Done]:
     while place < len(nodes):
         node = nodes[place]
         visits[node.name] += 1
+        # `goto` can make a loop without a bound of its own.
         if visits[node.name] > MOST:
             return Done(error=f"node {node.name!r} was reached more than {MOST} times")
         done, to = yield from _visit(node, scope)
@@ -322,6 +321,7 @@ def _visit(node: Node, scope: Scope) -> Strategy[tuple[Done, str]]:
         try:
             wrong = yield from record(node, scope, done, output=True)
             if not wrong:
+                # A node that works again has no error any more: `goto` conditions read this.
                 if node.name in scope.state.get("errors", {}):
                     errors = {k: v for k, v in scope.state["errors"].items() if k != node.name}
                     yield from put(scope, {"errors": errors})
@@ -349,6 +349,7 @@ def _failed(node: Node, scope: Scope, done: Done) -> Strategy[tuple[Done, str]]:
 def _attempts(node: Node, scope: Scope) -> Strategy[Done]:
     """The node's work, as often as `retry` allows."""
     retry = node.on_error.retry
+    # Asked once, before the first attempt: a retry is the same decision.
     if node.approve is not None:
         refused = yield from _approval(node, node.approve, scope)
         if refused:
@@ -373,6 +374,7 @@ def _approval(node: Node, question: Given, scope: Scope) -> Strategy[str]:
         rendered = question.render(scope.variables)
     except Unrenderable as error:
         return f"approve: {error}"
+    # `approve: true` asks without a text.
     text = "" if rendered is True else str(rendered)
     observation = yield from perform(node.name, APPROVE, {"node": node.name, "question": text})
     return "" if observation.status == "success" else f"not approved: {observation.result}"
@@ -427,6 +429,7 @@ def _loop(node: Node, scope: Scope) -> Strategy[Done]:
     assert node.loop is not None
     outer, turns = scope.extra, 0
     try:
+        # With the number of finished turns: 0 before the first.
         while node.loop.condition.holds({**scope.variables, "iteration": turns}):
             if turns == node.loop.most:
                 yield Note("loop_limit", {"node": node.name, "iterations": turns})
@@ -436,6 +439,7 @@ def _loop(node: Node, scope: Scope) -> Strategy[Done]:
             done = yield from _sequence(node.steps, scope)
             if not done.good:
                 return done
+    # Also when a Halt passes through: the names of the loop end with it.
     finally:
         scope.extra = outer
     return Done({"iterations": turns, "exhausted": False})
@@ -445,6 +449,7 @@ def nested(flow: Flow, call: ActionCall[Any]) -> Strategy[Done]:
     """A flow inside another: `with` is its state, its result the value."""
     state = dict(call.keys.model_extra or {})
     task = replace(call.task, goal=str(state.pop("goal", call.task.goal)), data=state)
+    # Its variables are its own; the outer flow records only its result.
     scope = Scope(flow, task, opening(flow, task), inside=True)
     wrong = misfit(flow, scope.state)
     if wrong:
