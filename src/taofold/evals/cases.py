@@ -57,6 +57,7 @@ class Case:
     @property
     def judged_by(self) -> tuple[Scorer, ...]:
         """Its scorers, with the one that `expect` means."""
+        # `expect` comes first: what is plainly wrong needs no judge.
         own = tuple(self.scorers) if self.expect is UNSET else (exact, *self.scorers)
         return own or (success,)
 
@@ -140,6 +141,7 @@ def read_cases(path: Path | str, judge: Callable[[], Agent[Any, Any]] | None = N
     document, faults = load(path)
     if document is None:
         refuse(faults, "the cases cannot be read")
+    # Told by a case: both formats have `cases`, only pydantic-evals has `inputs`.
     foreign = "cases" in document.value and any(
         "inputs" in case for case in _list(document.value["cases"]) if isinstance(case, dict)
     )
@@ -156,6 +158,7 @@ def _made(document: YamlDocument, keys: FileKeys, judging: Judging) -> CaseFile:
     cases: list[Case] = []
     for number, entry in enumerate(keys.cases):
         scorers: list[Scorer] = []
+        # The shared scorers belong to every case: their faults would be told once for each.
         for location, score in [(("cases", number), entry), *_shared(keys)]:
             try:
                 scorers += score.scorers(document.folder, judging)
@@ -177,6 +180,7 @@ def _named(cases: Sequence[Case]) -> tuple[Case, ...]:
     named: list[Case] = []
     for case in cases:
         name = case.name or " ".join(case.goal.split())[:_LONGEST_NAME]
+        # Reports and resumption go by the name, so no two cases may share one.
         counts[name] = counts.get(name, 0) + 1
         name = name if counts[name] == 1 else f"{name} #{counts[name]}"
         named.append(Case(case.goal, case.expect, name, case.scorers))
@@ -226,6 +230,7 @@ def _evaluators(
             ((name, options),) = cast("dict[str, Any]", entry).items()
         if isinstance(options, dict):
             parameters = cast("dict[str, Any]", options)
+            # Each evaluator names its one argument differently; a bare value stands for it.
             options = parameters.get("value", parameters.get("rubric", parameters.get("type_name")))
         try:
             match name:

@@ -188,15 +188,19 @@ def paired_p(gaps: Sequence[float]) -> float:
     """How often swapping who is who in each pair at random gives as large a sum, either way."""
     if not gaps:
         return 1.0
+    # Sums of floats: what is equally large must count as such.
     distance = abs(sum(gaps)) - 1e-9
     if len(gaps) <= _EXACT:
+        # At most 2^14 ways.
         ways = product((1, -1), repeat=len(gaps))
         sums = [sum([sign * gap for sign, gap in zip(way, gaps, strict=True)]) for way in ways]
         return fmean([abs(total) >= distance for total in sums])
+    # Seeded, so that the same two reports always give the same p.
     draw = random.Random(len(gaps))
     hits = sum(
         [abs(sum([gap * draw.choice((1, -1)) for gap in gaps])) >= distance for _ in range(_SAMPLE)]
     )
+    # The way that was seen is one of all: p from a sample is never 0.
     return (hits + 1) / (_SAMPLE + 1)
 
 
@@ -204,6 +208,7 @@ def wilson(rate: float, count: int) -> tuple[float, float]:
     """The 95 % interval of a rate that `count` cases showed (Wilson's score interval)."""
     if not count:
         return 0.0, 1.0
+    # Wilson rather than the usual interval: that is empty where all cases passed.
     square = _Z**2 / count
     middle = (rate + square / 2) / (1 + square)
     half = _Z / (1 + square) * sqrt(rate * (1 - rate) / count + square / (4 * count))
@@ -242,7 +247,9 @@ async def evaluate(
         raise ConfigError(f"a case is run 1 time or more, not {repeat!r}", path="repeat")
     batch = name or f"eval-{urandom(4).hex()}"
     report = Report(agent.name, batch)
+    # Round by round: if the money ends, every case has been run about equally often.
     rounds = [(case, number) for number in range(repeat) for case in cases]
+    # Without a log nothing can be gone on with, and `map` refuses a name.
     named = batch if agent.opened_log is not None else ""
     ended = await agent.map(
         [case.goal for case, _ in rounds],

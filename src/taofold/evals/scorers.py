@@ -114,6 +114,7 @@ def schema(written: JSON) -> Scorer:
             with suppress(msgspec.DecodeError):
                 got = msgspec.json.decode(got)
         try:
+            # Otherwise "1" would pass for the number 1.
             adapter.validate_python(got, strict=True)
         except ValidationError as error:
             first = error.errors()[0]
@@ -134,6 +135,7 @@ def command(shell: str, folder: Path | str = ".", *, seconds: float = 60.0) -> S
         process = await asyncio.create_subprocess_shell(
             shell,
             cwd=folder,
+            # The person's own command, unlike an agent's, sees the whole environment.
             env={**os.environ, "TAOFOLD_CASE": case.name, "TAOFOLD_RUN": result.run_id},
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
@@ -144,6 +146,7 @@ def command(shell: str, folder: Path | str = ".", *, seconds: float = 60.0) -> S
             async with asyncio.timeout(seconds):
                 output, _ = await process.communicate(_text(result.output).encode())
         except TimeoutError:
+            # The shell's children too: `communicate` would wait for those that hold the pipe.
             os.killpg(process.pid, 9)
             await process.wait()
             return Score(0.0, f"{shell} took longer than {seconds:g} s")
@@ -180,6 +183,7 @@ def judge(criterion: str, agent: "Agent[Any, Any]") -> Scorer:
     )
 
     async def judge(case: "Case", result: RunResult[Any]) -> Score:
+        # As one JSON object: the answer cannot pass for a part of the question.
         question = {"criterion": criterion, "task": case.goal, "answer": _plain(result.output)}
         ended = await judging.run(msgspec.json.encode(question).decode())
         if not isinstance(ended.output, JudgeVerdict):
@@ -190,6 +194,7 @@ def judge(criterion: str, agent: "Agent[Any, Any]") -> Scorer:
 
 
 def _plain(value: Any) -> Any:
+    # An output may be any object; a scorer that raises would score it 0 without reading it.
     plain: Any = to_jsonable_python(value, fallback=repr)
     return plain.strip() if isinstance(plain, str) else plain
 
