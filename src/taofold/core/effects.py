@@ -2,7 +2,14 @@
 
 A strategy is a generator. It yields an effect, is sent the result, and returns its
 answer. It never awaits, reads a clock or opens a file, so the same strategy runs
-live, replays from a log, and is tested with `next()` and `send()`.
+live, replays from a log, and is tested with `next()` and `send()`:
+
+    def once(task: Task) -> Strategy[Answer]:
+        outlook = yield Begin()
+        if outlook.stop:
+            return Answer(None, outlook.stop)
+        reply = yield Ask(Conversation([Message("user", task.goal)]))
+        return Answer(reply.text)
 """
 
 from collections.abc import Generator, Sequence

@@ -75,6 +75,10 @@ class Log(Protocol):
     Every method may raise `LogError`; `UnknownRun` where the run does not exist;
     `OutcomeUnknown` where a write may have happened and its answer was lost (`CertainLog` finds
     out which).
+
+        claim = await log.create(RunRow("r1", "running"), owner="me", lease_ms=10_000)
+        await log.append("r1", claim.epoch, [Record("r1", 0, now, RunStarted(goal="…"))])
+        await log.append("r1", claim.epoch, [...], status="finished", disk=True)
     """
 
     @property

@@ -131,6 +131,9 @@ class Policy:
     `context` holds the caller's facts, such as `{"production": True}`, which raise the
     tiers named in `production_tiers`; `approve_seconds` bounds a decision (0 = no bound);
     `rights` names the role from which on somebody may do what besides using tools.
+
+        policy = Policy(tiers={"deploy": Tier.CONFIRM}, deny=frozenset({"rm"}))
+        policy.rule(Action("deploy"), Facts(Tier.CARD, "once"), Principal()).verdict  # "ask"
     """
 
     autonomy: Autonomy = "balanced"

@@ -66,6 +66,15 @@ class Model(Protocol):
 
     `complete` raises `ModelError` after its own retries; `on_text` is called with
     deltas where the provider streams and the caller listens.
+
+        class Echo:
+            name, profile = "local:echo", Profile()
+
+            async def complete(self, request, on_text=None):
+                return Reply(request.conversation[-1].text, model=self.name)
+
+            def price(self, input_tokens, output_tokens):
+                return 0.0
     """
 
     @property

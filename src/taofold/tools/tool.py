@@ -71,6 +71,14 @@ class Tool(Generic[P, R]):
     `tier` and `effect` follow D8. What writes may be tier 1 only if its author says that it
     is `reversible`; without that, whether to ask is derived from the tier and a write that
     asks nobody is a `ConfigError` (RCT-27).
+
+        @tool(effect="read", timeout=10)
+        def weather(city: str) -> str:
+            "Today's weather in a city."
+            return f"sunny in {city}"
+
+        bound = weather.bind({"city": "Oslo"})
+        outcome = await bound.run(None)
     """
 
     name: str
