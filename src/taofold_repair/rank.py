@@ -28,8 +28,8 @@ from taofold.learning.rates import (
     SHAPE,
     STATEMENT,
     EditRates,
-    blended,
     key_of,
+    learnt_order,
 )
 from taofold.parsing.pytest_report import PytestReport
 from taofold_repair.clue import Clue, clue_of
@@ -226,13 +226,11 @@ def ranking(
         factor = learnt.factor(keys)
         by_edit[edit.key] = Candidate(edit, scored.failure, scored.score, keys, factor)
     candidates = list(by_edit.values())
-    chances = blended(
+    order = learnt_order(
         [candidate.score for candidate in candidates],
         [candidate.learnt for candidate in candidates],
         learnt.weights,
     )
-    # The sort is stable: where nothing was learnt, and between equals, the policy's order stays.
-    order = sorted(range(len(candidates)), key=lambda index: -chances[index])
     return [candidates[index] for index in order]
 
 

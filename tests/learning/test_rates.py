@@ -1,12 +1,13 @@
 """Two counters for each kind of edit, and the gate over the orders that they make."""
 
 import asyncio
+import random
 from math import log
 
 import pytest
 
 from taofold.learning.patterns.pattern import Rate
-from taofold.learning.rates import POWERS, EditRates, after, blended, key_of, outcome
+from taofold.learning.rates import POWERS, EditRates, after, blended, key_of, learnt_order, outcome
 from taofold.log.registry.registry import memory_registry
 
 S, L = key_of("s", "swap"), key_of("l", "swap", "a line")
@@ -67,6 +68,26 @@ def test_orders_are_mixed_by_their_shares_not_by_their_scores() -> None:
     assert first == pytest.approx(0.5 * 1 / 4 + 0.5 * 9 / 12)
     assert first + second == pytest.approx(1.0)
     assert blended((1.0, 3.0), (9.0, 1.0), (1.0, 0.0, 0.0)) == [0.25, 0.75], "its own order"
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_what_a_policy_tries_in_place_n_is_tried_in_place_2n_at_the_latest(seed: int) -> None:
+    chance = random.Random(seed)
+    scores = sorted([chance.random() for _ in range(chance.randint(1, 90))], reverse=True)
+    factors = [chance.choice((0.01, 0.5, 1.0, 3.0, 50.0)) for _ in scores]
+    order = learnt_order(scores, factors, (0.0, 0.0, 1.0))
+    assert sorted(order) == list(range(len(scores))), "the set of edits stays what it was"
+    for place, index in enumerate(order, 1):
+        assert place <= 2 * (index + 1)
+
+
+def test_what_was_learnt_goes_first_as_far_as_that_allows() -> None:
+    scores = [1 / n for n in range(1, 21)]
+    factors = [1.0] * 19 + [1000.0]
+    assert learnt_order(scores, factors, (0.0, 0.0, 1.0)) == [19, *range(19)]
+    assert learnt_order(scores, [1.0] * 20, (0.0, 0.0, 1.0)) == list(range(20))
+    backwards = learnt_order(scores, [2.0**n for n in range(20)], (0.0, 0.0, 1.0))
+    assert backwards[:4] == [19, 0, 18, 1], "alternately, where all is turned round"
 
 
 def test_a_loop_counts_once() -> None:

@@ -110,6 +110,44 @@ def test_a_finding_of_a_linter_is_found_again_by_its_rule() -> None:
     assert "-import os" in text
 
 
+def bare(message: str, path: str = "src/now.py") -> Check:
+    """A finding of a printer that leaves out the rule's name."""
+    return Check(f"{path}: finding", "failed", "", message, (Place(path, 40),))
+
+
+def test_a_finding_without_a_rule_is_found_again_by_its_sentence_whatever_the_names() -> None:
+    unused = loop("unused", FileChange("a.py", "x = 1\n", ""), bare("Unused variable balance"))
+    undefined = loop(
+        "undefined", FileChange("b.py", "y()\n", "z()\n"), bare("Undefined variable depot")
+    )
+    text = told([unused, undefined], bare("Undefined variable engine", "src/other.py"))
+    assert "Undefined variable depot" in text
+    first = text.index("Undefined variable")
+    assert "Unused variable" not in text[:first], "the other sentence is not the first"
+
+
+@pytest.mark.parametrize(
+    "message",
+    ["Comparison engine should be part of vector", "Positional arguments appear to be reversed"],
+)
+def test_words_in_common_are_not_enough_where_nothing_but_the_sentence_tells_errors(
+    message: str,
+) -> None:
+    lessons = [
+        loop(
+            "chained",
+            FileChange("a.py", "x = 1\n", ""),
+            bare("Suspicious depot part in chained comparison"),
+        ),
+        loop(
+            "many",
+            FileChange("b.py", "y = 1\n", ""),
+            bare("Too many positional arguments for method call"),
+        ),
+    ]
+    assert told(lessons, bare(message, "src/other.py")) == ""
+
+
 def test_how_often_it_was_shown_followed_and_right_is_said() -> None:
     async def story() -> str:
         mind = CrossLoopLearner(memory_registry(), ALWAYS)

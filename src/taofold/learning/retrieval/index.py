@@ -52,6 +52,11 @@ def words(text: str) -> list[str]:
     return stems
 
 
+def plain_words(text: str) -> list[str]:
+    """The words in `text` as they stand, in lower case; a name of several parts is one word."""
+    return _WORD.findall(text.lower())
+
+
 @lru_cache(maxsize=1 << 15)
 def _stems(word: str) -> tuple[str, ...]:
     parts = _PART.findall(word)

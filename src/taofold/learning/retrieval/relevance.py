@@ -6,6 +6,7 @@ The task's words decide only where nothing fails.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from difflib import SequenceMatcher
 from itertools import chain
 from typing import Final, NamedTuple
 
@@ -32,6 +33,7 @@ from taofold.learning.retrieval.index import (
     literal,
     matches,
     pieces,
+    plain_words,
     rarity,
     telling,
     words,
@@ -266,8 +268,11 @@ GENERIC_ERRORS: Final = frozenset(
 _SAME_CLASS: Final = 0.7
 _OTHER_CLASS: Final = 0.15
 _SAME_WORDS: Final = 0.6
+_SAME_SENTENCE: Final = 0.5
 _LEAST_ERROR: Final = 0.25
 _LEAST_TEXT: Final = 0.3
+_SENTENCE: Final = 30
+"""Words of a message that are compared in order."""
 _FEWEST_SHARED: Final = 2
 """Words that two texts must share: one, such as "total", stands in anything."""
 _LINE: Final = 0.6
@@ -368,6 +373,9 @@ def _of_error(
             # The class says nothing: the words must, or the very line or function that was wrong.
             here = max(line, float(bool(signature.seen) and signature.seen == seen_at(failing)))
             error = max(same * alike if says.words else 0.0, _LINE * here)
+            nameless = not failing.error_type
+            if nameless and max(alike, here) < _SAME_SENTENCE:
+                continue  # nothing but the sentence tells such errors apart
             if error < _LEAST_ERROR and text < _LEAST_TEXT:
                 continue
         elif alike >= _SAME_WORDS:
@@ -402,7 +410,25 @@ def _alike(
     """How much of what the failure says is what the signature says, 0 to 1."""
     if matches(signature.pattern, failing.message):
         return 1.0 if says.words else 0.3
-    return 0.8 * _overlap(question, message, says)
+    alike = 0.8 * _overlap(question, message, says)
+    if failing.error_type:
+        return alike
+    # Nothing but the sentence tells this error: in "undefined variable depot" the rare word, which
+    # an overlap goes by, is the one that differs each time.
+    return max(alike, same_sentence(literal(signature.pattern), failing.message))
+
+
+def same_sentence(one: str, other: str) -> float:
+    """How much two messages are one sentence with other names in it, 0 to 1.
+
+    Dice's coefficient of the words that stand in the same order in both; 0 if these are fewer than
+    two. Words that say nothing elsewhere count here: "has no" is not "is not".
+    """
+    left, right = plain_words(one)[:_SENTENCE], plain_words(other)[:_SENTENCE]
+    shared = sum(
+        [block.size for block in SequenceMatcher(None, left, right, False).get_matching_blocks()]
+    )
+    return 2 * shared / (len(left) + len(right)) if shared >= _FEWEST_SHARED else 0.0
 
 
 def _kinship(signature: ErrorSignature, failing: Check) -> float:
