@@ -110,6 +110,8 @@ class MessagesModel(RemoteModel):
         try:
             return await super()._ask(request, speaker)
         except ModelError as error:
+            # Servers that only speak the format may not know
+            # `output_config.format`; Anthropic's does.
             shaped = self._shapes and request.schema is not None
             if not shaped or error.kind != "request" or error.status not in (400, 422):
                 raise
@@ -117,6 +119,8 @@ class MessagesModel(RemoteModel):
             try:
                 return await super()._ask(request, speaker)
             except ModelError:
+                # The schema was not to blame: the first
+                # error is the one that says what is wrong.
                 self._shapes = True
                 raise error from None
 
@@ -132,6 +136,7 @@ class MessagesModel(RemoteModel):
         body: dict[str, Any] = {**self._fixed, "max_tokens": limit}
         if thinking.get("type") == "enabled":
             budget = thinking["budget_tokens"]
+            # The API wants at least 1,024 tokens of thinking, and more output than that.
             if limit <= budget:
                 thinking = {**thinking, "budget_tokens": max(limit - 1, 1_024)}
                 body["max_tokens"] = max(limit, 1_025)
@@ -151,6 +156,7 @@ class MessagesModel(RemoteModel):
         if self._caches(turn) and self._whole_cache:
             body["cache_control"] = _mark(turn)
         body |= self._tools(turn, allowed)
+        # Without the closing brace, which `_messages` writes: tools and system follow as bytes.
         return encode({**body, **settings.extra})[:-1]
 
     def _thinking(
@@ -161,6 +167,7 @@ class MessagesModel(RemoteModel):
         if rules.thinking in ("", "off"):
             effort_at_most(effort, (), notes, self.name)
             return {}, {}
+        # Three kinds: thinking that is off by itself, that can be switched off, that cannot.
         if effort == "none":
             if rules.thinking == "opt_in":
                 return {}, {}
@@ -172,6 +179,7 @@ class MessagesModel(RemoteModel):
         if rules.budget:
             if effort is None:
                 return {}, {}
+            # The notes are dropped: the budget below says what the level would.
             config = {"effort": effort_at_most(effort, rules.efforts, [], self.name)}
             return {"type": "enabled", "budget_tokens": _BUDGETS[effort]}, (
                 config if rules.efforts else {}
@@ -224,6 +232,7 @@ class MessagesModel(RemoteModel):
                 f"{self._form} text", lambda c, i: pieces(self._plain(c, i), blobs), b""
             )
             ending = self._ending(conversation, [])
+        # Fragments without a message: the system's go into a field of their own (`_system`).
         if not written:
             raise ModelError("a conversation needs a message besides the system's", kind="request")
         past = self._past_tools(turn) if native and not turn.tools else b""
@@ -231,6 +240,7 @@ class MessagesModel(RemoteModel):
         if self._caches(turn) and not self._whole_cache:
             body = _marked(body, turn)
         size = sum([len(piece) for piece in body])
+        # Said here, with a cure, before megabytes are sent to be refused.
         if size > _BLOCK_LIMIT:
             raise ModelError(
                 f"the request has {size / 1e6:.1f} MB, {self.name} takes "
@@ -252,6 +262,8 @@ class MessagesModel(RemoteModel):
         conversation = turn.request.conversation
         blocks: list[dict[str, Any]] = []
         for message in conversation:
+            # Only those that lead: later ones stay in place,
+            # where the prefix before them keeps its bytes.
             if message.role != "system":
                 break
             blocks += [{"type": "text", "text": message.text}] if message.text.strip() else []
@@ -272,6 +284,7 @@ class MessagesModel(RemoteModel):
                 else self._shown(message.content)
             )
             return _piece(conversation, index, blocks)
+        # Each tool_use must be answered in the very next message, whatever became of the call.
         lacking = _missing(conversation, index)
         if message.role != "assistant":
             return _piece(conversation, index, [*lacking, *self._shown(message.content)])
@@ -294,6 +307,7 @@ class MessagesModel(RemoteModel):
         for part in parts_of(content_for(conversation, index, self.issuer)):
             match part:
                 case OpaquePart():
+                    # Byte for byte, as it was signed.
                     blocks.append(raw(part.data))
                 case TextPart() if part.text.strip():
                     blocks.append({"type": "text", "text": part.text})
@@ -335,6 +349,7 @@ class MessagesModel(RemoteModel):
         since current models refuse to go on with an assistant's.
         """
         last = messages[-1] if messages else None
+        # A turn that the provider paused goes on with just what it said.
         if not lacking and (last is None or last.role != "assistant" or _paused(last)):
             return b""
         blocks = lacking or [{"type": "text", "text": "(go on)"}]
@@ -356,6 +371,7 @@ def _mark(turn: ModelTurn) -> dict[str, Any]:
 
 def _marked(body: list[bytes], turn: ModelTurn) -> list[bytes]:
     """The body with a cache mark at its last block."""
+    # The last piece that is not empty ends with a block's `}`: the mark goes in front of that.
     last = max([at for at, piece in enumerate(body[:-1]) if piece])
     mark = b',"cache_control":' + encode(_mark(turn)) + b"}"
     return [*body[:last], body[last][:-1] + mark, *body[last + 1 :]]
@@ -400,6 +416,7 @@ def _source(part: MediaPart) -> dict[str, Any]:
 
 def join(blocks: Sequence[Any], role: str, before: str) -> bytes:
     """Blocks of `role` after messages of role `before` ("" = there are none)."""
+    # Without the brackets: who opens and closes a message's list depends on the role before.
     joined = encode(blocks)[1:-1]
     if role == before:
         return b"," + joined
@@ -499,6 +516,8 @@ class _Growing:
         self.thinking = [str(block.get("thinking") or "")]
         self.signature = [str(block.get("signature") or "")]
         arguments = block.get("input")
+        # Streams begin a call with `input: {}` and send
+        # its JSON as deltas; whole answers have it here.
         self.json = (
             [encode(arguments).decode()] if arguments and block.get("type") == "tool_use" else []
         )
@@ -535,6 +554,7 @@ class _Growing:
         if not signature:
             return parts  # a stream that was cut: sent back, it would block the conversation
         whole = {**self.block, "thinking": text, "signature": signature}
+        # The signed block first, which goes back; the readable text is for people only.
         return [OpaquePart(encode(whole).decode(), "thinking"), *parts]
 
 
@@ -581,6 +601,7 @@ class MessagesReader(EventReader):
                 self._blocks[event.index] = _Growing(event.content_block)
                 self._speak(event.content_block.get("text"))
             case "content_block_delta" if event.delta:
+                # A delta of a block that nobody began counts as text.
                 block = self._blocks.setdefault(event.index, _Growing({"type": "text"}))
                 block.add(event.delta)
                 self._speak(event.delta.text)
@@ -625,6 +646,7 @@ class MessagesReader(EventReader):
         read, written = used.cache_read_input_tokens or 0, used.cache_creation_input_tokens or 0
         details = used.output_tokens_details
         return self._frame.usage(
+            # Anthropic's `input_tokens` leaves out what was read from or written to the cache.
             (used.input_tokens or 0) + read + written,
             used.output_tokens or 0,
             read,

@@ -128,6 +128,7 @@ def _part(part: Any) -> str:
 
 def _arguments(function: _Function) -> str:
     arguments = function.arguments
+    # Some servers send an object where the format has a string of JSON.
     if isinstance(arguments, dict):
         return msgspec.json.encode(arguments).decode()
     return arguments or ""
@@ -201,6 +202,7 @@ class ChatReader(EventReader):
         self._tier = answer.service_tier or self._tier
         if answer.usage is not None:
             self._usage = answer.usage
+        # The last event of a stream may hold the usage alone (`include_usage`).
         if not answer.choices:
             return
         choice = answer.choices[0]
@@ -213,6 +215,8 @@ class ChatReader(EventReader):
     def _take(self, message: _Message) -> None:
         if message.content:
             self._text.append(_text(message.content))
+        # DeepSeek and others say `reasoning_content`, OpenRouter and vLLM
+        # say `reasoning`: whoever sent one of them wants that one back.
         field, thought = "reasoning_content", message.reasoning_content
         if thought is None:
             field, thought = "reasoning", message.reasoning
@@ -262,6 +266,7 @@ class ChatReader(EventReader):
             parts.append(OpaquePart(encode(self._details).decode(), DETAILS))
             # What the details hold comes back in them, and only there.
             self._echo = ""
+        # Also empty: DeepSeek wants the field back with every tool call.
         if thinking or self._echo:
             parts.append(ThinkingPart(thinking, self._echo))
         finish = finish_of(self._finish)
@@ -281,6 +286,7 @@ class ChatReader(EventReader):
         if usage is None:
             return Usage()
         details, output_details = usage.prompt_tokens_details, usage.completion_tokens_details
+        # DeepSeek's own name for it.
         cached = (details.cached_tokens if details else None) or usage.prompt_cache_hit_tokens
         counted = self._frame.usage(
             usage.prompt_tokens or 0,
@@ -294,6 +300,7 @@ class ChatReader(EventReader):
         return counted
 
 
+# In the order in which they are tried; the index is the level.
 _FORMATS: Final = ("json_schema", "json_object", "none")
 _DROPPABLE: Final = (
     "temperature", "top_p", "stop", "stream_options", "max_tokens", "tool_choice",
@@ -344,12 +351,14 @@ class ChatModel(RemoteModel):
     async def _ask(self, request: Request, speaker: Speaker | None) -> Reply:
         """Ask; leave out, step by step, what the server does not support."""
         first: ModelError | None = None
+        # Put back if nothing helps: the server's trouble was another one.
         learnt = self._level, self._without
         while True:
             try:
                 return await super()._ask(request, speaker)
             except ModelError as error:
                 first = first or error
+                # Each round leaves out one thing more, so it ends after a handful of attempts.
                 less = self._less(request, error)
                 if less is None:
                     self._level, self._without = learnt
@@ -374,6 +383,7 @@ class ChatModel(RemoteModel):
         if settings.service_tier:
             body["service_tier"] = settings.service_tier
         if settings.max_tokens:
+            # `max_tokens` among what is left out means: take the other of the two names.
             new = dialect.new_limit != ("max_tokens" in self._without)
             body["max_completion_tokens" if new else "max_tokens"] = settings.max_tokens
         if turn.streaming:
@@ -439,6 +449,7 @@ class ChatModel(RemoteModel):
         at = end - 1
         while at >= 0 and conversation[at].role == "tool":
             accepted = [part for part in conversation[at].media if self._takes(part)]
+            # Backwards through the batch, so each goes in front.
             media = [*accepted, *media]
             at -= 1
         if media:
@@ -465,6 +476,7 @@ class ChatModel(RemoteModel):
             return {"role": role, "content": self._content(message.content)}
         content = content_for(conversation, index, self.issuer)
         calls = message.calls
+        # null beside calls, as OpenAI's own replies have it; never null alone.
         text = message.text or (None if calls else "")
         entry: dict[str, Any] = {"role": "assistant", "content": text}
         entry |= self._echoed(content)
@@ -474,6 +486,7 @@ class ChatModel(RemoteModel):
                 self._call(call, first=number == 0) for number, call in enumerate(bound)
             ]
             if self._rules.echo and not self._dialect.signs_calls:
+                # Also after another model's turn: DeepSeek refuses a call without the field.
                 entry.setdefault(self._rules.echo, "")
         return entry
 
@@ -519,6 +532,8 @@ class ChatModel(RemoteModel):
         level, without = self._level, self._without
         shaped = request.schema is not None and level < 2 and self.profile.json_schema
         if error.kind == "request" and error.status in (400, 422):
+            # The text is all there is: servers have no
+            # common code for "this parameter is not known".
             reason = str(error).lower().replace("max_completion_tokens", "max_tokens")
             settings = request.asked(self.connection.settings)
             sent = {
@@ -548,6 +563,7 @@ def _block(part: Part) -> dict[str, Any] | None:
             image = {"url": data_url(part)} | ({"detail": part.detail} if part.detail else {})
             return {"type": "image_url", "image_url": image}
         case MediaPart(kind="audio"):
+            # `audio/mpeg` is "mp3" here, `audio/x-wav` is "wav".
             form = part.media_type.rpartition("/")[2].replace("mpeg", "mp3").removeprefix("x-")
             return {"type": "input_audio", "input_audio": {"data": blob(part), "format": form}}
         case MediaPart():
@@ -573,6 +589,8 @@ def _choice(allowed: tuple[str, ...] | None) -> dict[str, Any]:
 
 def _format(schema: dict[str, JSON], level: int) -> dict[str, Any]:
     if _FORMATS[level] == "json_object":
+        # llama.cpp and Together enforce `schema` here;
+        # others ignore it, and the reply is checked anyway.
         return {"type": "json_object", "schema": schema}
     named = {"name": "output", "strict": closed(schema), "schema": schema}
     return {"type": "json_schema", "json_schema": named}

@@ -65,6 +65,8 @@ class Bearer:
         """The header of a request."""
         if time.time() > self._until - _EARLY:
             try:
+                # In a thread: the libraries ask a metadata server or run a command. Two
+                # that come at once both fetch, which costs a moment and nothing else.
                 self._token, self._until = await asyncio.to_thread(self._fetch)
             except Exception as error:
                 reason = f"no token from the cloud's own sign-in: {type(error).__name__}: {error}"
@@ -90,6 +92,7 @@ def azure(model: str, **options: Unpack[ModelOptions]) -> RemoteModel:
     url = base.rstrip("/")
     url = url if url.endswith("/v1") else f"{url}/openai/v1"
     api_key = options.get("api_key")
+    # The environment's key does not go where an argument points.
     key = api_key or ("" if options.get("base_url") else os.environ.get("AZURE_OPENAI_API_KEY", ""))
     sign: Sign | None = None if key else Bearer(_entra())
     at = endpoint(f"{url}/responses", {"api-key": key} if key else {}, key, options, sign)
@@ -150,6 +153,7 @@ class _EventStream:
             event = decoded(self._frame, _EVENT, payload)
             if event.payload is None:
                 raise self._frame.unreadable(event.message or "an event holds nothing")
+            # As a server-sent event, so that one reader serves both.
             self._inner.feed(b"data: " + event.payload + b"\n\n")
 
     def _payloads(self, chunk: bytes) -> list[bytes]:
@@ -205,6 +209,7 @@ def _sigv4(region: str) -> Sign:
         if credentials is None:
             raise ModelError("no AWS credentials: set AWS_ACCESS_KEY_ID, or a profile", kind="auth")
         content = {"Content-Type": "application/json"}
+        # SigV4 signs a hash of the whole body, so a large one is joined here after all.
         unsigned = request.AWSRequest("POST", url, data=whole(body), headers=content)
         auth.SigV4Auth(credentials.get_frozen_credentials(), "bedrock", region).add_auth(unsigned)
         return dict(unsigned.headers.items())

@@ -78,6 +78,7 @@ class RetryPolicy(NamedTuple):
             return None
         if attempt >= (self.rate_attempts if error.kind == "rate" else self.attempts):
             return None
+        # Half of it is fixed: jitter that may be zero would let a crowd come back at once.
         delay = min(self.longest, self.first * 2.0 ** (attempt - 1)) * (0.5 + self.draw() / 2)
         delay = max(delay, error.retry_after or 0.0)
         return delay if elapsed + delay <= self.seconds else None
@@ -135,12 +136,15 @@ def fault(
 
 
 def _sort(status: int, said: str) -> tuple[str, str]:
+    # Google answers 400 to a wrong key, so its text counts too.
     if status in (401, 403) or "api_key_invalid" in said or "api key not valid" in said:
         return "auth", "auth"
     if status in (400, 404, 422) and any(mark in said for mark in _BINDING):
         return "binding", "binding"
+    # Before 429: OpenAI sends that for an empty account too, and no waiting helps there.
     if any(mark in said for mark in _QUOTA) or status == 402:
         return "auth", "quota"
+    # Not from 429 on: a rate limit also speaks of too many tokens.
     if status == 413 or (status < 429 and any(mark in said for mark in _OVERFLOW)):
         return "overflow", "overflow"
     if status == 429 or (not status and "rate_limit" in said):
@@ -158,6 +162,7 @@ def reason(body: bytes) -> tuple[str, str]:
         report: Any = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return "", body[:_EXCERPT].decode("utf-8", "replace").strip()
+    # Google wraps the error of a stream in a list.
     while is_sequence(report) and report:
         report = report[0]
     if not is_object(report):
@@ -166,6 +171,7 @@ def reason(body: bytes) -> tuple[str, str]:
     if not is_object(inner):
         return "", str(inner)
     code: Any = inner.get("code")
+    # A number only repeats the status.
     code = code if isinstance(code, str) else inner.get("type") or inner.get("status")
     message: Any = inner.get("message") or inner.get("detail") or ""
     upstream = _upstream(inner)
@@ -234,8 +240,11 @@ class Limiter:
 
     async def admit(self, tokens: int) -> None:
         """Wait until a request of `tokens` may start."""
+        # Looked at again after each sleep: whoever woke first has moved the next turn on.
         while (delay := max(self._shut_until, self._due, self._turn) - self._clock()) > 0:
             await self._sleep(delay)
+        # No await from here to the end, so within one
+        # loop two requests never take the same turn.
         now = self._clock()
         self._due = now + max(self._per_request, self._per_token * tokens)
         self._turn = now + self._gap
@@ -257,6 +266,7 @@ class Limiter:
         if not self._gap or self._clock() < self._shut_until:
             return
         self._gap = self._gap * _EASE if self._gap > _NARROW else 0.0
+        # The next turn was set with the wider gap.
         self._turn = min(self._turn, self._clock() + self._gap)
         self.busy = self._limits()
 
@@ -269,6 +279,8 @@ def shared(url: str, key: str) -> Limiter:
     name = blake2b(f"{url}\0{key}".encode(), digest_size=16).digest()
     limiter = _shared.get(name)
     if limiter is None:
+        # `setdefault`: another thread may have been quicker.
+        # Weak: it goes with the last model that uses it.
         limiter = _shared.setdefault(name, Limiter())
     return limiter
 
@@ -363,12 +375,15 @@ class Endpoint:
             attempt += 1
             if self.limiter.busy:
                 await self.limiter.admit(tokens)
+            # After the wait: a 429 to this request says
+            # something about the account as it is now.
             ticket = self.limiter.ticket
             try:
                 return await self._once(url or self.url, sent, reader(), speaker, streaming)
             except ModelError as error:
                 delay = self._retry.delay(error, attempt, self._clock() - started)
                 if error.kind == "rate":
+                    # The others wait too; this request waits with them, in `admit`.
                     self.limiter.reject(ticket, delay or error.retry_after or 0.0)
                 if delay is None:
                     raise
@@ -385,6 +400,7 @@ class Endpoint:
     ) -> Reply:
         transport = self._transport or guard.stand_in or _network
         if speaker is not None:
+            # What an attempt before said is void.
             speaker.rewind()
         answer = await transport.post(
             url,
@@ -395,6 +411,7 @@ class Endpoint:
         )
         if answer.status != 200:
             raise failure(answer, url, self.secret)
+        # A server may answer a request for a stream with one document: then nothing was fed.
         reply = reader.whole(answer.body) if answer.body or not streaming else reader.close()
         if self.limiter.busy:
             self.limiter.accept()

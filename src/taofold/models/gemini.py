@@ -206,6 +206,7 @@ class GeminiModel(RemoteModel):
     def _said(self, conversation: Conversation, index: int) -> list[Any]:
         """What the model said, part by part as it came."""
         contents: list[Any] = []
+        # Only the first call of a step carries a signature; before Gemini 3 none does.
         signed = not self._rules.signed
         for part in parts_of(content_for(conversation, index, self.issuer)):
             match part:
@@ -231,6 +232,7 @@ class GeminiModel(RemoteModel):
 
     def _result(self, conversation: Conversation, index: int) -> dict[str, Any]:
         result = conversation[index].results[0]
+        # A response names its function, so the call is looked up by its id.
         calls = {call.id: call.name for call in pending(conversation, index)}
         word = "error" if result.error else "output"
         parts = self._response(calls[result.id], result.id, {word: result.text})
@@ -280,6 +282,7 @@ def _choice(allowed: tuple[str, ...] | None) -> dict[str, Any]:
     calling: dict[str, Any] = {"mode": "NONE"}
     if allowed:
         names = [wire_name(name) for name in allowed]
+        # VALIDATED narrows the calls without demanding one, as ANY would.
         calling = {"mode": "VALIDATED", "allowedFunctionNames": names}
     return {"toolConfig": {"functionCallingConfig": calling}}
 
@@ -300,6 +303,7 @@ def _join(parts: Sequence[Any], role: str, before: str) -> bytes:
         return b"," + encode(parts)[1:-1]
     if before:
         return _opened(parts, role)
+    # Without the `]},` that would end a content before it.
     opened = _opened(parts, role)[3:]
     # A call must come after something that the user said.
     first = b'{"role":"user","parts":[{"text":"(start)"}]},'
@@ -412,6 +416,7 @@ class GeminiReader(EventReader):
         self._usage = answer.usageMetadata or self._usage
         blocked = answer.promptFeedback.blockReason if answer.promptFeedback else None
         if blocked and not answer.candidates:
+            # A prompt that is blocked has no candidates, and so no reason of its own.
             self._finish = "PROHIBITED_CONTENT"
             self._notes.append(f"refused: the prompt was blocked ({blocked})")
         for candidate in (answer.candidates or ())[:1]:
@@ -455,6 +460,7 @@ class GeminiReader(EventReader):
     def _reply(self) -> Reply:
         finish = _FINISH.get(self._finish or "", "")
         calls = any([isinstance(part, ToolCall) for part in self._parts])
+        # Google says STOP of calls too.
         if calls and finish in ("stop", ""):
             finish = "tool_calls"
         return self._frame.reply(self._parts, self._count(), finish, self._notes)
@@ -466,6 +472,7 @@ class GeminiReader(EventReader):
         thoughts = usage.thoughtsTokenCount or 0
         return self._frame.usage(
             (usage.promptTokenCount or 0) + (usage.toolUsePromptTokenCount or 0),
+            # Google counts thoughts apart from the answer; both are paid as output.
             (usage.candidatesTokenCount or 0) + thoughts,
             usage.cachedContentTokenCount or 0,
             reasoning=thoughts,

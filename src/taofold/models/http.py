@@ -69,15 +69,20 @@ async def _live(client: aiohttp.ClientSession) -> AsyncGenerator[None, None]:
 async def _open(loop: asyncio.AbstractEventLoop) -> _Session:
     import aiohttp  # noqa: PLC0415  (an import of 0.2 s, paid by the first request)
 
+    # Loops that ended without `shutdown_asyncgens`; their sockets go with them.
     for dead in [other for other in _sessions if other.is_closed()]:
         _sessions.pop(dead, None)
     client = aiohttp.ClientSession(
+        # No limit of its own: how many calls go on at
+        # once is the limiter's and the runs' to say.
         connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=60, keepalive_timeout=30),
+        # A provider's cookies would tie one account's calls to another's.
         cookie_jar=aiohttp.DummyCookieJar(),
         skip_auto_headers=("User-Agent",),
     )
     session = _sessions[loop] = _Session(client)
     session.lifetime = _live(client)
+    # Only a generator that was begun is closed by the loop.
     await anext(session.lifetime)
     return session
 
@@ -110,6 +115,7 @@ class Http:
         try:
             return await _exchange(session, lane, headers, body, bounds, on_bytes)
         except _ListenerFailed as failed:
+            # The listener's own error, as it was raised.
             raise failed.__cause__ or failed from None
         except _failures() as error:
             raise _broken(error, url, bounds) from error
@@ -153,11 +159,14 @@ async def _exchange(
     timeout = _timeout(session, bounds, on_bytes is not None)
     async with await _start(session, lane, headers, body, timeout) as response:
         if on_bytes is not None and not _streams(response):
+            # An error, or a server that does not stream: it is
+            # read whole, and the reader gets the document.
             on_bytes = None
         got: list[bytes] = []
         size = 0
         while chunk := await response.content.readany():
             size += len(chunk)
+            # Counted after decompression: a small answer may unpack to a very large one.
             if size > bounds.size:
                 raise ModelError(
                     f"the answer of {place(str(lane.url))} is larger than {bounds.size} bytes",
@@ -190,6 +199,8 @@ async def _start(
         except _disconnected() as error:
             # A connection that was kept open may have been closed by the server meanwhile
             # (llama.cpp does so after a stream): that is no failure yet.
+            # Tried again once, and only on a connection that was kept. The server may
+            # have read the request before it closed: a model call is made at least once.
             if not lane.kept or isinstance(error, _refused()):
                 raise
             lane.kept = False
@@ -256,6 +267,8 @@ def _broken(error: Exception, url: str, bounds: Bounds) -> ModelError:
 
     where = place(url)
     kind = type(error).__name__
+    # Before TimeoutError, of which it is a subclass:
+    # no connection may pass, a slow answer does not.
     if isinstance(error, aiohttp.ConnectionTimeoutError):
         return ModelError(f"no connection to {where} within {bounds.connect:g} s", kind="network")
     if isinstance(error, TimeoutError):

@@ -133,6 +133,7 @@ class OllamaReader:
             return
         answer = decoded(self._frame, _DECODE, line)
         if answer.error:
+            # Ollama reports errors in the middle of a stream whose status was 200.
             raise fault(0, "", answer.error, self._frame.url)
         if answer.message is None and not answer.done:
             raise self._frame.unreadable("it holds no message")
@@ -181,6 +182,7 @@ class OllamaModel(RemoteModel):
 
     def _head(self, turn: ModelTurn, notes: list[str]) -> bytes:
         settings = turn.settings
+        # Without it Ollama takes a small default and drops the beginning of a longer prompt.
         options: dict[str, Any] = {"num_ctx": self.profile.window}
         if settings.max_tokens:
             options["num_predict"] = settings.max_tokens
@@ -299,6 +301,7 @@ class OllamaModel(RemoteModel):
 
     def _takes(self, part: MediaPart) -> bool:
         inputs = self.profile.inputs
+        # Ollama fetches no addresses: an image is its bytes.
         return part.kind == "image" and not part.url and (inputs is None or "image" in inputs)
 
     def _content(self, parts: Sequence[Part]) -> dict[str, Any]:

@@ -52,12 +52,15 @@ class Price(NamedTuple):
         rates_now = self.rates
         for start, rates in self.above:
             if input_tokens > start:
+                # `above` rises, so the last one that is passed
+                # holds: for the whole call, not for the part above.
                 rates_now = rates
         return rates_now
 
     def upper(self, input_tokens: int, output_tokens: int, tier: str = "") -> float:
         """Dollars for a call of this size if nothing is read from the cache."""
         rates = self.at(tier).rates_for(input_tokens)
+        # A budget is checked before the call, when nobody knows what the cache will hold.
         dearest = max(rates.input, rates.written)
         return (dearest * input_tokens + rates.output * output_tokens) / 1e6
 
@@ -139,6 +142,7 @@ def find(provider: str, model: str) -> CatalogueEntry | None:
         return _from_library(library, theirs, model)
     snapshot = _snapshot()
     for row in snapshot["providers"].get(theirs, ()):
+        # The first row that matches counts, as in the library.
         if _matches(row["match"], model.lower()):
             return CatalogueEntry(
                 row.get("window", 0),
@@ -177,6 +181,7 @@ def _from_library(library: Any, provider: str, model: str) -> CatalogueEntry | N
             info = vendor.find_model(model.lower())
             if info is None:
                 return None
+            # Prices are dated, so today's are taken, not those of the library's release.
             now = datetime.now(UTC)
             source = f"genai-prices {metadata.version('genai-prices')}, {now.date().isoformat()}"
             price = price_of(info, now.date())
@@ -194,6 +199,7 @@ def price_of(model: Any, day: date) -> Price | None:
         return None
     services: list[tuple[str, Price]] = []
     for variant in model.price_variants or ():
+        # Variants by anything else (a region, say) depend on what we do not know.
         if set(variant.when) != {"service_tier"}:
             continue
         started = getattr(variant.constraint, "start_date", None)
@@ -224,6 +230,7 @@ def _tiered(prices: Any) -> Price | None:
     starts = sorted(
         {tier.start for name in _FIELDS for tier in getattr(getattr(prices, name), "tiers", ())}
     )
+    # All fields at every start: each may have tiers of its own.
     above = tuple([(start, _rates(prices, start + 1)) for start in starts])
     return Price(_rates(prices, 0), above)
 
@@ -237,6 +244,7 @@ def _rates(prices: Any, tokens: int) -> TokenRates:
     assert output is not None
     return TokenRates(
         fresh,
+        # What has no price of its own is paid like fresh input.
         fresh if cached is None else cached,
         output,
         fresh if written is None else written,

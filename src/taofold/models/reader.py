@@ -67,6 +67,7 @@ class EventDecoder:
 
     def _line(self, line: bytes) -> None:
         if line.startswith(b"data:"):
+            # One space behind the colon belongs to the syntax, further ones to the data.
             self._data.append(line[6:] if line.startswith(b"data: ") else line[5:])
         elif not line and self._data:
             data, self._data = self._data, []
@@ -90,6 +91,7 @@ def decoded(frame: Frame, decode: Callable[[bytes], Decoded], data: bytes) -> De
         return decode(data)
     except UNREADABLE as error:
         excerpt = bytes(data[:_SHOWN]).decode("utf-8", "replace")
+        # An excerpt: an answer may be megabytes of a proxy's HTML.
         raise frame.unreadable(f"{error}; it begins {excerpt!r}") from None
 
 
@@ -99,6 +101,7 @@ def reported(frame: Frame, error: Any) -> ModelError:
     code: Any = report.get("code")
     kind: Any = report.get("type") or report.get("status") or code
     return fault(
+        # OpenRouter puts the status of the provider behind it into `code`.
         code if isinstance(code, int) and 400 <= code < 600 else 0,
         str((code if isinstance(code, str) else kind) or ""),
         str(report.get("message") or ""),

@@ -110,6 +110,7 @@ class RemoteModel:
         """One call with what is known to work at this server."""
         connection, conversation = self.connection, request.conversation
         turn = self._turn(request, streaming=speaker is not None and self.profile.streaming)
+        # By `id`: tools and schema are the same objects from call to call of a run, and large.
         key = (
             id(turn.tools), id(turn.schema), _SETTINGS(turn.settings), request.allowed,
             request.stop, turn.streaming, self._version(),
@@ -199,6 +200,7 @@ def effort_at_most(
         return None
     if wanted in levels:
         return wanted
+    # Never more than was asked for, if there is less: thinking costs tokens.
     below: list[Effort] = [
         level for level in levels if EFFORTS.index(level) < EFFORTS.index(wanted)
     ]
@@ -265,11 +267,13 @@ def endpoint(
         {**headers, **options.get("headers", {})},
         secret=secret,
         transport=options.get("transport"),
+        # Ten seconds for the connection; an answer of 16 MB is larger than any model writes.
         bounds=Bounds(min(10.0, timeout), timeout, options.get("max_bytes", 16 << 20)),
         retry=options.get("retry", RetryPolicy()),
         limiter=options.get("limiter"),
         sign=sign,
     )
+    # The limiter may be shared: the strictest rates that anybody set hold for all.
     address.limiter.configure(options.get("requests_per_minute"), options.get("tokens_per_minute"))
     return address
 

@@ -84,6 +84,7 @@ class ResponsesModel(RemoteModel):
                 return await super()._ask(request, speaker)
             except ModelError as error:
                 reason = str(error)
+                # The reason names the field; only what is not yet left out, so the loop ends.
                 less = [name for name in _DROPPABLE if name in reason and name not in self._without]
                 if error.kind != "request" or error.status != 400 or not less:
                     self._without = learnt
@@ -103,6 +104,8 @@ class ResponsesModel(RemoteModel):
         if settings.service_tier:
             body["service_tier"] = settings.service_tier
         if turn.request.run and settings.prompt_cache != "off":
+            # Routes calls of one run to the same cache.
+            # Hashed: a run's id says nothing to the provider.
             name = blake2b(turn.request.run.encode(), digest_size=16).hexdigest()
             body["prompt_cache_key"] = name
         if turn.schema is not None:
@@ -128,6 +131,7 @@ class ResponsesModel(RemoteModel):
         reasoning: dict[str, Any] = {} if effort is None else {"effort": effort}
         if effort != "none" and "reasoning.summary" not in self._without:
             reasoning["summary"] = "auto"
+        # Without it, and with `store` false, the reasoning could not be sent back.
         fields_of: dict[str, Any] = {"include": ["reasoning.encrypted_content"]}
         return fields_of | ({"reasoning": reasoning} if reasoning else {})
 
@@ -198,6 +202,7 @@ class ResponsesModel(RemoteModel):
         for part in parts_of(content_for(conversation, index, self.issuer)):
             match part:
                 case OpaquePart():
+                    # Byte for byte, at its place: reasoning is checked against what follows it.
                     items.append(raw(part.data))
                 case TextPart() if part.text:
                     phase = {"phase": part.phase} if part.phase else {}
@@ -393,6 +398,7 @@ class ResponsesReader(EventReader):
     def _reply(self) -> Reply:
         response = self._last or _Response()
         done = [item for _, item in sorted(self._items.items())]
+        # In a stream the last event may leave out the output that was sent before.
         items = done or response.output or []
         if response.status in ("failed", "cancelled") or (response.error and not items):
             why = response.error or {"message": f"the response is {response.status}"}
@@ -433,6 +439,7 @@ class ResponsesReader(EventReader):
                 arguments = str(item.get("arguments") or "")
                 parts.append(self._frame.call(name, arguments, call_id, place))
             case kind:
+                # Absent fields come as null; they are left out of what goes back.
                 stored = {name: value for name, value in item.items() if value is not None}
                 if kind == "reasoning":
                     if not item.get("encrypted_content"):

@@ -81,6 +81,7 @@ UNKNOWN: Final = Abilities(
 
 def key_of(model: str) -> str:
     """The part of a model's name that rules read: no path, no tag, lower case."""
+    # `openrouter/…/name:free` and `name:7b` are the model `name`.
     return model.lower().rpartition("/")[2].partition(":")[0]
 
 
@@ -129,6 +130,7 @@ _CLAUDE_NEWEST: Final = Abilities(
 
 def _numbered_claude(line: str, version: Version) -> Abilities:
     newest = _CLAUDE_NEWEST
+    # From here on downwards each step takes away what the next older version does not have.
     if version >= (5, 5):
         if line == "haiku" and version == (5, 5):
             return replace(newest, thinking="default", off="disabled")
@@ -178,6 +180,7 @@ def gpt(model: str) -> Abilities:
         return _GPT_NEWEST
     version = int(match["major"]), int(match["minor"] or 0)
     rest = match["rest"] or ""
+    # `gpt-5-chat` does not think.
     if version < (5, 0) or "chat" in rest:
         return _old_gpt(version, rest)
     return _thinking_gpt(version, rest)
@@ -333,6 +336,7 @@ _VENDORS: Final[dict[str, Callable[[str], Abilities]]] = {
 def rules_for(provider: str, model: str) -> Abilities:
     """What holds for `model` at `provider`; `UNKNOWN` if neither is known."""
     name = key_of(model)
+    # Bedrock puts a region and the vendor in front: `us.anthropic.claude-…`.
     bare = name[name.index("claude") :] if "claude" in name else name
     for begins, rules in _LINES:
         if bare.startswith(begins) and _whole(bare, begins):

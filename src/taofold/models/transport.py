@@ -75,6 +75,7 @@ def proxy_for(url: str) -> str | None:
     Raises `ConfigError` for a SOCKS proxy, which the client cannot use.
     """
     parts = urlsplit(url)
+    # Without user and password, which NO_PROXY does not name.
     if proxy_bypass(parts.netloc.rpartition("@")[2]):
         return None
     proxies = getproxies()
@@ -100,6 +101,7 @@ class Guard:
 
     def check(self, url: str) -> None:
         """Raise `ConfigError` if `url` must not be called."""
+        # Nothing is allowed: no URL begins with NUL.
         if self.closed and not url.startswith(self.allowed or ("\0",)):
             raise ConfigError(
                 f"a model request to {place(url)} was forbidden by forbid_model_requests(): use a "
@@ -125,6 +127,7 @@ def forbid_model_requests(*allow: str) -> Generator[None, None, None]:
 def allow_model_requests() -> Generator[None, None, None]:
     """Undo `forbid_model_requests` within this block."""
     before = guard.closed
+    # `allowed` stays: it has a meaning only while the guard is closed.
     guard.closed = False
     try:
         yield

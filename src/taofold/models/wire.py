@@ -57,6 +57,7 @@ def encode(value: Any) -> bytes:
     try:
         return _ENCODE(value)
     except UnicodeEncodeError:
+        # Only now walked through: almost no text holds a lone surrogate.
         return _ENCODE(_clean(msgspec.to_builtins(value)))
 
 
@@ -96,6 +97,7 @@ def pieces(encoded: bytes, blobs: Mapping[str, bytes]) -> Pieces:
     Raises:
         ModelError: the bytes of a medium are not at hand.
     """
+    # The mark is random for each process, so no text of a model or tool can pass for one.
     first, *rest = encoded.split(_MARK.encode())
     if not rest:
         return encoded
@@ -112,6 +114,8 @@ def wire_name(name: str) -> str:
     """A tool's name in the alphabet that providers accept (letters, digits, `_`, `-`)."""
     if name.replace("_", "").replace("-", "").isalnum() and name.isascii():
         return name
+    # Escaped, not dropped: two names that differ in
+    # a sign only must stay two (`names_of` checks).
     return _OUTSIDE.sub(lambda match: f"_x{ord(match[0]):x}_", name).replace(".", "__")
 
 
@@ -146,6 +150,7 @@ def pending(messages: Sequence[Message], end: int) -> tuple[ToolCall, ...]:
         message = messages[at]
         if message.role != "tool":
             return tuple([call for call in message.calls if call.id not in answered])
+        # Backwards over results up to the message that made the calls.
         answered.update([result.id for result in message.results])
     return ()
 
@@ -194,6 +199,8 @@ def as_text(message: Message) -> Content:
             parts.append(part)
     if message.calls:
         calls = [{"tool": c.name, "parameters": arguments_of(c)} for c in message.calls]
+        # In the reply format that the prompt asks for: a
+        # model without tools sees its own way of calling.
         written = encode({"actions": calls}).decode()
         if parts and isinstance(parts[-1], TextPart):
             parts[-1] = TextPart(f"{parts[-1].text}\n{written}")
@@ -243,6 +250,7 @@ class Frame(msgspec.Struct, frozen=True):
     def call(self, name: str, arguments: str, id: str, index: int, opaque: str = "") -> ToolCall:  # noqa: A002
         """A tool call under the tool's own name, with an id in any case."""
         original = self.names.get(name, name)
+        # Servers that send no id get one that is the same in a replay: turn and place.
         return ToolCall(original, arguments, id or f"call_{self.turn}_{index}", opaque)
 
     def usage(
@@ -317,6 +325,7 @@ class Memo:
         """`make()`, once per key. `alive` is kept, so that no `id()` in the key is reused."""
         entry = self._known.get(key)
         if entry is None:
+            # Cleared at once: a run needs a few entries, and all are cheap to make again.
             if len(self._known) >= 32:
                 self._known.clear()
             entry = self._known[key] = (alive, make())
