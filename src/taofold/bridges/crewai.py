@@ -61,6 +61,7 @@ async def _run(thing: Any, parameters: dict[str, Any]) -> Any:
         return await thing.arun(**parameters)
     if inspect.iscoroutinefunction(thing._run):
         # `run` would start a loop of its own in the middle of ours.
+        # What `run` does besides calling: count the use, check the arguments.
         claim = getattr(thing, "_claim_usage", None)
         spent = claim() if claim is not None else None
         checked = thing.args_schema.model_validate(parameters).model_dump()

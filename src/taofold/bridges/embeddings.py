@@ -70,6 +70,7 @@ def served(
     if not base_url.startswith(("http://", "https://")):
         raise ConfigError(f"base_url must be an http or https URL, not {base_url[:100]!r}")
     key = api_key
+    # The environment's key goes to its own server only, and never in clear.
     if not key and base_url.startswith("https://api.openai.com/"):
         key = os.environ.get("OPENAI_API_KEY", "")
     body: dict[str, Any] = {"model": model, "encoding_format": "float"}
@@ -128,6 +129,7 @@ def _post(url: str, key: str, body: dict[str, Any]) -> Any:
     public_url = url.partition("?")[0].rpartition("@")[2]
     try:
         with direct.send(url, json.dumps(body).encode(), headers, timeout=TIMEOUT) as answer:
+            # One byte more than allowed tells whether there is more.
             raw = answer.read(_LARGEST + 1)
     except urllib.error.HTTPError as error:
         with error:
@@ -154,6 +156,7 @@ def _post(url: str, key: str, body: dict[str, Any]) -> Any:
 def _vectors(answer: Any, count: int, url: str) -> list[list[float]]:
     """The vectors in the order of the texts, made as long as 1."""
     try:
+        # Servers may answer in any order.
         rows = sorted(answer["data"], key=lambda row: int(row["index"]))
         vectors = [_unit([float(x) for x in row["embedding"]]) for row in rows]
     except (KeyError, TypeError, ValueError):

@@ -56,9 +56,11 @@ class MiniLM:
         x = x + weights[f"{begin}position_embeddings.weight"][: ids.shape[1]]
         x = x + weights[f"{begin}token_type_embeddings.weight"][0]
         x = self._norm(x, f"{begin}LayerNorm")
+        # Added to the scores: padding gets a weight of 0 after the softmax.
         hidden = (1 - mask)[:, None, None, :] * _MASKED
         for number in range(LAYERS):
             x = self._layer(x, hidden, f"encoder.layer.{number}.")
+        # The mean over real tokens only.
         pooled = (x * mask[..., None]).sum(1) / mask.sum(1, keepdims=True)
         length: Array = np.linalg.norm(pooled, axis=1, keepdims=True).astype(np.float32)
         vectors: Array = (pooled / np.maximum(length, np.float32(_EPSILON))).astype(np.float32)
@@ -70,6 +72,7 @@ class MiniLM:
             for part in ("query", "key", "value")
         )
         scores = query @ key.transpose(0, 1, 3, 2) / np.float32(np.sqrt(query.shape[-1])) + hidden
+        # Less the largest, so that exp cannot overflow.
         weights = np.exp(scores - scores.max(-1, keepdims=True))
         weights = weights / weights.sum(-1, keepdims=True)
         mixed = (weights @ value).transpose(0, 2, 1, 3).reshape(x.shape)

@@ -60,6 +60,8 @@ def foreign_tool(
     offered = shown(_plain(name, schema))
 
     async def perform(ctx: RunContext[Any], parameters: dict[str, Any]) -> Any:
+        # A parameter that bears a name of ours was shown
+        # under another one; here it gets its own back.
         return await call(ctx, meant(parameters))
 
     tool = external(
@@ -145,6 +147,8 @@ def _check(
             odd += [name for name in parameters if name not in schema["properties"]]
         if odd:
             raise BadArguments(unknown(dict.fromkeys(odd), schema))
+        # The JSON Schema first: its messages are written
+        # for models. Pydantic's validators come after.
         check(parameters)
         if model is not None:
             model.model_validate(plain)

@@ -110,6 +110,8 @@ class CodeProgram:
 
     def then(self, call: FunctionCall, reply: Reply) -> "CodeProgram":
         """The program after its next call was answered."""
+        # A chain of digests: two programs are at one place
+        # only with the same code and the same past.
         encoded = msgspec.json.encode((self.place, call.function, call.args, call.kwargs, reply))
         digest = blake2b(encoded, digest_size=16).hexdigest()
         return replace(self, past=(*self.past, (call, reply)), place=digest, before=self.place)
@@ -153,6 +155,8 @@ class Interpreter:
                 raise RuntimeError("the code prints without end: print what matters, once")
             printed.append(text)
 
+        # A saving, not a need: without it the program runs
+        # again from its beginning, with its answers.
         checkpoint = self._recall(program.before)
         if checkpoint is not None:
             at = session.load_snapshot(checkpoint, print_callback=hear)
@@ -166,6 +170,7 @@ class Interpreter:
                 return CodeFailure(
                     "the code did not repeat itself: it makes another call than before"
                 )
+            # What was printed before an answered call was told in an earlier turn.
             printed.clear()
             at = _settled(_answer(at, reply), program.functions)
         if isinstance(at, monty.MontyComplete):
@@ -178,6 +183,7 @@ class Interpreter:
         return monty.ResourceLimits(
             max_turn_duration_secs=bounds.seconds,
             max_memory=bounds.memory,
+            # Names that are looked up and futures suspend too, some for each call.
             max_suspensions=bounds.calls * 4 + 100,
         )
 
@@ -259,6 +265,7 @@ class _Pool:
 
     def __call__(self) -> monty.Monty:
         with self._lock:
+            # A forked child must not talk to its parent's workers.
             if self._open is None or self._open[0] != os.getpid():
                 stack = ExitStack()
                 pool = stack.enter_context(monty.Monty(max_processes=8))

@@ -75,6 +75,8 @@ def python_tool(
         limits=limits or Limits(tool_calls=2 * bounds.calls + 1),
     )
     reads = all(tool.effect == "read" for tool in inner.values())
+    # Not "once": the calls within are governed and
+    # logged one by one, so the whole may be resumed.
     effect: Sideeffect = "read" if reads else "idempotent"
     return Tool(
         name=name,
@@ -127,8 +129,11 @@ class Code:
         program = CodeProgram(task.goal, frozenset(self._names))
         printed = ""
         try:
+            # One turn more than calls: after the last answer the code runs to its end.
             for _ in range(self._calls + 1):
                 with self._known(program):
+                    # The place, not the program: the log holds the
+                    # code once, however many turns there are.
                     action = Action(_INTERPRET, {"at": program.place})
                     [observation] = yield Act(Thought("run the code"), (action,), planned=True)
                 if observation.status != "success" or not isinstance(observation.result, dict):

@@ -113,6 +113,7 @@ def _cot(call: ActionCall[DspyCotKeys]) -> Strategy[Done]:
     module: Module = program.module if program else keys.module_type
     if module == "react":
         raise Unusable("this program is a ReAct: use reason.dspy.react")
+    # A compiled program brings its own signature; the key's is for a plain one.
     own = program.signature if program else own
     inputs = _inputs(keys, own, keys.problem, "problem")
     inner: Inner
@@ -148,6 +149,7 @@ def _react(call: ActionCall[DspyReactKeys]) -> Strategy[Done]:
     elif program is not None:
         inner = Compiled(program=program, inputs=inputs, steps=keys.max_steps)
     else:
+        # Without DSPy and without a compiled program our own ReAct answers.
         inner, steps, output = react, keys.max_steps, Output(answer_type(own))
     offers = offered(call.task, keys.tools)
     ended = yield from _think(call, inner, "reason.dspy.react", keys, offers=offers, steps=steps,
@@ -284,11 +286,13 @@ def _compile(name: str, better: bool, call: ActionCall[CompileKeys]) -> Strategy
         "dspy_module": NAMES[program.module],
         **_trace(ended),
     }
+    # The state's variable is replaced whole, so the programs that are there are copied.
     stored = {**_kept(call), key: ended.output}
     return Done(value, state={COMPILED: stored, **_trace(ended)})
 
 
 def _export(call: ActionCall[ExportKeys]) -> Strategy[Done]:
+    # A strategy is a generator, also one that asks for nothing.
     yield from ()
     return Done(_found(call, call.keys.compiled_key))
 

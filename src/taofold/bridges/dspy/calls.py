@@ -65,6 +65,7 @@ async def cot(
     if missing():
         strategy = Compiled(program=compiled or plain(own, kind), inputs=data)
     else:
+        # A `dspy.Signature` class is handed on as it is: DSPy then checks its types.
         whole = own if compiled else signature
         strategy = Through(signature=whole, module=kind, program=compiled, inputs=data,
                            adapter=adapter)  # fmt: skip
@@ -151,6 +152,7 @@ async def compile(  # noqa: A001 - DSPy's word
         validation=validation, module=module, metric=metric, teleprompter=teleprompter,
         options=teleprompter_options or {}, key=key, score=score, keep_better=keep_better,
     )  # fmt: skip
+    # Said before the run begins: without DSPy there is nothing to log.
     dspy()
     if prompt_model is not None:
         options["models"] = {**options.get("models", {}), "critic": prompt_model}
@@ -213,6 +215,7 @@ async def _run(
     )
     if not resume:
         return Reasoned(await agent.run(goal, **at_run))
+    # A resumed run has its id.
     at_run.pop("run_id", None)
     try:
         return Reasoned(await agent.resume(resume, **at_run))

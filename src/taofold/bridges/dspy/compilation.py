@@ -78,6 +78,8 @@ def _scored(metric: Metric) -> Judge:
     taken = _taken(metric)
 
     def score(case: Any, made: Any, **added: Any) -> MetricScore:
+        # Only what the function has a parameter for:
+        # metrics of two arguments are the usual ones.
         return read_score(metric(case, made, **{k: v for k, v in added.items() if k in taken}))
 
     return score
@@ -102,6 +104,7 @@ def read_score(given: Any) -> MetricScore:
     """
     if isinstance(given, tuple) and len(given) == 2:
         return MetricScore(read_score(given[0]).value, str(given[1]))
+    # DSPy's own metrics return a `Prediction` with `score` and `feedback`.
     if not isinstance(given, bool | int | float):
         score = getattr(given, "score", None)
         if not isinstance(score, bool | int | float):
@@ -113,6 +116,7 @@ def read_score(given: Any) -> MetricScore:
 
 
 def _exact(expected: Any, got: Any) -> bool:
+    # A model's "4" is right for an expected 4: both are compared as text.
     if isinstance(expected, str) or isinstance(got, str):
         return _folded(expected) == _folded(got)
     return bool(jsonable(expected) == jsonable(got))
@@ -212,6 +216,7 @@ class Teleprompter:
             score = max(results.val_aggregate_scores, default=None)
         if self.name == "MIPROv2":
             score = getattr(compiled, "score", score)
+        # Of an unknown class nobody knows whether it counts to 1 or to 100.
         if self.name not in KNOWN or not isinstance(score, int | float):
             return None
         return round(float(score) / (100 if self.name in _PERCENT else 1), 4)
@@ -258,6 +263,8 @@ def _arguments(
     teleprompter: Teleprompter, session: DspySession, given: Mapping[str, Any], judge: Judge
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """For the class and for its `compile`: what was given, and what every one of them needs."""
+    # Ours, and not to be set: models and metric go
+    # through the run, one thread keeps it replayable.
     fixed = {
         "metric": theirs(session, teleprompter.name, judge),
         "num_threads": 1,
@@ -279,6 +286,7 @@ def _arguments(
     if teleprompter.name == "MIPROv2" and "num_candidates" in given:
         defaults["auto"] = None
     whole = {**defaults, **given, **fixed}
+    # What the class and its `compile` both take is given to the class alone.
     both = {key for key in given if key in taken}
     return (
         {key: value for key, value in whole.items() if key in taken},
@@ -392,6 +400,7 @@ def _check(signature: Signature, case: Case, path: str) -> None:
 
 def _compile(options: Compile, task: Task) -> Strategy[Answer]:
     try:
+        # Hushed: teleprompters print progress bars to standard output, which is the caller's.
         work = threaded(lambda channel: _compiled(channel, options, task), hushed=True)
         program = yield from ProgramRequests(task).run(work)
     except Halt as halt:
@@ -420,6 +429,8 @@ def _compiled(channel: EffectChannel, options: Compile, task: Task) -> Program:
             scores["before"] = _score(student, judged, judge)
             _refuse_unread(at)
         data = {"trainset": training} | ({"valset": validation} if validation else {})
+        # A copy is compiled: some teleprompters change the
+        # student, which is still to be scored or kept.
         compiled = teleprompter.compile(at, student.deepcopy(), options.options, judge, data)
         _refuse_unread(at)
         if (measured := teleprompter.measured(compiled)) is not None:
@@ -452,6 +463,7 @@ def _score(program: Any, cases: Sequence[Any], judge: Judge) -> float:
     for case in cases:
         try:
             prediction = program(**case.inputs())
+        # A metric that cannot be used is no wrong answer.
         except ConfigError:
             raise
         except Exception:  # noqa: BLE001, S112 - an unreadable reply is no answer

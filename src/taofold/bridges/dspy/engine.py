@@ -55,6 +55,7 @@ def missing() -> str:
         version = metadata.version("dspy")
     except metadata.PackageNotFoundError:
         return f"DSPy is not installed: {HINT}"
+    # The engine contract is DSPy's, and changes between its series.
     series = tuple([int(part) for part in version.split(".")[:2] if part.isdigit()])
     if series != _SERIES:
         return f"DSPy {version} is installed, this needs 3.4: {HINT}"
@@ -94,6 +95,7 @@ class RenderedPrompt:
 
     def of(self, messages: tuple[Message, ...]) -> PredictorPrompt | None:
         """How the reply to `messages` is read; None if somebody else rendered them."""
+        # By equality, not identity: DSPy copies the messages on their way.
         return self.prompt if messages == self.messages else None
 
 
@@ -101,6 +103,7 @@ class DspyEngine:
     """DSPy's engine contract over a channel to a strategy: every call is an effect of the run."""
 
     supports_response_schema = True
+    # Tools go through our adapter and the run's policy, never through DSPy's native calls.
     supports_function_calling = False
     supported_params = frozenset({"temperature", "response_format"})
 
@@ -146,6 +149,7 @@ class DspyEngine:
 def _reply(said: ModelResponse, prompt: PredictorPrompt | None) -> str:
     """The reply; if it was read, as what was read, so that nobody repairs it a second time."""
     if prompt is None or said.values is None:
+        # A part of text must not be empty in DSPy's own types.
         return said.reply.text or " "
     return said.values.model_dump_json(by_alias=True)
 
@@ -204,6 +208,7 @@ def session(
     rendered = RenderedPrompt()
     engine, other = DspyEngine(channel, rendered), DspyEngine(channel, rendered, "critic")
     instance = _adapter(library)(rendered) if adapter == "taofold" else _theirs(library, adapter)
+    # No cache and no retries of DSPy's: the log is the one, the endpoint does the other.
     lm = library.LM("taofold/executor", engine=engine, cache=False, num_retries=0,
                     temperature=temperature)  # fmt: skip
     second = library.LM("taofold/critic", engine=other, cache=False, num_retries=0)
@@ -229,6 +234,7 @@ def _adapter(library: Any) -> Callable[[RenderedPrompt], Any]:
             return self
 
         def prompt(self, signature: Any) -> PredictorPrompt:
+            # By `id`, with the class kept beside it, so that no other one gets the same id.
             cached = self.shapes.get(id(signature))
             if cached is None:
                 cached = self.shapes[id(signature)] = (signature, prompt_of_theirs(signature))
@@ -298,6 +304,7 @@ def module_of(
         own, [_tool(tools, at.channel, offer) for offer in offers], max_iters=steps
     )
     end = react_module.tools[FINISH]
+    # ReAct's own `finish` is replaced by one that is no effect: it only ends the loop.
     react_module.tools[FINISH] = tools(lambda **_: DONE, FINISH, end.desc, {}, {})
     return react_module
 
@@ -328,6 +335,7 @@ def loaded(module: Any, program: Program) -> Any:
     """
     by_name = {predictor.name: predictor for predictor in program.predictors}
     own = dict(module.named_predictors())
+    # A bare `Predict` names its one predictor "self".
     names = {"predict": "self"} if set(own) == {"self"} else {}
     for stored_predictor, predictor in by_name.items():
         target = own.get(names.get(stored_predictor, stored_predictor))

@@ -59,6 +59,7 @@ class Program(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
     @property
     def version(self) -> str:
         """The first 12 hex digits of a SHA-256 over everything that a model is sent."""
+        # Scores and the teleprompter's name are left out: they change nothing that is sent.
         encoded = msgspec.json.encode((self.module, self.predictors), order="sorted")
         return hashlib.sha256(encoded).hexdigest()[:12]
 
@@ -68,6 +69,7 @@ class Program(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
         last = self.predictors[-1].signature
         inputs = tuple([slot for slot in last.inputs if slot.name != SO_FAR])
         own = REASONING if self.module in ("cot", "react") else ""
+        # The reasoning that a chain of thought adds is no output of the program.
         first = last.outputs[0].name == own
         return Signature(inputs, last.outputs[1:] if first else last.outputs, last.instructions)
 
@@ -206,6 +208,8 @@ class PredictorPrompt:
     def construct(self, values: Mapping[str, Any]) -> BaseModel:
         """A reply that holds these outputs, unchecked; those that are missing are empty text."""
         fields = {_attribute(slot.name): values.get(slot.name, "") for slot in self.outputs}
+        # Unchecked, because it was checked when the
+        # program was compiled, or is an ending of ours.
         return self.model.model_construct(None, **fields)
 
     @cached_property

@@ -95,6 +95,7 @@ class ProgramRequests:
         except StopIteration as stop:
             return cast("T", stop.value)
         finally:
+            # Also when the run is cut off: the program's thread must not wait for ever.
             program.close()
 
     def answer(self, request: "ModelRequest | ToolRequest") -> Strategy[Any]:
@@ -112,8 +113,11 @@ class ProgramRequests:
         outlook: Outlook = yield Begin()
         if outlook.stop:
             raise Halt(outlook.stop)
+        # Kept: DSPy builds each prompt anew and knows nothing of what people said meanwhile.
         self.heard += outlook.heard
         prompt = question.prompt
+        # The program is told that it has finished, so that
+        # it still gives an answer from what it knows.
         if prompt is not None and prompt.picks_tool and (outlook.wrap_up or outlook.toolless):
             self.thought, self.repairs, self.guessed = _ENOUGH, (), False
             self.limit = outlook.wrap_up or "loop_detected"
@@ -124,6 +128,7 @@ class ProgramRequests:
             settings = ModelSettings(temperature=question.temperature)
             effect = Ask(conversation, question.role, (), question.schema, settings=settings)
             reply: Reply = yield effect
+            # Somebody else reads this reply, so the next tool call counts as guessed.
             self.thought, self.repairs, self.guessed = reply.text[:500], (), True
             return ModelResponse(reply)
         got = yield from _warm(
@@ -165,6 +170,8 @@ class ProgramRequests:
             [part for part in (self.task.instructions.strip(), system) if part]
         )
         opening = [Message("system", instructions)] if instructions else []
+        # The history stands between the demos and the
+        # question, which stays last but for what was said.
         whole = [*opening, *rest[:-1], *self.task.history, *rest[-1:], *self.heard, *hint]
         return Conversation(whole)
 

@@ -138,6 +138,7 @@ def _parts(annotation: Any) -> Iterable[Any]:
 
 def _slots(text: str, whole: str) -> Iterable[Slot]:
     try:
+        # Python's own grammar of parameters, parsed and never run.
         tree = ast.parse(f"def signature({text.strip()}): ...", mode="exec")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise ConfigError(f"{text.strip()!r} in {whole!r} is no list of fields", path=_AT) from None
@@ -150,6 +151,7 @@ def _slots(text: str, whole: str) -> Iterable[Slot]:
         *arguments.defaults,
         *arguments.kw_defaults,
     ]
+    # `a): pass` would close the list and begin a body of its own.
     whole_body = ast.unparse(ast.Module(first.body, [])) == "..."
     if len(tree.body) > 1 or not whole_body or others or arguments.vararg or arguments.kwarg:
         raise ConfigError(f"{text.strip()!r} in {whole!r} is no list of fields", path=_AT)
@@ -179,6 +181,7 @@ def _type(annotation: ast.expr | None, name: str) -> JSON:
         values = [part.value for part in parts if isinstance(part, ast.Constant)]
         if len(values) == len(parts) and all(isinstance(v, str | int | bool) for v in values):
             return {"type": "string", "enum": values}
+    # Python's `None` is `null` in our words for types.
     written = _NONE.sub("null", ast.unparse(annotation))
     try:
         type_of(written)
@@ -248,6 +251,7 @@ def _kept(schema: Mapping[str, Any], models: Mapping[str, Any], depth: int) -> J
         return trimmed
     if schema.get("type") == "array" and "items" in schema:
         return {"type": "array", "items": _kept(schema["items"], models, depth - 1)}
+    # A date or a path is text in JSON; only Pydantic could check more of it.
     return schema.get("type", "any") if not schema.get("format") else "string"
 
 

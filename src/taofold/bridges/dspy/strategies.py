@@ -115,6 +115,7 @@ def inputs_of(signature: Signature, task: Task, given: Mapping[str, Any] | None)
     names = [slot.name for slot in signature.inputs]
     if given is None and len(names) == 1:
         return {names[0]: task.data.get(names[0], task.goal)}
+    # The goal wins over the run's data: it is what was asked now.
     data: Mapping[str, Any] = given or {**task.data, **_object(task.goal)}
     missing = [name for name in names if name not in data]
     if missing:
@@ -289,6 +290,7 @@ def _parameters(module: Any) -> list[str]:
 def _foreign(make: Callable[[], Any], adapter: str, task: Task) -> Strategy[Answer]:
     def call(channel: EffectChannel) -> dict[str, JSON]:
         with session(channel, adapter):
+            # In the program's thread: DSPy's settings (`session`) hold for that thread alone.
             module = make()
             slots = tuple([Slot(name) for name in _parameters(module)])
             inputs = inputs_of(Signature(slots, ()), task, None)

@@ -52,12 +52,16 @@ class EffectChannel:
             RuntimeError: another thread is asking: its order could not be replayed.
             Closed: the run was stopped.
         """
+        # Refused instead of queued: two threads would
+        # take turns in an order that no replay repeats.
         if not self._busy.acquire(blocking=False):
             raise RuntimeError(
                 "the program asks from several threads at once, which cannot be replayed: "
                 "run it with num_threads=1"
             )
         try:
+            # Under the lock, so `close` either is seen here
+            # or finds this question waiting for its answer.
             if self._closed:
                 raise Closed
             self.threads.add(threading.current_thread())
@@ -122,6 +126,7 @@ class _Hushed:
     def here(self) -> bool:
         """Is this a thread of a hushed program, or one that was started in its context?"""
         thread = threading.current_thread()
+        # The context reaches threads that copy it; the list those that asked something.
         return _context.get() or any(thread in channel.threads for channel in self._channels)
 
     @contextmanager
@@ -130,6 +135,7 @@ class _Hushed:
         with self._lock:
             self._channels = [*self._channels, channel]
             if self._streams is None:
+                # Replaced once for all programs; each write decides by its thread whose it is.
                 self._streams = _Stream(sys.stdout, self), _Stream(sys.stderr, self)
                 sys.stdout, sys.stderr = self._streams
         try:
@@ -177,10 +183,13 @@ def threaded(
         else:
             channel.requests.put(_Ended(value))
 
+    # A daemon: a program that never asks again must not keep the process from ending.
     thread = threading.Thread(target=work, name=THREAD, daemon=True)
     thread.start()
     try:
         while True:
+            # Blocks this loop's thread until the program
+            # asks: a strategy is pure, it cannot await.
             request = channel.requests.get()
             if isinstance(request, _Ended):
                 if request.error is not None:
@@ -188,4 +197,5 @@ def threaded(
                 return request.value  # type: ignore[return-value]
             channel.answer((yield request))
     finally:
+        # Wakes the program with `Closed`, whatever ended this generator.
         channel.close()

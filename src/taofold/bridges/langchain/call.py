@@ -123,6 +123,7 @@ def _facts(block: Mapping[Any, Any]) -> Iterable[str]:
             match = _DATA.fullmatch(value)
             if match is not None and match[1]:
                 yield match[1]
+            # Four characters of base64 are three bytes.
             yield f"{len(value.rpartition(',')[2].rstrip('=')) * 3 // 4} bytes"
         else:
             yield value[:200]
@@ -158,12 +159,15 @@ async def call(thing: Any, ctx: RunContext[Any], parameters: dict[str, Any]) -> 
     config = {"configurable": _configurable(answers)}
     try:
         if _only_sync(thing):
+            # On our worker threads: `ainvoke` would use the
+            # loop's, which the process waits for at its end.
             returned = await WORKERS.run(lambda: thing.invoke(request, config))
         else:
             returned = await thing.ainvoke(request, config)
     except Exception as error:
         if _is_interrupt(error):
             raise _question(error, answers) from error
+        # It looks for something else of LangGraph's that only a graph puts there.
         if isinstance(error, KeyError) and str(error.args[0]).startswith(_PRIVATE):
             return Outcome("the tool needs the runtime of a LangGraph graph", "failure")
         raise
@@ -214,6 +218,8 @@ def _question(error: Exception, answers: list[Any]) -> InputRequired:
     first = error.args[0][0]
     value, schema = first.value, getattr(first, "response_schema", None)
     text = value if isinstance(value, str) else json.dumps(jsonable(value), ensure_ascii=False)
+    # All answers so far: `interrupt` is met again from
+    # the first one when the tool is called anew.
     state = {_STATE: answers, "question": text, "schema": schema}
     return InputRequired(text, form=_form(schema), state=state)
 

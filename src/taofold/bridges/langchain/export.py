@@ -80,6 +80,7 @@ def _tool_call(
             bound = tool.bind(parameters)
         except BadArguments as error:
             raise failure(str(error)) from None
+        # `is not True`: a callback that returns something truthy by accident has not approved.
         if tool.tier > Tier.AUTO and (approve is None or approve(tool, parameters) is not True):
             raise failure(f"{tool.name} was not approved")
         outcome = await _outcome(bound, deps)
@@ -98,6 +99,7 @@ async def _outcome(bound: Bound, deps: Any) -> Outcome:
         async with timer:
             return await bound.run(RunContext(deps=deps, timeout_s=seconds))
     except TimeoutError as error:
+        # The tool's own TimeoutError, not our deadline.
         if not timer.expired():
             return Outcome(words(error), "failure")
         once = " It may have happened or may still finish." if bound.tool.effect == "once" else ""

@@ -67,6 +67,7 @@ def _of_schema(thing: Any, shown: dict[str, Any]) -> LangChainParameters:
     return LangChainParameters(
         _without(shown, marked & properties.keys()),
         {name: name for name in marked},
+        # A schema may have a parameter called `config` of its own; then the model may write it.
         frozenset(marked | (_SUPPLIED - properties.keys())),
         tuple(sorted(name for name in marked if _required(thing, name))),
     )
@@ -76,6 +77,8 @@ def _of_model(thing: Any, shown: Any) -> LangChainParameters:
     fields: Mapping[str, Any] = getattr(thing.get_input_schema(), "model_fields", {})
     own: Mapping[str, Any] = getattr(shown, "model_fields", {})
     configured = {name for name, field in fields.items() if _is_config(field.annotation)}
+    # LangChain hides a field by leaving it out of the
+    # schema that it shows; that is no protection.
     hidden = {*_marked(thing), *configured, *(fields.keys() - own.keys())}
     _refuse_nested(thing, own, hidden)
     needed = [
@@ -149,6 +152,7 @@ def _refuse_nested(thing: Any, fields: Mapping[str, Any], hidden: set[str]) -> N
 
 def _nested(annotation: Any, seen: set[int]) -> str:
     """The name of an injected field within a type, "" if there is none."""
+    # Models may refer to themselves.
     if id(annotation) in seen:
         return ""
     seen.add(id(annotation))

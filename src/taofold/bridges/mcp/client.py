@@ -159,6 +159,7 @@ class McpServer(Toolset):
         self.label = options.get("name") or place.label
         pins = options.get("pins", True)
         folder = None if isinstance(pins, bool) else pins
+        # A server object in this process is our own code: nothing is kept about it by default.
         pinned = place.kind != "here" if pins is True else pins is not False
         self._pins = Pins(Pins.file(place, folder) if pinned else None)
         self._lock = threading.Lock()
@@ -230,11 +231,14 @@ class McpServer(Toolset):
         Raises:
             ConfigError: it is required and cannot be reached, or cannot be used as described.
         """
+        # A thread's lock: tools are looked up from synchronous code, on any thread.
         with self._lock:
             if self._made is None:
                 seconds = self._options.get("connect_timeout", 30.0)
                 work = submitted(self._offer())
                 try:
+                    # Connecting and listing may each take their time;
+                    # the slack lets their own errors come first.
                     self._made = work.result(2 * seconds + SLACK)
                 except TimeoutError:
                     work.cancel()
@@ -308,6 +312,7 @@ class McpServer(Toolset):
                 name = definitions.safe(entry.name, prefix, tools)
                 tools[name] = self._tool(entry, name)
         for tool in readers(self, prefix, self._options):
+            # A tool of the server's wins over a reader of ours with the same name.
             tools.setdefault(tool.name, tool)
         return tools
 
@@ -317,6 +322,7 @@ class McpServer(Toolset):
             loop = asyncio.get_running_loop()
 
             def report(text: str) -> None:
+                # Back from the connections' thread to the loop of the run.
                 loop.call_soon_threadsafe(ctx.report, text)
 
             async def ask(wants: InputRequired) -> PersonAnswer:

@@ -70,6 +70,7 @@ def submitted(work: Coroutine[Any, Any, T]) -> Future[T]:
 
 async def beside(work: Coroutine[Any, Any, T]) -> T:
     """Await `work`, which runs on the connections' loop. Cancelling this cancels it."""
+    # Waiting for work on one's own loop would never end.
     if asyncio.get_running_loop() is _loop:
         return await work
     return await asyncio.wrap_future(submitted(work))
@@ -121,12 +122,14 @@ class ServerConnection:
             await self._drop(ready)
             ready = self._ready
         if ready is None:
+            # Set before the first await, so calls that come at once share one opening.
             self._ready = ready = asyncio.get_running_loop().create_future()
             self._stop = asyncio.Event()
             self._owner = asyncio.create_task(self._own(ready, self._stop))
             _open.add(self)
         try:  # a program that is killed may take its time; nobody waits for that
             async with asyncio.timeout(self._seconds + GRACE):
+                # Shielded: one caller that gives up must not cancel the opening for the others.
                 return await asyncio.shield(ready)
         except TimeoutError:
             raise self._told(TimeoutError(), late=True) from None
@@ -153,6 +156,7 @@ class ServerConnection:
                 return await work(session)
         except Exception as error:
             number = code(error)
+            # The server never looked at the call, so it may be made again, whatever its effect.
             if number == LOST:
                 self._retire(ready, session)
                 raise _Lost(str(error)) from error
@@ -175,6 +179,7 @@ class ServerConnection:
         self._owner = self._ready = None
 
         async def end() -> None:
+            # Calls that are under way in the old session are let finish.
             await session.idle.wait()
             stop.set()
             await asyncio.wait([owner])
@@ -214,6 +219,8 @@ class ServerConnection:
         self._greeting = greeting = asyncio.timeout(self._seconds)
         try:
             async with greeting:
+                # Entered and left by hand: anyio's task groups
+                # must be closed by the task that opened them.
                 leaving = opened(self._place, self._mode, self._elicit, self._hear, self._tail)
                 session = await leaving.__aenter__()
         except BaseException as error:  # noqa: BLE001 - groups, exits and time-outs are told alike

@@ -137,6 +137,7 @@ def safe(name: str, prefix: str, taken: Mapping[str, Any]) -> str:
     if len(plain) <= LONGEST and plain not in taken and plain not in RESERVED:
         return plain
     mark = blake2b(name.encode("utf-8", "replace"), digest_size=4).hexdigest()
+    # The mark is of the server's own name, so it is the same at the next start.
     return f"{plain[: LONGEST - 9]}_{mark}"
 
 
@@ -147,6 +148,7 @@ def governed(said: Definition, *, trusted: bool) -> tuple[Tier, Sideeffect]:
     if trusted and not reads and said.hints.get("idempotent_hint", False):
         effect = "idempotent"
     tier = Tier.AUTO if reads else Tier.CARD
+    # A destructive hint counts without trust: it can only raise the tier.
     writes = not said.hints.get("read_only_hint", False)
     if writes and said.hints.get("destructive_hint", False):
         tier = Tier.CONFIRM
@@ -204,6 +206,7 @@ def checker(schema: dict[str, Any]) -> Callable[[Any], str]:
     validator = _counting(lean, left)(lean, registry=load("referencing").Registry())
 
     def misfit(value: Any) -> str:
+        # Anew for each value; the list is shared with the rules of the validator.
         left[0] = STEPS
         try:
             fault = next(iter(validator.iter_errors(value)), None)
@@ -283,6 +286,7 @@ def _wordless(schema: Any) -> Any:
         if name in _NAMED and is_object(value):
             stripped[name] = {inner: _wordless(subschema) for inner, subschema in value.items()}
         else:
+            # Values that must be written exactly so are no prose.
             stripped[name] = value if name in ("enum", "const") else _wordless(value)
     return stripped
 
@@ -388,6 +392,7 @@ class Pins:
     def add(self, definitions: Iterable[Definition]) -> None:
         """Take these in: met for the first time, or accepted by a person."""
         self._known = {
+            # Read again: another process may have accepted something meanwhile.
             **self.known(fresh=True),
             **{definition.name: definition for definition in definitions},
         }
@@ -402,6 +407,7 @@ class Pins:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             beside = self._path.with_suffix(f".{secrets.token_hex(4)}")
             beside.write_bytes(msgspec.json.format(msgspec.json.encode(body)))
+            # Whole or not at all; of two writers at once the last one's file stays.
             beside.replace(self._path)
         except OSError as error:
             raise ConfigError(

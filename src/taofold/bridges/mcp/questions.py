@@ -128,6 +128,7 @@ def requested(server: str, result: Any) -> PendingQuestions:
 def identity(params: Any) -> str:
     """The same for the same question of the older era, when the call is made again."""
     fields = plain(params)
+    # Without ids, which are new with every call.
     relevant = {name: fields.get(name) for name in ("mode", "message", "requestedSchema", "url")}
     return blake2b(msgspec.json.encode(relevant, order="sorted"), digest_size=8).hexdigest()
 
@@ -162,6 +163,7 @@ def worded(server: str, said: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
 
 def _linked(server: str, message: str, url: str) -> str:
     parts = urlsplit(url)
+    # Invisible characters could show a person another address than the one that opens.
     if parts.scheme not in ("http", "https") or not parts.hostname or visible(url) != url:
         raise Unaskable(f"the server wants a person to open {visible(url)[:200]!r}: not a web page")
     return (
@@ -175,6 +177,7 @@ def _secret(name: str, rules: Any) -> bool:
     description = " ".join(
         str(rules.get(k, "")) for k in ("title", "description", "format")
     ).lower()
+    # The redactor's own rules for names, tried with a value that looks like a secret.
     return named(words_of_name, _LIKE_A_SECRET) or any(word in description for word in _WORDS)
 
 
@@ -269,6 +272,8 @@ class Flights:
     async def asked(self, _context: Any, params: Any) -> Any:
         """The server asks: what is on record, what the person who is there says, or "cancel"."""
         result: Any = load("mcp.types").ElicitResult
+        # Nobody can say whose question it is: cancelled,
+        # and from now on the calls go one by one.
         if len(self._under_way) != 1:
             self._one_by_one = True
             return result(action="cancel")

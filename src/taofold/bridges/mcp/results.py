@@ -71,6 +71,7 @@ def medium(block: Any) -> Showing | None:
 
 
 def _small(value: Any, text: str) -> Any:
+    # Its length stands for the JSON's, which would cost an encoding.
     literal = repr(value)
     return value if len(literal) <= FLOOD else text or bounded(literal)
 

@@ -334,7 +334,10 @@ class Desk:
         _require(offers, "start")
         teller = Teller(context)
         try:
+            # The state is sealed by the package
+            # (`RequestStateBoundary`): a client cannot make one up.
             if params.request_state and params.input_responses:
+                # Whose run it is, before anything is decided in it.
                 await offers.first(params.request_state)
                 await self._decided(offers, params.request_state, params.input_responses)
                 result = await offers.resume(params.request_state, teller)
@@ -356,6 +359,7 @@ class Desk:
             waiting = result.pending[0]
             if not self._elicit or not _can_ask(context):
                 return _waits(result)
+            # The call ends here, with questions; the client calls again with the answers.
             if str(context.protocol_version) >= "2026":
                 params = types.ElicitRequestFormParams(
                     message=_question(waiting), requested_schema=_form(waiting)
@@ -421,6 +425,7 @@ class Teller:
 
     def _say(self, text: str) -> None:
         self._count += 1
+        # A chain: each waits for the one before, because progress must rise.
         self._last = asyncio.ensure_future(self._tell(float(self._count), text[:200], self._last))
 
     async def _tell(self, count: float, text: str, before: "asyncio.Task[None] | None") -> None:
@@ -483,6 +488,7 @@ def _decision(one: Approval, action: str, content: Mapping[str, Any]) -> Decisio
         return Decision("answer", by=by, answer=msgspec.json.encode(dict(content)).decode())
     if one.wants_text:
         return Decision("answer", by=by, answer=str(content.get("answer", "")))
+    # Anything but a plain yes is a no.
     verdict = "approve" if content.get("approve") is True else "deny"
     return Decision(verdict, by=by, reason=str(content.get("reason", "")))
 
@@ -506,6 +512,7 @@ def _result(value: Any, *, failed: bool = False, run: str = "") -> Any:
     text = "" if value is None else render(value)
     return types.CallToolResult(
         content=[types.TextContent(type="text", text=text)],
+        # The protocol has structured content for objects only.
         structured_content=value if is_object(value) and not failed else None,
         is_error=failed,
         _meta={"taofold/run": run} if run else None,
@@ -518,6 +525,7 @@ async def serve_stdio(server: Any) -> None:
     Whatever else is printed goes to standard error: it would break the protocol.
     """
     async with stdio_server() as (reading, writing):
+        # Inside: `stdio_server` has taken the real standard output by now.
         with redirect_stdout(sys.stderr):
             await server.run(reading, writing, server.create_initialization_options())
 

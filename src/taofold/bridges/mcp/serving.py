@@ -83,6 +83,7 @@ class Serving:
         try:
             listed = await self.listed()
         except Unreachable:
+            # The accepted definitions serve while the server is away; its calls fail one by one.
             if not self.pins.known():
                 raise
             return list(self.pins.known().values())
@@ -93,8 +94,10 @@ class Serving:
     async def listed(self) -> dict[str, Definition]:
         """What the server says now: asked anew if it was opened anew, or when it is time."""
         session = await self.connection.session()
+        # A server that was opened anew may have been updated meanwhile.
         if self._opened == self.connection.opened and monotonic() < self._until:
             return self._listed
+        # Read before listing: a reconnection during it makes the list stale, not fresh.
         opened = self.connection.opened
         try:
             async with asyncio.timeout(self._seconds):
@@ -130,6 +133,7 @@ class Serving:
                     skipped.append(f"{visible(definition.name)[:80]!r}: {text}")
             ttl = get(page, "ttl_ms")
             if session.modern and isinstance(ttl, int):
+                # The shortest of all pages, but not so short that every call lists anew.
                 seconds = min(seconds, max(FRESH, ttl / 1000))
             cursor = get(page, "next_cursor")
             if not cursor:
@@ -187,6 +191,7 @@ class Serving:
         if answer is not None and is_object(state) and state.get(ACCEPT) == now.digest:
             if not answer.accepted:
                 return f"{pinned.name!r} was not accepted as it is now: it was not called"
+            # What is accepted is what the person was shown: the digest in the state says so.
             self.pins.add([now])
             return ""
         if accepted is None:
@@ -247,6 +252,7 @@ class Serving:
             again.next()
             return Outcome("the server asks for nothing and does not go on", "failure")
         odd = "" if get(result, "is_error") else now.misshapen(get(result, "structured_content"))
+        # A structured result that breaks its promise would be taken for data of that shape.
         if odd:
             text = f"the result of {now.name!r} is not what its server promised: {odd}"
             return Outcome(text, "failure")

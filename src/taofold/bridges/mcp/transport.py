@@ -78,6 +78,7 @@ class ServerAddress:
     @property
     def digest(self) -> str:
         """The same for the same place, whatever its secrets are."""
+        # Without `env` and headers: a renewed key is no new server.
         identity = (self.kind, self.command, self.args, self.cwd, self.url)
         return blake2b(msgspec.json.encode(identity), digest_size=8).hexdigest()
 
@@ -173,6 +174,7 @@ class Credentials:
         source = self._place.header_source
         if source is None:
             return filled(self._place.headers)
+        # In a thread: a function may ask a keychain or run a command. What it awaits runs here.
         headers = await asyncio.to_thread(source)
         return dict(await headers if isawaitable(headers) else headers)
 
@@ -210,6 +212,7 @@ def client_factory(
 
 def _client_class(base: Any, credentials: Credentials) -> Any:
     """A client of `httpx`, in the generation that the package brings."""
+    # `httpx`, or the fork of it that a generation of the package brings.
     errors: Any = __import__(base.__module__.partition(".")[0])
 
     class ServerClient(base):  # type: ignore[misc]
@@ -219,6 +222,7 @@ def _client_class(base: Any, credentials: Credentials) -> Any:
             try:
                 sent = await credentials.headers()
                 response = await self._sent(request, sent, options)
+                # Once, and only with other credentials than were refused: no loop of refusals.
                 if response.status_code == 401 and await self._renewed(sent):
                     await response.aclose()
                     response = await self._sent(request, await credentials.headers(), options)
@@ -337,6 +341,7 @@ def data(error: BaseException) -> Any:
 
 def innermost(error: BaseException) -> BaseException:
     """What went wrong, out of the groups that task groups make of it."""
+    # The first of each group: the others are mostly cancellations that it caused.
     while isinstance(error, BaseExceptionGroup):
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
     return error
@@ -374,6 +379,8 @@ class McpSession:
     @property
     def closed(self) -> bool:
         """Is it known that the server has gone?"""
+        # Private to the package, which has no other word
+        # for it; a session without it counts as open.
         return getattr(getattr(self.inner, "_dispatcher", None), "_closed", False) is True
 
     @property
@@ -461,6 +468,7 @@ async def _transport(place: ServerAddress, stack: AsyncExitStack, tail: deque[st
     """What opens the streams: as the package makes it."""
     if place.kind == "stdio":
         stdio = load("mcp.client.stdio")
+        # The mark last: an agent file cannot clear it (`cli.ancestry`).
         env = {**filled(place.env), MARK: f"{SERVER}{place.label}"}
         program = stdio.StdioServerParameters(
             command=place.command, args=list(place.args), env=env, cwd=place.cwd or None
