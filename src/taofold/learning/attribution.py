@@ -45,6 +45,7 @@ _ONE_SIDED_95: Final = 1.645
 def settled(pattern: Pattern, note: LoopNote, stats: LoopStats) -> Pattern:
     """The pattern after the loop `note`, which saw it or was kept from seeing it."""
     if note.control:
+        # A control loop did not see the pattern: it only says what happens without it.
         held = pattern.held.plus(note.iterations, note.solved)
         return msgspec.structs.replace(pattern, held=held)
     exposure = pattern.shown.plus(note.iterations, note.solved)
@@ -117,6 +118,7 @@ def _slower(arm: Arm, other: Arm) -> bool:
     if other.loops < _HARM_COMPARED or arm.mean is None or other.mean is None:
         return False
     spread = sqrt(arm.variance / arm.loops + other.variance / other.loops)
+    # Surer than chance (one-sided, 95 %), and by a tenth at least: many loops make trifles sure.
     return arm.mean - other.mean > max(_ONE_SIDED_95 * spread, 0.1 * other.mean)
 
 
@@ -142,6 +144,7 @@ def unsettled(pattern: Pattern, note: LoopNote) -> Pattern:
     exposure = Arm().plus(note.iterations, note.solved)
     if note.control:
         return msgspec.structs.replace(pattern, held=_less(pattern.held, exposure))
+    # That the loop found the pattern stays: its end is taken back, not its discovery.
     evidence = [
         entry for entry in pattern.evidence if entry.loop != note.loop or entry.outcome == "found"
     ]
@@ -191,6 +194,7 @@ def applications(history: LoopHistory, patterns: Iterable[Pattern]) -> tuple[App
     for attempt in history.attempts:
         done = frozenset([deed for change in attempt.changes for deed in deeds(change)])
         for pattern, proposed in proposals:
+            # Without a run of the checks afterwards nobody knows what an edit was good for.
             if attempt.judged and done & proposed:
                 won = attempt.kept and _won(pattern, attempt)
                 use = Application(pattern.id, attempt.iteration, won)
@@ -203,6 +207,7 @@ def _deeds(pattern: Pattern) -> frozenset[EditKind]:
         case ErrorFix(fix=fix):
             return deeds_in(fix.diff)
         case CodeTemplate(code=code):
+            # A template's code is put in, nothing is taken out.
             return deeds_in("\n".join([f"+{line}" for line in code.split("\n")]))
         case Approach() | Avoidance():
             return _NONE

@@ -85,6 +85,7 @@ def candidates(
     """What a loop about `case` would be shown now."""
     terms = terms_of(case)
     question = ask(case, terms, *view.frequencies(terms))._replace(meanings=meanings)
+    # Two stages: the search by words is cheap and rough, the comparison field by field is not.
     hits = closest(question, view.search(question.terms), LOOKED_AT)
     entries = [
         (pattern, hit.entry) for hit in hits if (pattern := view.pattern(hit.id)) is not None
@@ -164,11 +165,13 @@ def discover(
         ):
             original = None
         if original is None:
+            # The id is given here, within the transaction: two loops that end at once get two.
             new = msgspec.structs.replace(draft, id=fresh(draft, tx.ids))
             tx.emit(PatternDiscovered(loop, new, by, context))
             identity = new.id
         else:
             identity = original.id
+            # Once per loop, so that taking a loop in again changes nothing.
             if loop not in original.loops or not _noted(tx, loop, identity):
                 tx.emit(PatternMerged(loop, identity, draft, by, context))
         stored = tx.pattern(identity)

@@ -157,6 +157,7 @@ def _merged(known: Known, event: PatternMerged, at: int) -> Changes:
     pattern = msgspec.structs.replace(
         attribution.counted(old, counts, source, evidence, at),
         tags=tuple(dict.fromkeys([*old.tags, *event.pattern.tags])),
+        # Seen in two repositories or languages it is bound to neither.
         scope=_wider(old.scope, event.pattern.scope),
     )
     return _extracted(known, pattern, event.loop, at, new=False)
@@ -188,9 +189,11 @@ def _extracted(known: Known, pattern: Pattern, loop: str, at: int, *, new: bool)
 
 
 def _injected(note: LoopNote, event: PatternsInjected) -> LoopNote | None:
+    # Decided once: a fact that is written twice, as by a loop that crashed, changes nothing.
     if note.decided and not event.manual:
         return None
     chosen = event.shown
+    # A person adds to what was shown; in a control loop nothing was, so the choice is replaced.
     if event.manual and not note.control:
         before = {earlier.id for earlier in note.shown}
         chosen = (*note.shown, *(addition for addition in event.shown if addition.id not in before))
@@ -206,6 +209,7 @@ def _injected(note: LoopNote, event: PatternsInjected) -> LoopNote | None:
 
 
 def _applied(note: LoopNote, event: PatternApplied) -> LoopNote | None:
+    # What was not chosen for the loop says nothing about the choice.
     if note.ended or not note.looked_at(event.id):
         return None
     before = next((use for use in note.uses if use.id == event.id), None)
@@ -222,6 +226,7 @@ def _ended(known: Known, event: LoopSettled, at: int) -> Changes:
     if note.ended:
         return Changes()
     note = msgspec.structs.replace(note, ended=at, iterations=event.iterations, solved=event.solved)
+    # The sums first: `settled` compares each pattern with them, this loop included.
     stats = attribution.summed(known.stats(), note)
     changed: dict[str, Pattern | None] = {
         identity: attribution.settled(pattern, note, stats)

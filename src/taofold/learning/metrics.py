@@ -149,6 +149,7 @@ def _interval(one: Arm, other: Arm, ratio: float) -> tuple[float | None, float |
 def _student(freedom: float) -> float:
     """Student's 97.5 % quantile, within one per cent from two degrees of freedom on."""
     z = 1.959964
+    # Cornish and Fisher's expansion of the quantile in powers of 1/f.
     f = max(freedom, 1.0)
     return (
         z

@@ -69,6 +69,7 @@ class EditRates(Value, frozen=True):
 
 
 def _weights(costs: Sequence[float]) -> tuple[float, ...]:
+    # Less the smallest, so that `exp` cannot underflow for all of them at once.
     least = min(costs)
     weights = [exp(least - cost) for cost in costs]
     total = sum(weights)
@@ -171,5 +172,6 @@ def _surprises(
 
 def key_of(level: str, *parts: object) -> str:
     """A short name for what an edit does, `level` first; equal parts have equal names."""
+    # `repr` of strings is the same in every process; `hash` is not.
     digest = blake2b(repr(parts).encode("utf-8", "replace"), digest_size=6)
     return f"{level}{digest.hexdigest()}"

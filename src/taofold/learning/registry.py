@@ -78,6 +78,7 @@ class Registry:
         """What the loop is told. Asked again it is told the same, unless a person asks."""
         context, note = context_of(case), await self.loop(loop)
         undecided = manual or (injection.enabled and not (note and note.decided))
+        # Outside of the transaction below: it may take seconds, and `work` may run twice.
         similarity, faults = await self._meanings(case) if undecided else Meanings()
 
         def work(tx: Writing) -> ChosenLessons:

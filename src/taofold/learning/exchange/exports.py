@@ -42,6 +42,7 @@ def exported(view: View) -> dict[str, Any]:
     contents["effectiveness-metrics.json"] = metrics.as_json()
     contents["memory/patterns-index.json"] = {"version": VERSION, "patterns": index}
     for note in view.loops():
+        # The id may be anything: it becomes a path only if it is a plain name.
         contents[f"loops/{folder(note.loop)}/state.json"] = loop_state(note, stats)
     return contents
 

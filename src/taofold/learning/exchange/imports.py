@@ -123,6 +123,7 @@ def _listed(name: str, content: Any, faults: list[str]) -> list[tuple[str, Kind,
 
 def _kind(raw: Any, key: str, name: str) -> Kind | None:
     for kind, named in _KEYS.items():
+        # In this order: the key says it, else the file's name, else the beginning of the id.
         if key.endswith(named):
             return kind
     for kind, form in FORMATS.items():
@@ -165,6 +166,7 @@ def imported(tx: Writing, given: Mapping[str, bytes], at: int) -> ImportReport:
             renamed.append((incoming.pattern.id, pattern.id))
         tx.emit(PatternImported(pattern, incoming.claim, incoming.file))
         if incoming.month:
+            # Imported first, archived at once: the archive holds only what was in the registry.
             tx.emit(PatternArchived(pattern.id, "it came from an archive", incoming.month))
         added.append(pattern.id)
     return ImportReport(

@@ -56,6 +56,7 @@ class _Key(NamedTuple):
 @cache
 def _keys(struct: type[WireStruct]) -> tuple[_Key, ...]:
     """The keys of a struct with their place in a pattern; of two for one place the outer first."""
+    # `sorted` is stable: keys of one depth stay in the order of the schema.
     return tuple(sorted(_walk(struct, ()), key=lambda key: len(key.keys)))
 
 
@@ -86,6 +87,7 @@ def _put(tree: Json, names: tuple[str, ...], value: Any) -> None:
     """Set the value at a path of keys, unless something is there."""
     for name in names[:-1]:
         tree = tree.setdefault(name, {})
+    # The first key that says something about a part wins (`_keys`: the outer one).
     tree.setdefault(names[-1], value)
 
 
@@ -114,6 +116,7 @@ def written(pattern: Pattern) -> Json:
         extra |= {"successes": counts.successes, "failures": counts.failures}
     if extra:
         record["taofold"] = extra
+    # Through JSON, so that tuples and structs come out as what a reader of the file sees.
     plain: Json = msgspec.json.decode(msgspec.json.encode(record))
     return plain
 
@@ -243,6 +246,7 @@ def _claimed(wire: AnyWire, at: int) -> ImportClaim:
     """What the file claims. Where it gives a rate only, the counts are what that comes to."""
     successes, failures = wire.taofold.successes, wire.taofold.failures
     if isinstance(wire, WireError):
+        # Error patterns have keys of their own for these in the seed's schema.
         successes, failures = wire.successful_applications, wire.failed_applications
     rate: float | None
     if isinstance(wire, WireAnti):

@@ -140,6 +140,7 @@ class WireError(WireTagged, frozen=True):
     fix_approach: WireFix
     success_rate: Rate
     usage_count: Count
+    # Written for readers of the file; what counts is the key or the id it stands under.
     type: str = "error_pattern"
     successful_applications: Count | None = None
     failed_applications: Count | None = None

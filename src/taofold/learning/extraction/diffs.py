@@ -64,6 +64,7 @@ def hunks(change: FileChange) -> tuple[Hunk, ...]:
     if change.unsure:
         return ()
     before, after = change.before.splitlines(), change.after.splitlines()
+    # SequenceMatcher without `autojunk` grows with the product of both sides.
     if len(before) > _LONGEST or len(after) > _LONGEST:
         return ()
     matcher = SequenceMatcher(None, before, after, autojunk=False)
@@ -77,6 +78,7 @@ def hunks(change: FileChange) -> tuple[Hunk, ...]:
 
 def _dedented(removed: Sequence[str], added: Sequence[str], following: str) -> Hunk:
     held = [line for line in (*removed, *added) if line.strip()]
+    # One margin for both sides, so that a change of indentation is still one.
     margin = min([len(line) - len(line.lstrip()) for line in held], default=0)
     return Hunk(
         tuple([line[margin:].rstrip() for line in removed]),
@@ -92,6 +94,8 @@ def tokens(text: str) -> list[str]:
 
 def _code(line: str) -> str:
     hash_index = line.find("#")
+    # A `#` behind a quote or a brace may stand in a
+    # string: better a comment too many than code lost.
     return line if hash_index < 0 or re.search(r"[\"'{]", line[:hash_index]) else line[:hash_index]
 
 
@@ -112,6 +116,8 @@ def shape(old: str, new: str) -> Shape:
 
     Two pieces that change places are one shape whatever they are: it tells what stands between.
     """
+    # Looked for first, among the names themselves:
+    # once they are abstracted `f(a, b)` is `f(b, a)`.
     between = swap(tokens(HOLE.sub(r"\1", old)), tokens(HOLE.sub(r"\1", new)))
     if between is not None:
         signs = tuple([_kind(token) for token in between if not re.match(r"[\w.()\[\]\"']", token)])
@@ -186,6 +192,7 @@ def _runs(diff: str) -> Iterator[tuple[list[str], list[str]]]:
     removed: list[str] = []
     added: list[str] = []
     for line in diff.split("\n"):
+        # A `-` behind a `+` begins the next run.
         if line[:1] == "-" and not added:
             removed.append(line[1:])
         elif line[:1] == "+":
@@ -225,6 +232,8 @@ def swap(old: Sequence[str], new: Sequence[str]) -> tuple[str, ...] | None:
         return None
     places = [n for n, (a, b) in enumerate(zip(old, new, strict=True)) if a != b]
     first, last = places[0], places[-1] + 1
+    # Every way to cut the differing part into three, the outer two changing
+    # places. Cubic, but the part is short: both texts are the same outside of it.
     for again in range(first + 1, last):
         for cut in range(again, last):
             turned = [*old[cut:last], *old[again:cut], *old[first:again]]

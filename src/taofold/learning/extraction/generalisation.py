@@ -106,11 +106,13 @@ def pattern_of(message: str) -> str:
     parts: list[str] = []
     end, wild, free = 0, 0, 0
     for literal in _LITERAL.finditer(line):
+        # `unsupported operand type(s)` looks like a call.
         if literal[0].strip("'") in _KEPT or literal[0] == "type(s)":
             continue
         parts.append(_escaped(line[end : literal.start()]))
         end, wildcard = literal.end(), _wildcard(str(literal.lastgroup), literal[0])
         wild, free = wild + 1, free + (".*" in wildcard)
+        # Cut off here: a pattern of the beginning still matches, for nothing anchors its end.
         if wild > MOST_WILDCARDS or free > MOST_OPEN:
             return "".join(parts)
         parts.append(wildcard)
@@ -175,11 +177,13 @@ class _Names:
     def _token(self, token: str, before: str, after: str) -> str:
         if token[0] in "\"'":
             inside = token[1:-1]
+            # The text of an f-string is code in part.
             if not inside or before == "f":
                 return token
             return f"{token[0]}{self._hole('text', inside)}{token[0]}"
         if not re.match(r"[A-Za-z_]", token) or token in KNOWN or token in ("self", "cls", "f"):
             return token
+        # `.append` is the language's, not the project's: it belongs to what the template does.
         if before == "." and (token in _METHODS or token.startswith("__")):
             return token
         kind = "function" if after == "(" else "attribute" if before == "." else "variable"

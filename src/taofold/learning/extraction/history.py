@@ -130,7 +130,9 @@ class _Fold:
             return change
         text = self.texts[change.path]
         if change.unsure:
+            # A whole file was written: with what it held before it is a change like others.
             return FileChange(change.path, text, change.after)
+        # Not clear where the edit took place: it is taken as it was written.
         if not change.before or text.count(change.before) != 1:
             return change
         return _whole_lines(change, text)
@@ -146,6 +148,7 @@ class _Fold:
             text = self.texts[change.path]
             self.texts[change.path] = text.replace(change.before, change.after)
         else:
+            # An edit that does not fit what we know: from here on the file is unknown.
             self.texts.pop(change.path, None)
 
     def make(self, change: FileChange) -> None:
@@ -160,6 +163,7 @@ class _Fold:
         if self.open and self.open[-1] == last.change:
             self.open.pop()
             return
+        # It was judged already: what failed before it fails again, and its attempt was not kept.
         self.known = last.known
         self.tools = []
         number = max(n for n, attempt in enumerate(self.attempts) if last.change in attempt.changes)
@@ -167,6 +171,7 @@ class _Fold:
 
     def close(self, after: tuple[Check, ...] | None) -> None:
         """The checks ran (or, with None, never will)."""
+        # Without knowing what failed before, an attempt has nothing to compare with.
         if self.open and self.known is not None:
             judged = after is not None
             self.attempts.append(
@@ -235,6 +240,7 @@ def read_run(
                 fold.tokens += usage.tokens
             case Proposed(key=key, actions=batch):
                 actions.update({(key, n): action for n, action in enumerate(batch)})
+            # A refused action never ran.
             case Observed(key=key, index=index, observation=seen) if not seen.refused:
                 action = actions.get((key, index))
                 if action is not None:
@@ -249,6 +255,7 @@ def _observed(fold: _Fold, action: Action, result: Any, *, done: bool) -> None:
     change = fold.change(action)
     if change is not None:
         fold.tools.append(action.tool)
+        # A failed edit changed nothing, but it is one of the tools that were tried.
         if done:
             fold.note(action)
             fold.make(change)
@@ -273,6 +280,7 @@ def _passed(result: Any, output: str) -> bool:
     """Does the command's result say that it ended with exit code 0?"""
     if isinstance(result, dict):
         held = cast("dict[str, object]", result)
+        # No exit code is no success.
         return next((held[name] == 0 for name in _CODES if name in held), False)
     return output.startswith("exit code 0")
 

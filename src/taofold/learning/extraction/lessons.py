@@ -253,7 +253,10 @@ def pairs(history: LoopHistory) -> Iterator[tuple[list[Check], tuple[FileChange,
         settled = [*attempt.turned, *_settled(attempt, history.attempts[number + 1 :])]
         groups = [group for group in _distinct(settled) if _told(group[0])]
         for alike in groups[:_PER_FIX] if changes else ():
+            # Of several files the one in which the error
+            # arose is taken for the place of the fix.
             near = tuple([c for c in changes if c.path and c.path == alike[0].place.path])
+            # Otherwise nobody can say which change settled which error, and nothing is taught.
             if near or len({c.path for c in changes}) == 1 or len(groups) == 1:
                 yield alike, near or changes
 
@@ -342,6 +345,7 @@ def approaches(history: LoopHistory, least: float = LEAST) -> Iterator[Pattern]:
     languages: list[str] = []
     for alike, changes in pairs(history):
         body = _error_fix(alike, changes)
+        # An error that was not there at first came to light after another one was settled.
         later |= _sign_of(alike[0]) not in first
         where = f" in {body.signature.seen}" if body.signature.seen else ""
         error = gist(alike[0].error_type, alike[0].message)

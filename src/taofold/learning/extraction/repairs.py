@@ -204,6 +204,8 @@ def template_of(change: FileChange, error: str = "") -> str:
     what looks alike.
     """
     template = _template_of(change)
+    # Another attribute answers an AttributeError only:
+    # after other errors the wrong one was taken.
     if error and NEEDS.get(template, error) != error:
         return ELSE[template]
     return BY_ERROR.get((error, template), template)
@@ -236,6 +238,7 @@ def _of_hunk(hunk: Hunk, text: Texts) -> str:
     if moved(hunk):
         return "move_statement"
     inserted = not any(line.strip() for line in hunk.removed)
+    # The first rule that fits names the edit, so narrow rules stand before wide ones.
     rules = _INSERTED if inserted else _CHANGED
     return next((name for name, fits in rules if fits(*text)), "")
 

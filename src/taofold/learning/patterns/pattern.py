@@ -169,6 +169,7 @@ class Arm(Value, frozen=True):
         if self.loops < 2:
             return 0.0
         mean = self.iterations / self.loops
+        # From sums alone, so that loops can be added and taken back; rounding may go below zero.
         return max(self.squares - self.loops * mean * mean, 0.0) / (self.loops - 1)
 
 
@@ -305,6 +306,7 @@ def fresh(pattern: Pattern, taken: Callable[[str], Iterable[str]]) -> str:
         last = max([int(number) for number in numbers if re.fullmatch(r"\d{3}", number)], default=0)
         if last < _MOST:
             return f"{prefix}{last + 1:03d}"
+        # 999 ids of one name are taken: the name itself gets a number (`-s2`).
         series += 1
 
 
@@ -321,6 +323,7 @@ class Query(NamedTuple):
     def holds(self, pattern: Pattern) -> bool:
         """Is `pattern` among them?"""
         rate = pattern.rate
+        # Without an outcome a pattern is neither above nor below a rate.
         if (self.min_rate is not None or self.max_rate is not None) and rate is None:
             return False
         return (

@@ -90,6 +90,7 @@ def rank(
 
 def _order(ranked: Ranked) -> tuple[float, float, str]:
     """The best first; of equal ones that which takes fewer iterations."""
+    # Rounded: the last digits of a float must not decide between equal ones.
     return -round(ranked.score, 9), _iterations(ranked), ranked.pattern.id
 
 
@@ -106,6 +107,7 @@ def _refusal(pattern: Pattern, close: Relevance, settings: Injection, min_uses: 
     if close.value < LEAST:
         return "it has nothing to do with this task"
     own = pattern.counts
+    # By our own counts: what a file claims neither bars a pattern nor lets it in.
     tried = pattern.kind != "anti" and own.usage >= min_uses
     if tried and (own.rate or 0.0) < settings.min_success_rate:
         return (

@@ -72,6 +72,7 @@ def stem(word: str) -> str:
     for ending in ("ing", "ed"):
         rest = word.removesuffix(ending)
         if rest != word and len(rest) > 2 and _VOWEL.search(rest):
+            # "stopped" becomes "stop", but "called" stays "call" and "missed" stays "miss".
             word = rest[:-1] if rest[-1] == rest[-2] and rest[-1] not in "lsz" else rest
             break
     for ending in _ENDINGS:
@@ -300,6 +301,7 @@ def rarest(terms: Sequence[str], known: Mapping[str, int]) -> list[str]:
     chosen: list[str] = []
     for term in there[:TERMS]:
         left -= known[term]
+        # The rarest word is searched for in any case.
         if left < 0 and chosen:
             break
         chosen.append(term)
@@ -313,6 +315,7 @@ def best(posts: Iterable[tuple[float, Iterable[int]]], limit: int) -> list[int]:
         for number in numbers:
             scores[number] = scores.get(number, 0.0) + weight
     if len(scores) > limit:
+        # Cut by score first: then only few pairs are sorted.
         least = sorted(scores.values(), reverse=True)[limit - 1]
         scores = {number: score for number, score in scores.items() if score >= least}
     return sorted(scores, key=lambda number: (-scores[number], number))[:limit]
@@ -329,6 +332,7 @@ class Postings:
     def put(self, identity: str, new: IndexEntry) -> None:
         """Index `new` under `identity`."""
         self.drop(identity)
+        # An identity keeps its number when its entry is replaced or dropped; numbers only rise.
         number = self._numbers.setdefault(identity, len(self._numbers))
         self._hits[number] = PatternHit(identity, new)
         for word in set(new.words.split()):

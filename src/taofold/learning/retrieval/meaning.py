@@ -81,6 +81,7 @@ async def _compared(
     keys = {identity: _key(text) for identity, text in texts.items()}
     vectors = dict(await kept.vectors(embedder.name, list(keys.values())))
     missing = {key: texts[name][:_LONGEST] for name, key in keys.items() if key not in vectors}
+    # One call for the question and every text without a vector.
     fresh = await embedder.embed([question(case), *missing.values()])
     if len(fresh) != 1 + len(missing):
         raise ConfigError(

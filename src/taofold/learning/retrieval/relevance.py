@@ -142,6 +142,7 @@ def ask(case: LoopCase, terms: tuple[str, ...], known: Mapping[str, int], total:
         case,
         terms,
         frozenset(terms) - STOPS,
+        # Terms that begin with "=" stand for classes and lines of code, not for words.
         weights.bag([term for term in useful if not term.isdigit() and term[0] != "="]),
         frozenset(distinct(grams(letters(text)), _MOST_GRAMS)),
         tuple([weights.bag(telling(check.message[:_MESSAGE])) for check in failing]),
@@ -298,6 +299,7 @@ def closest(question: Question, hits: Sequence[PatternHit], most: int) -> list[P
     average = sum([hit.entry.length for hit in hits]) / len(hits) if hits else 1.0
     scored: list[tuple[float, str, PatternHit]] = []
     for hit, shared in zip(hits, runs, strict=True):
+        # BM25's normalisation by length.
         damp = _K1 * (1 - _B + _B * hit.entry.length / (average or 1.0))
         times = Counter(filter(here.__contains__, hit.entry.words.split(" ")))
         score = sum(map(rare.__getitem__, shared)) / (1 + damp)
@@ -409,6 +411,7 @@ def _alike(
 ) -> float:
     """How much of what the failure says is what the signature says, 0 to 1."""
     if matches(signature.pattern, failing.message):
+        # A signature of generic words alone matches many messages.
         return 1.0 if says.words else 0.3
     alike = 0.8 * _overlap(question, message, says)
     if failing.error_type:

@@ -69,7 +69,9 @@ def _clean(text: str) -> str:
     # Escape sequences first: without their first byte the rest would stay as text.
     text = _UNSEEN.sub("", _ANSI.sub("", text))
     text = _FENCE.sub(lambda found: "'" * len(found[0]), text)
+    # A thin space breaks the mark and leaves the text readable.
     text = _ROLE.sub(lambda found: f"{found[0]}\u2009", text)
+    # Another hyphen: a pattern's text must not name an id as if it were one of ours.
     return _ID.sub("\\1\u2010", text)
 
 
@@ -114,6 +116,7 @@ def render(chosen: Sequence[Ranked]) -> Rendered:
     fitting: list[Ranked] = []
     left = MOST
     for ranked in chosen:
+        # Measured with a number of two digits, the longest that an item may get.
         left -= len(item(ranked, 10)) + 1
         if left < 0:
             break
@@ -230,6 +233,7 @@ def _template(body: CodeTemplate) -> list[str]:
 
 
 def _fenced(title: str, language: str, code: str) -> list[str]:
+    # Letters and digits only: nothing in it can end the fence's line.
     tongue = "".join([c for c in language if c.isalnum()])[:20]
     body = block(code, _IN, _CODE_LINES, _CODE)
     return [f"   - {title}:", f"{_IN}```{tongue}", body, f"{_IN}```"]
