@@ -103,7 +103,10 @@ class Database:
 
     def forked(self) -> None:
         """A child process has no thread, and must not use its parent's connections."""
+        # The parent's lock may have been held by another thread at the fork.
         self._guard = threading.Lock()
+        # Kept alive for ever: closing a connection here would end the parent's session on the
+        # server.
         _inherited.append((self._made, self._loop, self._tasks))
         self._start()
 
@@ -148,6 +151,7 @@ class Database:
 
         result.add_done_callback(finished)
         cancelled = False
+        # Waits on although the caller was cancelled: a write that is on its way has an answer.
         while not done.done():
             try:
                 await asyncio.shield(done)
@@ -215,6 +219,7 @@ class Database:
         with self._guard:
             if self._closed:
                 return
+            # First, under the guard, so that nothing more is handed in while the rest is finished.
             self._closed = True
             loop, thread = self._loop, self._thread
         if loop is None or thread is None:
@@ -234,6 +239,7 @@ class Database:
                     target=_run, args=(self._loop,), name="taofold-postgres", daemon=True
                 )
                 self._thread.start()
+                # Without a reference to self, which would keep the database alive for ever.
                 weakref.finalize(self, _let_go, os.getpid(), self._loop, self._made)
             return asyncio.run_coroutine_threadsafe(work(), self._loop)
 
@@ -269,6 +275,8 @@ class Database:
                 autocommit=True,
                 connect_timeout=_CONNECT_S,
                 application_name="taofold",
+                # The same few statements come all the time: from the third on the server has them
+                # planned.
                 prepare_threshold=2,
             )
         except psycopg.Error as error:
@@ -278,9 +286,12 @@ class Database:
         self._made -= {connection for connection in self._made if connection.closed}
         self._made.add(db)
         try:
+            # A row that stays locked is an error after 5 s instead of a run that hangs.
             await db.execute(f"set lock_timeout = {_LOCK_MS}".encode())
             if not self._identity:
                 self._identity = f"postgres:{await schema.prepare(db, self.name)}"
+            # Some servers tell of a commit before it is on disk; then `disk=True` has to insist on
+            # it.
             weak = await (await db.execute("show synchronous_commit")).fetchone()
             self._weak = weak is not None and weak[0] == "off"
         except psycopg.Error as error:
@@ -324,6 +335,8 @@ class Database:
 
     async def _drop(self, db: Connection) -> None:
         """One connection is broken: so are those that were made before, most likely."""
+        # After a restart of the server all connections of the pool are dead; the next call makes
+        # new ones.
         stale, self._idle = [*self._idle, db], []
         for connection in stale:
             with suppress(psycopg.Error):
@@ -360,6 +373,8 @@ class Database:
                 except psycopg.Error as error:
                     if db.closed:
                         await self._drop(db)
+                        # Reads ask again (`_fetch`); a write may have happened, so it is for the
+                        # caller to find out.
                         raise _Lost(str(faults.lost(error, self.name))) from error
                     if error.sqlstate not in faults.RETRYABLE or attempt == _ATTEMPTS - 1:
                         raise faults.explain(error, self.name) from error
@@ -368,6 +383,7 @@ class Database:
 
     async def _alone(self, statement: str, values: Sequence[Any], disk: bool) -> Row:
         if disk and self._weak:
+            # Only the writer can turn synchronous_commit on for one transaction.
             return await self._write(b"", statement, values, disk)
         rows = await self._patiently(lambda: self._rows(statement, values), (_Away,))
         return rows[0]
@@ -375,6 +391,7 @@ class Database:
     async def _write(self, order: bytes, statement: str, values: Sequence[Any], disk: bool) -> Row:
         write = _Write(order, statement, values, disk)
         self._queue.append(write)
+        # One task writes at a time; it takes with it what came while the last commit was under way.
         if self._writing is None:
             self._writing = self._keep(self._write_all())
         return await write.done
@@ -387,6 +404,7 @@ class Database:
                 batch = [self._queue.popleft() for _ in range(min(len(self._queue), _BATCH))]
                 await self._write_batch(batch)
         except BaseException as error:
+            # Whether the batch was committed is unknown; what was still in the queue was not sent.
             _refuse([*batch, *self._queue], OutcomeUnknown(f"the log stopped: {error!r}"))
             self._queue.clear()
             raise
@@ -401,6 +419,7 @@ class Database:
             if len(batch) == 1 and not error.again:
                 _refuse(batch, faults.explain(error.cause, self.name))
                 return
+            # In order still: two writes to one run must not overtake each other.
             for write in batch:
                 await self._write_one(write)
         except LogError as error:
@@ -428,17 +447,20 @@ class Database:
             OutcomeUnknown: the connection broke.
             LogError: there is no connection.
         """
+        # A connection of its own, so that writes do not wait for reads.
         if self._writer is None or self._writer.closed:
             self._writer = await self._connect()
         db = self._writer
         try:
             rows = await self._sent(db, batch)
         except psycopg.Error as error:
+            # The server has rolled back and told why; on a broken connection nobody knows.
             if not db.closed and db.info.transaction_status == _AT_REST:
                 raise _Undone(error) from error
             self._writer = None
             await self._drop(db)
             raise faults.lost(error, self.name) from error
+        # After the commit: until then none of them has happened.
         for write, row in rows:
             if not write.done.done():
                 write.done.set_result(row or ())
@@ -450,6 +472,7 @@ class Database:
             (write,) = batch
             cursor = await db.execute(write.statement.encode(), write.values)
             return [(write, await cursor.fetchone())]
+        # All statements go out at once and are answered at once: one round trip for a whole batch.
         async with db.pipeline(), db.transaction():
             if disk:
                 await db.execute("set local synchronous_commit = on")
@@ -466,6 +489,7 @@ class Database:
                 db = await self._connect()
                 row = await (await db.execute("select taofold_channel()")).fetchone()
                 await db.execute(f'listen "{row[0] if row else ""}"'.encode())
+                # From now on changes are heard; what came before may have been missed.
                 self._tell("")
                 async for notice in db.notifies():
                     self._tell(bytes.fromhex(notice.payload).decode("utf-8", "replace"))

@@ -93,6 +93,7 @@ def unreachable(error: psycopg.Error, name: str) -> LogError:
 
 def passing(error: psycopg.Error) -> bool:
     """Does it go by, as a restart does? A wrong password does not."""
+    # 57P01 to 57P03: shutting down, crashed, starting; 08…: no connection. None: the socket failed.
     return error.sqlstate is None or error.sqlstate.startswith(("57P", "08"))
 
 

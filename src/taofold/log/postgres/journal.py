@@ -10,6 +10,7 @@ from taofold.log.log import LONGEST_LEASE_MS
 from taofold.log.postgres.database import Database
 
 _CHUNK: Final = 2000
+# Within bigint; any number that a caller could have seen is smaller.
 _LAST: Final = 2**62
 _ROW: Final = (
     "select stream, head, created_at, updated_at, owner, lease_until, "  # noqa: S608 - constants
@@ -62,6 +63,7 @@ class PostgresJournal:
             owner.encode(),
             lease_ms,
         )
+        # Locks of streams sort behind each other and apart from those of runs.
         row = await self.database.write(b"stream " + values[0], _WRITE, values, disk=disk)
         code, at = row[0], int(row[1])
         if code == "outrun":

@@ -56,10 +56,12 @@ _WAKING: Final = (
     "order by r.wake_at, r.number limit %(limit)b"
 )
 _DUE: Final = (
-    _ROW.format(runs=f"(select * from (({_LEASED}) union all ({_WAKING})) as row "  # noqa: S608 - constants
-                     "order by due, number limit %(limit)b)")
+    _ROW.format(  # noqa: S608
+        runs=f"(select * from (({_LEASED}) union all ({_WAKING})) as row "  # noqa: S608 - constants
+        "order by due, number limit %(limit)b)"
+    )
     + "order by r.due, r.number"
-)  # fmt: skip
+)
 _READ: Final = (
     "select r.number, e.seq, e.at, e.body, e.version from taofold_runs r left join lateral "
     "(select seq, at, body, version from taofold_events e where e.number = r.number "
@@ -168,6 +170,7 @@ class PostgresLog:
             list(content.values()),
             _digests(referred(records)),
         )
+        # Told here: the function in the database numbers the records itself and would not notice.
         if _first(row.run, records, 0) != 0 and records:
             raise Conflict(misplaced(row.run, *_wrong(row.run, records, 0)))
         code, _, who, what = await self.database.alone(_CREATE, values, disk=disk)
@@ -201,6 +204,7 @@ class PostgresLog:
 
     def renew(self, owner: str, runs: Collection[str], lease_ms: int) -> set[str]:
         """Make the leases of `runs` end in `lease_ms` from now. Blocks."""
+        # In one order, so that two processes that renew do not lock each other's rows.
         values = (lease_ms, [_bytes(run) for run in sorted(runs)], _bytes(owner))
         return {_text(run) for (run,) in self.database.alone_now(_RENEW, values)}
 
@@ -252,12 +256,14 @@ class PostgresLog:
     async def read(self, run: str, *, after: int = -1, limit: int = 0) -> list[Record]:
         """Records with `seq > after`, in order."""
         records: list[Record] = []
+        # Numbers are 32 bits there; a larger one would be an error instead of an empty answer.
         last = min(max(after, -1), _LAST)
         while True:
             count = min(_CHUNK, limit - len(records)) if limit > 0 else _CHUNK
             rows = await self.database.fetch(_READ, (last, count, _bytes(run)))
             if not rows:
                 raise UnknownRun(f"no run {run!r} in this log")
+            # The left join gives one row of nulls for a run without further records.
             if rows[0][1] is None:
                 return records
             records += [record(run, row[1:]) for row in rows]
@@ -382,6 +388,7 @@ class PostgresLog:
 
     async def _count_changes(self) -> None:
         self._changed += 1
+        # Now and then by whoever writes, so that nobody has to run a service for it.
         if self._changed % _COMPACT == 0:
             await self.compact()
 

@@ -23,6 +23,7 @@ class PostgresSide:
             self._db: psycopg.Connection[Row] = psycopg.connect(faults.parsed(dsn)[0])
             for table in TABLES:
                 self._db.execute(
+                    # Readers go on; writers wait until this transaction is over.
                     sql.SQL("lock table {} in share row exclusive mode").format(_name(table))
                 )
         except psycopg.Error as error:
@@ -34,6 +35,7 @@ class PostgresSide:
 
     def rows(self, table: str) -> Iterator[Row]:
         """All rows, in the order of their keys."""
+        # A named cursor lives on the server: a log need not fit into memory.
         with self._db.cursor(f"read_{table}") as cursor:
             cursor.itersize = _FETCHED
             if table == "held":
@@ -50,6 +52,8 @@ class PostgresSide:
         names = sql.SQL(", ").join(map(sql.Identifier, TABLES[table]))
         try:
             with self._db.cursor() as cursor:
+                # COPY bypasses the functions that write: places, epochs and numbers stay as they
+                # are.
                 statement = sql.SQL("copy {} ({}) from stdin").format(_name(table), names)
                 with cursor.copy(statement) as copy:
                     for row in rows:
@@ -65,6 +69,7 @@ class PostgresSide:
         """Let the next number be behind those that were written."""
         self._db.execute(
             sql.SQL(
+                # Numbers were written explicitly, which does not move the sequence.
                 "select setval(pg_get_serial_sequence({}, {}), (select max({}) from {})) "
                 "where exists (select from {})"
             ).format(

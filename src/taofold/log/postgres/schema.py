@@ -286,6 +286,7 @@ _TRIGGERS: Final = (
 UPGRADES: Final[dict[int, tuple[str, ...]]] = {}
 """Statements that turn layout n into n + 1."""
 
+# Only in the schema that will be used: another schema may hold another log.
 _PRESENT: Final = (
     "select 1 from pg_class c join pg_namespace n on n.oid = c.relnamespace "
     "where c.relname = 'taofold_meta' and n.nspname = current_schema()"
@@ -312,7 +313,9 @@ async def prepare(db: psycopg.AsyncConnection[tuple[object, ...]], name: str) ->
     layout = await _layout(db)
     if layout < VERSION:
         async with db.transaction():
+            # Let go at the end of the transaction, also when the process dies in it.
             await db.execute("select pg_advisory_xact_lock(%s)", (_LOCK,))
+            # Read again under the lock: somebody else may have built it meanwhile.
             await _build(db, await _layout(db))
     elif layout > VERSION:
         raise Incompatible(
@@ -332,11 +335,13 @@ async def _build(db: psycopg.AsyncConnection[tuple[object, ...]], layout: int) -
     if layout == 0:
         for statement in (*_TABLES, *FUNCTIONS, *_TRIGGERS):
             await db.execute(statement.encode())
+        # The identity lies in the tables, so it is equal for all addresses that lead to them.
         await db.execute("insert into taofold_meta values('identity', gen_random_uuid()::text)")
     else:
         for step in range(layout, VERSION):
             for statement in UPGRADES[step]:
                 await db.execute(statement.encode())
+        # All of them anew: they are `create or replace`, and an upgrade may have changed any.
         for statement in FUNCTIONS:
             await db.execute(statement.encode())
     await db.execute(
