@@ -52,7 +52,7 @@ def frozen(root: Path) -> tuple[str, ...]:
 
 
 class Outside:
-    """A finder that goes before all others and takes no module from below some roots.
+    """An import finder that stands before all others and refuses modules that lie below `roots`.
 
     Modules that are loaded stay loaded. What this Python runs from is taken also where it lies in
     a root; agents cannot write there (see `frozen`).

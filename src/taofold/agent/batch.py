@@ -35,7 +35,7 @@ class BatchState:
     usage: Usage = Usage()
     """Of all runs that ended or wait, also of an earlier call."""
     last: str = ""
-    """How the run that ended last did: its status."""
+    """The status of the run that ended last."""
 
 
 @dataclass(frozen=True, slots=True)

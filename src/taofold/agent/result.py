@@ -46,11 +46,11 @@ class AnswerText:
         self._break = False
 
     def feed(self, text: str) -> str:
-        """A piece of a reply."""
+        """Take a piece of a reply; returns what it adds to the answer, "" if nothing."""
         return self._paragraph(self._reply.feed(text)) if self._live else ""
 
     def record(self, record: Record) -> str:
-        """An event of the run."""
+        """Take an event of the run; returns what it adds to the answer, "" if nothing."""
         match record.event:
             case e.Replied() as replied if self._live:
                 # A provider that does not stream sends no deltas: the whole reply counts as one.

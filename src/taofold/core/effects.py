@@ -97,7 +97,7 @@ class Outlook(msgspec.Struct, frozen=True):
     stop: str = ""
     """The reason to stop now, without another model call."""
     hint: str = ""
-    """The repetition guard's word to the model."""
+    """What the repetition guard tells the model, "" if nothing."""
     toolless: bool = False
     """The repetition guard wants an answer without tools."""
 

@@ -265,7 +265,7 @@ def _waits(live_records: Sequence[e.Record]) -> bool:
 
 
 class Item(Value, frozen=True):
-    """One point: passed, or the numbers of the turns that fail it and why."""
+    """One point of the checklist: passed, or the numbers of the turns that fail it, and why."""
 
     # A detail without a step (0) is about the whole run.
     name: str

@@ -80,7 +80,7 @@ class ScoreKeys(Strict):
     judge: str = ""
 
     def scorers(self, folder: Path, judging: "Judging") -> list[Scorer]:
-        """They, as functions."""
+        """The scorers that these keys name, as functions."""
         scorers: list[Scorer] = []
         if self.contains:
             texts = [self.contains] if isinstance(self.contains, str) else self.contains

@@ -86,7 +86,7 @@ def make_home(folder: Path) -> None:
 
 
 def innermost(log: Log) -> Log:
-    """The log itself, without those in front of it."""
+    """The log behind all `WrappedLog`s."""
     while isinstance(log, WrappedLog):
         log = log.log
     return log
@@ -111,9 +111,9 @@ def journal_beside(log: Log) -> Journal:
 
 
 def shelf_beside(log: Log) -> Any:
-    """What servers of several machines share, in the log's database; None: it has no place.
+    """The table in the log's database that servers of several machines share; None: there is none.
 
-    It has `kept(key)` and `keep(key, version, body)`.
+    It has `kept(key) -> (version, body)` and `keep(key, version, body) -> bool`.
     """
     return getattr(innermost(log), "database", None)
 

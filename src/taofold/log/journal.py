@@ -129,7 +129,7 @@ class MemoryJournal:
         added = [Fact(after + 1 + n, at, body) for n, (at, body) in enumerate(facts)]
         if added:
             self._streams.setdefault(stream, stored).extend(added)
-        # Nothing written, nothing claimed: an empty write must not take a lease over.
+        # A stream is there with its first fact: before that there is nothing to hold.
         if added and owner:
             with self._lock:
                 self._leases[stream] = (owner, self._now() + lease_ms)

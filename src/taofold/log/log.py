@@ -277,7 +277,7 @@ async def forgettable(log: Log, before_ms: int, keep: Collection[str]) -> list[s
 
 
 class WrappedLog:
-    """`log`, unchanged."""
+    """A log that passes every call on to `log`: the base of those that change some of them."""
 
     def __init__(self, log: Log) -> None:
         self.log = log

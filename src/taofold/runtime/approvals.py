@@ -40,7 +40,7 @@ VERDICTS: Final[dict[str, Verdict]] = {
     "deny": "deny",
     "done": "done",
 }
-"""What a person may say, and what it comes to."""
+"""From the verdict of a `Decision` to the one that is recorded."""
 # Half a second is soon enough for people and two queries a second for the log.
 LOOK = 0.5
 """Seconds between two looks into the inbox while a callback waits for its person."""

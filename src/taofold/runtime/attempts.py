@@ -34,7 +34,7 @@ class Attempts:
     once: bool
     """Was it ever started by code that said it must not be repeated?"""
     answer: PersonAnswer | None
-    """What the last start had of a person, to a question of the tool itself."""
+    """A person's answer to the tool's own question, with which it was started last."""
 
 
 AGAIN: Final = "this very call timed out before and may have happened, or may still finish"

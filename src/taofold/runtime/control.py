@@ -167,7 +167,7 @@ async def _check(
 
 
 def _lost(request: Approval, decision: Decision, redactor: Redactor) -> str:
-    """Why the edit would not run as it was meant, or ""."""
+    """Why edited parameters would not run as they were approved; "" if they would."""
     if decision.parameters is None or request.form is not None:
         return ""
     return secret(redactor, decision.parameters)

@@ -126,7 +126,7 @@ class Share:
         self._left, self._bounded, self._pause = calls, calls > 0, pause
 
     def __call__(self) -> str:
-        """Asked before each model call."""
+        """Why the run must give way before its next model call; "" = it may make it."""
         reason = self._pause()
         if reason or not self._bounded:
             return reason

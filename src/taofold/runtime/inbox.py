@@ -15,7 +15,7 @@ from taofold.log.store import Store
 from taofold.policy.redaction import Redactor
 
 SHAPES: Final = Redactor()
-"""Knows what secrets look like, and none of a run's own."""
+"""Finds secrets by their shape only; knows no values of a run's own."""
 
 
 class Inbox:

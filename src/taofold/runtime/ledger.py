@@ -230,9 +230,9 @@ class Ledger:
         self._mutating = frozenset([t.name for t in self.tools.values() if t.effect != "read"])
 
     def sharing(self, key: str) -> int:
-        """How many may want a share of what is left now: who asks at `key`, and all who have none.
+        """Among how many the rest of the limits is shared: `key`, queued children, other branches.
 
-        A branch whose child runs are queued or at work counts by these.
+        A branch whose child runs are queued or at work counts by these. At least 1.
         """
         # Keys of calls end in "]" (`3[0]`), those of model calls do not.
         working = [location for location in self.held if location.endswith("]")]

@@ -108,7 +108,7 @@ _REST: Final = 60.0
 
 
 class Speaker:
-    """Tells a listener a text that may have to be started again.
+    """Passes on the deltas of a reply whose attempt may fail and be repeated.
 
     What it has said is not said twice; once a new attempt says something else it falls
     silent: the reply, not its deltas, is the fact.

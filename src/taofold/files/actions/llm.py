@@ -12,7 +12,7 @@ from taofold.reasoning import Direct, react
 
 
 class CallKeys(Asking):
-    """Of `llm.call`."""
+    """The keys of the action `llm.call`."""
 
     prompt: Text
     system: str = ""
@@ -21,7 +21,7 @@ class CallKeys(Asking):
 
 
 class ToolsKeys(CallKeys):
-    """Of `llm.tools`."""
+    """The keys of the action `llm.tools`."""
 
     tools: list[str] | None = None
     max_tool_rounds: Annotated[int, Field(ge=0)] = 10

@@ -22,7 +22,7 @@ class ShownCase(Keys):
 
 
 class CotKeys(Asking):
-    """Of `reason.cot`."""
+    """The keys of the action `reason.cot`."""
 
     problem: Text
     thinking_format: Literal["step_by_step", "pros_cons", "tree", "first_principles"] = (
@@ -33,7 +33,7 @@ class CotKeys(Asking):
 
 
 class ReactKeys(Asking):
-    """Of `reason.react`."""
+    """The keys of the action `reason.react`."""
 
     goal: Text
     tools: list[str] | None = None
@@ -43,7 +43,7 @@ class ReactKeys(Asking):
 
 
 class SelfCorrectKeys(Asking):
-    """Of `reason.self_correct`."""
+    """The keys of the action `reason.self_correct`."""
 
     task: Text
     generator_model: str = ""
@@ -58,7 +58,7 @@ class SelfCorrectKeys(Asking):
 
 
 class DecomposeKeys(Asking):
-    """Of `reason.decompose`."""
+    """The keys of the action `reason.decompose`."""
 
     problem: Text
     max_depth: Count = 2
@@ -72,7 +72,7 @@ class DecomposeKeys(Asking):
 
 
 class PlanKeys(Asking):
-    """Of `reason.plan`."""
+    """The keys of the action `reason.plan`."""
 
     goal: Text
     planner_model: str = ""

@@ -153,7 +153,7 @@ class SqliteBook:
 
 
 class _Change(tables.Tables):
-    """The tables, taking events."""
+    """The tables in a writer's transaction: `emit` applies an event and collects it in `events`."""
 
     def __init__(self, db: sqlite3.Connection, at: int) -> None:
         super().__init__(db)
@@ -230,7 +230,7 @@ class JournalBook:
 
 
 class _Draft:
-    """The state in memory, taking events."""
+    """The state in memory for one writer: `emit` applies an event and collects it in `events`."""
 
     def __init__(self, state: State, at: int) -> None:
         self._at = at

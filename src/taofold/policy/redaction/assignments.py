@@ -255,7 +255,7 @@ _SENTENCE: Final = re.compile(
 
 
 def secret(value: str, name: Says, form: ValueForm) -> bool:
-    """Is `value`, under a name that says so much, a secret?"""
+    """Is `value`, written in `form`, a secret, given how much its `name` says of it?"""
     value = value.strip()
     # The order is from cheap to dear, and from what excludes to what proves.
     if len(value) < SHORTEST:
@@ -277,7 +277,7 @@ def secret(value: str, name: Says, form: ValueForm) -> bool:
 
 
 def referring(value: str) -> bool:
-    """Does it only stand for a secret, or say that there is none?"""
+    """Is it a reference or a placeholder: `${TOKEN}`, `<your key>`, `changeme`, `required`?"""
     return _REFERENCE.fullmatch(value.strip()) is not None
 
 
@@ -412,7 +412,7 @@ _BLOCK: Final = re.compile(r"[|>][+-]?[0-9]?[ \t]*\n[ \t]+(?=\S)")
 
 
 def assigned(text: str, lower: str) -> Iterator[Span]:
-    """Where the values lie, in no order; `lower` is `text` in lower case, letter by letter."""
+    """Spans of secret values under telling names, in no order; `lower`: `text` lowered."""
     places: list[int] = []
     for stem in STEMS:
         at = lower.find(stem)

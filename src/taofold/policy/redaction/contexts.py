@@ -63,7 +63,7 @@ PLACES: Final = tuple((hint, re.compile(shape), drawn) for hint, shape, drawn in
 
 
 def placed(text: str, lower: str) -> Iterator[Span]:
-    """Where they lie, in no order; `lower` is `text` in lower case, letter by letter."""
+    """Spans of secrets that their surroundings give away, in no order; `lower`: `text` lowered."""
     for hint, shape, drawn in PLACES:
         at = lower.find(hint)
         while at >= 0:
