@@ -297,8 +297,7 @@ def veiled(content: Content) -> Content:
     visible: list[Part] = []
     for part in content:
         match part:
-            # The digest stays, so that a person can tell two items apart; it does not open the blob
-            # to readers of the view.
+            # The digest stays: a person can tell two items apart by it.
             case OpaquePart():
                 # `size` is 0 while the bytes are inline; afterwards `data` is empty and `size`
                 # counts.
@@ -443,7 +442,7 @@ class Reply:
             return content_of(parts)
         # It stands where the first text stood: behind what the model thought before it spoke.
         places = [index for index, part in enumerate(self.parts) if type(part) is TextPart]
-        # Without a text of its own, the new one stands before the calls: providers want calls last.
+        # Without a text of its own, the new one stands before the calls, as replies have it.
         parts.insert(places[0] if places else len(parts) - len(self.calls), TextPart(text))
         return content_of(parts)
 

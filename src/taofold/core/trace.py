@@ -150,7 +150,7 @@ def turns(records: Iterable[e.Record]) -> tuple[TracedTurn, ...]:
     opened: list[_Open] = []
     current: dict[str, _Open] = {}
     last: dict[str, int] = {}
-    # A key comes back after a rewind; the newest turn under it is the one that counts.
+    # An imported log may use a key twice: what follows belongs to the newest turn under it.
     for record in live(records):
         event = record.event
         match event:

@@ -80,7 +80,6 @@ class Tape:
         if not self._last:
             return False
         branch, _, position = key.rpartition(".")
-        # Later effects of the branch are on the tape, or something of this one is left.
         return int(position) < self._last.get(branch, -1) or self._left.get(key, 0) > 0
 
     def peek(self, kind: type[E], key: str, index: int = 0) -> E | None:

@@ -215,7 +215,6 @@ class ModelCall:
         if effect.tools and model.profile.native_tools:
             specs = setup.specs(effect.tools)
         settings = setup.settings
-        # A dollar limit is checked before the call, against the most that the call can cost.
         if setup.limits.usd is not None:
             # Without a bound the price of the reply could not be known beforehand.
             settings = settings.over(ModelSettings(max_tokens=_most_output(model.profile)))
