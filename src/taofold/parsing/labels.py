@@ -41,11 +41,11 @@ _LABEL = re.compile(
     re.IGNORECASE,
 )
 _ACTION = re.compile(
-    rf"^{_LEAD}(?:thought:[ \t]*)?(?:action|final[ _]answer)(?:[ \t]\d{{1,2}})?[ \t*_]{{0,4}}[:：]",
+    rf"^(?=[ \t#*_\dtaf-]){_LEAD}(?:thought:[ \t]*)?(?:action|final[ _]answer)(?:[ \t]\d{{1,2}})?[ \t*_]{{0,4}}[:：]",
     re.IGNORECASE | re.MULTILINE,
 )
 _MARKED = re.compile(
-    rf"^{_LEAD}(?:thought|action|final[ _]answer)(?:[ \t]\d{{1,2}})?[ \t]{{0,3}}"
+    rf"^(?=[ \t#*_\dtaf-]){_LEAD}(?:thought|action|final[ _]answer)(?:[ \t]\d{{1,2}})?[ \t]{{0,3}}"
     r"(?:[\[(][^\])\n]{0,40}[\])])?[ \t*_]{0,4}[:：]",
     re.IGNORECASE | re.MULTILINE,
 )
@@ -123,6 +123,7 @@ class _Splitter:
 
     def split(self) -> None:
         for line in self._text.splitlines(keepends=True):
+            at = 0
             match = None if self._is_inside(line) else _LABEL.match(line)
             while match and (match[3] or match[1].lower() == "observation"):
                 label = match[1].lower().replace(" ", "_")
@@ -133,11 +134,11 @@ class _Splitter:
                 self.out.sections.append(Section(label, match[2] or "", "", self._position))
                 self._acted = self._acted or label in ("action", "final_answer")
                 self._margin = -1
-                line = line[match.end() :]
-                self._position += match.end()
-                match = _LABEL.match(line) if label == "thought" else None
-            self._body.append(line)
-            self._position += len(line)
+                self._position += match.end() - at
+                at = match.end()
+                match = _LABEL.match(line, at) if label == "thought" else None
+            self._body.append(line[at:])
+            self._position += len(line) - at
         self._close()
         if self._acted:
             self._strip_end()

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from heapq import merge
 from itertools import pairwise
 from typing import Any, Final
 
@@ -36,7 +37,15 @@ from taofold.parsing.jsonlike.seams import doubt_of
 from taofold.parsing.jsonlike.strict import DECODER, is_finite
 from taofold.parsing.labels import is_labelled, read_labelled
 from taofold.parsing.markup.calls import Block, CallReader, RawCall
-from taofold.parsing.markup.families import CALL_CLOSE, FOREIGN, NOISE, UNKNOWN
+from taofold.parsing.markup.families import (
+    CALL_CLOSE,
+    FOREIGN_LINE,
+    FOREIGN_MARK,
+    LEFTOVER,
+    NOISE,
+    NOISE_LEAD,
+    NOISE_TOKEN,
+)
 from taofold.parsing.outcome import RAW_LIMIT, Call, Prose, Reason, Remark, Repair, Turn, Unparsed
 from taofold.parsing.schema.coercion import refusal
 from taofold.parsing.schema.shape import ANY, ReadingPlan, fold
@@ -244,8 +253,8 @@ class _Reply:
         ends.sort()
         stretches = iter(scanned.stretches)
         stretch = next(stretches, None)
-        for match in FOREIGN.finditer(self._text):
-            at = match.start()
+        marks = [FOREIGN_LINE.finditer(self._text), FOREIGN_MARK.finditer(self._text)]
+        for at in merge(*((match.start() for match in each) for each in marks)):
             while ends and ends[0][1] <= at:
                 ends.pop(0)
             while stretch is not None and stretch[1] <= at:
@@ -471,13 +480,13 @@ class _Reply:
         )
         text = _strip_marks(visible)
         if text is None:
-            mark = UNKNOWN.search(visible) or CALL_CLOSE.search(visible)
+            mark = LEFTOVER.search(visible)
             return self._refuse("invalid", f"{_MARKUP}{mark[0] if mark else ''}. Send it again.")
         # It begins like a decision, and no value was found: broken JSON is never shown as an
         # answer.
         if not scanned.spans and _BEGUN.search(text):
             return self._refuse("invalid", _INVALID)
-        answer = _strip_noise(scanned.visible).strip()
+        answer = (_strip_noise(scanned.visible) if scanned.spans else text).strip()
         if not answer:
             return self._refuse("empty", "The reply holds only reasoning. Send an action.")
         return Prose(answer)
@@ -516,19 +525,15 @@ def _without(
     return out
 
 
-_SPECIAL = re.compile(r"<\||<｜|\[|◁|<[a-z_]+\|>")
-
-
 def _strip_noise(text: str) -> str:
     """A text without the marks that say nothing: special tokens anywhere, tags at the edges."""
     if "<" not in text and "[" not in text:
         return text
-    text = NOISE.sub(lambda m: "" if _SPECIAL.match(m[0]) else m[0], text)
+    text = NOISE_TOKEN.sub("", text)
     whole = text.strip()
-    begin, end = 0, len(whole)
+    lead = NOISE_LEAD.match(whole)
     # By offsets: a copy of the rest for each mark would take time that grows with the square.
-    while (noise := NOISE.match(whole, begin)) and noise.end() > begin:
-        begin = _past_blanks(whole, noise.end())
+    begin, end = lead.end() if lead else 0, len(whole)
     while begin < end:
         last = max(whole.rfind("<", begin, end), whole.rfind("[", begin, end))
         noise = NOISE.match(whole, last, end) if last >= 0 else None
@@ -540,16 +545,10 @@ def _strip_noise(text: str) -> str:
     return whole[begin:end] if end - begin < len(whole) else text
 
 
-def _past_blanks(text: str, at: int) -> int:
-    while at < len(text) and text[at].isspace():
-        at += 1
-    return at
-
-
 def _strip_marks(text: str) -> str | None:
     """A text without its noise; `None` when it still holds a mark of calls or of reasoning."""
     text = _strip_noise(text)
-    return None if UNKNOWN.search(text) or CALL_CLOSE.search(text.replace("```", "")) else text
+    return None if LEFTOVER.search(text) else text
 
 
 def _bare(text: str) -> str:

@@ -16,28 +16,14 @@ from taofold.parsing.jsonlike.reader import JsonReader, JsonReading
 from taofold.parsing.jsonlike.strict import DECODER, decoded, is_finite
 from taofold.parsing.markup.calls import Block, CallReader, MarkFinder
 from taofold.parsing.markup.families import (
-    CALL_OPEN,
-    HEADER,
+    MARKS,
+    MARKS_AND_CALLS,
     REASONING_CLOSE,
-    REASONING_OPEN,
     closer_of,
 )
 from taofold.parsing.outcome import Repair
 from taofold.parsing.schema.shape import ANYTHING, ReadingPlan
 
-_VALUE = (
-    r"""\{(?=\s*+(?:["'“‘„`{}\\,/\#\ufeff\u200b]|[\w$][\w$.-]{0,63}+\s*+[:：=]|<\|"\|>))"""
-    r"""|\[(?=\s*+(?:["'“‘`\[{\]\d\#-]|/[/*]|true|false|null|None|True|False))"""
-)
-_MARK = re.compile(
-    rf"(?P<value>{_VALUE})|(?P<open>{REASONING_OPEN.pattern})|(?P<close>{REASONING_CLOSE.pattern})"
-    rf"|(?P<header>{HEADER.pattern})|(?P<stripped>assistantfinal)",
-    re.IGNORECASE | re.MULTILINE,
-)
-_MARK_OR_CALL = re.compile(
-    rf"{_MARK.pattern}|(?P<call>{CALL_OPEN.pattern})",
-    re.IGNORECASE | re.MULTILINE,
-)
 _MESSAGE_END = re.compile(r"<\|(?:end|channel|start|call|return|eom|eot)\|>")
 _FAILURES = 8
 _DISTINCT = 512
@@ -107,21 +93,19 @@ class _Scanner:
         self._shown = 0
         self._failures = self._attempts = 0
         self._waste = 4 * len(text) + 10_000
-        # The last closing mark: a brace before it that never closes is one of the reasoning.
-        self._last_close = -1
-        if "</" in text or "END_THINKING" in text or "[/" in text:
-            for close in REASONING_CLOSE.finditer(text):
-                self._last_close = close.start()
+        self._last_close = -2
+        """Where the last closing mark begins: -1 if there is none, -2 if not searched."""
 
     def run(self) -> None:
-        patterns = (_MARK,) if self._calls is None else (_MARK_OR_CALL, self._calls.tags)
+        known = MARKS if self._calls is None else MARKS_AND_CALLS
+        patterns = (known.pattern, *([self._calls.tags] if self._calls else []))
         marks = MarkFinder(self._text, patterns)
         position = followed = 0
         while not (self.out.unfinished or self.out.exhausted or self.out.cut):
             match = marks.next(position)
             if match is None:
                 break
-            kind = match.lastgroup
+            kind = known.role(match)
             at = match.start()
             if kind == "value":
                 position = self._value(at)
@@ -199,7 +183,7 @@ class _Scanner:
             return reading.end
         span = Span(start, reading.end, reading, _is_quoted(self._text, start))
         if not reading.whole:
-            if self._last_close > start:  # a brace of the reasoning
+            if self._closed_after() > start:  # a brace of the reasoning
                 return self._last_close
             self.out.cut = span
             return reading.end
@@ -212,6 +196,14 @@ class _Scanner:
         else:
             self.out.repeated.append((start, reading.end))
         return reading.end
+
+    def _closed_after(self) -> int:
+        """Where the last closing mark of reasoning begins: a brace before it never closes."""
+        if self._last_close < -1:
+            self._last_close = -1
+            for close in REASONING_CLOSE.finditer(self._text):
+                self._last_close = close.start()
+        return self._last_close
 
     def _read(self, start: int) -> JsonReading:
         # The C decoder is an order of magnitude faster, but of a text of many broken values each

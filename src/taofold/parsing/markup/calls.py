@@ -450,7 +450,7 @@ def blocks_in(text: str, offered: Collection[str]) -> Iterator[Block]:
             yield block
 
 
-_BLOCK = re.compile(rf"{CALL_OPEN.pattern}|{HEADER.pattern}", re.MULTILINE)
+_BLOCK = re.compile(rf"{CALL_OPEN.pattern}|{HEADER.pattern}")
 
 
 class MarkFinder:

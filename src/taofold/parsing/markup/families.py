@@ -7,13 +7,18 @@ row here and a text in `tests/parsing/calls.py`. Knows nothing about arguments.
 A mark is a literal. A literal tag such as `<tool_call>` also stands for its spellings with a
 name space (`<seed:tool_call>`, `<ifm|tool_call>`, `<｜DSML｜tool_call>`), with a suffix
 (`<tool_call:x>`), behind a separator token (`]<]minimax[>[<tool_call>`) and in special tokens
-(`<|open|>tool_call<|sep|>`). `▁` also stands for `_`. A mark that starts with `re:` is a pattern.
+(`<|open|>tool_call<|sep|>`). `▁` also stands for `_`. A mark that starts with `re:` is a pattern
+whose first character is a literal.
+
+A text of a megabyte may hold half a million `<`, and each pattern looks at all of them. So every
+pattern here is a choice between literal first characters: then `re` runs to the next of these in
+C, and only what may follow that character is tried.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Literal
@@ -84,7 +89,7 @@ FAMILIES: Final = (
            reasoning=(("re:<\\|channel>(?:thought|analysis)?", "<channel|>"),),
            calls=(("<|tool_call>", "<tool_call|>"),
                   ("<start_function_call>", "<end_function_call>"),
-                  ("re:(?:^|(?<=[>\\s]))(?=call:[A-Za-z_][\\w.-]*[ ]*\\{)", "")),
+                  ("re:call:(?<![^>\\s]call:)(?=[A-Za-z_][\\w.-]*[ ]*\\{)", "")),
            noise=("<|turn>model", "<start_of_turn>model", "<start_function_response>",
                   "<|tool_response>")),
     Family("cohere",
@@ -102,14 +107,14 @@ FAMILIES: Final = (
            noise=("<|assistant_end|>", "<|assistant_start|>")),
     Family("gigachat", calls=(("<|function_call|>", ""), ("re:function call(?=\\s*\\{)", ""))),
     Family("functionary",
-           calls=(("re:^>>>(?=[\\w.-]+\\n\\s*\\{)", ""),
+           calls=(("re:>>>(?<![^\\n]>>>)(?=[\\w.-]+\\n\\s*\\{)", ""),
                   ("re:<\\|recipient\\|>(?=\\s*(?!all\\b)[\\w.-]+\\s*<\\|content\\|>)", "")),
            separators=("<|content|>",),
            noise=("<|from|>assistant", "<|stop|>",
                   "re:<\\|recipient\\|>\\s*all\\s*<\\|content\\|>")),
     Family("qwen's history", calls=(("[Calling tool:", "]"),)),
     Family("inkling", reasoning=(("<|content_thinking|>", "<|end_message|>"),),
-           calls=(("re:(?:<\\|message_model\\|>[\\w.-]*)?<\\|content_invoke_tool_json\\|>",
+           calls=(("re:<\\|(?:message_model\\|>[\\w.-]*<\\|)?content_invoke_tool_json\\|>",
                    "<|end_message|>"),),
            noise=("<|message_model|>", "<|content_text|>", "<|end_message|>",
                   "<|content_model_end_sampling|>")),
@@ -118,17 +123,14 @@ FAMILIES: Final = (
 )  # fmt: skip
 """The rows. Families that share a row's marks have none of their own."""
 
-HEADER = re.compile(
-    r"(?:(?:<\|start\|>|\bto=[\w.-])(?:[^{}<]{0,120}<\|channel\|>)?|<\|channel\|>)"
-    r"(?:[^{}<]|<(?!\|(?:end|call|return|start|channel)\|>)){0,200}?<\|message\|>"
-)
-"""Harmony's head of a message: its channel and whom it is for."""
-
-_SPACE = r"(?:\]<\]\w{1,12}\[>\[)?"
-_OPEN = rf"{_SPACE}(?:<\|open\|>|<(?:[A-Za-z]\w{{0,11}}[:|]|[｜‖|]{{1,2}}DSML[｜‖|]{{1,2}}[ ]?)?)"
-_CLOSE = (
-    rf"{_SPACE}(?:<\|close\|>|</(?:[A-Za-z]\w{{0,11}}[:|]|[｜‖|]{{1,2}}DSML[｜‖|]{{1,2}}[ ]?)?)"
-)
+_SPACE = r"<\]\w{1,12}\[>\[<"
+"""A separator token in front of a tag, after its first character."""
+_BEGIN = rf"(?:<|\]{_SPACE})"
+_PREFIX = r"[A-Za-z]\w{0,11}+[:|]|[｜‖|]{1,2}DSML[｜‖|]{1,2}[ ]?"
+_OPENED = rf"(?:\|open\|>|{_PREFIX})?"
+_CLOSED = rf"(?:\|close\|>|/(?:{_PREFIX})?)"
+_OPEN = _BEGIN + _OPENED
+_CLOSE = _BEGIN + _CLOSED
 _END = r"(?:\s{0,8}>|<\|sep\|>)"
 
 
@@ -184,6 +186,10 @@ EMPTY = re.compile(r"<(?P<key>[A-Za-z_][\w.-]{0,63})\s*/>")
 _TAG = re.compile(r"<(/?)([A-Za-z]\w*)>")
 
 
+Bodies = Mapping[str, str]
+"""Patterns by the literal character that stands before them."""
+
+
 def _spelled(mark: str) -> str:
     if mark.startswith("re:"):
         return mark[3:]
@@ -193,38 +199,56 @@ def _spelled(mark: str) -> str:
     return re.escape(mark).replace("▁", "[▁_]")
 
 
-def _any(marks: Iterable[str]) -> str:
-    """One pattern for all marks, written so that what is no mark fails at once.
-
-    A text of a megabyte may hold half a million `<`: each is looked at by several of these
-    patterns, so none may try every mark there. A guard lets only the characters through that
-    begin a mark, all tags share one prefix, and literals are factored by their characters.
-    """
-    unique = sorted(set(marks), key=lambda mark: (-len(mark), mark))
-    tags = [tag for mark in unique if (tag := _TAG.fullmatch(mark))]
-    patterns = [mark[3:] for mark in unique if mark.startswith("re:")]
-    literals = [mark for mark in unique if not mark.startswith("re:") and not _TAG.fullmatch(mark)]
-    loose = [pattern for pattern in patterns if not _first(pattern)]
-    bodies = [pattern for pattern in patterns if _first(pattern)]
-    first = {mark[0] for mark in literals} | set("<]" if tags else "") | set(map(_first, bodies))
-    for spell, slash in ((opening, ""), (closing, "/")):
-        names = [tag[2] for tag in tags if tag[1] == slash]
-        bodies += [spell(_factored(names))] if names else []
-    bodies += [_factored(literals)] if literals else []
-    guard = rf"(?=[{re.escape(''.join(sorted(first)))}])"
-    return "|".join([*loose, *([f"{guard}(?:{'|'.join(bodies)})"] if bodies else [])])
-
-
-_LEADING = re.compile(r"(?:\^|\(\?:\^\|\(\?<=[^()]*\)\)|\(\?[=:])*(\\[^\w\s]|[^\\])")
-"""What stands before the first character of a pattern of the table: anchors and openings."""
+def _bodies(marks: Iterable[str]) -> dict[str, str]:
+    """What follows the first character of each mark; tags share a prefix, literals their heads."""
+    rests: dict[str, list[str]] = {}
+    literals: list[str] = []
+    names: dict[str, list[str]] = {"": [], "/": []}
+    for mark in sorted(set(marks), key=lambda mark: (-len(mark), mark)):
+        tag = _TAG.fullmatch(mark)
+        if tag:
+            names[tag[1]].append(tag[2])
+        elif mark.startswith("re:"):
+            rests.setdefault(mark[3], []).append(mark[4:])
+        else:
+            literals.append(mark)
+    for slash, lead in (("", _OPENED), ("/", _CLOSED)):
+        if names[slash]:
+            rest = rf"{lead}{_factored(names[slash])}(?::\w{{1,24}})?{_END}"
+            rests.setdefault("<", []).append(rest)
+            rests.setdefault("]", []).append(_SPACE + rest)
+    for char in sorted({mark[0] for mark in literals}):
+        tails = [mark[1:] for mark in literals if mark[0] == char]
+        rests.setdefault(char, []).append(_factored(tails))
+    return {char: "|".join(bodies) for char, bodies in rests.items()}
 
 
-def _first(pattern: str) -> str:
-    """The character that whatever a pattern matches begins with; empty if there are several."""
-    lead = _LEADING.match(pattern)
-    return (
-        lead[1].removeprefix("\\") if lead and (lead[1][0] == "\\" or lead[1] not in "[(.|") else ""
-    )
+def _pattern(bodies: Bodies) -> str:
+    return "|".join(f"{re.escape(char)}(?:{body})" for char, body in bodies.items())
+
+
+def _caseless(bodies: Bodies) -> dict[str, str]:
+    return {char: f"(?i:{body})" for char, body in bodies.items()}
+
+
+class Marks:
+    """One pattern for the marks of several roles; `role` says which one was found."""
+
+    def __init__(self, roles: Mapping[str, Bodies]) -> None:
+        self._roles: list[str] = []
+        choices: list[str] = []
+        for char in sorted({char for bodies in roles.values() for char in bodies}):
+            own = [(role, bodies[char]) for role, bodies in roles.items() if char in bodies]
+            self._roles += [role for role, _ in own]
+            groups = "|".join(f"({body})" for _, body in own)
+            choices.append(f"{re.escape(char)}(?:{groups})")
+        self.pattern = re.compile("|".join(choices))
+
+    def role(self, match: re.Match[str]) -> str:
+        """The role of a match; what another pattern found is a `call`."""
+        if match.re is not self.pattern:
+            return "call"
+        return self._roles[(match.lastindex or 1) - 1]
 
 
 def _factored(literals: Iterable[str]) -> str:
@@ -250,38 +274,82 @@ def _factored(literals: Iterable[str]) -> str:
 
 REASONING: Final = [pair for family in FAMILIES for pair in family.reasoning]
 CALLS: Final = [pair for family in FAMILIES for pair in family.calls]
-_FLAGS = re.IGNORECASE | re.MULTILINE
-REASONING_OPEN = re.compile(_any(opener for opener, _ in REASONING), _FLAGS)
-REASONING_CLOSE = re.compile(
-    _any(closer for _, closer in REASONING if closer != "<|end_message|>"), _FLAGS
+_REASONING_OPEN = _caseless(_bodies(opener for opener, _ in REASONING))
+_REASONING_CLOSE = _caseless(_bodies(close for _, close in REASONING if close != "<|end_message|>"))
+_CALL_OPEN = _bodies(opener for opener, _ in CALLS)
+_CLOSERS = [closer for _, closer in CALLS if closer not in ("", "```", "]")]
+_CHANNEL = r"(?:[^{}<]{0,120}<\|channel\|>)?"
+_MESSAGE = r"(?:[^{}<]|<(?!\|(?:end|call|return|start|channel)\|>)){0,200}?<\|message\|>"
+_HEADER = {
+    "<": rf"\|(?:start\|>{_CHANNEL}|channel\|>){_MESSAGE}",
+    "t": rf"o=(?<!\wto=)[\w.-]{_CHANNEL}{_MESSAGE}",
+}
+REASONING_OPEN = re.compile(_pattern(_REASONING_OPEN))
+REASONING_CLOSE = re.compile(_pattern(_REASONING_CLOSE))
+CALL_OPEN = re.compile(_pattern(_CALL_OPEN))
+CALL_CLOSE = re.compile(_pattern(_bodies(_CLOSERS)))
+HEADER = re.compile(_pattern(_HEADER))
+"""Harmony's head of a message: its channel and whom it is for."""
+SEPARATOR = re.compile(
+    _pattern(_bodies(mark for family in FAMILIES for mark in family.separators))
 )
-CALL_OPEN = re.compile(_any(opener for opener, _ in CALLS), re.MULTILINE)
-CALL_CLOSE = re.compile(_any(closer for _, closer in CALLS if closer not in ("", "```", "]")))
-SEPARATOR = re.compile(_any(mark for family in FAMILIES for mark in family.separators))
-NOISE = re.compile(_any(mark for family in FAMILIES for mark in family.noise))
-FOREIGN = re.compile(
-    r"^[ \t#*_]{0,8}(?:observation|(?:tool|function)[ _]results?|user|human)[ \t*_]{0,4}[:：]"
-    r"|<tool_response>|<function_results?>|<\|tool_response>|\[TOOL_RESULTS\]"
-    r"|<\|im_start\|>(?:user|tool|system)|<\|start_header_id\|>(?:user|tool|ipython)"
-    r"|<\|(?:observation|user)\|>(?=\s*\S)|<start_of_turn>user|<\|turn>user"
-    r"|<｜tool▁outputs?▁begin｜>|<\|start\|>functions\.",
-    _FLAGS,
+_NOISE = _bodies(mark for family in FAMILIES for mark in family.noise)
+NOISE = re.compile(_pattern(_NOISE))
+_TOKENS = {"<": r"(?=\||｜|[a-z_]+\|>)", "[": "", "◁": ""}
+NOISE_TOKEN = re.compile(
+    _pattern({char: f"{_TOKENS[char]}(?:{body})" for char, body in _NOISE.items() if char in _TOKENS})
+)
+"""The noise that is a special token: it says nothing wherever it stands; a tag, at the edges."""
+NOISE_LEAD = re.compile(rf"(?:\s*+(?:{NOISE.pattern}))*+\s*+")
+_VALUE = {
+    "{": r"""(?=\s*+(?:["'“‘„`{}\\,/\#\ufeff\u200b]|[\w$][\w$.-]{0,63}+\s*+[:：=]|<\|"\|>))""",
+    "[": r"""(?=\s*+(?:["'“‘`\[{\]\d\#-]|/[/*]|(?i:true|false|null|None)))""",
+}
+"""What follows a bracket that may open a value."""
+_STRIPPED = {"a": "(?i:ssistantfinal)", "A": "(?i:ssistantfinal)"}
+_ROLES: dict[str, Bodies] = {
+    "value": _VALUE,
+    "open": _REASONING_OPEN,
+    "close": _REASONING_CLOSE,
+    "header": _caseless(_HEADER) | {"T": f"(?i:{_HEADER['t']})"},
+    "stripped": _STRIPPED,
+}
+MARKS = Marks(_ROLES)
+"""Values, reasoning, and the heads of messages."""
+MARKS_AND_CALLS = Marks(_ROLES | {"call": _CALL_OPEN})
+FOREIGN_LINE = re.compile(
+    r"^(?=[ \t#*_otfuh])[ \t#*_]{0,8}(?:observation|(?:tool|function)[ _]results?|user|human)[ \t*_]{0,4}[:：]",
+    re.IGNORECASE | re.MULTILINE,
+)
+FOREIGN_MARK = re.compile(
+    r"<(?:tool_response>|function_results?>|\|tool_response>"
+    r"|\|im_start\|>(?:user|tool|system)|\|start_header_id\|>(?:user|tool|ipython)"
+    r"|\|(?:observation|user)\|>(?=\s*\S)|start_of_turn>user|\|turn>user"
+    r"|｜tool▁outputs?▁begin｜>|\|start\|>functions\.)|\[TOOL_RESULTS\]",
+    re.IGNORECASE,
 )
 """Where a text speaks in another's place."""
 UNKNOWN = re.compile(
-    r"<(?:\|[A-Za-z_/][\w/ ]{0,40}\|?>|｜[^｜\n]{1,40}｜>|[A-Za-z_]\w{0,40}\|>"
-    r"|/?(?:\w{1,12}[:|])?(?:(?:tool|function)_?calls?(?:\s[^<>]{0,80})?>|arg_(?:key|value)>"
+    r"<(?:\|[A-Za-z_/][\w/ ]{0,40}+\|?>|｜[^｜\n]{1,40}+｜>|[A-Za-z_]\w{0,40}+\|>"
+    r"|/?(?:\w{1,12}+[:|])?"
+    r"(?:(?:tool|function)_?calls?(?::\w{1,24})?(?:\s[^<>]{0,80})?>|arg_(?:key|value)>"
     r"|(?:invoke|parameter|function)(?:(?:[= ][^<>]{1,80})?>|=|\sname=)))"
     r"|◁/?\w{1,20}▷|\[/?(?:TOOL|THINK|ARGS|CALL|AVAILABLE)_?[A-Z_]{0,20}\]"
-    r"|[｜‖|]DSML[｜‖|]|\]<\]\w{1,12}\[>\["
+    r"|｜DSML[｜‖|]|‖DSML[｜‖|]|\|DSML[｜‖|]|\]<\]\w{1,12}\[>\["
 )
 """What looks like a mark of some family, known or not: no answer holds it."""
+LEFTOVER = re.compile(
+    "|".join(
+        [UNKNOWN.pattern, _pattern(_bodies(each for each in _CLOSERS if not UNKNOWN.match(each)))]
+    )
+)
+"""The same, and what closes calls: a text that holds one was not understood."""
 
 
 @lru_cache(maxsize=256)
 def closer_of(opener: str) -> re.Pattern[str] | None:
     """The pattern that closes the reasoning or the block that a text opened."""
     for pair in (*REASONING, *CALLS):
-        if re.fullmatch(_spelled(pair[0]).replace("(?:^|(?<=[>\\s]))", ""), opener, _FLAGS):
-            return re.compile(_spelled(pair[1]), _FLAGS) if pair[1] else None
+        if re.fullmatch(_spelled(pair[0]), opener, re.IGNORECASE):
+            return re.compile(_spelled(pair[1]), re.IGNORECASE) if pair[1] else None
     return None
