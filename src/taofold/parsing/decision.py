@@ -116,6 +116,7 @@ def _is_empty(value: Any) -> bool:
 Object = dict[str, Any]
 Tools = Collection[str] | Mapping[str, Mapping[str, Any]]
 
+_OF_TEXT = frozenset({"padding", "entities"})
 NAMELESS = "the action names no tool"
 _LIMIT = 160
 _MOST = 1e6
@@ -227,7 +228,8 @@ def call_of_request(request: RawCall, tools: Tools) -> Call:
     request = request if tool == request.tool else dataclass_replace(request, tool=tool)
     shape = plan_of_schema(schema_of(tool, tools) or {}).shape
     arguments = _unwrapped(arguments, shape)
-    twice = [key for key in request.repeated if not _takes_list(shape.fields.get(key))]
+    again = [key for key in arguments if key in request.repeated]
+    twice = [key for key in again if not _takes_list(shape.fields.get(key))]
     if twice:
         error = f"the parameter {twice[0]!r} of {request.tool!r} is given several times"
         return Call(request.tool, {}, "", "", request.repairs, error)
@@ -238,9 +240,16 @@ def call_of_request(request: RawCall, tools: Tools) -> Call:
     notes = list(request.repairs)
     for key, value in arguments.items():
         coercion = Coercion(keeps=True)
+        declared = shape.fields.get(key) or (shape.extra if shape.extra is not ANY else None)
         try:
-            values[key] = coercion.fit(value, shape.fields.get(key) or ANY, ("parameters", key))
+            values[key] = coercion.fit(value, declared or ANY, ("parameters", key))
             notes += coercion.repairs
+            if not isinstance(values[key], str):
+                # Neither blanks nor escapes are a part of what is no text.
+                path = f"parameters.{key}"
+                notes = [each for each in notes if each.kind not in _OF_TEXT or each.path != path]
+                if declared is None and isinstance(value, LooseText):
+                    notes.append(Repair("guessed_type", "schema", content=True, path=path))
         except Misfit:  # the runtime's validator will say what is wrong
             values[key] = plain(value) if isinstance(value, LooseText) else value
     return Call(request.tool, values, "", "", tuple(notes))

@@ -41,7 +41,8 @@ _LABEL = re.compile(
     re.IGNORECASE,
 )
 _ACTION = re.compile(
-    rf"^(?=[ \t#*_\dtaf-]){_LEAD}(?:thought:[ \t]*)?(?:action|final[ _]answer)(?:[ \t]\d{{1,2}})?[ \t*_]{{0,4}}[:：]",
+    rf"^(?=[ \t#*_\dtaf-]){_LEAD}(?:thought:[ \t]*)?(?:action|final[ _]answer)"
+    r"(?:[ \t]\d{1,2})?[ \t*_]{0,4}[:：]",
     re.IGNORECASE | re.MULTILINE,
 )
 _MARKED = re.compile(

@@ -21,6 +21,8 @@ _FENCED = re.compile(
 _INSIDE = re.compile(r"^(`{3,}|~{3,})[ \t]*+(?:yaml|yml)[ \t]*+\n", re.MULTILINE)
 _BLOCK = re.compile(r"[|>][-+]?$")
 DEPTH = 40
+LINES = 50_000
+"""The longest outline that is read."""
 
 
 @dataclass(slots=True)
@@ -55,6 +57,8 @@ def _block_in(text: str) -> str:
 
 
 def _read(lines: list[str]) -> Any:
+    if len(lines) > LINES:
+        return None
     layout = _Layout(lines)
     try:
         layout.read()

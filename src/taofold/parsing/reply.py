@@ -115,6 +115,7 @@ _SPEAKER = re.compile(r"[ \t#*_]{0,8}(?:user|human)\b", re.IGNORECASE)
 _SPILLED = re.compile(r'[,}\]\s]*+"[^"\n]{1,80}"\s*+:')
 """A member that follows the object which it belongs to."""
 BESIDE = Repair("beside_prose", "none", content=True)
+_REPEATED = Repair("repeated_call", "none", content=True)
 _INVALID = "The action could not be read. Send one valid JSON object and nothing else."
 _SEVERAL = "The reply holds several different decisions. Send exactly one."
 _NOT_YOURS = "Observations are written by the tools, not by you. Send a thought and an action."
@@ -338,6 +339,7 @@ class _Reply:
                 calls += self._calls_of(request)
         if not calls:
             return self._refuse("invalid", _INVALID)
+        calls = [calls[0], *(_again(call, previous) for previous, call in pairwise(calls))]
         blocks = [each for each in pieces if each.block]
         unmarked = all(each.block and each.block.bare for each in blocks)
         offered = all(is_offered(call.tool, self._tools) for call in calls)
@@ -561,6 +563,13 @@ def _bare(text: str) -> str:
 def _is_led(lead: str) -> bool:
     """Whether the text before a mark is a remark of its own: whole sentences, or lines."""
     return not lead.strip() or _LEAD_END.search(lead) is not None
+
+
+def _again(call: Call, previous: Call) -> Call:
+    """The call; marked if it only repeats the one before, as models do that are stuck."""
+    if call.tool != previous.tool or not same(call.parameters, previous.parameters):
+        return call
+    return replace(call, repairs=(*call.repairs, _REPEATED))
 
 
 def _printed(body: str) -> str:

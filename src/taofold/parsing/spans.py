@@ -30,7 +30,7 @@ _DISTINCT = 512
 _MARKS = 10_000
 """The most marks of reasoning, messages and calls that are followed."""
 _ATTEMPTS = 20_000
-"""The most openings of values that turn out to be none."""
+"""The most values that are not valid JSON, or turn out to be none."""
 _ANGLES = 100_000
 """The most `<` that a text may hold: each costs several patterns a look. HTML has one in 15
 characters, so that a megabyte of it passes."""
@@ -90,6 +90,9 @@ class _Scanner:
         self._reader = JsonReader(text, plan)
         self._calls = calls
         self._seen: set[str] = set()
+        self._last = ""
+        """The last value that was valid JSON: models repeat themselves, and what begins with it
+        where a value begins is that value again."""
         self._shown = 0
         self._failures = self._attempts = 0
         self._waste = 4 * len(text) + 10_000
@@ -131,6 +134,7 @@ class _Scanner:
         self.out.repeated.clear()
         self.out.stretches.clear()
         self._seen.clear()
+        self._last = ""
         self._shown = end
         return end
 
@@ -174,25 +178,28 @@ class _Scanner:
         return max(block.end, match.end())
 
     def _value(self, start: int) -> int:
+        if self._last and self._text.startswith(self._last, start):
+            self.out.repeated.append((start, start + len(self._last)))
+            return start + len(self._last)
         reading = self._read(start)
         if reading.failed:
             self._waste -= max(self._reader.furthest, reading.end) - start
-            self._attempts += 1
-            is_spent = self._waste < 0 or self._attempts > _ATTEMPTS
-            self.out.exhausted = reading.deep or is_spent
+            self.out.exhausted = self.out.exhausted or reading.deep or self._waste < 0
             return reading.end
-        span = Span(start, reading.end, reading, _is_quoted(self._text, start))
         if not reading.whole:
+            span = Span(start, reading.end, reading, _is_quoted(self._text, start))
             if self._closed_after() > start:  # a brace of the reasoning
                 return self._last_close
             self.out.cut = span
             return reading.end
         body = self._text[start : reading.end]
-        # Models repeat themselves: the same value twice is one, and no reason to ask.
+        self._last = "" if reading.repairs else body
+        # The same value twice is one, and no reason to ask.
         if body not in self._seen:
             self._seen.add(body)
+            span = Span(start, reading.end, reading, _is_quoted(self._text, start))
             self.out.spans.append(span)
-            self.out.exhausted = len(self.out.spans) > _DISTINCT
+            self.out.exhausted = self.out.exhausted or len(self.out.spans) > _DISTINCT
         else:
             self.out.repeated.append((start, reading.end))
         return reading.end
@@ -213,6 +220,8 @@ class _Scanner:
                 return JsonReading(*DECODER.raw_decode(self._text, start))
             except (ValueError, RecursionError):
                 self._failures += 1
+        self._attempts += 1
+        self.out.exhausted = self._attempts > _ATTEMPTS
         return self._reader.read(start)
 
 

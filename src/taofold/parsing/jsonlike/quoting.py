@@ -33,6 +33,8 @@ KEY = re.compile(
 )
 MARK = re.compile(r"```|~~~|</|<\||<｜|\[/|<tool_call\|>|\]<\]|<end_of_turn>")
 _CLOSERS = re.compile(r"[\s}\])]*+")
+_EVIDENCE = frozenset("\"'“}]),，;:：=+/#`~<[{")
+"""Without a line break, only what begins with one of these says that a string has ended."""
 _COMMENT = re.compile(r"//|/\*|#")
 _ITEM = re.compile(r"""\s*+(?:["'“‘`\[{\]\d,-]|true\b|false\b|null\b|None\b|True\b|False\b|$)""")
 
@@ -77,9 +79,15 @@ class Quoting:
     def closes(self, after: int, role: Role, dirty: bool, start: int) -> bool:
         """Whether the quote that ends before `after` closes the string begun at `start`."""
         text = self._text
-        blank = BLANK.match(text, after)
-        at = blank.end() if blank else after
+        at = after + (text[after : after + 1] == " ")
+        # Of a long text full of quotes nearly all are decided here.
+        if text[at : at + 1].isalnum():
+            return False
+        blank = BLANK.match(text, at)
+        at = blank.end() if blank else at
         char = text[at : at + 1]
+        if char and char not in _EVIDENCE and "\n" not in text[after:at]:
+            return False
         if not char:  # an inner quote may be the last thing before the text was cut
             return not dirty and not self.python and text[after - 2] not in " \t(=:[{\"'"
         if role == "key":

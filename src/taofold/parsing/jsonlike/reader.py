@@ -32,7 +32,7 @@ class JsonReading:
         repairs: What was changed.
         open: The containers that the end of the text closed, by identity.
         cut: Whether the text ended inside a token, or where a value was due.
-        deep: Whether it was given up because of its nesting.
+        deep: Whether it was given up because of its nesting, or its many quotes.
         failed: Whether this is no value at all.
     """
 
@@ -65,6 +65,7 @@ class JsonReader:
     def __init__(self, text: str, plan: ReadingPlan) -> None:
         self._text = text
         self._tokens = TokenReader(text, plan)
+        self._doubled = 0
 
     @property
     def furthest(self) -> int:
@@ -79,6 +80,7 @@ class JsonReader:
         tokens.repairs = []
         tokens.quoting.calls = opener == "("
         out = JsonReading(root.container, repairs=tokens.repairs)
+        self._doubled = 0
         stack = [root]
         at = start if headless else start + 1
         try:
@@ -98,7 +100,7 @@ class JsonReader:
             at = len(self._text)
         except ValueError:
             out.failed = True
-        out.deep = len(stack) > DEPTH
+        out.deep = max(len(stack), self._doubled) > DEPTH or tokens.is_spent
         out.failed = out.failed or out.deep
         out.end = max(at, start + 1)
         return out
@@ -151,6 +153,9 @@ class JsonReader:
         char = self._text[at]
         if char == "{" and not frame.container and not frame.filled:
             tokens.note("doubled_brace", at)
+            self._doubled += 1
+            if self._doubled > DEPTH:
+                raise ValueError
             return at + 1
         raw = RAW_QUOTE.match(self._text, at) if char == "<" else None
         if raw is not None:

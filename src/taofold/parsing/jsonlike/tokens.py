@@ -120,6 +120,8 @@ def unescape(body: str, quote: str = '"') -> tuple[str, bool]:
 
 _KEY_LENGTH = 400
 _NOTES = 100
+_QUOTES = 100_000
+"""The most quotes of one text that are looked at and end nothing."""
 _SOLID = frozenset("\"'{}[]:,tfn0123456789-")
 _PLAIN = {
     "item": re.compile(r'"([^"\\\n]*+)"(?=\s*+(?:\]|,\s*+["{\[\]\d-])|\s++")'),
@@ -135,6 +137,16 @@ _STOPS = {
     quote: re.compile(rf"\\.|[{re.escape(closing)}]", re.DOTALL)
     for quote, closing in CLOSING.items()
 }
+_LATER = {
+    quote: re.compile(
+        rf"\\.|[,\n][ \t]{{0,79}}+[{re.escape(closing)}]"
+        rf"|[{re.escape(closing)}](?!\x20?(?:[^\W_]|[:：=]))",
+        re.DOTALL,
+    )
+    for quote, closing in CLOSING.items()
+}
+"""The quotes that may end a value in which one stood that did not: those before a word cannot, and
+a long text may be full of them."""
 
 
 class TextEnd(Exception):
@@ -149,6 +161,8 @@ class TokenReader:
         self.quoting = Quoting(text, plan.names, plan.open)
         self.repairs: list[Repair] = []
         self.furthest = 0
+        self.is_spent = False
+        self._quotes = 0
 
     def note(
         self, kind: str, at: int, level: Level = "syntax", content: bool = False, cost: int = 1
@@ -255,7 +269,8 @@ class TokenReader:
             self.note("foreign_quotes", at)
         begin = position = at + 1
         dirty = False
-        while (match := _STOPS[quote].search(text, position)) is not None:
+        stops = _STOPS[quote]
+        while (match := stops.search(text, position)) is not None:
             position = match.end()
             # A key that long is prose whose quote was taken for a key's: without the bound each of
             # many such quotes would be followed to the end of the text.
@@ -269,6 +284,11 @@ class TokenReader:
             if role == "member" and self._lost_quote(begin, position - 1):
                 return self._cut_short(begin, position - 1)
             dirty = True
+            self._quotes += 1
+            if self._quotes > _QUOTES:
+                self.is_spent = True
+                raise ValueError
+            stops = stops if role == "key" else _LATER[quote]
         return self._unclosed(begin, role)
 
     def _cut_short(self, begin: int, at: int) -> tuple[str, int]:
@@ -279,6 +299,8 @@ class TokenReader:
 
     def _lost_quote(self, begin: int, at: int) -> bool:
         """Whether the quote at an offset opens the next key, the string having lost its own."""
+        if self.text[at - 1] not in " \t,\n":
+            return False
         before = self.text[max(begin, at - 80) : at].rstrip(" \t")
         return before[-1:] in (",", "\n") and self.quoting.is_known_key(at)
 

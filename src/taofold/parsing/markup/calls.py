@@ -22,6 +22,7 @@ from taofold.parsing.markup.families import (
     HEADER,
     KEY,
     NOISE,
+    SEPARATED,
     SEPARATOR,
     closer_of,
     closing,
@@ -35,6 +36,8 @@ LIMIT = 64
 """The most calls that one text may hold."""
 _DEPTH = 8
 """How deep blocks may stand in blocks."""
+_MARKS = 10_000
+"""The most marks of calls that one text may hold."""
 _BLANK = re.compile(r"[\s\ufeff\u200b]*")
 _BETWEEN = re.compile(r"[\s,;]*(?:```(?:json|python|py|xml)?(?=\s|$))?[\s,;]*")
 _NAMED = re.compile(
@@ -102,6 +105,8 @@ class CallReader:
         """Finds the tags at which a call may begin that no family's mark opens."""
         self._reader = JsonReader(text, ANYTHING)
         self._tags = TagReader(text)
+        self._is_separated = False
+        """Whether the block that is read sets names and arguments apart."""
         self._last_close = -2
         """Where the last closing mark of calls begins: -1 if there is none, -2 if not searched."""
 
@@ -174,6 +179,7 @@ class CallReader:
 
     def _block(self, start: int, opener: re.Match[str]) -> Block:
         block = Block(start, opener.end())
+        self._is_separated = bool(SEPARATED.match(opener[0]))
         stack = [closer_of(opener[0])]
         at = opener.end()
         while stack and block.closed and not block.error:
@@ -340,7 +346,11 @@ class CallReader:
             name = named[0]
         char = self._text[after : after + 1]
         if char == "{" or _FENCE.match(self._text, after):
-            return self._arguments(name, at, after)
+            call, end = self._arguments(name, at, after)
+            if call is not None and char == "{" and after == stop and self._is_separated:
+                note = Repair("missing_separator", "none", content=True, at=after, cost=2)
+                call = replace(call, repairs=(*call.repairs, note))
+            return call, end
         if char == "(" and _OBJECT_IN_CALL.match(self._text, after):
             return self._written(name, at, after)
         if char == "(" and named[0].startswith("call:"):
@@ -442,7 +452,10 @@ def blocks_in(text: str, offered: Collection[str]) -> Iterator[Block]:
     reader = CallReader(text, offered)
     marks = MarkFinder(text, (_BLOCK, reader.tags))
     at = count = 0
-    while count <= LIMIT and (mark := marks.next(at)):
+    for _ in range(_MARKS):
+        mark = marks.next(at)
+        if mark is None or count > LIMIT:
+            return
         block = reader.block_at(mark.start())
         at = max(mark.end(), block.end) if block else mark.end()
         if block:

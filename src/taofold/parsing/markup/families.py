@@ -36,6 +36,7 @@ class Family:
         calls: How a block of calls opens and closes; a block may hold blocks. A block without a
             closing mark ends where its calls end.
         separators: What stands between the name of a tool and its arguments, or between calls.
+        separated: Whether it always does between the name and the arguments.
         noise: What says nothing: the ends of messages, the envelope of an answer.
     """
 
@@ -43,6 +44,7 @@ class Family:
     reasoning: tuple[Pair, ...] = ()
     calls: tuple[Pair, ...] = ()
     separators: tuple[str, ...] = ()
+    separated: bool = False
     noise: tuple[str, ...] = ()
 
 
@@ -74,14 +76,14 @@ FAMILIES: Final = (
     Family("deepseek",
            calls=(("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"),
                   ("<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>")),
-           separators=("<｜tool▁sep｜>",)),
+           separators=("<｜tool▁sep｜>",), separated=True),
     Family("kimi",
            reasoning=(("◁think▷", "◁/think▷"),),
            calls=(("<|open|>tools<|sep|>", "<|close|>tools<|sep|>"),
                   ("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"),
                   ("<|tool_call_section_begin|>", "<|tool_call_section_end|>"),
                   ("<|tool_call_begin|>", "<|tool_call_end|>")),
-           separators=("<|tool_call_argument_begin|>",),
+           separators=("<|tool_call_argument_begin|>",), separated=True,
            noise=("<|open|>response<|sep|>", "<|close|>response<|sep|>",
                   "<|open|>message<|sep|>", "<|close|>message<|sep|>")),
     Family("harmony", noise=("<|return|>", "<|call|>", "<|end|>", "<|start|>assistant")),
@@ -209,7 +211,8 @@ def _bodies(marks: Iterable[str]) -> dict[str, str]:
         if tag:
             names[tag[1]].append(tag[2])
         elif mark.startswith("re:"):
-            rests.setdefault(mark[3], []).append(mark[4:])
+            body = mark[3:].removeprefix("\\")
+            rests.setdefault(body[0], []).append(body[1:])
         else:
             literals.append(mark)
     for slash, lead in (("", _OPENED), ("/", _CLOSED)):
@@ -278,10 +281,11 @@ _REASONING_OPEN = _caseless(_bodies(opener for opener, _ in REASONING))
 _REASONING_CLOSE = _caseless(_bodies(close for _, close in REASONING if close != "<|end_message|>"))
 _CALL_OPEN = _bodies(opener for opener, _ in CALLS)
 _CLOSERS = [closer for _, closer in CALLS if closer not in ("", "```", "]")]
-_CHANNEL = r"(?:[^{}<]{0,120}<\|channel\|>)?"
-_MESSAGE = r"(?:[^{}<]|<(?!\|(?:end|call|return|start|channel)\|>)){0,200}?<\|message\|>"
+_WORDS = r"[^{}<]{0,80}+"
+_CHANNEL = rf"{_WORDS}(?:<\|channel\|>{_WORDS})?"
+_MESSAGE = rf"(?:<(?!\|(?:end|call|return|start|channel|message)\|>){_WORDS}){{0,6}}+<\|message\|>"
 _HEADER = {
-    "<": rf"\|(?:start\|>{_CHANNEL}|channel\|>){_MESSAGE}",
+    "<": rf"\|(?:start\|>{_CHANNEL}|channel\|>{_WORDS}){_MESSAGE}",
     "t": rf"o=(?<!\wto=)[\w.-]{_CHANNEL}{_MESSAGE}",
 }
 REASONING_OPEN = re.compile(_pattern(_REASONING_OPEN))
@@ -290,14 +294,18 @@ CALL_OPEN = re.compile(_pattern(_CALL_OPEN))
 CALL_CLOSE = re.compile(_pattern(_bodies(_CLOSERS)))
 HEADER = re.compile(_pattern(_HEADER))
 """Harmony's head of a message: its channel and whom it is for."""
-SEPARATOR = re.compile(
-    _pattern(_bodies(mark for family in FAMILIES for mark in family.separators))
-)
+SEPARATOR = re.compile(_pattern(_bodies(mark for family in FAMILIES for mark in family.separators)))
 _NOISE = _bodies(mark for family in FAMILIES for mark in family.noise)
 NOISE = re.compile(_pattern(_NOISE))
+SEPARATED = re.compile(
+    _pattern(_bodies(pair[0] for each in FAMILIES if each.separated for pair in each.calls))
+)
+"""What opens calls in which a separator stands between the name and the arguments."""
 _TOKENS = {"<": r"(?=\||｜|[a-z_]+\|>)", "[": "", "◁": ""}
 NOISE_TOKEN = re.compile(
-    _pattern({char: f"{_TOKENS[char]}(?:{body})" for char, body in _NOISE.items() if char in _TOKENS})
+    _pattern(
+        {char: f"{_TOKENS[char]}(?:{body})" for char, body in _NOISE.items() if char in _TOKENS}
+    )
 )
 """The noise that is a special token: it says nothing wherever it stands; a tag, at the edges."""
 NOISE_LEAD = re.compile(rf"(?:\s*+(?:{NOISE.pattern}))*+\s*+")
@@ -318,7 +326,8 @@ MARKS = Marks(_ROLES)
 """Values, reasoning, and the heads of messages."""
 MARKS_AND_CALLS = Marks(_ROLES | {"call": _CALL_OPEN})
 FOREIGN_LINE = re.compile(
-    r"^(?=[ \t#*_otfuh])[ \t#*_]{0,8}(?:observation|(?:tool|function)[ _]results?|user|human)[ \t*_]{0,4}[:：]",
+    r"^(?=[ \t#*_otfuh])[ \t#*_]{0,8}"
+    r"(?:observation|(?:tool|function)[ _]results?|user|human)[ \t*_]{0,4}[:：]",
     re.IGNORECASE | re.MULTILINE,
 )
 FOREIGN_MARK = re.compile(

@@ -28,6 +28,8 @@ from taofold.parsing.outcome import Repair
 from taofold.parsing.schema.scalars import LooseText
 
 DEPTH = 40
+ENTRIES = 10_000
+"""The most arguments of one call, repeated ones included."""
 _BLANK = re.compile(r"[\s\ufeff\u200b]*")
 _CDATA = re.compile(r"\s*<!\[CDATA\[(.*?)\]\]>\s*", re.DOTALL)
 _VERBATIM = re.compile(
@@ -39,6 +41,7 @@ _KEY_END = re.compile(closing("arg_value"))
 _ANY_END = re.compile(
     closing(r"(?:function|invoke|tool_call|tool|call|parameters?|arguments?|args)")
 )
+_ENTITY = re.compile(r"&(?:lt|gt|amp|quot|apos|#\d{1,7}|#x[0-9a-fA-F]{1,6});")
 _INNER = re.compile(r"</?(?:parameters|arguments|args|params)>")
 _ITEMS = frozenset({"item", "li", "entry", "element", "value"})
 
@@ -68,7 +71,8 @@ class TagReader:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._known: dict[re.Pattern[str], re.Match[str] | None] = {}
+        self._ahead: dict[int, tuple[re.Pattern[str], re.Match[str] | None]] = {}
+        """The next match of a pattern, by its identity: its hash is made of its whole code."""
 
     def entries(self, at: int, end: re.Pattern[str], children: bool) -> Entries:
         """Reads arguments up to the closing tag `end`.
@@ -79,7 +83,7 @@ class TagReader:
             children: Whether the tag of an argument may be its name.
         """
         out = Entries()
-        while True:
+        for _ in range(ENTRIES):
             at = self._blank(at)
             closer = end.match(self._text, at)
             if closer:
@@ -99,6 +103,8 @@ class TagReader:
             if at < 0:
                 out.closed, out.end = False, len(self._text)
                 return out
+        out.end, out.error = at, f"more than {ENTRIES:,} arguments"
+        return out
 
     def _blank(self, at: int) -> int:
         while True:
@@ -147,7 +153,12 @@ class TagReader:
                 break
             stop = self._search(closer, stop.end())
         if stop and not (following and following.start() < stop.start()):
-            body, at = _unframed(self._text[begin : stop.start()], opener), stop.end()
+            written, at = self._text[begin : stop.start()], stop.end()
+            body = _unframed(written, opener)
+            doubt = "" if groups.get("rest") or _CDATA.fullmatch(written) else _doubt_of(written)
+            if doubt:
+                path = f"parameters.{key}"
+                out.repairs.append(Repair(doubt, "none", content=True, at=begin, path=path))
         else:
             # The closing tag was lost: the value ends where anything else begins, and is marked.
             ends = (following, self._search(end, begin), self._search(CALL_CLOSE, begin))
@@ -167,11 +178,13 @@ class TagReader:
         )
 
     def _search(self, pattern: re.Pattern[str], at: int) -> re.Match[str] | None:
-        if pattern in self._known:
-            previous = self._known[pattern]
+        known = self._ahead.get(id(pattern))
+        if known is not None and known[0] is pattern:
+            previous = known[1]
             if previous is None or previous.start() >= at:
                 return previous
-        match = self._known[pattern] = pattern.search(self._text, at)
+        match = pattern.search(self._text, at)
+        self._ahead[id(pattern)] = pattern, match
         return match
 
     def _put(self, out: Entries, key: str, value: Any) -> None:
@@ -222,6 +235,19 @@ def _unframed(body: str, opener: re.Match[str]) -> str:
     inner = body.removeprefix("\n")
     assigned = "tag" in opener.re.groupindex and opener.string.startswith("=", opener.end("tag"))
     return inner.removesuffix("\n") if assigned or inner != body else body
+
+
+def _doubt_of(written: str) -> str:
+    """What a value between its tags may hold that is none of it: layout, or XML's escapes."""
+    if written[:1].isspace() and written[-1:].isspace():
+        line = written.rpartition("\n")[2]
+        is_framed = written[0] == "\n" and not line and len(written) > 1
+        if not is_framed:
+            return "padding"
+    # Escaped if nothing is left that XML would have escaped; most models write values as they are.
+    if "&" in written and "<" not in written and ">" not in written:
+        return "entities" if "&" not in _ENTITY.sub("", written) else ""
+    return ""
 
 
 def elements_in(text: str, wants: str = "any") -> Any:
