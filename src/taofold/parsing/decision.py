@@ -226,7 +226,8 @@ def call_of_request(request: RawCall, tools: Tools) -> Call:
         return Call(request.tool, parameters, "", "", request.repairs + repairs, error)
     tool = _offered_name(request.tool, tools)
     request = request if tool == request.tool else dataclass_replace(request, tool=tool)
-    shape = plan_of_schema(schema_of(tool, tools) or {}).shape
+    schema = schema_of(tool, tools)
+    shape = plan_of_schema(schema or {}).shape
     arguments = _unwrapped(arguments, shape)
     again = [key for key in arguments if key in request.repeated]
     twice = [key for key in again if not _takes_list(shape.fields.get(key))]
@@ -236,23 +237,34 @@ def call_of_request(request: RawCall, tools: Tools) -> Call:
     arguments = {key: _as_text(value, shape.fields.get(key)) for key, value in arguments.items()}
     if not any(isinstance(each, LooseText) or is_array(each) for each in arguments.values()):
         return Call(request.tool, arguments, "", "", request.repairs)
+    values, notes = _typed(arguments, shape, is_known=schema is not None)
+    # Neither blanks nor escapes are a part of what is no text.
+    solid = {f"parameters.{key}" for key, value in values.items() if not isinstance(value, str)}
+    kept = [each for each in request.repairs if each.kind not in _OF_TEXT or each.path not in solid]
+    return Call(request.tool, values, "", "", (*kept, *notes))
+
+
+def _typed(arguments: Object, shape: TypeShape, *, is_known: bool) -> tuple[Object, list[Repair]]:
+    """Arguments with the types that a schema gives them, and how they got them.
+
+    What the schema says nothing of is marked if it is taken for more than a text; where there
+    is none at all (not `is_known`) the caller judges the types.
+    """
     values: Object = {}
-    notes = list(request.repairs)
+    notes: list[Repair] = []
     for key, value in arguments.items():
         coercion = Coercion(keeps=True)
         declared = shape.fields.get(key) or (shape.extra if shape.extra is not ANY else None)
         try:
             values[key] = coercion.fit(value, declared or ANY, ("parameters", key))
             notes += coercion.repairs
-            if not isinstance(values[key], str):
-                # Neither blanks nor escapes are a part of what is no text.
-                path = f"parameters.{key}"
-                notes = [each for each in notes if each.kind not in _OF_TEXT or each.path != path]
-                if declared is None and isinstance(value, LooseText):
-                    notes.append(Repair("guessed_type", "schema", content=True, path=path))
         except Misfit:  # the runtime's validator will say what is wrong
             values[key] = plain(value) if isinstance(value, LooseText) else value
-    return Call(request.tool, values, "", "", tuple(notes))
+        is_guessed = isinstance(value, LooseText) and not isinstance(values[key], str)
+        if is_known and declared is None and is_guessed:
+            path = f"parameters.{key}"
+            notes.append(Repair("guessed_type", "schema", content=True, path=path))
+    return values, notes
 
 
 def _offered_name(name: str, tools: Tools) -> str:
