@@ -132,6 +132,21 @@ def test_no_content_of_a_call_is_lost():
     assert calls == ["<b>x</b>"]
 
 
+@pytest.mark.parametrize("written", [" /tmp/a ", "a &lt;b&gt;"])
+def test_what_may_be_layout_or_an_escape_asks_before_it_runs_once(written):
+    """Mutant: blanks at both edges and escapes are not marked."""
+    text = f"<function=shell><parameter=command>{written}</parameter></function>"
+    assert ran(text, effect="once")[0] == []
+    assert ran(text)[0] == [written]
+
+
+def test_a_call_that_repeats_the_one_before_runs_once_at_most():
+    """Mutant: equal calls are not compared."""
+    text = f"<tool_call>{SHELL}</tool_call>"
+    assert len(ran(text * 3, effect="once")[0]) <= 1
+    assert len(ran(text * 3)[0]) == 3
+
+
 def test_raw_strings_are_not_unescaped():
     raw = '<|tool_call>call:shell{command:<|"|>\\bword\\t<|"|>}<tool_call|>'
     assert ran(raw)[0] == ["\\bword\\t"]

@@ -1,5 +1,6 @@
 """The time of a reading grows with its text, and what has too many marks is refused at once."""
 
+import re
 import time
 from collections.abc import Callable
 
@@ -16,6 +17,10 @@ def stream(text: str) -> None:
 
 def reply(text: str) -> None:
     read_reply(text, TOOLS, finish_reason="stop")
+
+
+def typed(text: str) -> None:
+    parse(text, dict[str, str])
 
 
 def seconds(read: Callable[[str], None], text: str) -> float:
@@ -35,16 +40,50 @@ def seconds(read: Callable[[str], None], text: str) -> float:
         (reply, "</answer> "),
         (reply, "<|start|>"),
         (reply, "[/THINK]"),
+        (reply, "THOUGHT: "),
         (stream, "<a"),
     ],
-    ids=["noise at the start", "noise at the end", "heads", "closing marks", "tags, streamed"],
+    ids=[
+        "noise at the start",
+        "noise at the end",
+        "heads",
+        "closing marks",
+        "labels on a line",
+        "tags, streamed",
+    ],
 )
 def test_ten_times_the_text_takes_about_ten_times_as_long(
     read: Callable[[str], None], unit: str
 ) -> None:
-    """Mutants: noise is cut off by copying the rest; a piece of a stream is looked at whole."""
+    """Mutants: noise, or a label, is cut off by copying the rest; a piece of a stream is looked at
+    whole."""
     small, large = (seconds(read, unit * (size // len(unit))) for size in (60_000, 600_000))
     assert large < 40 * max(small, 0.002)
+
+
+@pytest.mark.parametrize(
+    ("read", "unit"),
+    [
+        (reply, "The quick brown fox jumps over the lazy dog (or does it). "),
+        (typed, "to="),
+        (typed, '":"'),
+        (reply, '{"a": "b" "'),
+        (reply, "{"),
+        (reply, '{"a": 1}\n'),
+        (reply, "<function=search><parameter=q>"),
+    ],
+    ids=["prose", "heads", "quotes", "unescaped", "braces", "repeated values", "arguments"],
+)
+def test_a_megabyte_costs_no_more_than_a_few_looks_at_each_character(
+    read: Callable[[str], None], unit: str
+) -> None:
+    """Mutants: no bound on braces or quotes; patterns that begin with no literal character.
+
+    By the cost of a search that every text gets, so that a slow machine changes nothing.
+    """
+    text = unit * (1_000_000 // len(unit))
+    look = seconds(lambda each: re.findall(r"[<\[◁{`\n](?=never)", each), "x<" * 500_000)
+    assert seconds(read, text) < 60 * look
 
 
 def test_a_text_of_nothing_but_tags_is_refused_before_it_is_looked_through() -> None:

@@ -168,3 +168,66 @@ def test_an_action_under_a_label_may_be_an_object_with_its_reason_or_a_list_of_t
 def test_a_tag_that_lost_its_end_puts_the_call_in_doubt(text):
     assert doubted(text)
     assert not doubted("<function=send><parameter=a>1</parameter></function>")
+
+
+SCHEMA = {"properties": {"text": {"type": "string"}, "count": {"type": "integer"}}}
+
+
+def kinds(text: str) -> list[str]:
+    turn = read_reply(text, {"send": SCHEMA}, finish_reason="stop")
+    assert isinstance(turn, Turn), turn
+    repairs = (*turn.repairs, *(each for call in turn.calls for each in call.repairs))
+    return [each.kind for each in repairs if each.content]
+
+
+def tagged(written: str, key: str = "text") -> str:
+    return (
+        f"<tool_call><function=send><parameter={key}>{written}</parameter></function></tool_call>"
+    )
+
+
+@pytest.mark.parametrize(
+    ("written", "doubt"),
+    [
+        (" /tmp/a ", ["padding"]),
+        ("   ", ["padding"]),
+        ("\n        x = 1\n    ", ["padding"]),
+        ("\n    x = 1\n", []),
+        ("    x = 1", []),
+        ("a line\n", []),
+        ("&lt;b&gt; &amp; co", ["entities"]),
+        ("a && b &amp; c", []),
+        ("<b>&amp;</b>", []),
+        ("<![CDATA[ a ]]>", []),
+    ],
+)
+def test_layout_and_escapes_that_may_be_the_texts_own_put_it_in_doubt(written, doubt):
+    """Mutant: `_doubt_of` gives nothing."""
+    assert kinds(tagged(written)) == doubt
+
+
+def test_layout_around_what_is_no_text_is_none_of_it():
+    assert kinds(tagged(" 5 ", "count")) == []
+
+
+@pytest.mark.parametrize(
+    ("written", "doubt"), [("[1, 2]", True), ("5", True), ('{"a": 1}', True), ("plain", False)]
+)
+def test_the_type_of_a_parameter_that_the_schema_does_not_know_is_a_guess(written, doubt):
+    """Mutant: what is not declared is typed without a mark."""
+    assert (kinds(tagged(written, "other")) == ["guessed_type"]) is doubt
+
+
+def test_a_call_that_only_repeats_the_one_before_is_in_doubt():
+    """Mutant: equal calls are not compared."""
+    call_ = tagged("a")
+    assert kinds(call_ + call_) == ["repeated_call"]
+    assert kinds(call_ + tagged("b")) == []
+
+
+def test_a_separator_that_the_family_always_writes_is_missed():
+    """Mutant: no row of the table says that it is always there."""
+    whole = '<｜tool▁call▁begin｜>send<｜tool▁sep｜>{"text": "a"}<｜tool▁call▁end｜>'
+    assert kinds(f"<｜tool▁calls▁begin｜>{whole}<｜tool▁calls▁end｜>") == []
+    assert kinds(whole.replace("<｜tool▁sep｜>", "")) == ["missing_separator"]
+    assert kinds('[TOOL_CALLS]send{"text": "a"}') == []
