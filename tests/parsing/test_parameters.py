@@ -170,6 +170,20 @@ def test_a_tag_that_lost_its_end_puts_the_call_in_doubt(text):
     assert not doubted("<function=send><parameter=a>1</parameter></function>")
 
 
+@pytest.mark.parametrize(
+    ("guess", "kind"), [("'it's here'", "unescaped_quotes"), ("rm -rf slash", "unquoted_text")]
+)
+@pytest.mark.parametrize("before", [3, 60, 5_000])
+def test_a_guess_is_marked_however_much_was_repaired_before_it(guess, kind, before):
+    """Mutant: the receipt ends at its hundredth entry, whatever follows."""
+    pairs = "".join(f"'k{number}': 'v', " for number in range(before))
+    text = "{'tool': 'send', 'parameters': {" + pairs + f"'to': {guess}" + "}}"
+    assert kind in kinds(text)
+    turn = read_reply(text, ["send"], finish_reason="stop")
+    assert isinstance(turn, Turn)
+    assert len(turn.repairs) < 120
+
+
 SCHEMA = {"properties": {"text": {"type": "string"}, "count": {"type": "integer"}}}
 
 

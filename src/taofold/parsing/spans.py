@@ -29,7 +29,7 @@ _FAILURES = 8
 _DISTINCT = 512
 _MARKS = 10_000
 """The most marks of reasoning, messages and calls that are followed."""
-_ATTEMPTS = 20_000
+_ATTEMPTS = 10_000
 """The most values that are not valid JSON, or turn out to be none."""
 _ANGLES = 100_000
 """The most `<` that a text may hold: each costs several patterns a look. HTML has one in 15

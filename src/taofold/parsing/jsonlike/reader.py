@@ -77,9 +77,9 @@ class JsonReader:
         opener = "{" if headless else self._text[start]
         root = _Frame([] if opener == "[" else {}, _CLOSER[opener])
         tokens = self._tokens
-        tokens.repairs = []
+        repairs = tokens.begin()
         tokens.quoting.calls = opener == "("
-        out = JsonReading(root.container, repairs=tokens.repairs)
+        out = JsonReading(root.container, repairs=repairs)
         self._doubled = 0
         stack = [root]
         at = start if headless else start + 1

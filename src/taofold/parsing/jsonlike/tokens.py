@@ -154,12 +154,16 @@ class TextEnd(Exception):
 
 
 class TokenReader:
-    """Reads tokens of one text; `repairs` collects what had to be changed, at most 100."""
+    """Reads tokens of one text; `repairs` collects what had to be changed.
+
+    At most 100 of them, and one of each kind that changed what the text says.
+    """
 
     def __init__(self, text: str, plan: ReadingPlan) -> None:
         self.text = text
         self.quoting = Quoting(text, plan.names, plan.open)
         self.repairs: list[Repair] = []
+        self._guesses: set[str] = set()
         self.furthest = 0
         self.is_spent = False
         self._quotes = 0
@@ -168,9 +172,18 @@ class TokenReader:
         self, kind: str, at: int, level: Level = "syntax", content: bool = False, cost: int = 1
     ) -> None:
         """Records a repair."""
-        # The receipt of a text full of errors would be larger than the text.
-        if len(self.repairs) < _NOTES:
+        # The receipt of a text full of errors would be larger than the text. But a guess that is
+        # left out of it would be taken for what the model wrote.
+        if len(self.repairs) < _NOTES or (content and kind not in self._guesses):
             self.repairs.append(Repair(kind, level, content, at, "", cost))
+            if content:
+                self._guesses.add(kind)
+
+    def begin(self) -> list[Repair]:
+        """Starts the receipt of another value."""
+        self.repairs = []
+        self._guesses.clear()
+        return self.repairs
 
     def blank(self, at: int) -> int:
         """The offset of the next token, after blanks, comments and ellipses."""

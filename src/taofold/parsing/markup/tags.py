@@ -28,7 +28,7 @@ from taofold.parsing.outcome import Repair
 from taofold.parsing.schema.scalars import LooseText
 
 DEPTH = 40
-ENTRIES = 10_000
+ENTRIES = 5_000
 """The most arguments of one call, repeated ones included."""
 _BLANK = re.compile(r"[\s\ufeff\u200b]*")
 _CDATA = re.compile(r"\s*<!\[CDATA\[(.*?)\]\]>\s*", re.DOTALL)
