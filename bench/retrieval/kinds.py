@@ -20,11 +20,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from taofold.diagnostics.failures import failing_checks
 from taofold.learning.extraction.history import FileChange, LoopHistory, RepairAttempt
 from taofold.learning.settings import Injection, Learning
 from taofold.log.registry.registry import memory_registry
 from taofold.loop.learner.cross_loop import CrossLoopLearner, case_of
-from taofold.parsing.failures import failing_checks
 
 TASK = "Make the linter pass"
 HOLE = re.compile(r"%(?:\.\d)?[srdfi]|\{\{\s*\w+\s*\}\}")

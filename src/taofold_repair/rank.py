@@ -20,6 +20,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from taofold.core.checks import Check, Place
+from taofold.diagnostics.pytest_report import PytestReport
 from taofold.learning.extraction.diffs import abstracted, shape
 from taofold.learning.rates import (
     LINE,
@@ -31,7 +32,6 @@ from taofold.learning.rates import (
     key_of,
     learnt_order,
 )
-from taofold.parsing.pytest_report import PytestReport
 from taofold_repair.clue import Clue, clue_of
 from taofold_repair.site import Site
 from taofold_repair.source import Change, Edit, Project, Source, Unit, is_test

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 import pytest
 
 from taofold.core.checks import Check, Place
+from taofold.diagnostics.failures import failing_checks
 from taofold.learning.extraction.history import FileChange, LoopHistory, RepairAttempt
 from taofold.learning.patterns.pattern import LoopCase
 from taofold.learning.settings import Injection, Learning
 from taofold.log.registry.registry import memory_registry
 from taofold.loop.learner.cross_loop import CrossLoopLearner
-from taofold.parsing.failures import failing_checks
 
 ALWAYS = Learning(injection=Injection(control_share=0.0))
 FIX = FileChange(

@@ -14,8 +14,8 @@ import msgspec
 from taofold.core.checks import Check
 from taofold.core.events import Observed, Proposed, Record, Replied
 from taofold.core.values import Action, Value
-from taofold.parsing import pytest_report
-from taofold.parsing.failures import failing_checks
+from taofold.diagnostics import pytest_report
+from taofold.diagnostics.failures import failing_checks
 
 SUCCESS: Final = frozenset({"completed", "success"})
 """Outcomes of a loop whose gates passed; every other one is a failure."""

@@ -3,7 +3,7 @@
 import pytest
 
 from taofold.core.checks import Check, Place
-from taofold.parsing.failures import MOST, failing_checks
+from taofold.diagnostics.failures import MOST, failing_checks
 
 OUTPUT = {
     "pytest": (

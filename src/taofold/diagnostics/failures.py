@@ -18,7 +18,7 @@ from typing import Final
 from msgspec import structs
 
 from taofold.core.checks import Check, Place
-from taofold.parsing import pytest_report
+from taofold.diagnostics import pytest_report
 
 MOST: Final = 200
 """Checks read of one output."""
