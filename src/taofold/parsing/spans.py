@@ -31,7 +31,7 @@ _MARKS = 10_000
 """The most marks of reasoning, messages and calls that are followed."""
 _ATTEMPTS = 10_000
 """The most values that are not valid JSON, or turn out to be none."""
-_ANGLES = 100_000
+ANGLES = 100_000
 """The most `<` that a text may hold: each costs several patterns a look. HTML has one in 15
 characters, so that a megabyte of it passes."""
 
@@ -76,7 +76,7 @@ def scan(text: str, plan: ReadingPlan, calls: CallReader | None = None) -> Scan:
 
     With a reader of `calls`, blocks of calls are stepped over as values are, and listed.
     """
-    if text.count("<") > _ANGLES:
+    if text.count("<") > ANGLES:
         return Scan(stretches=[(0, len(text))], visible=text, exhausted=True)
     scanner = _Scanner(text, plan, calls)
     scanner.run()

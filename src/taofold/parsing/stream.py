@@ -42,6 +42,7 @@ from taofold.parsing.markup.families import (
 )
 from taofold.parsing.outcome import Parsed, Prose, Turn, Unparsed
 from taofold.parsing.reply import read_reply
+from taofold.parsing.spans import ANGLES
 from taofold.parsing.typed import parse_partial
 
 _DECISIVE: Final = frozenset(
@@ -299,6 +300,15 @@ _FENCE = re.compile(r"[ \t]*```\w*[ \t]*\n\s*")
 _NAMED = re.compile(r"<([\w.-]+)\s*/?>|\[\s*([\w.]+)\(")
 """What opens a call only if it names a tool on offer."""
 _HARMONY = ("<|channel|>", "<|start|>")
+_OF_A_CALL = re.compile("|".join(each.pattern for each in (CALL_OPEN, CALL_CLOSE, HEAD, UNKNOWN)))
+_ANY = re.compile(
+    "|".join(
+        each.pattern
+        for each in (_NAMED, REASONING_OPEN, REASONING_CLOSE, NOISE, CALL_OPEN, CALL_CLOSE)
+    )
+    + f"|{HEAD.pattern}|{UNKNOWN.pattern}|{'|'.join(map(re.escape, _HARMONY))}"
+)
+"""What may be more than a sign: most signs are none, and are passed over after one look."""
 
 
 class ReplyStream:
@@ -320,6 +330,7 @@ class ReplyStream:
         self._rest: str = ""  # what arrived and was not looked at
         self._state: Callable[[], bool] = self._prose
         self._line_start = True
+        self._angles = 0
         self._closer: re.Pattern[str] | None = None
         self._envelope = Envelope()
         self._structured: list[str] = []
@@ -489,6 +500,8 @@ class ReplyStream:
             token = text[: line if line >= 0 else _LONGEST]
         else:
             token = text[: stop + 1]
+        if _ANY.match(token) is None:
+            return self._pass_over()
         if token.startswith(_HARMONY):
             return self._header()
         if REASONING_OPEN.fullmatch(token):
@@ -507,14 +520,23 @@ class ReplyStream:
         elif self._is_of_a_call(token):
             return self._stop()
         else:
-            self._advance(1)
+            return self._pass_over()
+        return True
+
+    def _pass_over(self) -> bool:
+        """Shows a sign that begins no mark, and what follows it up to the next one."""
+        self._angles += self._rest[0] == "<"
+        if self._angles > ANGLES:  # the whole reply will be refused as too large
+            return self._stop()
+        suspect = _SUSPECT.search(self._rest, 1)
+        self._advance(suspect.start() if suspect else len(self._rest))
         return True
 
     def _is_of_a_call(self, token: str) -> bool:
         named = _NAMED.match(token)
         if named and (named[1] or named[2]) in self._tools:
             return True
-        return any(each.match(token) for each in (CALL_OPEN, CALL_CLOSE, HEAD, UNKNOWN))
+        return _OF_A_CALL.match(token) is not None
 
     def _header(self) -> bool:
         """The head of a message of harmony: reasoning, the answer, or a call."""
