@@ -1,11 +1,11 @@
 # make setup | demo | test | check | fix | bench | docs      (each does its own set-up)
-# make environments       once, for the tests against foreign servers and libraries (2 GB)
+# make environments       once, for the tests against foreign servers and libraries (2.3 GB)
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 STAMP := .venv/.ready
 JOBS ?= 2
 # dspy has an environment of its own: it brings 349 MB
-EXTRAS := $(addprefix --extra ,serve mcp langchain otel code embeddings postgres)
+EXTRAS := $(addprefix --extra ,serve mcp langchain otel code embeddings postgres dbos restate)
 
 .PHONY: setup demo test check fix bench bench-parse bench-learn bench-retrieval bench-server docs site site-serve lock environments clean
 

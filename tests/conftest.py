@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests import postgres
+from tests.engine import restate
 
 from taofold.host import OUTSIDE
 
@@ -42,8 +43,9 @@ def imports_of_the_tests_stay_open() -> Iterator[None]:
 
 
 def pytest_sessionfinish() -> None:
-    """A database server was started for the tests that need one."""
+    """Servers were started for the tests that need one."""
     postgres.stop()
+    restate.stop()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

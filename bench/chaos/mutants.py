@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from taofold.core import events as e
-from taofold.engine.local import LocalEngine
+from taofold.engine.reconciler import Reconciler
 from taofold.log.sqlite.log import SqliteLog
 from taofold.log.store import Store
 from taofold.runtime import actions as acting
@@ -78,7 +78,7 @@ async def _later(append: Any, log: SqliteLog, args: Any, named: Any) -> None:
 
 def asleep() -> None:
     """Engines never look at runs whose owner is gone."""
-    LocalEngine._abandoned = lambda self, row: False  # type: ignore[method-assign]
+    Reconciler._abandoned = lambda self, row: False  # type: ignore[method-assign]
 
 
 def eager() -> None:

@@ -20,25 +20,25 @@ PINNED: Final[Mapping[str, str]] = {
 """What the tests need."""
 
 
-def place() -> Path:
+def place(pinned: Mapping[str, str] = PINNED) -> Path:
     """The folder that holds `node_modules`, or would."""
-    digest = blake2b(json.dumps(PINNED).encode(), digest_size=6).hexdigest()
+    digest = blake2b(json.dumps(pinned).encode(), digest_size=6).hexdigest()
     return cache() / f"npm-{digest}"
 
 
-def make() -> Path:
+def make(pinned: Mapping[str, str] = PINNED) -> Path:
     """Install them unless they are there.
 
     Raises:
         subprocess.CalledProcessError: npm failed.
         FileNotFoundError: there is no npm.
     """
-    folder = place()
+    folder = place(pinned)
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # two at once: the second finds them installed
         if not (folder / "done").exists():
-            package = {"private": True, "dependencies": PINNED}
+            package = {"private": True, "dependencies": dict(pinned)}
             (folder / "package.json").write_text(json.dumps(package))
             flags = ["--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
             subprocess.run(["npm", "install", *flags], cwd=folder, timeout=300, check=True)

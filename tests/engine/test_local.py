@@ -14,7 +14,7 @@ from taofold.core import events as e
 from taofold.core.errors import ConfigError, UnknownRun
 from taofold.core.state import fold
 from taofold.engine import LocalEngine
-from taofold.engine import local as engine_module
+from taofold.engine import reconciler as engine_module
 from taofold.log.log import AT_ONCE, Log, RunRow, Signal
 from taofold.log.store import clock
 from taofold.runtime import owner

@@ -11,6 +11,7 @@ from typing import Final
 from tests import environments
 from tests.bridges.mcp import servers
 from tests.console import node
+from tests.engine import restate
 
 
 @dataclass(frozen=True)
@@ -40,9 +41,11 @@ OFFERS: Final = {
     "phoenix": Offer(367, "traces in a real Arize Phoenix", partial(_python, "phoenix")),
     "providers": Offer(330, "agents against strict fake providers and official SDKs",
                        partial(_python, "providers")),
+    "restate": Offer(216, "the engine on a real Restate server",
+                     partial(node.make, restate.PINNED)),
     "site": Offer(155, "the documentation as a site (make site)", partial(_python, "site")),
 }  # fmt: skip
-"""By name. npm and node are needed for "mcp-servers" and "npm"."""
+"""By name. npm and node are needed for "mcp-servers", "npm" and "restate"."""
 
 
 def main(wanted: list[str]) -> int:

@@ -2,11 +2,22 @@
 
 The log keeps the runs; an engine only calls `advance(run)` for those that can go on, one call
 at a time for each run, and forgets them while they wait. `local` does it with the tasks of one
-process; several such processes share a log by its leases. `remote`
-leaves everything to other processes.
+process; several such processes share a log by its leases. `dispatch` hands runs to the queue of a
+durable-execution engine (`dbos`, `restate`), which chooses the process. `remote` leaves everything
+to other processes.
 """
 
+from taofold.engine.dispatch import DispatchEngine, Dispatcher
 from taofold.engine.engine import Advance, Engine, RemoteEngine
 from taofold.engine.local import LocalEngine
+from taofold.engine.open import open_engine
 
-__all__ = ["Advance", "Engine", "LocalEngine", "RemoteEngine"]
+__all__ = [
+    "Advance",
+    "DispatchEngine",
+    "Dispatcher",
+    "Engine",
+    "LocalEngine",
+    "RemoteEngine",
+    "open_engine",
+]

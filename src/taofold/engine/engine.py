@@ -1,13 +1,22 @@
-"""The seam of engines: anything that has runs advanced; and the one that drives nothing itself."""
+"""The seam of engines: anything that has runs advanced; and the one that drives nothing itself.
 
-from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeAlias
+Anything that passes `taofold.testing.engine_conformance` is an engine.
+"""
 
-from taofold.core.errors import Conflict, UnknownRun
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
+from typing import Any, Protocol, TypeAlias
+
+from taofold.core.errors import Conflict, LogError, Refused, TaofoldError, UnknownRun
 from taofold.log.log import AT_ONCE, Log
 from taofold.runtime import owner
 from taofold.runtime.endings import QUEUED, Advanced
+from taofold.runtime.lease import HEART
 from taofold.runtime.setup import Pause
+
+_logger = logging.getLogger(__name__)
 
 Advance: TypeAlias = Callable[[str, Pause], Awaitable[Advanced]]
 """Does what can be done for a run now; asks `Pause` before each model call whether it may go on.
@@ -24,9 +33,24 @@ class Engine(Protocol):
     while it waits: an engine holds nothing for runs that wait, whatever they wait for.
     """
 
+    stuck: dict[str, str]
+    """Runs that cannot be continued here, and why; what is taken out is tried again."""
+    finished: int
+    """How many activations have ended here."""
+
     @property
     def stopping(self) -> bool:
         """Is it coming to its end? Nothing is begun any more."""
+        ...
+
+    @property
+    def active(self) -> int:
+        """How many runs this process advances."""
+        ...
+
+    @property
+    def queued(self) -> int:
+        """How many runs wait for their turn, as far as this process knows."""
         ...
 
     async def start(self) -> None:
@@ -35,6 +59,10 @@ class Engine(Protocol):
 
     async def wake(self, run: str) -> None:
         """Something can be done for `run` now. To say so twice is to say it once."""
+        ...
+
+    def nudge(self) -> None:
+        """Something in the log changed: look soon."""
         ...
 
     def drives(self, run: str) -> bool:
@@ -46,6 +74,50 @@ class Engine(Protocol):
         ...
 
 
+async def attempted(
+    advance: Advance, run: str, pause: Pause, stuck: dict[str, str]
+) -> Advanced | None:
+    """What came of advancing `run`; None if it could not be.
+
+    Why it cannot be is kept in `stuck` unless it may pass: another owner, the log out of reach.
+    """
+    try:
+        return await advance(run, pause)
+    except (Conflict, Refused, UnknownRun) as error:
+        _logger.info("run %s is not driven here: %s", run, error)
+    except LogError as error:
+        _logger.warning("run %s was interrupted: %s", run, error)
+    except TaofoldError as error:
+        stuck[run] = str(error)
+        _logger.warning("run %s cannot be continued here: %s", run, error)
+    except Exception as error:  # a run's failure is its own, and on its record
+        stuck[run] = str(error)
+        _logger.exception("run %s failed", run)
+    return None
+
+
+async def release(log: Log, run: str) -> None:
+    """Let others have a run that was begun by this process and is driven by nobody.
+
+    Raises:
+        Conflict: another process has it already.
+        UnknownRun: there is no such run.
+    """
+    row = await log.row(run)
+    if row.status == "running" and owner.mine(row.owner) and not HEART.drives(log, run):
+        await log.append(run, row.epoch, [], status="waiting", waiting_for=QUEUED, wake_at=AT_ONCE)
+
+
+async def settle(tasks: Collection[asyncio.Task[Any]], seconds: float) -> None:
+    """Wait until all of `tasks` have ended; what takes longer than `seconds` is cancelled."""
+    if not tasks:
+        return
+    _, late = await asyncio.wait(tasks, timeout=seconds)
+    for task in late:
+        task.cancel()
+    await asyncio.gather(*late, return_exceptions=True)
+
+
 class RemoteEngine:
     """Has runs advanced by whoever else looks at the log: `taofold work`, another server.
 
@@ -53,7 +125,6 @@ class RemoteEngine:
     """
 
     active = queued = finished = 0
-    full = False
 
     def __init__(self, log: Log) -> None:
         self._log = log
@@ -69,14 +140,8 @@ class RemoteEngine:
 
     async def wake(self, run: str) -> None:
         """Let others have a run that was begun here; any other is due by itself."""
-        try:
-            row = await self._log.row(run)
-            if row.status == "running" and owner.mine(row.owner):
-                await self._log.append(
-                    run, row.epoch, [], status="waiting", waiting_for=QUEUED, wake_at=AT_ONCE
-                )
-        except (Conflict, UnknownRun):  # somebody was quicker
-            pass
+        with suppress(Conflict, UnknownRun):  # somebody was quicker
+            await release(self._log, run)
 
     def nudge(self) -> None:
         """Nobody looks here."""

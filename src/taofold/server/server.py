@@ -18,7 +18,7 @@ from taofold.core.errors import Refused, UnknownRun
 from taofold.core.events import RunStarted
 from taofold.core.trace import opening
 from taofold.core.values import Principal
-from taofold.engine import Engine, LocalEngine, RemoteEngine
+from taofold.engine import Engine, RemoteEngine, open_engine
 from taofold.learning.registry import Registry
 from taofold.log.journal import Journal
 from taofold.log.log import Log, RunRow
@@ -121,6 +121,8 @@ class Settings:
     """How long an approval is open if the agent's policy does not say; 0 = for ever."""
     most_runs: int = 200
     """Runs driven at once; more of them wait in the log. 0 leaves all to other processes."""
+    engine: str = ""
+    """What decides which process drives a run: see `open_engine`."""
     most_streams: int = 4000
     """Event streams at once; half of them for one principal."""
     look_again_s: float = 1.0
@@ -178,7 +180,7 @@ class Server:
         `local` is the secret of this machine's user; None: one of the server's own, in memory.
 
         Raises:
-            ConfigError: what the folder keeps cannot be read.
+            ConfigError: what the folder keeps cannot be read; the engine cannot be opened.
         """
         self.log, self.settings, self.now = log, settings, now
         self.journal, self.registry = journal, registry
@@ -230,15 +232,17 @@ class Server:
         finally:
             self._uploads -= 1
 
-    def _engine(self) -> LocalEngine | RemoteEngine:
+    def _engine(self) -> Engine:
         # Nothing is driven here: runs are only begun, and workers elsewhere take them.
         if not self.settings.most_runs:
             return RemoteEngine(self.log)
-        return LocalEngine(
+        return open_engine(
+            self.settings.engine,
             self.log,
             self.worker.advance,
             now=self.now,
             ours=self.worker.offered,
+            agents=self.catalog.names,
             most=self.settings.most_runs,
             look_s=self.settings.look_s,
         )

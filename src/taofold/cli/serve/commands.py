@@ -22,6 +22,16 @@ if TYPE_CHECKING:
 
 PORT: Final = 8420
 _START: Final = "start"
+EngineName = Annotated[
+    str,
+    typer.Option(
+        "--engine",
+        envvar="TAOFOLD_ENGINE",
+        show_envvar=True,
+        metavar="NAME",
+        help="What decides which process drives a run: local, dbos, or restate:http://HOST:8080.",
+    ),
+]
 TokenFile = Annotated[
     Path | None,
     typer.Option(
@@ -90,6 +100,7 @@ def start(
             help="Runs driven at once; the rest wait. 0 leaves all to `taofold work`.",
         ),
     ] = 200,
+    engine: EngineName = "local",
     approve_seconds: Annotated[
         float,
         typer.Option(
@@ -158,6 +169,7 @@ def start(
             hosts=frozenset(name.lower() for name in allow_host or ()),
             origins=frozenset(url.rstrip("/") for url in allow_origin or ()),
             most_runs=most_runs,
+            engine=engine,
             approve_seconds=approve_seconds,
             rate=rate,
             browser=open_,
@@ -203,6 +215,7 @@ def work(
     most_runs: Annotated[
         int, typer.Option("--max-runs", min=1, help="Runs driven at once; the rest wait.")
     ] = 50,
+    engine: EngineName = "local",
     stop_seconds: Annotated[
         float,
         typer.Option(
@@ -224,7 +237,7 @@ def work(
         from taofold.cli.serve import http
     except ImportError as error:
         fail(f"a worker needs the extra `serve` ({error.name}): pip install 'taofold[serve]'")
-    http.work(_named(agents or [], root, model), most_runs, stop_seconds, rebuilt)
+    http.work(_named(agents or [], root, model), most_runs, engine, stop_seconds, rebuilt)
 
 
 def _tokens(file: Path | None) -> "TokenStore":

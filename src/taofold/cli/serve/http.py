@@ -36,6 +36,7 @@ class ServeOptions:
     hosts: frozenset[str]
     origins: frozenset[str]
     most_runs: int
+    engine: str
     approve_seconds: float
     rate: float
     browser: bool
@@ -74,6 +75,7 @@ def serve(plan: ServeOptions) -> None:
             hosts=plan.hosts | named,
             origins=plan.origins,
             most_runs=plan.most_runs,
+            engine=plan.engine,
             approve_seconds=plan.approve_seconds,
             requests_per_s=plan.rate,
             requests_burst=4 * plan.rate,
@@ -108,7 +110,11 @@ def token_place(file: Path | None, log: Log) -> Path | Shared:
 
 
 def work(
-    agents: Mapping[str, Agent[Any, Any]], most_runs: int, stop_s: float, rebuild: Rebuild
+    agents: Mapping[str, Agent[Any, Any]],
+    most_runs: int,
+    engine: str,
+    stop_s: float,
+    rebuild: Rebuild,
 ) -> None:
     """Drive runs of the log until told to stop, then let each come to a place where it can wait."""
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
@@ -116,7 +122,9 @@ def work(
     server = Server(
         log,
         agents,
-        settings=Settings(policy=operator_policy(), most_runs=most_runs, stop_s=stop_s),
+        settings=Settings(
+            policy=operator_policy(), most_runs=most_runs, engine=engine, stop_s=stop_s
+        ),
         tokens=TokenStore(token_place(None, log)),
         rebuild=rebuild,
     )

@@ -111,6 +111,11 @@ class Database:
         self._start()
 
     @property
+    def dsn(self) -> str:
+        """Its address for libpq, with the password."""
+        return self._dsn
+
+    @property
     def closed(self) -> bool:
         """Was it closed? It does not open again."""
         return self._closed

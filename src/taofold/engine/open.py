@@ -1,0 +1,98 @@
+"""Opening an engine by name. Adapters are imported when one is named, not before."""
+
+import hashlib
+import importlib
+from collections.abc import Awaitable, Callable, Collection
+from typing import Any
+
+from taofold.core.errors import ConfigError
+from taofold.engine.dispatch import DispatchEngine, Dispatcher
+from taofold.engine.engine import Advance, Engine
+from taofold.engine.local import MOST, LocalEngine
+from taofold.engine.reconciler import LOOK_S
+from taofold.log.log import Log, WrappedLog
+
+
+def open_engine(
+    name: str,
+    log: Log,
+    advance: Advance,
+    *,
+    now: Callable[[], int],
+    ours: Callable[[str], Awaitable[bool]],
+    agents: Collection[str],
+    most: int = MOST,
+    look_s: float = LOOK_S,
+) -> Engine:
+    """The engine that `name` means, not yet started.
+
+    Args:
+        name: "local" or "" for tasks of this process; "dbos", with a queue in the log's own
+            database, or "dbos:postgresql://…"; "restate:http://HOST:8080".
+        log: Where the runs are.
+        advance: Does what can be done for a run.
+        now: The clock of approvals, in milliseconds since the epoch.
+        ours: Says whether this process can advance a run at all.
+        agents: Names of the agents that are offered; workers that offer others have another queue.
+        most: Runs that are driven at once.
+        look_s: Seconds between two looks for runs that are due.
+
+    Raises:
+        ConfigError: there is no such engine, or something that it needs is missing.
+    """
+    if name in ("", "local"):
+        return LocalEngine(log, advance, now=now, ours=ours, most=most, look_s=look_s)
+    dispatcher = _dispatcher(name, log)
+    return DispatchEngine(
+        log,
+        advance,
+        dispatcher,
+        now=now,
+        ours=ours,
+        group=_group(log, agents),
+        most=most,
+        look_s=look_s,
+    )
+
+
+def _dispatcher(name: str, log: Log) -> Dispatcher:
+    kind, _, address = name.partition(":")
+    if kind == "dbos":
+        return _adapter(kind).DbosDispatcher(_database(address, log))  # type: ignore[no-any-return]
+    if kind == "restate":
+        module = _adapter(kind)
+        return module.RestateDispatcher(module.RestateAddress.parsed(address))  # type: ignore[no-any-return]
+    raise ConfigError(
+        f"there is no engine {name[:50]!r}: local, dbos or restate:http://HOST:8080", path="engine"
+    )
+
+
+def _adapter(kind: str) -> Any:
+    try:
+        return importlib.import_module(f"taofold.engine.{kind}")
+    except ImportError as error:
+        raise ConfigError(
+            f"the engine {kind} needs {error.name}: pip install 'taofold[{kind}]'", path="engine"
+        ) from error
+
+
+def _database(address: str, log: Log) -> str:
+    """The address of DBOS's database: the one named, else the log's."""
+    inner = log
+    while isinstance(inner, WrappedLog):
+        inner = inner.log
+    database = getattr(inner, "database", None)
+    dsn = address or getattr(database, "dsn", "")
+    if not dsn.startswith(("postgresql://", "postgres://")):
+        raise ConfigError(
+            "the engine dbos keeps its queue in PostgreSQL: let TAOFOLD_LOG name a database, or "
+            "write dbos:postgresql://…",
+            path="engine",
+        )
+    return dsn.replace("postgres://", "postgresql://", 1)
+
+
+def _group(log: Log, agents: Collection[str]) -> str:
+    """The same for all processes that offer the same agents on the same log."""
+    text = "\0".join([log.identity, *sorted(agents)])
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

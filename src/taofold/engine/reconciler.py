@@ -1,0 +1,174 @@
+"""The reconciler: finds the runs that somebody should advance, and has them woken.
+
+Everything it acts on is in the log, so it does not matter which process wrote it, how often it
+looks, or who else looks: whoever is second finds nothing to do. It knows nothing about how a run
+is advanced.
+"""
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Final
+
+from taofold.core.errors import LogError, UnknownRun
+from taofold.log.log import AT_ONCE, ENDED, Log, RunRow
+from taofold.runtime import control, owner
+from taofold.runtime.endings import UNATTENDED
+from taofold.runtime.lease import SILENT_S
+from taofold.runtime.owner import remove_unbegun
+
+LOOK_S: Final = 1.0
+"""Seconds between two looks for runs that are due."""
+PAGES: Final = 5
+"""Pages of due runs in one look; the next look goes on behind them."""
+_PAGE: Final = 100
+_BREATH: Final = 20
+_SOON_S: Final = 0.05
+_REMEMBERED: Final = 10_000
+
+_logger = logging.getLogger(__name__)
+
+
+class Reconciler:
+    """Looks for due runs while it is started.
+
+    Args:
+        log: Where the runs are.
+        wake: Has a run advanced; called for each that can be, at each look until it is not due.
+        now: The clock of approvals, in milliseconds since the epoch.
+        ours: Says whether this process can advance a run at all; what it cannot is left to others.
+        drives: Says whether this process advances a run now.
+        full: Says whether what would only wait for its turn should be left alone.
+        look_s: Seconds between two looks.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        wake: Callable[[str], Awaitable[None]],
+        *,
+        now: Callable[[], int],
+        ours: Callable[[str], Awaitable[bool]],
+        drives: Callable[[str], bool],
+        full: Callable[[], bool] = bool,
+        look_s: float = LOOK_S,
+    ) -> None:
+        self._log, self._wake, self._now, self._ours = log, wake, now, ours
+        self._drives, self._full, self._look_s = drives, full, look_s
+        self._looking: asyncio.Task[None] | None = None
+        self._nudged = asyncio.Event()
+        self._behind: RunRow | None = None
+        self._over: dict[str, tuple[int, int, float]] = {}
+        """Leases that were seen over: epoch, end, and since when (monotonic seconds)."""
+        self._foreign: OrderedDict[str, bool] = OrderedDict()
+        self.stuck: dict[str, str] = {}
+        """Runs that cannot be continued here, and why."""
+        self.stopping = False
+
+    async def start(self) -> None:
+        """Look once, then keep looking."""
+        await self._safely(self.reconcile)
+        self._looking = asyncio.create_task(self._look())
+
+    def nudge(self) -> None:
+        """Something in the log changed: look soon."""
+        self._nudged.set()
+
+    async def stop(self) -> None:
+        """Look no more."""
+        self.stopping = True
+        looking, self._looking = self._looking, None
+        if looking is not None:
+            looking.cancel()
+            with suppress(asyncio.CancelledError):
+                await looking
+
+    async def reconcile(self) -> None:
+        """Look once at the runs that are due, and have those advanced that can be."""
+        for _ in range(PAGES):
+            rows = await self._log.due(self._now(), limit=_PAGE, after=self._behind)
+            for number, row in enumerate(rows):
+                if number % _BREATH == _BREATH - 1:
+                    await asyncio.sleep(0)
+                if self.stopping:
+                    return
+                if self._full() and row.wake_at != AT_ONCE:
+                    continue  # it would only wait for its turn again
+                await self._look_at(row)
+            self._behind = rows[-1] if len(rows) == _PAGE else None
+            if self._behind is None:
+                return
+
+    async def _look(self) -> None:
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._look_s):
+                    await self._nudged.wait()
+                    # Many changes at once are one reason to look.
+                    await asyncio.sleep(min(_SOON_S, self._look_s))
+            self._nudged.clear()
+            await self._safely(self.reconcile)
+
+    async def _safely(self, work: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await work()
+        except LogError as error:
+            _logger.warning("the log cannot be used now: %s", error)
+        except Exception:
+            _logger.exception("looking after the runs failed; trying again")
+
+    async def _look_at(self, row: RunRow) -> None:
+        """Do what a due row needs."""
+        run = row.run
+        if row.status == "running" and not self._abandoned(row):
+            return
+        if await remove_unbegun(self._log, row):
+            _logger.info("run %s was registered and never began", run)
+            return
+        try:
+            top = await control.root(self._log, row)
+        except UnknownRun:
+            return
+        if top.run != run and top.status in ENDED:
+            await control.end_orphan(self._log, row, self._now())
+            return
+        allowed = await self.may(top.run)
+        # A message for a run of others is theirs; that its approval expired anybody may note.
+        if row.status == "waiting" and (allowed or row.wake_at != AT_ONCE):
+            expired = await control.expire(self._log, row, self._now())
+            if not expired and await self._settled(row):
+                return
+        if allowed and run not in self.stuck and not self._drives(top.run):
+            await self._wake(top.run)
+
+    async def _settled(self, row: RunRow) -> bool:
+        """Is there nothing to do for a waiting run after all? Then it is noted when there will."""
+        if row.waiting_for in UNATTENDED:
+            return False
+        return await control.settle_wake(self._log, row, self._now())
+
+    def _abandoned(self, row: RunRow) -> bool:
+        """Is the lease of a running run really over, not only by a clock that jumped?"""
+        if owner.gone(row.owner) or (owner.mine(row.owner) and not self._drives(row.run)):
+            return True
+        clock = asyncio.get_running_loop().time()
+        epoch, until, since = self._over.get(row.run, (0, 0, 0.0))
+        if (epoch, until) != (row.epoch, row.lease_until):
+            if len(self._over) > _REMEMBERED:
+                self._over.clear()  # whose leases are over is seen again
+            self._over[row.run] = (row.epoch, row.lease_until, clock)
+            return False
+        return clock - since >= SILENT_S
+
+    async def may(self, run: str) -> bool:
+        """Can this process advance the run? What it cannot is remembered."""
+        if run in self._foreign:
+            return False
+        if await self._ours(run):
+            return True
+        self._foreign[run] = True
+        if len(self._foreign) > _REMEMBERED:
+            self._foreign.popitem(last=False)
+        return False
