@@ -46,6 +46,7 @@ def failing_checks(text: str) -> tuple[Check, ...]:
     Reports of test runners come first, then findings of linters and compilers. Only where there
     is neither is a traceback or a shell's complaint taken for a check.
     """
+    # Bounded first: every pattern below looks at every line.
     lines = [line[:_LONGEST_LINE] for line in _ANSI.sub("", text[-_LONGEST:]).splitlines()]
     checks = [check for reader in _RUNNERS for check in reader(lines)]
     checks += [check for reader in _FINDINGS for check in reader(lines)]
@@ -100,8 +101,10 @@ def _unittest(lines: list[str]) -> Iterator[Check]:
         body = lines[head + 1 : following]
         if not body or not body[0].startswith("----"):
             continue
+        # Since Python 3.11 the parentheses repeat the test's name: `FAIL: test_a (m.T.test_a)`.
         name = re.sub(r"^\w+: (\S+) \((\S+?)(?:\.\1)?\)", r"\2.\1", lines[head])
         for error, message, places in _tracebacks(body):
+            # Only the first traceback: of a chain of exceptions it is the cause.
             yield _check(name, error, message, places)
             break
 
@@ -132,6 +135,7 @@ def _yaml_fields(lines: list[str]) -> dict[str, str]:
         if line.strip() == "...":
             break
         field = re.match(r"(\s*)([A-Za-z]\w*): ?(.*)", line)
+        # A deeper line continues a block (`|-`), whatever it looks like.
         if field and (not name or len(field[1]) <= margin):
             margin, name, value = len(field[1]), field[2], field[3].strip()
             fields[name] = "" if value in ("|-", "|", ">-") else value.strip("'\"")
@@ -152,6 +156,7 @@ def _junit(lines: list[str]) -> Iterator[Check]:
         attributes = _attributes(failure[1])
         body = unescape(case[failure.end() : failure.end() + 4000])
         error, message = attributes.get("type", ""), attributes.get("message", "")
+        # Node writes `type="testCodeFailure"`: the exception's class stands in the body only.
         cause = re.search(r"\b([A-Z]\w*(?:Error|Exception))\b(?: \[\w+\])?:", body)
         if cause and not error.endswith(("Error", "Exception")):
             error = cause[1]
@@ -200,6 +205,7 @@ def _go(lines: list[str]) -> Iterator[Check]:
             body.append(following)
         if any("--- FAIL:" in line for line in body):  # its subtests say what failed
             continue
+        # Looked for behind the body too: `panic:` is not indented, so it ended the body.
         panic = next((m for line in lines[number:] if (m := re.match(r"panic: (.*)", line))), None)
         message = next(
             (m for line in body if (m := re.match(r"\s*([\w./-]+\.go):(\d+): ?(.*)", line))), None

@@ -60,6 +60,7 @@ def parse(text: str) -> PytestReport | None:
     counts: dict[str, int] = {}
     if tails:
         for number, word in _COUNT.findall(tails[-1][1]):
+            # "1 error" and "2 errors" are one count; the `s` of "passed" is not at its end.
             counts[word.rstrip("s")] = counts.get(word.rstrip("s"), 0) + int(number)
     failures = _failures(text)
     if not counts and not failures:
@@ -106,6 +107,8 @@ def _failure(test: str, errored: bool, said: str, sections: dict[str, str]) -> C
 
 def _kind(lines: list[str], said: str) -> tuple[str, str]:
     """The exception's class and message; a bare `assert` is an AssertionError."""
+    # The last `E` line that names a class: of a chain of exceptions it is the one that was
+    # raised.
     for line in [*reversed(lines), said]:
         match = _KIND.match(line.strip())
         if match and match[1] != "AssertionError":

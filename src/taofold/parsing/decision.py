@@ -78,10 +78,14 @@ def given_in(
     inline = {k: v for k, v in item.items() if k != used and _is_parameter(k, v, name, item)}
     filled = [key for key in keys if not _is_empty(item[key])]
     if filled or (keys and not inline):
+        # The first key that holds something: an empty `"parameters"` may stand beside a full
+        # `"args"`.
         chosen = item[(filled or keys)[0]]
         beside = any(key not in _CLAIMS and not _is_empty(value) for key, value in inline.items())
         return chosen, False, beside or any(item[key] != chosen for key in filled)
     if not inline and around is not None:
+        # `{"action": {"tool": "x"}, "parameters": {…}}`: the arguments stand beside the call's
+        # object.
         outer = {key: value for key, value in around.items() if value is not item}
         parameters, inside, doubtful = given_in(outer, "", name, None)
         doubtful = doubtful or not all(
@@ -103,7 +107,9 @@ def _is_parameter(key: str, value: Any, name: str, item: dict[str, Any]) -> bool
     if not isinstance(value, str):
         return True
     if key == "id":
+        # A provider's number for the call, otherwise an id that the tool asks for.
         return not value.startswith(_NUMBERED)
+    # The type of the thought beside it.
     if key == "type" and value in _THOUGHTS and not item.keys().isdisjoint(THOUGHT_KEYS):
         return False
     return value != name and value not in _FORMS
@@ -148,6 +154,7 @@ def is_decision(value: object, names: Collection[str] = ()) -> bool:
         return True
     if any(isinstance(keys.get(key), dict) for key in CALL_KEYS):
         return True
+    # Data has these keys too: only with nothing beside them that is not the protocol's.
     if "answer" in keys or "reasoning" in keys:
         return keys.keys() <= ENVELOPE
     return ("name" in keys or "function" in keys) and any(key in keys for key in PARAMETER_KEYS)
@@ -161,6 +168,8 @@ def turn_of(value: Object, tools: Tools, repairs: tuple[Repair, ...] = ()) -> Tu
 
 
 def _calls(value: Object, tools: Tools) -> tuple[Call, ...]:
+    # A batch before a single call, and that before the object's own names: the outer key
+    # decides.
     for key in (*BATCH_KEYS, "action"):
         batch = value.get(key)
         if is_array(batch) and batch:
@@ -199,6 +208,7 @@ def calls_in(value: Any, tools: Tools) -> Iterator[Call]:
         calls = turn_of(item, tools).calls if is_decision(item) else ()
         if calls:
             yield from calls
+        # `{"tool": {arguments}}`: here the key names the tool.
         elif _is_named_by_keys(item):
             for name, arguments in item.items():
                 yield Call(name, arguments or {})
@@ -253,6 +263,8 @@ def _typed(arguments: Object, shape: TypeShape, *, is_known: bool) -> tuple[Obje
     values: Object = {}
     notes: list[Repair] = []
     for key, value in arguments.items():
+        # Anew for each parameter: what one of them cost before it turned out not to fit is no
+        # repair.
         coercion = Coercion(keeps=True)
         declared = shape.fields.get(key) or (shape.extra if shape.extra is not ANY else None)
         try:
@@ -276,6 +288,7 @@ def _offered_name(name: str, tools: Tools) -> str:
 def _unwrapped(given: Object, shape: TypeShape) -> Object:
     """Arguments without the one parameter around them that the tool does not have."""
     key, value = next(iter(given.items())) if len(given) == 1 else ("", None)
+    # Some models repeat the schema's own words, `{"properties": {…}}`, around the values.
     if key not in (*PARAMETER_KEYS, "properties") or not shape.fields or key in shape.fields:
         return given
     decoded = object_in(value) if isinstance(value, str) else None
@@ -358,6 +371,7 @@ def arguments_of(tool: str, given: Any, tools: Tools) -> tuple[Object, tuple[Rep
         decoded = object_in(given)
         if decoded is not None:
             return decoded[0], decoded[1], ""
+    # A bare value can only mean the one parameter that is required, if there is exactly one.
     only = _only_parameter(tool, tools)
     if only and not isinstance(given, list):
         repair = Repair("bare_parameter", "schema", content=True, path=f"parameters.{only}")
@@ -412,6 +426,7 @@ def _whole(item: object) -> int | None:
     if isinstance(item, int) and not isinstance(item, bool):
         return item
     if isinstance(item, str) and item.strip().isascii() and item.strip().isdigit():
+        # Nine digits: no step has a higher number, and `int` takes long for thousands of them.
         return int(item.strip()[:9])
     return None
 

@@ -126,9 +126,11 @@ class _Splitter:
         for line in self._text.splitlines(keepends=True):
             at = 0
             match = None if self._is_inside(line) else _LABEL.match(line)
+            # A loop: `THOUGHT [Plan]: ACTION: x` has two labels on one line.
             while match and (match[3] or match[1].lower() == "observation"):
                 label = match[1].lower().replace(" ", "_")
                 self._close()
+                # What follows is invented: the tool has not run yet.
                 if label == "observation" or (self._acted and label in _CYCLE):
                     self._end()
                     return
@@ -162,6 +164,7 @@ class _Splitter:
             if mark and mark[1].startswith(self._quote) and not line[mark.end() :].strip():
                 self._quote = ""
             return True
+        # A fence may also open behind a parameter's name: `content: ```py`.
         opened = _OPENED.search(line.rstrip("\r\n")) if self._acted and not mark else None
         self._quote = mark[1] if mark else opened[1] if opened else ""
         return mark is not None
@@ -180,6 +183,7 @@ class _Splitter:
         """An end line that a stop sequence or the end of the text cut short."""
         section = self.out.sections[-1]
         head, _, last = section.text.rpartition("\n")
+        # Three letters at least: fewer may be the last word of a value.
         if head and len(last.strip()) >= _BEGINNING and _END.startswith(last.strip()):
             section.text, self.out.ended = head.rstrip(), True
 
@@ -276,6 +280,7 @@ def _value(lines: list[str], number: int, indent: int, given: str) -> tuple[Any,
         block.append(line)
         number += 1
     if given in ("|", "|-", "|+", ">", ">-"):
+        # As in YAML: `-` drops the last line break, the other marks keep one.
         return dedent(block) + ("" if given.endswith("-") else "\n"), number, False
     if any(map(str.strip, block)):
         return LooseText((given + "\n" if given else "") + dedent(block)), number, False
@@ -312,6 +317,8 @@ def read_labelled(text: str, tools: Tools, was_cut: bool, finished: bool) -> Tur
         finished: Whether the provider says that the model ended it.
     """
     parts = sections_of(text)
+    # Nothing but an end line closes this form, so whatever came before the cut may be half a
+    # value.
     if was_cut and not parts.ended:
         return refusal("incomplete", text)
     if not parts.sections:
@@ -371,6 +378,7 @@ def _action(text: str, given: str | None, blank: RawCall, tools: Tools) -> RawCa
     head = text.partition("\n")[0].strip().strip("`*\"'[]. ")
     if given is not None:
         return _encoded(given, replace(blank, tool=head)) if head else None
+    # Before the pattern below: a name on offer may hold characters that the pattern ends at.
     if head in tools and not text.partition("\n")[2].strip():
         return _listed("", replace(blank, tool=head), tools)
     named = _TOOL.match(text)
@@ -405,6 +413,7 @@ def _on_one_line(rest: str, below: str, request: RawCall, tools: Tools) -> RawCa
     """Parameters beside the name of the tool: `path: a.py, mode: r`."""
     names = parameter_names(request.tool, tools)
     keys = list(_keys_pattern(names).finditer(rest))
+    # Text before the first key: no list of keys, but one bare value.
     if not keys or keys[0].start() > 0:
         if below.strip() or not rest:
             return replace(request, error=f"expected parameters, got {rest[:80]!r}", closed=True)
@@ -457,6 +466,7 @@ def _with_parameters(request: RawCall, parameters: _Parameters) -> RawCall:
         notes.append(Repair(_OPEN_END, "none", content=True, at=request.at))
     if parameters.trailing:
         notes.append(BESIDE)
+    # A last key without a value: the text ended where the value was due.
     closed = ended or not values or list(values.values())[-1] != ""
     return replace(request, parameters=values or None, repairs=tuple(notes), closed=closed)
 

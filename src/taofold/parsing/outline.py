@@ -92,6 +92,7 @@ class _Layout:
             if not _KEY.match(rest) or rest[0] in "\"'[{":
                 top.append(scalar(rest))
                 return
+            # The keys of an item stand below its first key, not below its dash.
             indent += len(body) - len(rest)
             inner: dict[str, Any] = {}
             top.append(inner)
@@ -104,6 +105,7 @@ class _Layout:
 
     def _member(self, top: dict[str, Any], key: str, given: str, indent: int) -> None:
         given = given.strip()
+        # A quote that does not close on its line: a form of YAML that is not read here.
         if key in top or (given[:1] in ("'", '"') and given[0] not in given[1:]):
             raise ValueError(key)
         if _BLOCK.match(given):
@@ -121,6 +123,7 @@ class _Layout:
             stack.pop()
         self._waiting = None
         kind: type[Any] = list if is_item else dict
+        # YAML lets a list stand at the indentation of its key.
         if waiting and (indent > waiting[2] or (is_item and indent == waiting[2])):
             child: Any = kind()
             waiting[0][waiting[1]] = child

@@ -293,6 +293,7 @@ class _Reply:
         value = last.reading.value
         has_arguments = is_object(value) and any(key in value for key in PARAMETER_KEYS)
         inner = is_object(value) and any(is_object(value.get(k)) for k in ("action", "function"))
+        # A call whose arguments never came is no call without arguments.
         if not has_arguments and not inner and "finish" not in str(value)[:400]:
             return refusal("incomplete", self._text)
         note = Repair("missing_closer", "syntax", content=True, at=len(self._text), cost=3)
@@ -328,6 +329,7 @@ class _Reply:
         for piece in pieces:
             block = piece.block
             if block is None:
+                # A JSON value beside marked calls that names no tool on offer is data.
                 if not self._offers(piece.value):
                     continue
                 return self._refuse("ambiguous", _SEVERAL)
@@ -386,6 +388,7 @@ class _Reply:
         if len(turns) > 1 and not _bare(between) and set(between) & {",", ";"}:
             turns = [_joined(turns)]
         if len(turns) > 1:
+            # Only those compete that could run.
             turns = [each for each in turns if self._is_offered(each)]
             if len(turns) != 1:
                 return self._refuse("ambiguous", _SEVERAL)
@@ -412,6 +415,7 @@ class _Reply:
         values: list[Any] = []
         turns: list[Turn] = []
         for piece in pieces:
+            # Models repeat themselves: the same decision twice is one.
             if any(same(piece.value, each) for each in values):
                 continue
             values.append(piece.value)
@@ -537,6 +541,7 @@ def _strip_noise(text: str) -> str:
     # By offsets: a copy of the rest for each mark would take time that grows with the square.
     begin, end = lead.end() if lead else 0, len(whole)
     while begin < end:
+        # Every mark that says nothing begins with one of these two; looked for from the end.
         last = max(whole.rfind("<", begin, end), whole.rfind("[", begin, end))
         noise = NOISE.match(whole, last, end) if last >= 0 else None
         if noise is None or noise.end() != end:

@@ -149,6 +149,7 @@ class Envelope:
         literal = _LITERAL.match(text, at)
         if literal is None or literal.end() - at >= 400:
             return self._fail()
+        # It may go on in the next piece.
         if literal.end() == len(text):
             return 0
         if self._is_answer():
@@ -171,6 +172,7 @@ class Envelope:
     def _key(self, text: str, at: int) -> int:
         key = _KEY.match(text, at)
         if key is None:
+            # The 400 characters that a key may have, and its quotes: what is longer is no key.
             return self._fail() if len(text) - at > 402 else 0
         frame = self._frames[-1]
         frame.key, frame.wants_key = key[1], False
@@ -184,6 +186,7 @@ class Envelope:
     def _become_plain(self) -> None:
         self.is_plain = True
         self._waiting = []
+        # What was held back until the object turned out to be data, its lead included.
         self._fresh += self._raw
 
     def _open_string(self) -> int:
@@ -223,6 +226,8 @@ class Envelope:
         if frame is None or frame.opener != "{" or frame.key not in TOOL_KEYS:
             return
         frame.tool = "".join(self._string)
+        # The answer came before the name of its tool. Of another tool it was a parameter:
+        # dropped.
         if self._waiting and frame.tool == FINISH and not self.is_plain:
             self._fresh += self._waiting
         self._waiting = []
@@ -514,6 +519,7 @@ class ReplyStream:
             self._rest = text[len(token) :]
         elif NOISE.fullmatch(token):
             self._rest = text[len(token) :]
+            # A tag such as `</answer>` may be the answer's own, if more text follows it.
             self._held += "" if token.startswith(("<|", "<｜", "[")) else token
             if not (self._shown or self._fresh):
                 self._held = ""
@@ -548,6 +554,7 @@ class ReplyStream:
             return self._stop()
         self._rest = self._rest[header.end() :]
         if "analysis" in head:
+            # A lookahead: the next head is read as one, not stepped over.
             self._closer = re.compile(r"<\|(?:end|eom)\|>|(?=<\|(?:channel|start)\|>)")
             self._state = self._reasoning
         return True

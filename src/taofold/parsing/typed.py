@@ -109,6 +109,7 @@ def parse(
 
 def _search(text: str, target: Target, cut: bool, depth: int) -> Fit | Unparsed:
     is_scalar = target.plan.shape.kind in _SCALARS
+    # Once: JSON in a string in a string is not followed. Of a text every quote is its own.
     inner = unescaped(text) if depth == 0 and not is_scalar else ""
     if inner:
         result = _search(inner, target, cut, depth + 1)
@@ -191,6 +192,7 @@ class _Search:
     def _try_spans(self) -> None:
         spans = [each for each in self._found.spans if not each.quoted]
         last = self._found.cut
+        # `{…}, {…}` where a list is due: its brackets were left out.
         if self._target.plan.shape.kind == "array" and last is None and self._is_list(spans):
             note = Repair("missing_brackets", "syntax", content=True, at=spans[0].start, cost=2)
             if self._add([each.reading.value for each in spans], (note,), spans[0].start):
@@ -216,6 +218,8 @@ class _Search:
         entries = value if is_array(value) else [value]
         if not self._target.slots or not any(map(request_of, entries)):
             return False
+        # Behind the last value, a repeated one included: what follows is what the model ends
+        # with.
         end = max(spans[-1].end, self._found.repeated[-1][1] if self._found.repeated else 0)
         if asks(self._text, end):
             return True
@@ -256,6 +260,7 @@ class _Search:
         requests: list[RawCall] = []
         end = 0
         for block in blocks_in(text, names):
+            # Calls that are objects were found among the values already.
             if block.error or any(each.source is not None for each in block.calls):
                 continue
             requests += block.calls

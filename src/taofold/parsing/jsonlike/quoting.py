@@ -56,6 +56,8 @@ class Quoting:
         key = KEY.match(self._text, at)
         if key is None:
             return False
+        # A word and a colon occur in any prose: they are a key only where others came without
+        # quotes, or where the schema knows them.
         if key[4] is not None:
             return self.bare_keys or fold(key[4]) in self._names
         if not strict or self._free:
@@ -103,6 +105,8 @@ class Quoting:
         if _COMMENT.match(text, at) or MARK.match(text, at):
             return True
         if role == "member":
+            # A comma may be missing, but then the next key stands on a new line or has its
+            # quote.
             if char not in "\"'“" and "\n" not in text[after:at]:
                 return False
             return self.is_key(at, dirty) or (not dirty and self.is_adjacent(after, at))
@@ -130,12 +134,14 @@ class Quoting:
         body = text[start:after] if after - start < 4000 else text[after - 4000 : after]
         opener = "{" if text[at] == "}" else "[" if text[at] == "]" else "("
         inner = [body.find(opener + each) for each in ('"', "'", ' "')]
+        # `"say {"a": 1} now"`: an inner object that the string itself opened closes there.
         nested = body[min((each for each in inner if each >= 0), default=len(body)) :]
         if nested.count(opener) > nested.count(text[at]):
             return False
         run = _CLOSERS.match(text, at)
         end = run.end() if run else at
         following = text[end : end + 1]
+        # Behind the closers comes the end, a fence, a mark or another string: the value is over.
         if not following or following in "`<~\"'“":
             return True
         if following in "{[" and "\n" in text[at:end]:

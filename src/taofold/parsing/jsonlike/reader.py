@@ -89,6 +89,8 @@ class JsonReader:
                 at = tokens.blank(at)
                 if at >= len(self._text):
                     frame = stack[-1]
+                    # After a comma something was to follow; an empty container may have been
+                    # meant so, unless it is the whole value.
                     out.cut = frame.due or not (frame.filled or not frame.container)
                     out.cut = out.cut or (not frame.filled and len(stack) == 1)
                     out.open = [each.container for each in stack]
@@ -102,6 +104,7 @@ class JsonReader:
             out.failed = True
         out.deep = max(len(stack), self._doubled) > DEPTH or tokens.is_spent
         out.failed = out.failed or out.deep
+        # Never `start` itself: whoever scans on from here must advance.
         out.end = max(at, start + 1)
         return out
 
@@ -151,6 +154,8 @@ class JsonReader:
         if frame.filled:
             self._missing_comma(at)
         char = self._text[at]
+        # `{{"a": 1}}`, as a template with doubled braces has it; the last closer is left behind
+        # the value.
         if char == "{" and not frame.container and not frame.filled:
             tokens.note("doubled_brace", at)
             self._doubled += 1
@@ -211,6 +216,7 @@ class JsonReader:
             frame.container.append(value)
         else:
             previous = frame.container.get(frame.key, MISSING)
+            # The last one wins, as in `json`; `doubt_of` then refuses a call.
             if previous is not MISSING and previous != value:
                 self._tokens.note("duplicate_key", at, content=True, cost=5)
             frame.container[frame.key] = value

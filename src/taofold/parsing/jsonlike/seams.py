@@ -42,6 +42,7 @@ def doubt_of(
     if len(guesses) > 1:
         return "its quotes, commas and brackets can be read in several ways"
     keys = {*names, *_keys(parameters)}
+    # The longest first: of `name` and `name_id` a pattern takes the first that fits.
     alternatives = "|".join(sorted(map(re.escape, keys), key=len, reverse=True))
     seam = re.compile(
         rf"\"(?:{alternatives})\"*\s*+:|\b(?:{alternatives})\"+\s*+:" if alternatives else r"(?!)"
@@ -69,6 +70,8 @@ def _swallowed(value: Any, seam: re.Pattern[str], path: Path) -> Iterator[Path]:
             yield from _swallowed(each, seam, (*path, key))
     elif is_array(value):
         for number, each in enumerate(value):
+            # Only in lists: `", "` in a member's text is ordinary, two items that became one
+            # look like this.
             if isinstance(each, str) and _BETWEEN_ITEMS.search(each):
                 yield (*path, number)
             yield from _swallowed(each, seam, (*path, number))

@@ -26,6 +26,7 @@ def _float(token: str) -> float:
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     out = dict(pairs)
+    # A dict keeps the last one in silence.
     if len(out) != len(pairs):
         raise ValueError("a key occurs twice")
     return out

@@ -100,6 +100,7 @@ def unescape(body: str, quote: str = '"') -> tuple[str, bool]:
         nonlocal clean, unsure
         code = found[1]
         if code in _SIMPLE:
+            # JSON knows none of these escapes; what they mean is beyond doubt.
             if code in "'`0“”‘’" and code != quote:
                 clean = False
             return _SIMPLE[code]
@@ -114,6 +115,8 @@ def unescape(body: str, quote: str = '"') -> tuple[str, bool]:
     if unsure and ("\\b" in body or "\\f" in body):  # LaTeX and paths, not control characters
         out = out.replace("\b", "\\b").replace("\f", "\\f")
     if _PAIR.search(out):
+        # Two escapes of one character beyond the basic plane, `\ud83d\ude00`, were decoded one
+        # by one.
         out = _PAIR.sub(lambda m: m[0].encode("utf-16", "surrogatepass").decode("utf-16"), out)
     return out, clean
 
@@ -232,6 +235,7 @@ class TokenReader:
         at = self.blank(at + 1)
         if self.text[at : at + 1] not in ('"', "'"):
             raise ValueError
+        # From here on a `)` may follow a string.
         self.quoting.calls = True
         first, at = self.string(at, "item")
         text, at = self._joined(at, first, role, adjacent=True)
@@ -276,6 +280,7 @@ class TokenReader:
             if match is not None:
                 return match[1], match.end()
         triple = text[at : at + 3]
+        # Without a second one the first quote counts by itself.
         if triple in TRIPLE and role != "key" and text.find(triple, at + 3) >= 0:
             return self._triple(at, triple)
         if quote != '"':
@@ -294,6 +299,8 @@ class TokenReader:
                 continue
             if self.quoting.closes(position, role, dirty, begin):
                 return self._body(begin, position - 1, dirty), position
+            # Asked of every quote that does not close: the first that opens a known key ends the
+            # string.
             if role == "member" and self._lost_quote(begin, position - 1):
                 return self._cut_short(begin, position - 1)
             dirty = True
@@ -334,6 +341,7 @@ class TokenReader:
         self.note("triple_quotes", at)
         if triple == "```":
             first, newline, rest = body.partition("\n")
+            # The first line of a fence names its language.
             body = rest if newline and first.strip().isalnum() else body
             return body, end + 3
         return body, end + 3
@@ -350,6 +358,7 @@ class TokenReader:
             body = head.rstrip("}]").rstrip()
             if mark and text[end:].strip().strip("`~"):
                 raise TextEnd
+            # A closer whose opener the text itself holds is part of the text.
             balanced = all(body.count(a) <= body.count(b) for a, b in ("{}", "[]"))
             tail = text[begin + len(body) : end]
             if balanced and body and "\n" in tail and tail.strip() and not tail.strip("}] \t\r\n"):
@@ -369,6 +378,7 @@ class TokenReader:
             match = _STOP.search(text, position)
             if match is None:
                 word = text[at:].strip()
+                # A number may go on: `12` of `120` would be another value.
                 if word not in LITERALS:
                     raise TextEnd
                 return self._literal(word, at), len(text)

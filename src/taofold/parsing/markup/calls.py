@@ -150,6 +150,8 @@ class CallReader:
         child = CHILD.match(self._text, at)
         if child is None or child["key"] not in self._offered:
             return False
+        # A tool's name as a bare tag is a call only around other tags, or empty: `<search>` in
+        # prose that goes on with words is HTML.
         after = self._blank(child.end())
         return bool(CHILD.match(self._text, after)) or self._text.startswith("</", after)
 
@@ -200,6 +202,8 @@ class CallReader:
                 stack.append(closer_of(inner[0]))
                 at = inner.end()
                 continue
+            # `any`: a mark without a closing one (Mistral's `[TOOL_CALLS]`) stands as None in
+            # the stack.
             is_open_ended = not any(stack) or self._is_left_open(at)
             if is_open_ended and block.calls and not self._starts_call(at):
                 break
@@ -312,11 +316,14 @@ class CallReader:
             and KEY.match(self._text, at) is None
             and CHILD.match(self._text, at) is None
         ):
+            # `<tool_call name="x">` around plain text: only an empty one is a call, without
+            # arguments.
             closer = end.match(self._text, at)
             if closer is None:
                 return None, at
         entries = self._tags.entries(head.end(), end, children=True)
         parameters = dict(entries.values)
+        # Cut off before the first argument: that is said, not what the stump looked like.
         if not parameters and not entries.closed:
             entries.error = ""
         call = RawCall(
@@ -342,6 +349,7 @@ class CallReader:
             call, end = self._item(after)  # deepseek: the word, a separator, the name
             return (call and replace(call, at=at)), end
         name = named["name"]
+        # `tools.search` may be a tool's whole name.
         if named["space"] and named[0] in self._offered:
             name = named[0]
         char = self._text[after : after + 1]
@@ -359,6 +367,8 @@ class CallReader:
             opener = CALL_OPEN.match(self._text, after)
             if opener is None:
                 entries = self._tags.entries(after, _NOTHING, children=True)
+                # There is no closing tag that could be missing: the block's own mark ends the
+                # arguments.
                 repairs = tuple(r for r in entries.repairs if r.at != entries.end)
                 closed = bool(CALL_CLOSE.match(self._text, entries.end)) or bool(entries.error)
                 return RawCall(
@@ -418,6 +428,7 @@ class CallReader:
                 break
             reading = self._reader.read(head.end())
             whole = reading.whole
+            # Quotes and colons of Python are no errors here: only what changed a value is told.
             notes = tuple(each for each in reading.repairs if each.content)
             call = RawCall(head["name"], reading.value, None, at, notes, whole)
             block.calls.append(call)

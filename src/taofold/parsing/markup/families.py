@@ -52,6 +52,7 @@ def _tags(*names: str) -> tuple[Pair, ...]:
     return tuple((f"<{name}>", f"</{name}>") for name in names)
 
 
+# Set by hand: a row's marks stand beside each other, so that a family is seen at a glance.
 FAMILIES: Final = (
     Family(
         "common",
@@ -262,6 +263,7 @@ def _factored(literals: Iterable[str]) -> str:
     groups: dict[str, list[str]] = {}
     for literal in literals:
         groups.setdefault(literal[:1], []).append(literal[1:])
+    # The empty rest is the end of a literal that another one continues.
     is_end = groups.pop("", None) is not None
     bodies = [
         (re.escape(char) if char != "▁" else "[▁_]") + _factored(rests)

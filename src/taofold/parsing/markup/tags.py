@@ -205,6 +205,8 @@ _CLOSINGS: dict[str, re.Pattern[str]] = {}
 def _closing_of(name: str) -> re.Pattern[str]:
     if name not in _CLOSINGS:
         if len(_CLOSINGS) > 256:
+            # Names come from models' texts: without a bound a server's memory would fill with
+            # them.
             _CLOSINGS.clear()
         _CLOSINGS[name] = re.compile(closing(re.escape(name)))
     return _CLOSINGS[name]
@@ -278,6 +280,7 @@ def elements_in(text: str, wants: str = "any") -> Any:
         if not stack or stack[-1][0] != name:
             return None
         _, children, begin = stack.pop()
+        # Text beside elements has no place in an object.
         if children and loose:
             return None
         body = unescape(text[begin : tag.start()])

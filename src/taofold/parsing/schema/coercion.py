@@ -126,6 +126,8 @@ class Coercion:
         faults += [
             Mismatch((*path, name), expectation(shape.fields[name]), MISSING) for name in absent
         ]
+        # All fields are optional, and none is there: any object at all would fit with its
+        # defaults.
         if not out and value and shape.fields and not faults:
             faults.append(Mismatch(path, f"one of the keys {', '.join(shape.fields)}", value))
         if faults:
@@ -186,6 +188,7 @@ class Coercion:
             except Misfit as misfit:
                 faults += misfit.faults
                 cut = cut or misfit.cut
+                # A list of thousands of wrong items: the model is told of a few anyway.
                 if len(faults) > _FAULTS:
                     break
         if faults:
@@ -217,6 +220,7 @@ class Coercion:
         misfits: list[Misfit] = []
         before = self.repairs
         for option in options:
+            # Each option pays for itself; the repairs of those that lose are dropped.
             self.repairs = []
             try:
                 fitted = self.fit(value, option, path)
@@ -227,6 +231,7 @@ class Coercion:
             if best is None or cost < best[0]:
                 best, rival = (cost, fitted, self.repairs), False
             elif cost == best[0]:
+                # Two options at one price that read the value differently: neither is taken.
                 rival = rival or fitted != best[1] or type(fitted) is not type(best[1])
             # Declared order decides between options that fit as they stand.
             if cost == 0:
@@ -245,6 +250,7 @@ class Coercion:
         if value.lstrip()[:1] not in ("{", "["):
             return value
         try:
+            # `strict=False` lets raw line breaks in strings pass, which encoded JSON often has.
             decoded: Any = json.loads(value, strict=False)
         except (ValueError, RecursionError):
             return value

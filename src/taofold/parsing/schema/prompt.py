@@ -49,6 +49,7 @@ def _render(node: Any, root: Schema, trail: tuple[str, ...], indent: int) -> str
     schema = cast("Schema", node)
     if "$ref" in schema:
         name = str(schema["$ref"]).rsplit("/", 1)[-1]
+        # Along the path only: a type that is used twice side by side is written out twice.
         if name in trail:
             return name
         definitions: Schema = root.get("$defs") or root.get("definitions") or {}

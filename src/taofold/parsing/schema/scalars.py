@@ -107,6 +107,7 @@ def _null(value: Any, shape: TypeShape) -> Conversion:
 
 def _enum(value: Any, shape: TypeShape) -> Conversion:
     for each in shape.values:
+        # `1`, `1.0` and `True` are equal to Python, and different members.
         if type(each) is type(value) and each == value:
             return Conversion(each)
     if not isinstance(value, str):
@@ -118,6 +119,7 @@ def _enum(value: Any, shape: TypeShape) -> Conversion:
         word = word.removeprefix(namespace)
     key = fold(word)
     match = [each for each in shape.values if isinstance(each, str) and fold(each) == key]
+    # `fold` drops these signs, so "r|w", which names two choices, would pass for a member `rw`.
     if key and len(match) == 1 and not set("|/,") & set(word):
         return Conversion(match[0], "enum_case")
     number = quantity_of(word)

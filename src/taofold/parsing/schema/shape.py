@@ -149,6 +149,7 @@ class _Compiler:
             if part:
                 part = part.replace("~1", "/").replace("~0", "~")
                 target = target.get(part) if is_object(target) else None
+        # Known before it is filled: a type that refers to itself finds this very object.
         shape = self._done[reference] = TypeShape("any")
         if isinstance(target, Mapping) and "properties" in target:
             shape.kind = "object"
@@ -178,6 +179,7 @@ class _Compiler:
         for name, each in properties.items():
             shape.fields[name] = self.shape(each, depth + 1)
             spellings.setdefault(fold(name), []).append(name)
+        # Of two keys that fold alike neither is guessed.
         shape.folded = {key: names[0] for key, names in spellings.items() if len(names) == 1}
         self.names.update(spellings)
         extra = node.get("additionalProperties")

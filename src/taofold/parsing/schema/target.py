@@ -80,6 +80,7 @@ def target_of(type_: Any) -> Target:
     except KeyError:
         target = _compiled(type_)
         if len(_TARGETS) >= _CACHE:
+            # With a default: another thread may have dropped it.
             _TARGETS.pop(next(iter(_TARGETS)), None)
         _TARGETS[type_] = target
         return target
@@ -211,6 +212,7 @@ def fit(target: Target, value: Any, opened: Set[int] = frozenset(), depth: int =
         if not any(same(candidate.plain, each.plain) for each in fits):
             note = Repair(kind, "none", cost=4)
             fits.append(replace(candidate, repairs=(note, *candidate.repairs)))
+    # Several different values inside: nobody knows which one is the answer.
     if len(fits) == 1:
         return fits[0]
     raise first
@@ -279,6 +281,8 @@ def _direct(target: Target, value: Any, opened: Set[int] = frozenset()) -> Fit:
     if _is_echo(fitted):
         raise Misfit([Mismatch((), "values instead of the schema", value)])
     try:
+        # Through JSON: the validator's rules for JSON take a list for a tuple, and a text for a
+        # date.
         typed = target.adapter.validate_json(to_json(fitted))
     except ValidationError as error:
         faults = [
