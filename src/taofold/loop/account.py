@@ -76,6 +76,7 @@ def _calls(steps: Sequence[Step]) -> list[tuple[Action, Observation]]:
 
 def _failed(steps: Sequence[Step]) -> tuple[FailedAction, ...]:
     """Actions that did not do what they were for. Commands that found failing tests are none."""
+    # A dict for its order: the same failure counts once, at its first place.
     failures: dict[FailedAction, None] = {}
     for action, observation in _calls(steps):
         if action.tool in COMMANDS or action.tool == FINISH:
@@ -102,6 +103,7 @@ def _executed(steps: Sequence[Step], state: RunState) -> bool:
     effects: dict[str, str] = {} if started is None else started.settings.get("effects", {})
     ran = changed = -1
     for number, (action, observation) in enumerate(_calls(steps)):
+        # A refused action never ran, whatever its tool is.
         if observation.refused:
             continue
         if action.tool in COMMANDS:

@@ -53,6 +53,7 @@ STAY: Final = (
 
 def detect(state: LoopState, ended: IterationEnded) -> tuple[Intervened, ...]:
     """What to do after iteration `ended`, which is not in `state` yet."""
+    # The loop ends here: nothing is left to intervene in.
     if ended.verdict.passed and not state.wish.keep_improving:
         return ()
     course = _Course(state, ended)

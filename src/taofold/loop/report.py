@@ -50,6 +50,7 @@ def debug_memory(loop: str, state: LoopState, at: dict[int, int]) -> dict[str, A
         "session_id": loop,
         "status": _status(state),
         "executions": [
+            # What was tried against this verdict is the iteration after it.
             _execution(number, verdict, files, fixes.get(number + 1), at.get(number, 0))
             for number, verdict, files in verdicts
         ],
@@ -364,6 +365,7 @@ def fenced(text: str, kind: str = "text") -> str:
 
 
 def _cell(text: str, width: int = 80) -> str:
+    # A `|` or a line break would end the cell, a backtick would open code.
     content = " ".join(visible(text).split()).replace("|", "\\|").replace("`", "'")
     return content if len(content) <= width else f"{content[: width - 1]}…"
 

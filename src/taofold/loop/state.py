@@ -265,6 +265,7 @@ def _need(state: LoopState, status: Status, what: str) -> None:
 def _measured(state: LoopState, event: loop_events.BaselineTaken) -> LoopState:
     if state.baseline is not None:
         raise Refused("the baseline was taken already")
+    # Not pending any more if it crashed before its baseline and was resumed.
     moved = _to(state, "running") if state.status == "pending" else state
     _need(moved, "running", "a baseline")
     return replace(moved, baseline=event)
@@ -320,6 +321,7 @@ def _resumed(state: LoopState, event: loop_events.LoopResumed, at: int) -> LoopS
         pause=None,
         asked=None,
         crash=None,
+        # What its end said is void; the facts stay in the stream.
         closing=None,
         restored=None,
         ended=None,

@@ -127,6 +127,7 @@ DRIVEN: Final[frozenset[Status]] = frozenset({"pending", "running", "completing"
 RESUMABLE: Final[frozenset[Status]] = frozenset(
     {"paused", "exhausted", "timeout", "budget", "no_progress", "crashed"}
 )
+# A crash is no end: nobody decided it, and the loop still needs its place.
 ENDED: Final[frozenset[Status]] = frozenset(STATUSES) - LIVE - {"crashed"}
 
 _LOST: Final[frozenset[Status]] = frozenset({"aborted", "crashed"})

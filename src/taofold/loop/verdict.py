@@ -161,6 +161,7 @@ class Verdict(Value, frozen=True):
     @property
     def counts(self) -> tuple[int, int]:
         """How many checks pass, and how many there are."""
+        # By `errors`, not `failing`: a gate that names no check counts as one that fails.
         good, bad = len(self.passing), len(self.errors)
         return good, good + bad
 

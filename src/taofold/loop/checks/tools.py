@@ -69,6 +69,7 @@ def _binary(text: str, name: str) -> tuple[list[Check], str]:
     if len(running) != 1 or len(results) != 1:
         return checks, f"{name} did not come to its end"
     counts = [sum([result.status == status for result in checks]) for status in _STATUS.values()]
+    # A test that prints such lines itself makes them differ from what cargo counted.
     if counts != [int(count) for count in results[0]] or len(tests) != int(running[0]):
         return checks, f"{name} printed other results than it counted"
     return checks, ""
@@ -103,6 +104,7 @@ def go(text: str, root: str) -> RunnerReport:
             output.setdefault((package, test), []).append(_said(row, "Output"))
         elif action in _ENDED and test:
             printed = "".join(output.get((package, test), ()))
+            # The package fails because of its test: that is no second failure.
             failed |= {package} if action == "fail" else set()
             checks.append(_go_check(f"{package}.{test}", _ENDED[action], printed, row))
         elif action in ("fail", "build-fail") and package not in failed:
@@ -111,6 +113,7 @@ def go(text: str, root: str) -> RunnerReport:
             open_packages.discard(package)
         elif action in _ENDED:
             open_packages.discard(package)
+    # A package that began and did not end was cut off.
     return RunnerReport(worst(checks), whole=bool(checks) and not open_packages - failed)
 
 
@@ -148,6 +151,7 @@ def ruff(text: str, root: str) -> RunnerReport:
         if "filename" in row and "message" in row:
             path = relative(str(row["filename"]), root)
             line = _number(row.get("location"), "row")
+            # A syntax error has no code.
             findings.append(_finding(path, line, str(row.get("code") or "syntax"), row["message"]))
     return RunnerReport(numbered(findings), whole=True)
 

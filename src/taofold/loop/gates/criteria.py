@@ -87,6 +87,7 @@ def gates(
     Raises:
         ConfigError: there is none, or one is no command that can be run.
     """
+    # Blanks around it, so that an AND at either end leaves an empty part, which is refused.
     parts = [part.strip() for text in criteria for part in _AND.split(f" {text} ")]
     if not parts or not all(parts):
         raise ConfigError(
@@ -135,6 +136,7 @@ def _gates(text: str, root: Path, path: str | None, timeout: float) -> list[Gate
     if all([part and not _shell(part) and not part.startswith("cd ") for part in simple]):
         return [_gate(part, root, folder, path, timeout) for part in simple]
     first = _first_word(rest)
+    # Of shell text only the first program can be looked for without running it.
     _checked(text, [first], root, folder, path)
     return [Gate(rest, timeout=timeout, folder=folder, shell=True)]  # noqa: S604 - no process here
 
@@ -142,6 +144,7 @@ def _gates(text: str, root: Path, path: str | None, timeout: float) -> list[Gate
 def _gate(text: str, root: Path, folder: str, path: str | None, timeout: float) -> Gate:
     words = _words(text)
     env: dict[str, str] = {}
+    # `env A=1 program` needs no shell: the assignments below are the gate's environment.
     if words and words[0] == "env":
         words = words[1:]
     while words and _ASSIGNED.match(words[0]):
@@ -221,6 +224,7 @@ def _targets(words: list[str], folder: Path) -> bool:
         return True
     targets = [word for word in words if not word.startswith("-") and "=" not in word]
     named = set(" ".join(re.findall(r"(?m)^([^\t#\n:=]+):(?!=)", text)).split())
+    # A target whose name is a variable may be any of them.
     return named >= set(targets) or "$" in "".join(named)
 
 

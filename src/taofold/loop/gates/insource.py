@@ -14,6 +14,8 @@ from typing import Final, TypeAlias
 Spans: TypeAlias = dict[str, tuple[int, int]]
 """Tests by name, with the characters where each stands."""
 
+# As much of Rust's lexer as it takes to tell code from strings and comments. `'a'` is a
+# character, `'a` a lifetime; a quote in a comment opens nothing.
 _TOKEN: Final = re.compile(
     r"""(?P<skip>\s+|//[^\n]*|/\*.*?\*/)
     |(?P<text>b?r(?P<hashes>\#*)".*?"(?P=hashes)|b?"(?:\\.|[^"\\])*"|b?'(?:\\.[^']*|[^'\\])')
@@ -44,6 +46,8 @@ def spliced(path: str, old: str, new: str) -> str:
     # From the end, so that the positions of earlier edits still hold.
     for start, end, text in sorted(edits, reverse=True):
         new = new[:start] + text + new[end:]
+    # Deleted tests come back at the end of the file. Examples of doc comments do not: what they
+    # documented may be gone.
     lost = [old[slice(*span)] for name, span in before.items() if name not in now]
     if path.endswith(".rs"):
         new += "".join([f"\n{text}\n" for text in lost if not text.lstrip().startswith("//")])
@@ -64,6 +68,7 @@ def modules(path: str, text: str) -> tuple[str, ...]:
     paths: list[str] = []
     folder, _, name = path.rpartition("/")
     stem = name.removesuffix(".rs")
+    # `mod x;` in `a.rs` is `a/x.rs`; in these three it lies beside them.
     base = folder if stem in ("lib", "main", "mod") else f"{folder}/{stem}".lstrip("/")
     for start, end in spans(path, text).values() if path.endswith(".rs") else ():
         named = _MODULE.search(text[start:end])

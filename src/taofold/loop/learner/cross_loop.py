@@ -230,6 +230,8 @@ def _doubtful(attempt: RepairAttempt, left: set[str]) -> bool:
 
 def _names(check: str) -> tuple[str, ...]:
     """What a check is called, whoever reports it: a test's own name with its parameters."""
+    # Runners spell the same id differently (`a.py::T::test_b`, `a.T.test_b`), so the last part
+    # is compared; with parameters the whole, for they may hold dots.
     return (check.replace("::", ".").rpartition(".")[2] if "[" not in check else check,)
 
 
@@ -247,6 +249,7 @@ def _language(attempts: Sequence[RepairAttempt]) -> str:
     """The language of most changes."""
     languages = [language_of(change.path) for attempt in attempts for change in attempt.changes]
     named = [language for language in languages if language != "other"]
+    # Of equal counts by name: the order of a set differs from process to process.
     return max(set(named), key=lambda one: (named.count(one), one)) if named else ""
 
 
@@ -336,6 +339,7 @@ class CrossLoopLearner:
         history = await history_of(loop, state, work, repository=self.repository, by=self.by)
         automatic = extraction.enabled and extraction.auto_extract_on_completion
         if automatic and history.succeeded and state.done and self._searches(state):
+            # Only the last run: its edits are what the gates passed.
             await self.searched(loop, await work.records(state.done[-1].run))
         return await self.take_in(history, KINDS if automatic else ())
 
@@ -347,6 +351,7 @@ class CrossLoopLearner:
         )
         note = await self.registry.loop(history.loop)
         uses = await self._attributed(history, note)
+        # A loop that was told nothing and may teach nothing is not entered.
         if kinds or (note is not None and note.decided):
             await self.registry.ended(
                 history.loop,
@@ -391,6 +396,8 @@ class CrossLoopLearner:
         if not drafts:
             return []
         if note is not None and note.decided:
+            # As it was when the loop began: the code around the failing places has changed
+            # since.
             context = note.context
         else:
             context = context_of(case_of(history.task, first_faults(history), "", self.repository))

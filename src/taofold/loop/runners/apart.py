@@ -40,13 +40,16 @@ def packed(value: Any) -> Any:
         Apart: it is none.
     """
     kind: Any = type(value)  # pyright: ignore[reportUnknownVariableType]
+    # By exact type: a subclass of `str` could be equal to everything.
     if kind in SCALARS:
         return value
     if kind is float:
+        # Exact, and with NaN and infinities, which JSON has not.
         return {"f": value.hex()}
     if kind is bytes:
         return {"b": value.hex()}
     if kind is dict:
+        # Pairs, because keys in JSON are text.
         return {"d": [[packed(key), packed(inner)] for key, inner in value.items()]}
     for tag, standard in TAGS.items():
         if kind is standard:
@@ -111,6 +114,7 @@ class Product:
             builtin: type[BaseException] = getattr(builtins, name)
             return builtin
         if (module, name) not in self._raised:
+            # The nearest standard class: `pytest.raises(ValueError)` accepts a subclass of it.
             bases = [getattr(builtins, base) for base in above if hasattr(builtins, base)]
             exception: Any = type(name, (bases[0] if bases else Exception,), {"__module__": module})
             self._raised[module, name] = exception
@@ -149,6 +153,7 @@ def function(product: Product, module: str, name: str) -> Any:
     def call(*args: Any, **kwargs: Any) -> Any:
         arguments = packed([list(args), kwargs])
         answer = product.ask("call", module=module, name=name, given=arguments)
+        # The tests' own standard output, where `capsys` looks for it.
         sys.stdout.write(answer["printed"])
         for argument, theirs in zip(args, unpacked(answer["given"])):  # noqa: B905 - 3.8
             refill(argument, theirs)

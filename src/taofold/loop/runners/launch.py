@@ -30,6 +30,7 @@ class ReportWriter:
     """Writes the report. Lines without the nonce are somebody else's."""
 
     def __init__(self, descriptor: int, nonce: str) -> None:
+        # Programs that the tests start must not hold it: they could write reports.
         os.set_inheritable(descriptor, False)
         self._descriptor, self._nonce, self._pid = descriptor, nonce, os.getpid()
 
@@ -40,6 +41,7 @@ class ReportWriter:
         line = json.dumps({"n": self._nonce, "k": kind, **values}, default=str) + "\n"
         rest = line.encode("utf-8", "replace")
         while rest:
+            # A pipe may take less than all of it.
             rest = rest[os.write(self._descriptor, rest) :]
 
 
@@ -56,6 +58,7 @@ class Watch:
                     if isinstance(value, type) and value.__module__ == name:
                         self._remember(name + "." + key, value, vars(value))
         self._remember("builtins", builtins, vars(builtins))
+        # With `write` reports are written; replaced, it could change each of them.
         self._remember("os", os, {"_exit": os._exit, "write": os.write})
 
     def _remember(self, name: str, owner: Any, members: Mapping[str, Any]) -> None:
@@ -68,6 +71,8 @@ class Watch:
         """Compare once more."""
         for name, (owner, key, value, code) in self._seen.items():
             now: Any = owner.__dict__.get(key)
+            # The code as well: `f.__code__ = …` replaces what a function does and leaves the
+            # same object.
             if now is not value or _code(now) is not code:
                 self.found[name] = str(getattr(_code(now), "co_filename", ""))
 
@@ -87,6 +92,8 @@ def main() -> int:
     wire = ReportWriter(int(target), settings["nonce"])
     root = settings["root"]
     _move(*settings["moved"])
+    # Before the project's folders are on the path: a `pytest.py` of the project is not the
+    # runner, nor can it stand in for what the runner imports late.
     importlib.import_module(runner)
     for name in PRELOADED:
         importlib.import_module(name)
@@ -94,8 +101,10 @@ def main() -> int:
     sys.argv = [runner, *arguments]
     if settings["apart"]:
         finder: Any = _beside("apart").Finder(settings["apart"])
+        # First of all finders, so that the product is never imported in this process.
         sys.meta_path.insert(0, finder)
     reporter = _beside(runner + "_report")
+    # After our own modules, before the first test.
     watch = Watch()
     ended: tuple[int, list[str], list[str]] = reporter.run(arguments, wire, watch)
     code, plugins, files = ended
