@@ -70,8 +70,13 @@ _OUTPUT: Final = 8_192
 _THINKING_OUTPUT: Final = 32_000
 """The API demands a bound on the output; these if the request has none."""
 _BUDGETS: Final[Mapping[Effort, int]] = {
-    "minimal": 1_024, "low": 2_048, "medium": 8_192, "high": 16_384, "xhigh": 24_576, "max": 28_672,
-}  # fmt: skip
+    "minimal": 1_024,
+    "low": 2_048,
+    "medium": 8_192,
+    "high": 16_384,
+    "xhigh": 24_576,
+    "max": 28_672,
+}
 """Tokens of thinking for models that are asked by budget."""
 _MARK: Final = {"type": "ephemeral"}
 _LONG_MARK: Final = {"type": "ephemeral", "ttl": "1h"}

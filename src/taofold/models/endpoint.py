@@ -35,18 +35,35 @@ AGAIN: Final = frozenset({"rate", "server", "network", "reply"})
 _EXCERPT: Final = 300
 _DELAY: Final = re.compile(rb'"retryDelay":\s*"([0-9.]+)s"')
 _OVERFLOW: Final = (
-    "context_length_exceeded", "maximum context length", "exceeds the available context size",
-    "exceed_context_size", "prompt is too long", "context window", "context length",
-    "too many tokens", "input is too long", "reduce the length", "too many input tokens",
-    "exceeds the maximum number of tokens", "exceed context limit", "maximum prompt length",
-    "exceeded model token limit", "token limit exceeded",
-)  # fmt: skip
+    "context_length_exceeded",
+    "maximum context length",
+    "exceeds the available context size",
+    "exceed_context_size",
+    "prompt is too long",
+    "context window",
+    "context length",
+    "too many tokens",
+    "input is too long",
+    "reduce the length",
+    "too many input tokens",
+    "exceeds the maximum number of tokens",
+    "exceed context limit",
+    "maximum prompt length",
+    "exceeded model token limit",
+    "token limit exceeded",
+)
 _BINDING: Final = (
-    "invalid `signature`", "bound to a different conversation", "thought_signature",
-    "corrupted thought signature", "encrypted content", "without its required",
-    "items are not persisted", "expected `thinking`", "blocks in the latest assistant message",
+    "invalid `signature`",
+    "bound to a different conversation",
+    "thought_signature",
+    "corrupted thought signature",
+    "encrypted content",
+    "without its required",
+    "items are not persisted",
+    "expected `thinking`",
+    "blocks in the latest assistant message",
     "must be passed back to the api",
-)  # fmt: skip
+)
 """How providers say that they will not have back what they once signed or encrypted."""
 _QUOTA: Final = ("insufficient_quota", "billing_hard_limit", "credit balance is too low")
 _ADVICE: Final = {
@@ -205,9 +222,18 @@ class Limiter:
     """
 
     __slots__ = (
-        "__weakref__", "_clock", "_due", "_gap", "_per_request", "_per_token", "_shut_until",
-        "_sleep", "_turn", "busy", "ticket",
-    )  # fmt: skip
+        "__weakref__",
+        "_clock",
+        "_due",
+        "_gap",
+        "_per_request",
+        "_per_token",
+        "_shut_until",
+        "_sleep",
+        "_turn",
+        "busy",
+        "ticket",
+    )
 
     def __init__(
         self,

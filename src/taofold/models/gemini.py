@@ -67,17 +67,30 @@ _SKIP: Final = b64encode(SKIP_SIGNATURE.encode()).decode()
 _INLINE_LIMIT: Final = 20 << 20
 """Bytes of media that a request may carry itself."""
 _BUDGETS: Final[Mapping[Effort, int]] = {
-    "none": 0, "minimal": 512, "low": 2_048, "medium": 8_192, "high": 24_576, "xhigh": 24_576,
+    "none": 0,
+    "minimal": 512,
+    "low": 2_048,
+    "medium": 8_192,
+    "high": 24_576,
+    "xhigh": 24_576,
     "max": 24_576,
-}  # fmt: skip
+}
 """Tokens of thinking for models that are asked by budget."""
 _FINISH: Final = {
-    "STOP": "stop", "MAX_TOKENS": "length", "SAFETY": "content_filter",
-    "RECITATION": "content_filter", "LANGUAGE": "content_filter", "BLOCKLIST": "content_filter",
-    "SPII": "content_filter", "IMAGE_SAFETY": "content_filter", "PROHIBITED_CONTENT": "refusal",
-    "MALFORMED_FUNCTION_CALL": "malformed", "UNEXPECTED_TOOL_CALL": "malformed",
-    "TOO_MANY_TOOL_CALLS": "malformed", "CONTINUATION": "pause",
-}  # fmt: skip
+    "STOP": "stop",
+    "MAX_TOKENS": "length",
+    "SAFETY": "content_filter",
+    "RECITATION": "content_filter",
+    "LANGUAGE": "content_filter",
+    "BLOCKLIST": "content_filter",
+    "SPII": "content_filter",
+    "IMAGE_SAFETY": "content_filter",
+    "PROHIBITED_CONTENT": "refusal",
+    "MALFORMED_FUNCTION_CALL": "malformed",
+    "UNEXPECTED_TOOL_CALL": "malformed",
+    "TOO_MANY_TOOL_CALLS": "malformed",
+    "CONTINUATION": "pause",
+}
 
 
 class GeminiModel(RemoteModel):

@@ -104,21 +104,28 @@ def own_price(model: str, prices: Prices | None) -> Price | None:
     return Price(TokenRates(price[0], cached, price[-1], price[0]))
 
 
-# Prices and windows of the models of public providers, from `genai-prices`.
-#
-# Where that library is installed (`taofold[prices]`) its own data are used, which are newer; else
-# the snapshot of it that lies beside this module, made by `python -m taofold.models.prices`.
-# Nothing is ever fetched. A provider or a name that is not in it has no price.
-
 SNAPSHOT: Final = Path(__file__).with_name("catalogue.json")
 PROVIDERS: Final[dict[str, str]] = {
-    "openai": "openai", "openai-chat": "openai", "anthropic": "anthropic", "gemini": "google",
-    "gemini-compatible": "google", "vertex": "google",
-    "vertex-anthropic": "google", "deepseek": "deepseek", "mistral": "mistral", "xai": "x-ai",
-    "moonshot": "moonshotai", "zai": "zai", "groq": "groq", "together": "together",
-    "fireworks": "fireworks", "cerebras": "cerebras", "openrouter": "openrouter",
-    "bedrock": "aws", "azure": "azure",
-}  # fmt: skip
+    "openai": "openai",
+    "openai-chat": "openai",
+    "anthropic": "anthropic",
+    "gemini": "google",
+    "gemini-compatible": "google",
+    "vertex": "google",
+    "vertex-anthropic": "google",
+    "deepseek": "deepseek",
+    "mistral": "mistral",
+    "xai": "x-ai",
+    "moonshot": "moonshotai",
+    "zai": "zai",
+    "groq": "groq",
+    "together": "together",
+    "fireworks": "fireworks",
+    "cerebras": "cerebras",
+    "openrouter": "openrouter",
+    "bedrock": "aws",
+    "azure": "azure",
+}
 """Ours to theirs."""
 _FIELDS: Final = ("input_mtok", "cache_read_mtok", "output_mtok", "cache_write_mtok")
 

@@ -112,18 +112,29 @@ class RemoteModel:
         turn = self._turn(request, streaming=speaker is not None and self.profile.streaming)
         # By `id`: tools and schema are the same objects from call to call of a run, and large.
         key = (
-            id(turn.tools), id(turn.schema), _SETTINGS(turn.settings), request.allowed,
-            request.stop, turn.streaming, self._version(),
-        )  # fmt: skip
+            id(turn.tools),
+            id(turn.schema),
+            _SETTINGS(turn.settings),
+            request.allowed,
+            request.stop,
+            turn.streaming,
+            self._version(),
+        )
         names, head, notes = self._memo.get(
             key, (turn.tools, turn.schema), lambda: self._first(turn)
         )
         body = [head, *self._messages(turn)]
         endpoint = connection.endpoint
         frame = Frame(
-            self.name, self.issuer, endpoint.url, endpoint.secret, connection.price, names,
-            len(conversation), speaker,
-        )  # fmt: skip
+            self.name,
+            self.issuer,
+            endpoint.url,
+            endpoint.secret,
+            connection.price,
+            names,
+            len(conversation),
+            speaker,
+        )
         reply = await endpoint.ask(
             body,
             estimate(request, turn.settings.max_tokens),

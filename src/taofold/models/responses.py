@@ -51,8 +51,13 @@ from taofold.models.wire import (
 from taofold.runtime.model import Request, Speaker
 
 _DROPPABLE: Final = (
-    "reasoning.summary", "prompt_cache_key", "include", "service_tier", "temperature", "top_p",
-)  # fmt: skip
+    "reasoning.summary",
+    "prompt_cache_key",
+    "include",
+    "service_tier",
+    "temperature",
+    "top_p",
+)
 """What a server may refuse without the request losing its meaning."""
 _KEYWORDS: Final = frozenset(
     {

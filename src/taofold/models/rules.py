@@ -101,8 +101,9 @@ def claude(model: str) -> Abilities:
         return _numbered_claude(line, version)
     # Fable, Mythos, and lines to come: they always think, and take no sampling.
     bound = not (line in _ALWAYS_THINK and version < (5, 1)) and (line, version) != (
-        "mythos", (5, 1),
-    )  # fmt: skip
+        "mythos",
+        (5, 1),
+    )
     return replace(_CLAUDE_NEWEST, bound=bound)
 
 
@@ -173,9 +174,13 @@ def gpt(model: str) -> Abilities:
     if o_series is not None:
         inputs = () if name.startswith(("o1-mini", "o3-mini")) else _IMAGES
         return replace(
-            _GPT_NEWEST, window=200_000, max_output=100_000, inputs=inputs, bound=False,
+            _GPT_NEWEST,
+            window=200_000,
+            max_output=100_000,
+            inputs=inputs,
+            bound=False,
             efforts=_LOW_TO_HIGH,
-        )  # fmt: skip
+        )
     if match is None:
         return _GPT_NEWEST
     version = int(match["major"]), int(match["minor"] or 0)
@@ -312,24 +317,53 @@ def mistral(model: str) -> Abilities:
 
 
 _OPEN: Final = (
-    ("llama-3.3", 131_072), ("llama-3.1", 131_072), ("llama3.1", 131_072), ("llama3.2", 131_072),
-    ("llama3.3", 131_072), ("llama-4", 1_000_000), ("qwen2.5", 32_768), ("qwen3", 32_768),
+    ("llama-3.3", 131_072),
+    ("llama-3.1", 131_072),
+    ("llama3.1", 131_072),
+    ("llama3.2", 131_072),
+    ("llama3.3", 131_072),
+    ("llama-4", 1_000_000),
+    ("qwen2.5", 32_768),
+    ("qwen3", 32_768),
     ("minimax", 200_000),
-)  # fmt: skip
+)
 """Open weights that call tools, and their windows."""
 
 _LINES: Final[tuple[tuple[str, Callable[[str], Abilities]], ...]] = (
-    ("claude", claude), ("gpt-oss", gpt), ("gpt-", gpt), ("chatgpt", gpt), ("o1", gpt),
-    ("o3", gpt), ("o4", gpt), ("gemini", gemini), ("gemma", gemini), ("deepseek", deepseek),
-    ("kimi", moonshot), ("glm", zai), ("grok", grok), ("mistral", mistral),
-    ("ministral", mistral), ("magistral", mistral), ("codestral", mistral), ("devstral", mistral),
-)  # fmt: skip
+    ("claude", claude),
+    ("gpt-oss", gpt),
+    ("gpt-", gpt),
+    ("chatgpt", gpt),
+    ("o1", gpt),
+    ("o3", gpt),
+    ("o4", gpt),
+    ("gemini", gemini),
+    ("gemma", gemini),
+    ("deepseek", deepseek),
+    ("kimi", moonshot),
+    ("glm", zai),
+    ("grok", grok),
+    ("mistral", mistral),
+    ("ministral", mistral),
+    ("magistral", mistral),
+    ("codestral", mistral),
+    ("devstral", mistral),
+)
 
 _VENDORS: Final[dict[str, Callable[[str], Abilities]]] = {
-    "openai": gpt, "azure": gpt, "anthropic": claude, "bedrock": claude, "vertex-anthropic": claude,
-    "gemini": gemini, "vertex": gemini, "deepseek": deepseek, "moonshot": moonshot, "zai": zai,
-    "xai": grok, "mistral": mistral,
-}  # fmt: skip
+    "openai": gpt,
+    "azure": gpt,
+    "anthropic": claude,
+    "bedrock": claude,
+    "vertex-anthropic": claude,
+    "gemini": gemini,
+    "vertex": gemini,
+    "deepseek": deepseek,
+    "moonshot": moonshot,
+    "zai": zai,
+    "xai": grok,
+    "mistral": mistral,
+}
 """Providers that serve their own models: what they serve and nobody knows is their newest."""
 
 

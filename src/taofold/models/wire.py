@@ -35,13 +35,24 @@ _ENCODE: Final = msgspec.json.Encoder().encode
 _OBJECT: Final = msgspec.json.Decoder(dict[str, Any])
 _OUTSIDE: Final = re.compile(r"[^A-Za-z0-9_.-]")
 _FINISH: Final = {
-    "stop": "stop", "end_turn": "stop", "stop_sequence": "stop", "eos": "stop", "load": "stop",
-    "length": "length", "max_tokens": "length", "max_output_tokens": "length",
+    "stop": "stop",
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "eos": "stop",
+    "load": "stop",
+    "length": "length",
+    "max_tokens": "length",
+    "max_output_tokens": "length",
     "model_context_window_exceeded": "overflow",
-    "tool_calls": "tool_calls", "tool_use": "tool_calls", "function_call": "tool_calls",
-    "content_filter": "content_filter", "safety": "content_filter", "refusal": "refusal",
-    "pause_turn": "pause", "error": "error",
-}  # fmt: skip
+    "tool_calls": "tool_calls",
+    "tool_use": "tool_calls",
+    "function_call": "tool_calls",
+    "content_filter": "content_filter",
+    "safety": "content_filter",
+    "refusal": "refusal",
+    "pause_turn": "pause",
+    "error": "error",
+}
 _CHARS_PER_TOKEN: Final = 4
 _MOST_TOKENS: Final = 1 << 40
 _MARK: Final = f"blob {token_hex(16)} "

@@ -122,8 +122,9 @@ def _cot(call: ActionCall[DspyCotKeys]) -> Strategy[Done]:
         inner = Compiled(program=program or plain(own, module), inputs=inputs)
     else:
         ran = NAMES[module]
-        inner = Through(signature=own, module=module, program=program, inputs=inputs,
-                        adapter=keys.adapter)  # fmt: skip
+        inner = Through(
+            signature=own, module=module, program=program, inputs=inputs, adapter=keys.adapter
+        )
     ended = yield from _think(call, inner, "reason.dspy.cot", keys)
     steps = ended.trace.steps
     thinking = steps[-1]["thought"] if steps and not ended.error else ""
@@ -144,16 +145,25 @@ def _react(call: ActionCall[DspyReactKeys]) -> Strategy[Done]:
     ran, output = FALLBACK, Output(Any)
     if not _native(keys):
         ran = NAMES["react"]
-        inner = Through(signature=own, module="react", program=program, inputs=inputs,
-                        steps=keys.max_steps)  # fmt: skip
+        inner = Through(
+            signature=own, module="react", program=program, inputs=inputs, steps=keys.max_steps
+        )
     elif program is not None:
         inner = Compiled(program=program, inputs=inputs, steps=keys.max_steps)
     else:
         # Without DSPy and without a compiled program our own ReAct answers.
         inner, steps, output = react, keys.max_steps, Output(answer_type(own))
     offers = offered(call.task, keys.tools)
-    ended = yield from _think(call, inner, "reason.dspy.react", keys, offers=offers, steps=steps,
-                              output=output, goal=keys.goal or _whole(inputs))  # fmt: skip
+    ended = yield from _think(
+        call,
+        inner,
+        "reason.dspy.react",
+        keys,
+        offers=offers,
+        steps=steps,
+        output=output,
+        goal=keys.goal or _whole(inputs),
+    )
     done = [
         step for step in ended.trace.steps if step["action"] not in ("reason.dspy.react", FINISH)
     ]
@@ -178,9 +188,15 @@ def _think(
     **more: Any,
 ) -> Strategy[Ended]:
     return think(
-        inner, call, name, goal or call.task.goal, models=roles(call, executor="model"),
-        output=output or Output(Any), settings=keys.settings, **more,
-    )  # fmt: skip
+        inner,
+        call,
+        name,
+        goal or call.task.goal,
+        models=roles(call, executor="model"),
+        output=output or Output(Any),
+        settings=keys.settings,
+        **more,
+    )
 
 
 def _told(ended: Ended, ran: str, program: Program | None, call: ActionCall[Any]) -> dict[str, Any]:
@@ -255,12 +271,19 @@ def _compile(name: str, better: bool, call: ActionCall[CompileKeys]) -> Strategy
     key = keys.compiled_key or call.node
     try:
         options = Compile(
-            signature=_signature(keys), training=keys.training_data,
-            validation=keys.validation_data, module=keys.module_type, metric=keys.metric,
-            teleprompter=keys.teleprompter, options=keys.options, key=key, keep_better=better,
+            signature=_signature(keys),
+            training=keys.training_data,
+            validation=keys.validation_data,
+            module=keys.module_type,
+            metric=keys.metric,
+            teleprompter=keys.teleprompter,
+            options=keys.options,
+            key=key,
+            keep_better=better,
             score=keys.score,
-            steps=keys.max_steps, temperature=keys.temperature,
-        )  # fmt: skip
+            steps=keys.max_steps,
+            temperature=keys.temperature,
+        )
     except ConfigError as error:
         raise Unusable(str(error)) from None
     why = missing() if keys.enabled else "settings.dspy says that it is not to be used"
@@ -271,8 +294,9 @@ def _compile(name: str, better: bool, call: ActionCall[CompileKeys]) -> Strategy
         **roles(call, critic="prompt_model"),
     }
     offers = offered(call.task, keys.tools if keys.module_type == "react" else [])
-    ended = yield from think(options, call, name, key, models=named, output=Output(Any),
-                             offers=offers)  # fmt: skip
+    ended = yield from think(
+        options, call, name, key, models=named, output=Output(Any), offers=offers
+    )
     if ended.error or ended.stop:
         return ended.done(None, **_trace(ended))
     program = imported(ended.output)
@@ -330,18 +354,37 @@ _LITERAL: Final = ("metric", "teleprompter", "options", "adapter")
 
 def _kind(name: str, description: str, keys: Any, run: Any, *models: str) -> Kind:
     literal = tuple([key for key in _LITERAL if key in keys.model_fields])
-    return Kind(f"reason.dspy.{name}", description, keys, run, models=models, literal=literal,
-                settings=SETTINGS)  # fmt: skip
+    return Kind(
+        f"reason.dspy.{name}",
+        description,
+        keys,
+        run,
+        models=models,
+        literal=literal,
+        settings=SETTINGS,
+    )
 
 
 KINDS: Final = (
     _kind("cot", "A chain of thought by DSPy, or a compiled one.", DspyCotKeys, _cot, "model"),
     _kind("react", "Tools in a loop by DSPy, or a compiled one.", DspyReactKeys, _react, "model"),
-    _kind("compile", "Find better prompts with worked cases.", CompileKeys,
-          partial(_compile, "reason.dspy.compile", False), "model", "prompt_model"),
-    _kind("optimize", "Compile, and keep the better program of both.", CompileKeys,
-          partial(_compile, "reason.dspy.optimize", True), "model", "prompt_model"),
+    _kind(
+        "compile",
+        "Find better prompts with worked cases.",
+        CompileKeys,
+        partial(_compile, "reason.dspy.compile", False),
+        "model",
+        "prompt_model",
+    ),
+    _kind(
+        "optimize",
+        "Compile, and keep the better program of both.",
+        CompileKeys,
+        partial(_compile, "reason.dspy.optimize", True),
+        "model",
+        "prompt_model",
+    ),
     _kind("list_compiled", "The compiled programs of this run.", ListKeys, _list),
     _kind("export", "A compiled program as JSON.", ExportKeys, _export),
     _kind("import", "Take over an exported program.", ImportKeys, _import),
-)  # fmt: skip
+)

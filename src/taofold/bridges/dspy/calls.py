@@ -67,8 +67,9 @@ async def cot(
     else:
         # A `dspy.Signature` class is handed on as it is: DSPy then checks its types.
         whole = own if compiled else signature
-        strategy = Through(signature=whole, module=kind, program=compiled, inputs=data,
-                           adapter=adapter)  # fmt: skip
+        strategy = Through(
+            signature=whole, module=kind, program=compiled, inputs=data, adapter=adapter
+        )
     return await _run("dspy.cot", strategy, str(inputs), model, Limits(), options)
 
 
@@ -92,8 +93,9 @@ async def react(
     output = Any
     if not missing():
         whole = own if compiled else signature
-        strategy = Through(signature=whole, module="react", program=compiled, inputs=data,
-                           steps=max_steps)  # fmt: skip
+        strategy = Through(
+            signature=whole, module="react", program=compiled, inputs=data, steps=max_steps
+        )
     elif compiled is not None:
         strategy = Compiled(program=compiled, inputs=data, steps=max_steps)
     else:
@@ -148,10 +150,17 @@ async def compile(  # noqa: A001 - DSPy's word
     """
     own = signature_of(signature)
     strategy = Compile(
-        signature=signature if is_class(signature) else own, training=training,
-        validation=validation, module=module, metric=metric, teleprompter=teleprompter,
-        options=teleprompter_options or {}, key=key, score=score, keep_better=keep_better,
-    )  # fmt: skip
+        signature=signature if is_class(signature) else own,
+        training=training,
+        validation=validation,
+        module=module,
+        metric=metric,
+        teleprompter=teleprompter,
+        options=teleprompter_options or {},
+        key=key,
+        score=score,
+        keep_better=keep_better,
+    )
     # Said before the run begins: without DSPy there is nothing to log.
     dspy()
     if prompt_model is not None:

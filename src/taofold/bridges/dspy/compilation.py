@@ -163,9 +163,15 @@ def _at(thing: Any, name: str) -> Any:
 
 
 KNOWN: Final = (
-    "BootstrapFewShot", "BootstrapFewShotWithRandomSearch", "MIPROv2", "GEPA", "COPRO", "SIMBA",
-    "InferRules", "LabeledFewShot",
-)  # fmt: skip
+    "BootstrapFewShot",
+    "BootstrapFewShotWithRandomSearch",
+    "MIPROv2",
+    "GEPA",
+    "COPRO",
+    "SIMBA",
+    "InferRules",
+    "LabeledFewShot",
+)
 REFUSED: Final[Mapping[str, str]] = {
     "AvatarOptimizer": "it compiles dspy.Avatar, with tools outside the run's policy",
     "BetterTogether": "it trains a model's weights between prompts",
@@ -193,9 +199,13 @@ class Teleprompter:
     name: str
 
     def compile(
-        self, session: DspySession, student: Any, given: Mapping[str, Any], judge: Judge,
+        self,
+        session: DspySession,
+        student: Any,
+        given: Mapping[str, Any],
+        judge: Judge,
         data: Mapping[str, Any],
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         """The student, compiled on `data`: `trainset` and perhaps `valset`.
 
         Raises:

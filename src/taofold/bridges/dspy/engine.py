@@ -121,9 +121,10 @@ class DspyEngine:
         messages = tuple(_messages(request))
         prompt, config = self.rendered.of(messages), request.config
         response: ModelResponse = self.channel.ask(
-            ModelRequest(messages, prompt, _schema(config.response_format), self.role,
-                     config.temperature)
-        )  # fmt: skip
+            ModelRequest(
+                messages, prompt, _schema(config.response_format), self.role, config.temperature
+            )
+        )
         self.rendered.asked += prompt is not None
         self.rendered.read += response.values is not None
         lm15 = _module("dspy.lm15")
@@ -209,8 +210,9 @@ def session(
     engine, other = DspyEngine(channel, rendered), DspyEngine(channel, rendered, "critic")
     instance = _adapter(library)(rendered) if adapter == "taofold" else _theirs(library, adapter)
     # No cache and no retries of DSPy's: the log is the one, the endpoint does the other.
-    lm = library.LM("taofold/executor", engine=engine, cache=False, num_retries=0,
-                    temperature=temperature)  # fmt: skip
+    lm = library.LM(
+        "taofold/executor", engine=engine, cache=False, num_retries=0, temperature=temperature
+    )
     second = library.LM("taofold/critic", engine=other, cache=False, num_retries=0)
     with library.context(lm=lm, adapter=instance, num_threads=1, disable_history=True):
         yield DspySession(library, lm, second, instance, channel, rendered)
@@ -262,8 +264,11 @@ def _adapter(library: Any) -> Callable[[RenderedPrompt], Any]:
 
 def prompt_of_theirs(signature: Any) -> PredictorPrompt:
     """The prompt for a signature class of DSPy's."""
-    return PredictorPrompt(signature.instructions, tuple(_typed(signature.input_fields)),
-                 tuple(_typed(signature.output_fields)))  # fmt: skip
+    return PredictorPrompt(
+        signature.instructions,
+        tuple(_typed(signature.input_fields)),
+        tuple(_typed(signature.output_fields)),
+    )
 
 
 def _typed(fields: Mapping[str, Any]) -> Iterator[PromptField]:

@@ -109,8 +109,9 @@ def imported(given: Any) -> Program:
 def _check(program: Program) -> None:
     expected = ("react", "extract.predict") if program.module == "react" else ("",)
     if len(program.predictors) != len(expected):
-        raise ConfigError(f"a program of kind {program.module!r} has {len(expected)} predictors",
-                          path="program")  # fmt: skip
+        raise ConfigError(
+            f"a program of kind {program.module!r} has {len(expected)} predictors", path="program"
+        )
     for predictor in program.predictors:
         slots = (*predictor.signature.inputs, *predictor.signature.outputs)
         if not predictor.signature.inputs or not predictor.signature.outputs:

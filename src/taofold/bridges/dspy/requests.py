@@ -132,10 +132,15 @@ class ProgramRequests:
             self.thought, self.repairs, self.guessed = reply.text[:500], (), True
             return ModelResponse(reply)
         got = yield from _warm(
-            ask_for(prompt.read, conversation, attempts=self.task.attempts, role=question.role,
-                    schema=prompt.schema),
+            ask_for(
+                prompt.read,
+                conversation,
+                attempts=self.task.attempts,
+                role=question.role,
+                schema=prompt.schema,
+            ),
             question.temperature,
-        )  # fmt: skip
+        )
         return self._said(got)
 
     def _said(self, got: "Read[BaseModel] | Unread") -> ModelResponse:
