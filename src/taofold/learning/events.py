@@ -140,6 +140,7 @@ LearningEvent: TypeAlias = (
     | PatternImported
 )
 
+# Made once: a decoder of a union is dear to build.
 _ENCODER: Final = msgspec.json.Encoder()
 _DECODER: Final[msgspec.json.Decoder[LearningEvent]] = msgspec.json.Decoder(LearningEvent)
 

@@ -58,6 +58,7 @@ class LoopNote(Value, frozen=True):
         use = self.use(identity)
         if use is not None:
             return "won" if use.won else "lost"
+        # In a control loop `ids` is empty: what was held back was not ignored.
         return "ignored" if identity in self.ids else None
 
     @property

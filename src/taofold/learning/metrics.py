@@ -123,6 +123,7 @@ def measure(patterns: Iterable[Pattern], stats: LoopStats, archived: int) -> Lea
 def benefit(stats: LoopStats) -> Benefit:
     """What injection saved, by the loops that the lot decided about."""
     treated, other = stats.shown, stats.held
+    # Without loops in one of the arms there is no ratio.
     if not treated.mean or not other.mean:
         return Benefit(treated, other, None, None, None, stats.plain.loops, stats.manual.loops)
     ratio = treated.mean / other.mean
@@ -168,6 +169,7 @@ def improvement(note: LoopNote, stats: LoopStats) -> Improvement:
 
 def impact(pattern: Pattern, stats: LoopStats) -> tuple[float | None, int, int]:
     """Iterations that loops which saw the pattern took more than control loops; n of both."""
+    # Its own control loops if it has any; else all of them, which is a rougher comparison.
     other = pattern.held if pattern.held.loops else stats.held
     if pattern.shown.mean is None or other.mean is None:
         return None, pattern.shown.loops, other.loops

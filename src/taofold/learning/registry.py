@@ -77,6 +77,7 @@ class Registry:
     ) -> ChosenLessons:
         """What the loop is told. Asked again it is told the same, unless a person asks."""
         context, note = context_of(case), await self.loop(loop)
+        # A loop that was decided keeps what it was told, so nothing needs to be embedded for it.
         undecided = manual or (injection.enabled and not (note and note.decided))
         # Outside of the transaction below: it may take seconds, and `work` may run twice.
         similarity, faults = await self._meanings(case) if undecided else Meanings()
@@ -107,6 +108,8 @@ class Registry:
 
         def work(tx: Writing) -> bool:
             note = tx.loop(loop)
+            # Looked at within the transaction: another process may have ended the loop
+            # meanwhile.
             if note is None or note.ended or not note.looked_at(pattern):
                 return False
             tx.emit(PatternApplied(loop, pattern, won, iteration, by))
@@ -152,6 +155,8 @@ class Registry:
 
         def work(tx: Writing) -> bool:
             note = tx.loop(loop)
+            # An end that is told again as it was is the same end: `ended` refuses it, nothing is
+            # taken back.
             last = (max(iterations, 0), solved)
             if note is None or not note.ended or (note.iterations, note.solved) == last:
                 return False

@@ -135,6 +135,7 @@ class State:
     def _keep(self, changes: Changes) -> None:
         for identity, pattern in changes.patterns.items():
             if pattern is None:
+                # The index follows in the same step, so a search never finds what is gone.
                 self._patterns.pop(identity, None)
                 self._index.drop(identity)
             else:

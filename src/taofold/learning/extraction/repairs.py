@@ -90,6 +90,8 @@ def plausible(template: str, error: str, message: str, language: str) -> str:
     The rules of shapes were made for Python: of another language only those are believed that
     name the error that they answer.
     """
+    # By class and message together: compilers name an error by its code, interpreters by its
+    # class.
     answers = _ANSWERS.get(template)
     if answers is not None:
         return template if re.search(answers, f"{error} {message}") else ""
@@ -115,6 +117,7 @@ _MOST_NAME: Final = 72
 
 def task_category(task: str) -> TaskCategory:
     """The kind of work that a task's first words ask for."""
+    # The first category that fits counts, so "fix the slow tests" is debugging.
     opening = task[:400].lower()
     for name, words in _CATEGORIES:
         if re.search(words, opening):
@@ -128,6 +131,7 @@ def task_pattern(task: str) -> str:
     parts: list[str] = []
     end = 0
     for variable in list(_VARIES.finditer(line))[:3]:
+        # `re.escape` writes a blank as `\ `, which nobody wants to read in a pattern.
         parts += [re.escape(line[end : variable.start()]).replace("\\ ", " "), ".*"]
         end = variable.end()
     return "".join([*parts, re.escape(line[end:]).replace("\\ ", " ")])
@@ -215,12 +219,14 @@ def _template_of(change: FileChange) -> str:
     if DEPENDENCIES.search(change.path):
         return "update_dependency"
     differences = hunks(change)
+    # Of many lines every rule below would find something that fits.
     if sum(len(h.removed) + len(h.added) for h in differences) > _MANY:
         return "restructure"
     texts = [("\n".join(h.removed), "\n".join(h.added)) for h in differences]
     if _mutable_default(texts):
         return "mutable_default"
     named = [_of_hunk(hunk, text) for hunk, text in zip(differences, texts, strict=True)]
+    # Of several hunks the first that has a name.
     return next(filter(None, named), "")
 
 
@@ -271,6 +277,7 @@ def _base_case(_: str, new: str) -> bool:
 
 
 def _import(old: str, new: str) -> bool:
+    # Only what is new: a hunk may hold imports that were there.
     inserted = new.replace(old, "") if old.strip() else new
     return bool(re.match(r"\s*(?:from \S+ )?import\b|\s*(?:use|require|#include)\b", inserted))
 
@@ -300,6 +307,7 @@ def _one_apart(old: str, new: str) -> bool:
     for out, put, before in apart(old, new):
         both = [sign for sign in (*out, *put) if sign not in "()"]
         if both in (["+", "1"], ["-", "1"], ["+", "-"], [",", "1"], ["1", ","], ["0", ","]):
+            # `+` for `-` is another operator, not one more.
             if both != ["+", "-"]:
                 return True
         elif len(out) == len(put) == 1 and out[0].isdigit() and put[0].isdigit():

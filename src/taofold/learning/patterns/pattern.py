@@ -228,6 +228,7 @@ class Pattern(Value, frozen=True):
     @property
     def rate(self) -> float | None:
         """The success rate people see; of an imported pattern not used yet, the claimed one."""
+        # From the first use here on only counts decide, the claimed ones among them.
         if self.claim is not None and self.claim.rate is not None and not self.counts.usage:
             return self.claim.rate
         return self.total.rate

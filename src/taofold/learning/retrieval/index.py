@@ -59,6 +59,7 @@ def plain_words(text: str) -> list[str]:
 
 @lru_cache(maxsize=1 << 15)
 def _stems(word: str) -> tuple[str, ...]:
+    # `birthYear` and `HTTPServer` are also searched for by their parts.
     parts = _PART.findall(word)
     stems = [stem(part.lower()) for part in parts]
     return (*stems, word.lower()) if len(parts) > 1 else tuple(stems)
@@ -66,6 +67,7 @@ def _stems(word: str) -> tuple[str, ...]:
 
 def stem(word: str) -> str:
     """`word`, in lower case, without its most common English endings."""
+    # The endings below are English; numbers have none.
     if len(word) < _SHORTEST_STEM or not word.isascii() or word[0].isdigit():
         return word
     word = _singular(word)
@@ -80,6 +82,7 @@ def stem(word: str) -> str:
             word = word.removesuffix(ending)
             break
     if len(word) > _SHORTEST_STEM and word[-1] in "ey":
+        # "parse" and "parsing", "query" and "queries" meet in one stem.
         word = word[:-1] if word[-1] == "e" else f"{word[:-1]}i"
     return word
 
@@ -144,6 +147,8 @@ def pieces(pattern: str) -> tuple[str, ...] | None:
         return None
     texts: list[str] = []
     for part in _WILD.split(pattern.removeprefix("^").removesuffix("$")):
+        # Escaped backslashes are literals; taken out first, lest they seem to escape what
+        # follows.
         if _SPECIAL.search(part.replace("\\\\", "")) and not _plain(part):
             return None
         texts.append(_ESCAPED.sub(r"\1", part))
@@ -174,6 +179,8 @@ def matches(pattern: str, message: str) -> bool:
     message = message[:_LONGEST]
     at = 0
     for piece in texts:
+        # The earliest place for each piece leaves the most room for the rest: no backtracking is
+        # needed.
         at = message.find(piece, at)
         if at < 0:
             return False
@@ -234,6 +241,7 @@ def entry(pattern: Pattern) -> IndexEntry:
     text = text_of(pattern)
     stems = [*_class(pattern), *_replaced(pattern), *words(text)]
     for evidence in pattern.evidence:
+        # Of one case only, the oldest that is kept.
         if evidence.outcome in ("found", "won"):
             stems += evidence.context.words
             break
@@ -340,6 +348,7 @@ class Postings:
 
     def drop(self, identity: str) -> None:
         """Take an entry out, if it is there."""
+        # Numbers begin at 0, so -1 is nobody's.
         old = self._hits.pop(self._numbers.get(identity, -1), None)
         if old is not None:
             for word in set(old.entry.words.split()):
@@ -347,6 +356,8 @@ class Postings:
 
     def frequencies(self, terms: Iterable[str]) -> tuple[Mapping[str, int], int]:
         """In how many entries each term stands, and how many there are."""
+        # `get`, because looking into a defaultdict would make an empty entry for each unknown
+        # term.
         counts = {term: len(self._posts[term]) for term in terms if self._posts.get(term)}
         return counts, len(self._hits)
 
