@@ -33,6 +33,7 @@ async def which(dependencies: "LoopDependencies", said: str, fit: "Collection[st
     from taofold.loop.stream import ids, load
 
     names = list(await ids(dependencies.journal))
+    # `ids` gives the newest first.
     if said == "last" and names:
         return names[0]
     if said in names:
@@ -371,6 +372,7 @@ async def _diff(dependencies: "LoopDependencies", loop: str, state: "LoopState")
         ground = await asyncio.to_thread(dependencies.environment, loop, state)
         return await ground.diff(state.baseline.snapshot, choice.snapshot, 100_000)
     except (TaofoldError, OSError):
+        # The workspace is gone or cannot be read: the facts hold the last iteration's diff.
         return state.done[-1].diff
 
 

@@ -53,6 +53,7 @@ def shown(
         if also is not None:
             also(happening)
 
+    # The spinner stops before a question is asked: it would write over it.
     asking = approver(approve, lambda: show.busy(""))
 
     async def driving() -> "LoopState":
@@ -124,6 +125,7 @@ def _next(loop: str, state: "LoopState") -> list[str]:
     if state.status == "paused" and state.pause is not None and state.pause.run:
         lines += [*_questions(state.pause.run), f"{call} approvals list"]
     if state.status in RESUMABLE:
+        # Without more iterations it would be exhausted again at once.
         more = " --max-iterations N" if state.status == "exhausted" else ""
         lines.append(f"{call} loops resume {loop}{more}")
     return [*lines, f"{call} loops report {loop}"]
@@ -157,6 +159,7 @@ def bounds_of(
     bounds = state.bounds
     return replace(
         bounds,
+        # `or`: the option begins at 1. The others may be 0 on purpose.
         iterations=iterations or bounds.iterations,
         seconds=bounds.seconds if minutes is None else minutes * 60,
         usd=bounds.usd if budget is None else budget,

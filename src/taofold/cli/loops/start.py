@@ -90,6 +90,7 @@ async def gate(ask: Ask, guess: str, root: Path) -> tuple[str, ...]:
         if not command:
             continue
         try:
+            # Made only to see whether it can be run; `start` makes the gates of the loop.
             gates([command], root)
         except ConfigError as error:
             say(f"error: {error}")
@@ -289,6 +290,7 @@ def loop(
         mode=mode,
         allow_edit=tuple(allow_edit or ()),
         second_judge=second_judge,
+        # `--branch` implies `--commit`; a plain `--no-commit` still wins.
         commit=bool(branch) if commit is None else commit,
         branch=branch,
         memory=_memory(memory),
@@ -300,6 +302,7 @@ def loop(
         model=model,
         notes=notes,
     )
+    # Named here, so that an interruption before the first fact can still say what to resume.
     name = loop_id or new_id(task)
     drive(
         name,

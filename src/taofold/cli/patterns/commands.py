@@ -244,6 +244,8 @@ def import_(
         for fault in done.faults:
             say(f"left out: {fault}")
     if done.faults:
+        # What was good is taken in all the same: the exit code only says that something was left
+        # out.
         raise typer.Exit(UNREACHED)
 
 
@@ -282,6 +284,7 @@ def inject(
 def register(program: typer.Typer) -> None:
     """Add the commands, and the names that they had in the source system."""
     program.add_typer(app, name="patterns")
+    # Hidden: they are for people who come from the source system.
     program.add_typer(app, name="ralph-patterns", hidden=True)
     program.command("ralph-extract-patterns", hidden=True)(extract)
     program.command("ralph-inject-patterns", hidden=True)(inject)

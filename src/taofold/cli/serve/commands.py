@@ -166,6 +166,7 @@ def start(
             host=host,
             port=port,
             tokens=token_file,
+            # Compared with a Host header, whose case does not count.
             hosts=frozenset(name.lower() for name in allow_host or ()),
             origins=frozenset(url.rstrip("/") for url in allow_origin or ()),
             most_runs=most_runs,
@@ -192,6 +193,7 @@ def _named(said: Sequence[str], root: Path | None, model: str) -> "dict[str, Age
                 if is_file(argument)
                 else argument.rpartition(":")[2] or "default"
             )
+        # A stem may occur in several folders.
         if name in named:
             fail(f"two agents are called {name!r}: name one with NAME={agent}")
         named[name] = make(chosen(agent, root, model=model))
