@@ -22,6 +22,15 @@ if TYPE_CHECKING:
     from taofold.log.store import Store
     from taofold.policy import Limits, Policy
     from taofold.runtime.control import decide
+    from taofold.runtime.hooks import (
+        AddMessage,
+        Hook,
+        HookContext,
+        InputGuard,
+        OutputGuard,
+        Reject,
+        Replace,
+    )
     from taofold.runtime.setup import Approval, Decision
     from taofold.tools import Outcome, RunContext, Tool, Toolset, tool
     from taofold.tools.discovery import register_custom_action
@@ -30,6 +39,7 @@ if TYPE_CHECKING:
 # Loaded at the first use of a name: `import taofold` alone stays a matter of milliseconds.
 _HOME = {
     "Action": "core.values",
+    "AddMessage": "runtime.hooks",
     "Agent": "agent",
     "Approval": "runtime.setup",
     "Audio": "tools.media",
@@ -38,7 +48,10 @@ _HOME = {
     "Decision": "runtime.setup",
     "Delta": "agent",
     "Document": "tools.media",
+    "Hook": "runtime.hooks",
+    "HookContext": "runtime.hooks",
     "Image": "tools.media",
+    "InputGuard": "runtime.hooks",
     "LimitReached": "core.errors",
     "Limits": "policy",
     "MemoryLog": "log.memory",
@@ -46,10 +59,13 @@ _HOME = {
     "Observation": "core.values",
     "open_log": "log.open",
     "Outcome": "tools",
+    "OutputGuard": "runtime.hooks",
     "Policy": "policy",
     "Principal": "core.values",
     "Refused": "core.errors",
     "register_custom_action": "tools.discovery",
+    "Reject": "runtime.hooks",
+    "Replace": "runtime.hooks",
     "ReplayDiverged": "core.errors",
     "run_agent": "compat.tagent",
     "RunContext": "tools",
@@ -67,6 +83,7 @@ _HOME = {
 __version__ = "0.1.0"
 __all__ = [
     "Action",
+    "AddMessage",
     "Agent",
     "Approval",
     "Audio",
@@ -74,16 +91,22 @@ __all__ = [
     "Decision",
     "Delta",
     "Document",
+    "Hook",
+    "HookContext",
     "Image",
+    "InputGuard",
     "LimitReached",
     "Limits",
     "MemoryLog",
     "Message",
     "Observation",
     "Outcome",
+    "OutputGuard",
     "Policy",
     "Principal",
     "Refused",
+    "Reject",
+    "Replace",
     "ReplayDiverged",
     "RunContext",
     "RunResult",

@@ -29,10 +29,20 @@ from taofold.runtime import run as runs
 from taofold.runtime.approvals import approve_all, at_terminal
 from taofold.runtime.control import pending
 from taofold.runtime.endings import Advanced
+from taofold.runtime.hooks import Hooks
 from taofold.runtime.model import Model, resolve
 from taofold.runtime.owner import never_began, remove_unbegun
 from taofold.runtime.redaction import RedactionPass, shown, unsaid
-from taofold.runtime.setup import SETTING, Approver, ChildOutcome, Parent, Pause, Setup, current
+from taofold.runtime.setup import (
+    NO_HOOKS,
+    SETTING,
+    Approver,
+    ChildOutcome,
+    Parent,
+    Pause,
+    Setup,
+    current,
+)
 from taofold.runtime.tool_calls import render
 from taofold.tools import Tool
 from taofold.tools.media import Prompt, Showing, prompted
@@ -159,6 +169,8 @@ class Activation:
                         path="limits.usd",
                     )
         listener = self.listener
+        # What guards an agent guards those that it asks too.
+        inherited = () if parent is None else parent.hooks.hooks
         return Setup(
             models=self.models,
             tools=agent.toolset,
@@ -174,6 +186,7 @@ class Activation:
             pause=self.pause,
             on_request=getattr(self.log, "on_request", None),
             children=self._child,
+            hooks=Hooks((*inherited, *agent.hooks)) if inherited or agent.hooks else NO_HOOKS,
             cache=agent.replies if agent.cache else None,
             settings=agent.model_settings,
             on_denial=agent.on_denial,

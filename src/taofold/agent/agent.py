@@ -36,6 +36,7 @@ from taofold.policy import Limits, Policy
 from taofold.policy.redaction import Redactor
 from taofold.reasoning import Offer, Output, Task
 from taofold.runtime.endings import Advanced
+from taofold.runtime.hooks import Hook
 from taofold.runtime.model import ModelSpec, ToolSpec
 from taofold.runtime.setup import Approver, Pause
 from taofold.tools import Tool, Toolset, as_tool
@@ -105,6 +106,8 @@ class Agent(Generic[Deps, Out]):
     """Allow the seventh thought type."""
     on_denial: str = "continue"
     """"stop" ends the run when an action is denied."""
+    hooks: Sequence[Hook] = ()
+    """Code around its model and tool calls, and those of the agents it asks."""
     cache: bool = False
     """Answer identical requests from memory."""
     secrets: Sequence[str] = ()

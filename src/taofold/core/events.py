@@ -217,6 +217,20 @@ class Cut(Happened, frozen=True, tag="cut"):
     detail: str = ""
 
 
+class Hooked(Happened, frozen=True, tag="hooked"):
+    """A hook changed what becomes of the model call at `key`; a replay does the same.
+
+    `point` is "before_model" or "after_model". `rejected`: why the run ends here, "" = it goes
+    on, and the model is told `message` besides.
+    """
+
+    key: str
+    hook: str
+    point: str
+    rejected: str = ""
+    message: str = ""
+
+
 class AskFailed(Happened, frozen=True, tag="ask_failed"):
     """The provider failed after its retries."""
 
@@ -329,6 +343,8 @@ class Observed(Happened, frozen=True, tag="observed"):
     usage: Usage | None = None
     calls: tuple[int, int] | None = None  # model calls and tool calls of a child run
     tools: dict[str, int] = {}
+    hooks: tuple[str, ...] = ()
+    """Names of hooks that rejected the call, or changed its result."""
 
 
 class DecisionRefused(Happened, frozen=True, tag="decision_refused"):
@@ -381,6 +397,7 @@ Event: TypeAlias = (
     | LimitHit
     | PromptChanged
     | Replied
+    | Hooked
     | AskFailed
     | Violated
     | Cut

@@ -209,7 +209,15 @@ def reduce(state: RunState, record: e.Record) -> RunState:  # noqa: C901  # one 
         case e.Noted(kind="state"):
             data = {**state.data, **event.data}
             return replace(state, data=data, at=at, active_ms=active)
-        case e.Forked() | e.AskFailed() | e.Violated() | e.Cut() | e.Compacted() | e.Noted():
+        case (
+            e.Forked()
+            | e.AskFailed()
+            | e.Violated()
+            | e.Cut()
+            | e.Hooked()
+            | e.Compacted()
+            | e.Noted()
+        ):
             return replace(state, at=at, active_ms=active)
         case _:
             # The type checker names this line when an event is added and no case folds it.

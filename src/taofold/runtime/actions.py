@@ -17,10 +17,11 @@ from taofold.policy import Facts, Ruling
 from taofold.policy.repetition import CallIdentity
 from taofold.runtime.approvals import OpenQuestion
 from taofold.runtime.attempts import Attempts, PastCall
-from taofold.runtime.ledger import Denied, Ledger, Park
+from taofold.runtime.ledger import Denied, Ledger, Park, hook_context
 from taofold.runtime.redaction import cleaned
 from taofold.runtime.tool_calls import Invocation, started
 from taofold.tools import BadArguments, Bound, Tool
+from taofold.tools.result import utf8
 
 
 def act(ledger: Ledger, key: str, effect: Act) -> Awaitable[tuple[Observation, ...]]:
@@ -108,6 +109,8 @@ class ActionBatch:
         # it had not.
         verdict = self._was_started(index, action)
         if verdict is None:
+            if await self._hooked(index, action):
+                return
             ruling = self._rule(index, action, tool)
             if ruling.verdict == "ask":
                 # A question stops the batch here: nothing behind it is considered before it is
@@ -125,6 +128,8 @@ class ActionBatch:
             bound = _bound(tool, action)
             if isinstance(bound, Observation):  # edited for another version of the tool
                 await self._lost(index, action, tool, bound)
+                return
+            if index not in self._attempts and await self._hooked(index, action):
                 return
         # Nothing else of the batch runs beside it: what stands before ends first, it runs alone.
         if tool.sequential:
@@ -184,6 +189,34 @@ class ActionBatch:
         critical = thought.critical and thought.type == "exception"
         ruling = setup.policy.rule(action, facts(tool), setup.principal, critical=critical)
         return PastCall(ledger, self.key, index, action, tool).ruled(ruling)
+
+    async def _hooked(self, index: int, action: Action) -> bool:
+        """Let hooks look at a call that nobody has started; answer it if one rejects it."""
+        ledger, key = self.ledger, self.key
+        hooks = ledger.setup.hooks
+        if ledger.exact:
+            recorded = ledger.tape.peek(e.Observed, key, index)
+            if recorded is None or not recorded.hooks or not recorded.observation.refused:
+                return False
+            name, reason = recorded.hooks[0], str(recorded.observation.result)
+        elif hooks.at("before_tool"):
+            context = hook_context(ledger, key)
+            outcomes = await hooks.call("before_tool", context, action)
+            if not outcomes:
+                return False
+            name, reason = outcomes[0].hook, outcomes[0].reason
+        else:
+            return False
+        # An earlier life may have asked a person about it.
+        ledger.overruled(key, index)
+        observation = Observation(
+            ledger.setup.redactor.text(utf8(reason)), "failure", refused="denied"
+        )
+        ledger.put(e.Observed(key=key, index=index, observation=observation, hooks=(name,)))
+        self.observations[index] = observation
+        if ledger.setup.on_denial == "stop":
+            raise Denied(str(observation.result))
+        return True
 
     async def _asked(self, index: int, action: Action, tool: Tool, ruling: Ruling) -> Action | None:
         """The action to run, perhaps edited by a person, or None if it was answered."""

@@ -14,7 +14,7 @@ from taofold.log.log import AT_ONCE, RunRow
 from taofold.policy.redaction import Redactor
 from taofold.runtime.redaction import plain
 from taofold.runtime.setup import Pause
-from taofold.tools.result import utf8
+from taofold.tools.result import words
 
 STATUS: Final = {
     "max_steps": "limited",
@@ -71,16 +71,6 @@ def failed(error: Exception, redactor: Redactor | None = None) -> e.RunFinished:
     if redactor is not None:
         text = redactor.text(text)
     return e.RunFinished(status="failed", stop_reason="error", success=False, error=text)
-
-
-def words(error: BaseException) -> str:
-    """Kind and text of `error`, fit for a log: its `__str__` may raise, or not be UTF-8."""
-    kind = type(error).__name__
-    try:
-        text = str(error)
-    except Exception:  # noqa: BLE001 - __str__ of a foreign exception
-        text = ""
-    return utf8(f"{kind}: {text}" if text else kind)
 
 
 QUEUED: Final = "queued"

@@ -26,6 +26,7 @@ from taofold.log.store import Store
 from taofold.policy import Repetition
 from taofold.policy.limits import Held
 from taofold.policy.repetition import CallIdentity
+from taofold.runtime.hooks import HookContext
 from taofold.runtime.inbox import Inbox
 from taofold.runtime.setup import Setup
 
@@ -214,6 +215,8 @@ class Ledger:
         """What calls under way may still consume, by place."""
         self.queue: set[str] = set()
         """Places of child runs that are about to start."""
+        self.people: list[str] = []
+        """What people wrote to the run since its last model call, for hooks."""
         self.others = 0
         """How many branches run beside the one that asks."""
         self.fresh = False
@@ -283,7 +286,7 @@ class Ledger:
             return self.new(event)
         # A replay compares everything; a resume only what would be done, so that a reworded prompt
         # or another clock strands no run.
-        if self.exact and record.event.timeless() != event:
+        if self.exact and record.event.timeless() != event.timeless():
             raise ReplayDiverged(key, record.event, event)
         if not self.exact and essence(record.event) != essence(event):
             raise ReplayDiverged(key, essence(record.event), essence(event))
@@ -344,6 +347,7 @@ class Ledger:
             self.replayed(record)
             if isinstance(record.event, e.Steered):
                 heard.append(record.event)
+                self.people.append(record.event.text)
         return heard
 
     def past(self, key: str) -> bool:
@@ -360,6 +364,7 @@ class Ledger:
             event = e.Steered(key=key, id=name, text=text, by=signal.by)
             self.new(event)
             heard.append(event)
+            self.people.append(text)
             self.inbox.take(signal)
         return heard
 
@@ -407,6 +412,19 @@ class Ledger:
         if len(judged) < len(calls):
             judged = [call or self.call(step.actions[index]) for index, call in enumerate(calls)]
         guard.seen(step, mutating=self._mutating, calls=judged)
+
+
+def hook_context(ledger: Ledger, key: str, people: Sequence[str] = ()) -> HookContext:
+    """What hooks are told about the call at `key`."""
+    setup, store = ledger.setup, ledger.store
+    return HookContext(
+        run_id=store.run,
+        key=key,
+        principal=setup.principal,
+        usage=store.state.usage,
+        deps=setup.deps,
+        people=tuple(people),
+    )
 
 
 def _kind(event: e.Event) -> type[e.Happened]:

@@ -24,10 +24,11 @@ from taofold.core.content import (
 )
 from taofold.core.effects import Ask, Halt
 from taofold.core.errors import LogError, ModelError, ReplayDiverged
-from taofold.core.values import ModelSettings, Profile, Reply, Usage
+from taofold.core.values import Message, ModelSettings, Profile, Reply, Usage
 from taofold.policy.limits import STOP_REASON, Held
 from taofold.policy.redaction.stream import Trickle
-from taofold.runtime.ledger import Ledger, Park
+from taofold.runtime.hooks import AddMessage, HookOutcome
+from taofold.runtime.ledger import Denied, Ledger, Park, hook_context
 from taofold.runtime.model import Model, OnText, Request, ToolSpec, quote
 from taofold.runtime.redaction import checked, clean
 from taofold.runtime.setup import Setup
@@ -74,13 +75,18 @@ class ModelCall:
         """
         ledger = self.ledger
         self._cut_as_before()
+        told = self._hooked_as_before()
         hear = ledger.setup.on_request
         if hear is not None:
             hear(ledger.store.run, self.key, self._request(self._model()))
         recorded = None if ledger.fresh else ledger.tape.peek(e.Replied, self.key)
         if recorded is not None:
             reply = self._replayed(recorded)
-            return reply if ledger.exact else await self._with_blobs(reply)
+            ledger.people.clear()
+            if not ledger.exact:
+                reply = await self._with_blobs(reply)
+            await self._after_past(reply)
+            return reply
         earlier = None if ledger.fresh else self._ended_before()
         if earlier is not None:
             return earlier
@@ -89,13 +95,15 @@ class ModelCall:
         if reason:
             raise Park(reason)
         model = self._model()
-        request = self._request(model)
+        request = await self._before(self._request(model), model, told)
         ledger.held[self.key] = self._check_limits(request, model)
         # Held until it is over: branches beside this one see what it may still consume.
         try:
-            return await self._live(request, model)
+            reply = await self._live(request, model)
         finally:
             del ledger.held[self.key]
+        await self._after(reply)
+        return reply
 
     def _model(self) -> Model:
         return self.ledger.setup.model(self.effect.model or self.effect.role)
@@ -190,6 +198,96 @@ class ModelCall:
                 part = OpaquePart("", part.kind, digest, len(data))
             parts.append(part)
         return content_of(parts)
+
+    # What hooks say.
+
+    def _hooked_as_before(self) -> list[str]:
+        """Do what hooks said before this call in an earlier life. Returns who said something."""
+        ledger, told = self.ledger, list[str]()
+        while not ledger.fresh and (past := ledger.tape.peek(e.Hooked, self.key)) is not None:
+            if past.point != "before_model":
+                break
+            told.append(past.hook)
+            self._step_in(past)
+        return told
+
+    def _step_in(self, event: e.Hooked) -> None:
+        """Put on record what a hook said, and do it.
+
+        Raises:
+            Denied: the hook rejected the call.
+        """
+        self.ledger.put(event)
+        if event.rejected:
+            raise Denied(event.rejected)
+        self.conversation.append(Message("user", event.message))
+
+    async def _before(self, request: Request, model: Model, told: list[str]) -> Request:
+        """The request, with what hooks add to it. `told` are those that spoke in an earlier life.
+
+        Raises:
+            Denied: a hook rejected the call.
+        """
+        ledger, hooks = self.ledger, self.ledger.setup.hooks
+        people, ledger.people = ledger.people, []
+        if not hooks.at("before_model"):
+            return request
+        if not ledger.store.state.model_calls:
+            people = [ledger.store.state.goal, *people]
+        outcomes = await hooks.call(
+            "before_model", hook_context(ledger, self.key, people), request, without=told
+        )
+        for outcome in outcomes:
+            self._record("before_model", outcome)
+        if not outcomes:
+            return request
+        request = self._request(model)
+        if ledger.setup.on_request is not None:
+            ledger.setup.on_request(ledger.store.run, self.key, request)
+        return request
+
+    async def _after(self, reply: Reply) -> None:
+        """Let hooks look at a reply before anything reads it; then it may be streamed.
+
+        Raises:
+            Denied: a hook rejected it.
+        """
+        setup = self.ledger.setup
+        if not setup.hooks.at("after_model"):
+            return
+        await self.ledger.flush()  # a hook may take long, and the reply is paid for
+        context = hook_context(self.ledger, self.key)
+        for outcome in await setup.hooks.call("after_model", context, reply):
+            self._record("after_model", outcome)
+        if setup.on_delta is not None and reply.text:
+            setup.on_delta(self.ledger.store.run, reply.text)
+
+    async def _after_past(self, reply: Reply) -> None:
+        """The same for a reply of an earlier life: what hooks said of it then holds.
+
+        Raises:
+            Denied: a hook rejected it.
+        """
+        ledger = self.ledger
+        past = None if ledger.fresh else ledger.tape.peek(e.Hooked, self.key)
+        if past is not None:
+            self._step_in(past)
+        elif not (ledger.exact or ledger.tape.behind(self.key)):
+            # Nothing followed the reply: the process may have died before its hooks were through.
+            await self._after(reply)
+
+    def _record(self, point: str, outcome: HookOutcome) -> None:
+        redactor, said = self.ledger.setup.redactor, outcome.said
+        message = said.text if isinstance(said, AddMessage) else ""
+        self._step_in(
+            e.Hooked(
+                key=self.key,
+                hook=outcome.hook,
+                point=point,
+                rejected=redactor.text(utf8(outcome.reason)),
+                message=redactor.text(utf8(message)),
+            )
+        )
 
     # What is no longer sent back.
 
@@ -347,7 +445,8 @@ class ModelCall:
         """One call of the model, within its seconds and the run's."""
         setup, run = self.ledger.setup, self.ledger.store.run
         on_text = None
-        if setup.on_delta is not None:
+        # What a hook may reject must not have been shown: it is streamed once it has passed.
+        if setup.on_delta is not None and not setup.hooks.at("after_model"):
             on_text = StreamedText(partial(setup.on_delta, run), setup)
         try:
             call = model.complete(request, on_text)

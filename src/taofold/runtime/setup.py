@@ -21,6 +21,7 @@ from taofold.core.values import (
 from taofold.log.store import Listener, clock
 from taofold.policy import Limits, Policy
 from taofold.policy.redaction import Redactor
+from taofold.runtime.hooks import Hooks
 from taofold.runtime.model import Model, Request, ToolSpec
 from taofold.tools import Tool, Toolset
 
@@ -35,6 +36,9 @@ RESERVED_SPECS: Final = {
         },
     ),
 }
+
+
+NO_HOOKS: Final = Hooks()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +119,7 @@ class Parent:
     deps: Any = None
     approve: "Approver | None" = None
     pause: "Pause" = str
+    hooks: Hooks = NO_HOOKS
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +154,7 @@ class Setup:
     pause: Pause = str
     on_request: OnRequest | None = None
     children: Children | None = None
+    hooks: Hooks = NO_HOOKS
     cache: MutableMapping[str, Reply] | None = None
     settings: ModelSettings = ModelSettings()
     on_denial: str = "continue"

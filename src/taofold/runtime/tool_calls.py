@@ -20,12 +20,12 @@ from taofold.core.trace import child_id
 from taofold.core.values import Action, Observation
 from taofold.policy.redaction import Redactor
 from taofold.runtime.approvals import OpenQuestion
-from taofold.runtime.endings import words
-from taofold.runtime.ledger import Cancelled, Ledger, Park
+from taofold.runtime.hooks import Replace
+from taofold.runtime.ledger import Cancelled, Ledger, Park, hook_context
 from taofold.runtime.redaction import RedactionPass, shown
 from taofold.runtime.setup import Parent
 from taofold.tools import Bound, InputRequired, Outcome, PersonAnswer, RunContext, Tool
-from taofold.tools.result import bulky, jsonable, utf8
+from taofold.tools.result import bulky, jsonable, utf8, words
 from taofold.tools.worker import WORKERS
 
 STATE = 65_536
@@ -190,7 +190,23 @@ class Invocation:
             outcome = Outcome(f"tried {failures + 1} times: {outcome.value}", "failure")
         ledger.inbox.stale = True
         spent = perf_counter() - begin
-        return self._event(await self._bounded(outcome), spent)
+        outcome, hooks = await self._hooked(outcome)
+        return self._event(await self._bounded(outcome), spent, hooks)
+
+    async def _hooked(self, outcome: Outcome) -> tuple[Outcome, tuple[str, ...]]:
+        """The outcome as hooks leave it, and the names of those that changed it."""
+        hooks = self.ledger.setup.hooks
+        if not hooks.at("after_tool"):
+            return outcome, ()
+        context = hook_context(self.ledger, self.key)
+        changes = await hooks.call("after_tool", context, self.action, outcome.value)
+        for change in changes:
+            match change.said:
+                case Replace(value=value):
+                    outcome = Outcome(jsonable(value), outcome.status, update=outcome.update)
+                case _:  # rejected: nothing of it reaches the model or the state
+                    outcome = Outcome(change.reason, "failure")
+        return outcome, tuple([change.hook for change in changes])
 
     async def _bounded(self, outcome: Outcome) -> StoredResult:
         """The outcome as it is kept; what is too large even for that is a failure of the call."""
@@ -264,6 +280,7 @@ class Invocation:
             deps=setup.deps,
             approve=setup.approve,
             pause=setup.pause,
+            hooks=setup.hooks,
         )
         ledger.held[location] = limits.held()
         begin = perf_counter()
@@ -281,14 +298,18 @@ class Invocation:
             raise Park(child.waiting_for)
         del ledger.held[location]
         observation = child.observation
-        outcome = Outcome(observation.result, observation.status, observation.extraction)
-        ended = self.observed(outcome, perf_counter() - begin)
+        spent = perf_counter() - begin
+        outcome, hooks = await self._hooked(
+            Outcome(observation.result, observation.status, observation.extraction)
+        )
+        ended = self.observed(outcome, spent)
         return msgspec.structs.replace(
             ended,
             observation=msgspec.structs.replace(ended.observation, refused=observation.refused),
             usage=child.usage,
             calls=child.calls,
             tools=dict(child.tools),
+            hooks=hooks,
         )
 
     def _time_left(self) -> bool:
@@ -328,7 +349,9 @@ class Invocation:
             return None
         return lambda text: hear(run, self.tool.name, setup.redactor.text(utf8(text)))
 
-    def _event(self, stored: StoredResult, seconds: float) -> e.Observed:
+    def _event(
+        self, stored: StoredResult, seconds: float, hooks: tuple[str, ...] = ()
+    ) -> e.Observed:
         outcome, tool = stored.outcome, self.tool
         if stored.digest:
             self.ledger.store.keep(stored.digest, stored.whole)
@@ -350,6 +373,7 @@ class Invocation:
                 parts=self._parts(outcome),
             ),
             update=outcome.update,
+            hooks=hooks,
         )
 
     def _parts(self, outcome: Outcome) -> tuple[TextPart | MediaPart, ...]:

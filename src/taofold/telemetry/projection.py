@@ -352,6 +352,10 @@ class SpanProjection:
                 self._mark(record, "resumed", epoch=event.epoch)
             case e.Cut():
                 self._mark(record, "cut", event.detail, reason=event.reason)
+            case e.Hooked():
+                self._mark(record, "hook", event.rejected, hook=event.hook, point=event.point)
+                if event.message:
+                    self._hear(event.key, Message("user", event.message))
             case e.Compacted():
                 self._mark(record, "compacted", upto=event.upto)
             case e.Rewound():

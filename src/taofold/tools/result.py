@@ -284,6 +284,16 @@ def utf8(value: Any) -> str:
     return str(value).encode("utf-8", "backslashreplace").decode()
 
 
+def words(error: BaseException) -> str:
+    """Kind and text of `error`, fit for a log: its `__str__` may raise, or not be UTF-8."""
+    kind = type(error).__name__
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - __str__ of a foreign exception
+        text = ""
+    return utf8(f"{kind}: {text}" if text else kind)
+
+
 def _same(value: Any) -> JSON:
     return value
 

@@ -13,9 +13,9 @@ from taofold.agent.sync import run_now
 from taofold.bridges.foreign import require
 from taofold.core.errors import ConfigError
 from taofold.core.values import Tier
-from taofold.runtime.endings import words
 from taofold.runtime.tool_calls import render
 from taofold.tools import BadArguments, Bound, InputRequired, Outcome, RunContext, Tool, as_tool
+from taofold.tools.result import words
 
 Approve = Callable[[Tool, Mapping[str, Any]], bool]
 _GOAL: Final = {

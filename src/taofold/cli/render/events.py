@@ -88,6 +88,8 @@ def _world(event: Any) -> str:
             return f"{event.recorded} → {event.requested}"
         case e.Cut():
             return f"{event.reason}: {event.messages} messages {event.detail}".rstrip()
+        case e.Hooked():
+            return f"{event.hook} {event.point}: {event.rejected or event.message}"
         case e.Compacted():
             return f"up to step {event.upto}: {event.chars_before} → {event.chars_after} characters"
         case e.Noted():

@@ -260,6 +260,7 @@ _BESIDE: dict[type[e.Happened], tuple[str, bool]] = {
     e.Violated: ("rule", False),
     e.AskFailed: ("the model failed:", True),
     e.LimitHit: ("limit", False),
+    e.Hooked: ("hook", False),
     e.Steered: ("message", False),
     e.Compacted: ("compacted", False),
     e.Cut: ("what the provider signed is not sent back from here on,", True),

@@ -1,0 +1,246 @@
+"""Hooks: an application's own code around each model call and each tool call.
+
+    class Sober(Hook):
+        async def before_tool(self, context, action):
+            if action.tool == "shell" and "rm -rf" in str(action.parameters):
+                return Reject("deleting folders is not for agents")
+
+    agent = Agent("openai:gpt-5", tools=[shell], hooks=[Sober()])
+
+A hook that returns None only watched. What it changes is recorded with its name, so a replay
+does the same without calling it, and so does a run that is resumed. A hook that raises rejects:
+a guard that is broken lets nothing through.
+"""
+
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias, TypeVar
+
+from taofold.core.errors import ConfigError
+from taofold.core.values import FINISH, Action, Principal, Reply, Usage
+from taofold.runtime.model import Request
+from taofold.tools.result import words
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """Nothing comes of it.
+
+    Before or after a model call the run ends with status "failed" and `stop_reason` "denied";
+    before or after a tool call the model reads `reason` in place of a result.
+    """
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class AddMessage:
+    """The model is told `text` besides, now and in the rest of the run."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Replace:
+    """`value` stands in place of what the tool returned. Anything that JSON can say."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class HookContext:
+    """Where in which run a hook is called."""
+
+    run_id: str
+    key: str
+    """The place of the call in its run, the same in a replay."""
+    principal: Principal
+    usage: Usage
+    """What the run has consumed so far."""
+    deps: Any = None
+    people: tuple[str, ...] = ()
+    """Before a model call: what people wrote since the last one. The goal is the first of it."""
+
+
+class Hook:
+    """Overrides any of the four. Each may be `async`; one that is not holds up the event loop.
+
+    They are called in the order of `Agent(hooks=…)`; the first that rejects is the last called.
+    After a crash a hook may be called again for the same call: before it was started, or after a
+    reply that nothing followed yet.
+    """
+
+    @property
+    def name(self) -> str:
+        """What the log calls it."""
+        return type(self).__name__
+
+    def before_model(self, context: HookContext, request: Request) -> "Before | Awaitable[Before]":
+        """Called with what the model is about to be asked."""
+        return None
+
+    def after_model(self, context: HookContext, reply: Reply) -> "After | Awaitable[After]":
+        """Called with the reply before anything reads it. Where a hook overrides this, the text
+        of replies is streamed only once all hooks have passed it.
+        """
+        return None
+
+    def before_tool(self, context: HookContext, action: Action) -> "After | Awaitable[After]":
+        """Called before the policy rules on the action, and again if a person edited it."""
+        return None
+
+    def after_tool(
+        self, context: HookContext, action: Action, result: Any
+    ) -> "Result | Awaitable[Result]":
+        """Called with what the tool returned, before it is shortened and recorded."""
+        return None
+
+
+Before: TypeAlias = Reject | AddMessage | None
+After: TypeAlias = Reject | None
+Result: TypeAlias = Reject | Replace | None
+
+Check: TypeAlias = Callable[[str], "str | Awaitable[str | None] | None"]
+"""A guard's function: why the text is not acceptable; None or "" = it is."""
+
+
+class InputGuard(Hook):
+    """Checks what people say to the agent: its goal, and messages to a run that is at work.
+
+        Agent(…, hooks=[InputGuard(lambda text: "no medical advice" if "dose" in text else None)])
+
+    Text that a tool or a model brings is not looked at: `after_tool` sees the former.
+    """
+
+    def __init__(self, check: Check, name: str = "InputGuard") -> None:
+        self._check, self._name = check, name
+
+    @property
+    def name(self) -> str:
+        """As it was given."""
+        return self._name
+
+    async def before_model(self, context: HookContext, request: Request) -> Before:
+        """Reject the run if a text is not acceptable."""
+        return await _first_reason(self._check, context.people)
+
+
+class OutputGuard(Hook):
+    """Checks what the model says: the text of each reply, and the answer that `finish` takes.
+
+    Agent(…, hooks=[OutputGuard(lambda text: "a price" if "€" in text else None)])
+    """
+
+    def __init__(self, check: Check, name: str = "OutputGuard") -> None:
+        self._check, self._name = check, name
+
+    @property
+    def name(self) -> str:
+        """As it was given."""
+        return self._name
+
+    async def after_model(self, context: HookContext, reply: Reply) -> After:
+        """Reject the run if a text is not acceptable."""
+        answers = [call.arguments for call in reply.calls if call.name == FINISH]
+        return await _first_reason(self._check, (reply.text, *answers))
+
+
+async def _first_reason(check: Check, texts: Sequence[str]) -> Reject | None:
+    for text in texts:
+        reason = await _value(check(text)) if text else None
+        if reason:
+            return Reject(reason)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class HookOutcome:
+    """What one hook said."""
+
+    hook: str
+    said: Reject | AddMessage | Replace
+
+    @property
+    def reason(self) -> str:
+        """Why it rejected the call; "" = it did not."""
+        return self.said.reason if isinstance(self.said, Reject) else ""
+
+
+_POINTS: Final = {
+    "before_model": (Reject, AddMessage),
+    "after_model": (Reject,),
+    "before_tool": (Reject,),
+    "after_tool": (Reject, Replace),
+}
+"""What a hook may return at each point, besides None."""
+
+
+class Hooks:
+    """The hooks of a run, called one after the other."""
+
+    def __init__(self, hooks: Sequence[Hook] = ()) -> None:
+        for hook in hooks:
+            if not isinstance(hook, Hook):
+                raise ConfigError(f"{hook!r} is no taofold.Hook", path="hooks")
+        self.hooks = tuple(hooks)
+        bases = [hook.name for hook in hooks]
+        # Each has its own name in the log: by it a resumed run knows who has spoken.
+        names = [
+            base if bases[:number].count(base) == 0 else f"{base} {bases[:number].count(base) + 1}"
+            for number, base in enumerate(bases)
+        ]
+        self._at = {
+            point: [
+                (name, hook)
+                for name, hook in zip(names, hooks, strict=True)
+                if overrides(hook, point)
+            ]
+            for point in _POINTS
+        }
+
+    def at(self, point: str) -> bool:
+        """Does any hook look at this point? Most agents have none: nothing is prepared then."""
+        return bool(self._at[point])
+
+    async def call(
+        self, point: str, context: HookContext, *arguments: Any, without: Sequence[str] = ()
+    ) -> list[HookOutcome]:
+        """What the hooks at `point` said, up to the first rejection. Never raises.
+
+        Args:
+            without: names of hooks that have said something about this call in an earlier life.
+        """
+        outcomes: list[HookOutcome] = []
+        for name, hook in self._at[point]:
+            if name in without:
+                continue
+            try:
+                said = await _value(getattr(hook, point)(context, *arguments))
+            except Exception as error:  # noqa: BLE001 - whatever it is, the guard did not pass it
+                said = Reject(f"the hook {name} failed: {words(error)}")
+            if said is None:
+                continue
+            if not isinstance(said, _POINTS[point]):
+                said = Reject(f"the hook {name} returned {type(said).__name__} {point}")
+            if isinstance(said, Reject) and not said.reason:
+                said = Reject(f"rejected by {name}")
+            outcomes.append(HookOutcome(name, said))
+            if isinstance(said, Reject):
+                break
+            if isinstance(said, Replace):  # the next hook sees what the model will see
+                arguments = (*arguments[:-1], said.value)
+        return outcomes
+
+
+def overrides(hook: Hook, point: str) -> bool:
+    """Does `hook` look at this point?"""
+    return getattr(type(hook), point) is not getattr(Hook, point)
+
+
+async def _value(said: "T | Awaitable[T]") -> T:
+    if inspect.isawaitable(said):
+        return await said
+    return said
