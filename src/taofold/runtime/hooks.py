@@ -183,7 +183,8 @@ class Hooks:
 
     def __init__(self, hooks: Sequence[Hook] = ()) -> None:
         for hook in hooks:
-            if not isinstance(hook, Hook):
+            # Checkers know it; a function in its place would silently never be called.
+            if not isinstance(hook, Hook):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise ConfigError(f"{hook!r} is no taofold.Hook", path="hooks")
         self.hooks = tuple(hooks)
         bases = [hook.name for hook in hooks]
