@@ -92,6 +92,39 @@ def test_nothing_recorded_is_a_mistake_and_leaves_the_file(tmp_path: Path) -> No
     assert file.read_text() == "old"
 
 
+@pytest.mark.usefixtures("provider")
+def test_an_empty_or_short_value_in_the_environment_leaves_the_cassette_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EMPTY_TOKEN", "")
+    monkeypatch.setenv("SHORT_TOKEN", "o")
+    recorder, file = Recorder(), tmp_path / "oslo.json"
+    with allow_model_requests(), answered_by(recorder):
+        agent().run_sync("The capital of Norway?")
+    recorder.save(file)
+    with answered_by(Cassette.load(file)):
+        again = agent().run_sync("The capital of Norway?").output
+    assert again == "Oslo, and you are REDACTED."
+
+
+@pytest.mark.parametrize("levels", [0, 1, 2, 3])
+def test_a_secret_within_json_within_json_is_not_written(levels: int, tmp_path: Path) -> None:
+    body = f"the key is {KEY}"
+    for _ in range(levels):
+        body = json.dumps({"arguments": body})
+    recorder, file = Recorder(secrets=[KEY]), tmp_path / "nested.json"
+    recorder.exchanges.append({"request": {"body": body}})
+    recorder.save(file)
+    text = file.read_text(encoding="utf-8")
+    assert "REDACTED" in text
+    assert "secret" not in text
+
+
+def test_a_further_secret_that_is_too_short_is_refused() -> None:
+    with pytest.raises(ConfigError, match="8 characters"):
+        Recorder(secrets=["abc"])
+
+
 TESTS = """
 import pytest
 from taofold import Agent

@@ -213,7 +213,7 @@ def with_registry(work: "Callable[[Registry], Awaitable[T]]", *, create: bool = 
         ConfigError: there is no store yet, and it is not to be created.
         LogError: it cannot be used.
     """
-    from taofold.log.adapters import registry_beside
+    from taofold.log.registry.registry import registry_beside
 
     async def done() -> T:
         log = open_store(create=create, kind="patterns")

@@ -1,6 +1,6 @@
 """What a specification opens: `"sqlite:PATH"`, a path, `"postgresql://…"`, and what lies beside it.
 
-The journal and the registry of patterns are kept in the log's own file or database.
+The journal is kept in the log's own file or database.
 """
 
 import importlib
@@ -8,13 +8,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from taofold.core.errors import ConfigError, LogError
-from taofold.learning.registry import Registry
-from taofold.learning.retrieval.meaning import Embedder
 from taofold.log.certain import CertainLog
 from taofold.log.journal import Journal, MemoryJournal
 from taofold.log.log import Log, WrappedLog
 from taofold.log.memory import MemoryLog
-from taofold.log.registry.registry import memory_registry, open_registry
 from taofold.log.sqlite.journal import SqliteJournal
 from taofold.log.sqlite.log import SqliteLog
 
@@ -116,14 +113,3 @@ def shelf_beside(log: Log) -> Any:
     It has `kept(key) -> (version, body)` and `keep(key, version, body) -> bool`.
     """
     return getattr(innermost(log), "database", None)
-
-
-def registry_beside(log: Log, *, embedder: Embedder | None = None) -> Registry:
-    """The registry of patterns in the log's file or database.
-
-    In a database its state is folded in memory from the facts, which others write too.
-    """
-    inner = innermost(log)
-    if isinstance(inner, SqliteLog):
-        return open_registry(inner.path, embedder=embedder)
-    return memory_registry(journal_beside(log), embedder=embedder)

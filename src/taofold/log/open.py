@@ -8,6 +8,7 @@ from typing import Any, Final, cast
 from taofold.core.errors import ConfigError
 from taofold.log.log import Log
 from taofold.log.memory import MemoryLog
+from taofold.plugins import installed
 
 _ADAPTERS: Final[dict[str, str]] = dict.fromkeys(
     ("sqlite", "postgresql", "postgres"), "taofold.log.adapters:open_log"
@@ -59,11 +60,9 @@ def _entry(scheme: str) -> str:
     Raises:
         ConfigError: nobody offers such a log.
     """
-    # Imported here because it costs more than half of what `import taofold` may.
-    metadata = importlib.import_module("importlib.metadata")
-    for entry in metadata.entry_points(group=GROUP):
+    for entry in installed(GROUP):
         if entry.name == scheme:
-            return str(entry.value)
+            return entry.value
     raise ConfigError(
         f"no log is known for {scheme!r}: write 'sqlite:PATH' or 'postgresql://…', or install the "
         "package that offers it",

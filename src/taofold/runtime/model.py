@@ -12,7 +12,7 @@ import importlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final, NoReturn, Protocol, TypeAlias, cast, get_args
 
@@ -22,6 +22,7 @@ from taofold.core.content import Conversation, Issuer
 from taofold.core.errors import ConfigError, ModelError, RunError
 from taofold.core.value import is_object
 from taofold.core.values import JSON, ModelSettings, Profile, Reply, Thinking, Value
+from taofold.plugins import installed
 from taofold.reserved import operator_folder
 
 OnText: TypeAlias = Callable[[str], None]
@@ -378,7 +379,7 @@ def resolve(spec: ModelSpec, *, provider: str = "openai", **options: Any) -> Mod
 
 def providers() -> list[str]:
     """The names of all providers that can be used."""
-    return sorted({*BUILT_IN, *_registered, *(entry.name for entry in _entries())})
+    return sorted({*BUILT_IN, *_registered, *(entry.name for entry in installed(GROUP))})
 
 
 def _named(spec: str, provider: str, options: dict[str, Any]) -> Model:
@@ -403,7 +404,7 @@ def _factory(name: str, spec: str) -> Factory:
         return _registered[name]
     if name in BUILT_IN:
         return _load(BUILT_IN[name], name)
-    for entry in _entries():
+    for entry in installed(GROUP):
         if entry.name == name:
             return _load(entry.value, name)
     available = providers()
@@ -424,13 +425,6 @@ def _load(path: str, name: str) -> Factory:
             f"provider {name!r} cannot be loaded from {path!r}: {error}; is its extra installed?"
         ) from error
     return factory
-
-
-def _entries() -> Iterable[Any]:
-    # Imported here because it costs more than half of what `import taofold` may.
-    metadata = importlib.import_module("importlib.metadata")
-    entries: Iterable[Any] = metadata.entry_points(group=GROUP)
-    return entries
 
 
 class ReplayModel:

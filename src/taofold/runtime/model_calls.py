@@ -451,26 +451,17 @@ class ModelCall:
         try:
             call = model.complete(request, on_text)
             if self.effect.seconds is not None:
-                call = _bounded(call, self.effect.seconds)
+                late = f"no reply within {self.effect.seconds} s"
+                call = _within(call, self.effect.seconds, ModelError(late, kind="timeout"))
             if setup.limits.seconds is not None:
-                call = self._within(call, setup.limits.seconds)
+                left = setup.limits.seconds - self.ledger.store.state.active_ms / 1000
+                call = _within(call, max(0.0, left), OutOfTime())
             return checked(await call)
         finally:
             if on_text is not None:
                 # Also after an error: what was held back as the possible start of a secret is
                 # settled.
                 on_text.end()
-
-    async def _within(self, call: Awaitable[Reply], seconds: float) -> Reply:
-        """Await `call`, for at most what is left of the run's `seconds`."""
-        timer = asyncio.timeout(max(0.0, seconds - self.ledger.store.state.active_ms / 1000))
-        try:
-            async with timer:
-                return await call
-        except TimeoutError as error:
-            if timer.expired():
-                raise OutOfTime from error
-            raise
 
     def _clean(self, reply: Reply, model: Model) -> Reply:
         """The reply without secrets, with its price and its model's name."""
@@ -539,8 +530,8 @@ class OutOfTime(Exception):
     """The run's seconds ran out while a model was asked."""
 
 
-async def _bounded(call: Awaitable[Reply], seconds: float) -> Reply:
-    """Await `call`, for at most `seconds`."""
+async def _within(call: Awaitable[Reply], seconds: float, late: Exception) -> Reply:
+    """Await `call`, for at most `seconds`; then raise `late`."""
     timer = asyncio.timeout(seconds)
     try:
         async with timer:
@@ -548,5 +539,5 @@ async def _bounded(call: Awaitable[Reply], seconds: float) -> Reply:
     except TimeoutError as error:
         # A TimeoutError of the call's own is not the deadline's.
         if timer.expired():
-            raise ModelError(f"no reply within {seconds} s", kind="timeout") from error
+            raise late from error
         raise

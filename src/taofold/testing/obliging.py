@@ -7,14 +7,12 @@ import msgspec
 
 from taofold.core.content import ToolCall
 from taofold.core.errors import ConfigError
-from taofold.core.values import Profile, Reply
+from taofold.core.values import FINISH, Profile, Reply
 from taofold.runtime.model import OnText, Request, ToolSpec
 from taofold.testing.examples import SchemaExample
 from taofold.testing.models import Asked
 
 _PROFILE: Final = Profile(window=1_000_000, window_known=True, native_tools=True, json_schema=True)
-_FINISH: Final = "finish"
-"""The reserved action that takes a typed answer."""
 
 
 class TestModel:
@@ -78,7 +76,7 @@ class TestModel:
     def _calls(self, request: Request, called: list[str]) -> list[ToolCall]:
         """What is to be called now: all tools at once, then `finish` where the answer is typed."""
         tools = {tool.name: tool for tool in request.tools}
-        finish = tools.pop(_FINISH, None)
+        finish = tools.pop(FINISH, None)
         names = list(tools) if self._call is None else self._call
         allowed = tools if request.allowed is None else request.allowed
         wanted = [name for name in names if name in allowed and name not in called]
@@ -93,8 +91,8 @@ class TestModel:
 
     def _finished(self, finish: ToolSpec, number: int) -> ToolCall:
         if self._answer is not None:
-            return _call(_FINISH, {"answer": self._answer}, number)
-        return _call(_FINISH, SchemaExample("the answer", finish.parameters).value(), number)
+            return _call(FINISH, {"answer": self._answer}, number)
+        return _call(FINISH, SchemaExample("the answer", finish.parameters).value(), number)
 
     def _text(self, request: Request, called: list[str]) -> str:
         text = f"called {', '.join(called)}" if called else "done"

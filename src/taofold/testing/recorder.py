@@ -16,8 +16,6 @@ _HEADERS: Final = frozenset({"content-type", "retry-after"})
 """Headers of answers that adapters look at. No others are kept, and none of requests: keys are
 there."""
 _HIDDEN: Final = "REDACTED"
-_LEVELS: Final = 4
-"""How deep JSON may lie in JSON."""
 
 
 class Recorder:
@@ -34,18 +32,20 @@ class Recorder:
 
     Args:
         transport: what carries the requests; the network if nothing is said.
-        secrets: further values that must not be written.
+        secrets: further values that must not be written, of at least 8 characters.
+
+    Raises:
+        ConfigError: a value of `secrets` is too short to be told from other text.
     """
 
     def __init__(self, transport: Transport | None = None, secrets: Iterable[str] = ()) -> None:
         self.exchanges: list[dict[str, Any]] = []
         self._transport: Transport = transport or Http()
-        found = {
-            form
-            for secret in (*secrets, *Redactor.secrets_in(os.environ))
-            for form in _forms(secret)
-        }
-        self._secrets = sorted(found, key=len, reverse=True)
+        further = tuple(secrets)
+        # Known values only: what merely looks like a secret may be a signature that must come back.
+        self._redactor = Redactor((*further, *Redactor.secrets_in(os.environ)), shapes=False)
+        if not set(further) <= set(self._redactor.known):
+            raise ConfigError("a value of `secrets` has fewer than 8 characters: it stays readable")
 
     async def post(
         self,
@@ -81,24 +81,12 @@ class Recorder:
         if not self.exchanges:
             raise ConfigError("nothing was recorded: no model was asked", path=str(path))
         text = json.dumps({"exchanges": self.exchanges}, ensure_ascii=False, indent=1)
-        for secret in self._secrets:
-            text = text.replace(secret, _HIDDEN)
+        for start, end in reversed(self._redactor.spans(text)):
+            text = text[:start] + _HIDDEN + text[end:]
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_suffix(f"{path.suffix}.tmp")
         draft.write_text(f"{text}\n", encoding="utf-8")
         draft.replace(path)
-
-
-def _forms(secret: str) -> set[str]:
-    """How it may stand in a cassette: JSON lies in strings of JSON (a tool's arguments in an event
-    of a stream), and each level escapes quotes and backslashes once more.
-    """
-    forms = {secret}
-    for _ in range(_LEVELS):
-        forms |= {
-            json.dumps(form, ensure_ascii=pure)[1:-1] for form in forms for pure in (True, False)
-        }
-    return forms
 
 
 def _response(url: str, answer: HttpResponse, content: bytes) -> dict[str, Any]:

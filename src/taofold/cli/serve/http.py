@@ -14,8 +14,9 @@ from taofold.agent import Agent
 from taofold.cli.outcome import fail, invocation, say
 from taofold.cli.project import home, open_store, operator_policy
 from taofold.core.errors import ConfigError
-from taofold.log.adapters import journal_beside, registry_beside, shelf_beside
+from taofold.log.adapters import journal_beside, shelf_beside
 from taofold.log.log import Log
+from taofold.log.registry.registry import registry_beside
 from taofold.server import Server, Settings, create_app
 from taofold.server.auth.admission import LOOPBACK, loopback
 from taofold.server.auth.documents import Shared

@@ -7,6 +7,7 @@ import importlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from taofold import plugins
 from taofold.core.errors import ConfigError
 from taofold.files.actions.kind import Kind
 from taofold.files.actions.llm import BUILT_IN as LLM_KINDS
@@ -81,7 +82,7 @@ def build_actions_registry(*kinds: Kind, installed: bool = True) -> Actions:
     Raises:
         ConfigError: a package brings something that is no action, or takes a name twice.
     """
-    found = list(_installed()) if installed else []
+    found = list(_brought()) if installed else []
     return Actions((*_BUILT_IN, *_bridged(), *found, *kinds))
 
 
@@ -91,11 +92,9 @@ def _bridged() -> Iterator[Kind]:
         yield from getattr(importlib.import_module(module), name)
 
 
-def _installed() -> Iterator[Kind]:
-    metadata = importlib.import_module("importlib.metadata")
-    entries: Iterable[Any] = metadata.entry_points(group=GROUP)
+def _brought() -> Iterator[Kind]:
     # Another package's import may raise anything; its name must stand in the message.
-    for entry in entries:
+    for entry in plugins.installed(GROUP):
         try:
             loaded: Any = entry.load()
         except Exception as error:

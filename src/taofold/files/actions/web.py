@@ -4,7 +4,6 @@ There is no search without a backend: a package brings one through the entry poi
 `taofold.search`, code through `register_search`, and `folder:DIR` searches text files.
 """
 
-import importlib
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias
 
 from taofold.core.errors import ConfigError
+from taofold.plugins import installed
 from taofold.tools import Outcome, Tool
 from taofold.tools.http import Web
 from taofold.tools.tool import make
@@ -124,8 +124,7 @@ def backend(name: str, root: Path) -> Search | None:
         if not target.is_relative_to(root.resolve()) or not target.is_dir():
             raise ConfigError(f"{argument!r} is no directory inside the work root {str(root)!r}")
         return Folder(target)
-    metadata = importlib.import_module("importlib.metadata")
-    for entry in metadata.entry_points(group=GROUP):
+    for entry in installed(GROUP):
         if entry.name == kind:
             factory: Factory = entry.load()
             return factory(argument, root)

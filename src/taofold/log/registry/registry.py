@@ -19,11 +19,13 @@ from taofold.learning.fold import step
 from taofold.learning.registry import Registry
 from taofold.learning.retrieval.meaning import Embedder
 from taofold.learning.state import State, View, Writing
+from taofold.log.adapters import innermost, journal_beside
 from taofold.log.journal import Fact, Journal, MemoryJournal
-from taofold.log.registry import tables as registry_vectors
-from taofold.log.registry import tables as tables
+from taofold.log.log import Log
+from taofold.log.registry import tables
 from taofold.log.sqlite import journal as journals
 from taofold.log.sqlite.file import SqliteFile, full_sync
+from taofold.log.sqlite.log import SqliteLog
 
 T = TypeVar("T")
 
@@ -66,6 +68,17 @@ def memory_registry(
 ) -> Registry:
     """A registry that is folded in memory, from a journal's facts if one is given."""
     return Registry(JournalBook(journal or MemoryJournal()), now, embedder)
+
+
+def registry_beside(log: Log, *, embedder: Embedder | None = None) -> Registry:
+    """The registry of patterns in the log's file or database.
+
+    In a database its state is folded in memory from the facts, which others write too.
+    """
+    inner = innermost(log)
+    if isinstance(inner, SqliteLog):
+        return open_registry(inner.path, embedder=embedder)
+    return memory_registry(journal_beside(log), embedder=embedder)
 
 
 class SqliteBook:
@@ -119,11 +132,11 @@ class SqliteBook:
 
     async def vectors(self, model: str, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
         """The vectors that are kept of `keys`."""
-        return await self._file.read(lambda db: registry_vectors.vectors(db, model, keys))
+        return await self._file.read(lambda db: tables.vectors(db, model, keys))
 
     async def keep_vectors(self, model: str, new: Mapping[bytes, bytes]) -> None:
         """Keep vectors."""
-        await self._file.write(lambda db: registry_vectors.keep(db, model, new))
+        await self._file.write(lambda db: tables.keep(db, model, new))
 
     async def close(self) -> None:
         """Let go of the file."""

@@ -40,8 +40,8 @@ _SHORTEST: Final = 8
 """Characters of a value that a caller knows, and of a text that is looked at."""
 _AGAIN: Final = 64
 """Different secrets of one text that are looked for in the rest of it."""
-_LAYERS: Final = 3
-"""JSON inside JSON inside JSON is looked into, no deeper."""
+_LAYERS: Final = 4
+"""How deep JSON inside JSON is looked into."""
 _NAMES: Final = re.compile(r"(?i)(key|token|secret|passw|credential)")
 _FOLDERS: Final = ("PWD", "OLDPWD")
 """Variables of every shell: the folders it is and was in, not a password."""
