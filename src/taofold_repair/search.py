@@ -50,6 +50,7 @@ def outcome_of(
 ) -> tuple[dict[str, Rate], tuple[float, ...]] | None:
     """The same of the run's actions. Each edit that was kept is the end of a search of its own."""
     story = tell(deeds)
+    # A run that did not end green proves none of its edits.
     if story.report is None or not story.report.ok:
         return None
     ends = [end for winner in story.kept if (end := _end(deeds, winner, rates)) is not None]

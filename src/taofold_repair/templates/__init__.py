@@ -42,6 +42,7 @@ class RepairTemplate(NamedTuple):
     propose: Callable[[Site], Iterator[Change]]
 
 
+# A prior is multiplied by the weight of each change that its template proposes (`rank`).
 TEMPLATES: Final[tuple[RepairTemplate, ...]] = (
     RepairTemplate("add_null_check", "check for None before use", 0.7, add_null_check),
     RepairTemplate("add_guard", "guard against nothing: zero, an empty sequence", 0.6, add_guard),

@@ -9,6 +9,7 @@ from taofold_repair.clue import UNKNOWN, literal
 from taofold_repair.site import Site, plain
 from taofold_repair.source import Change
 
+# The likeliest first: each place further back lowers the weight (`_calls`).
 _MIXED: Final = {
     "min": ("max",),
     "max": ("min",),
@@ -60,6 +61,7 @@ _MIXED: Final = {
     "combinations": ("permutations",),
     "permutations": ("combinations",),
 }
+# Units of time and size, shares and powers of ten that are mixed up.
 _NUMBERS: Final = {
     "0.1": ("0.01",),
     "0.01": ("0.1", "0.001"),
@@ -164,6 +166,7 @@ def _for_none(site: Site, node: ast.Constant) -> Iterator[Change]:
 
 def _text(site: Site, node: ast.Constant, value: str, wanted: list[str]) -> Iterator[Change]:
     quote = site.text(node)[-1:]
+    # `",".join(…)`: a sign in front of a dot is a separator.
     joins = isinstance(site.parents.get(node), ast.Attribute)
     if value in _GLUE or (len(value) == 1 and joins):
         expected = site.clue.expected if isinstance(site.clue.expected, str) else ""
@@ -192,6 +195,7 @@ def fix_string(site: Site) -> Iterator[Change]:
     for node in site.nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             parent = site.parents.get(node)
+            # Only names that are in scope: a template that is filled later must stay as it is.
             fields = re.findall(r"\{([A-Za-z_]\w*)[^{}]*\}", node.value)
             inside = isinstance(parent, ast.JoinedStr | ast.FormattedValue)
             if fields and not inside and all(f in (*site.locals, "self") for f in fields):
@@ -208,6 +212,8 @@ def _precision(site: Site, node: ast.FormattedValue) -> Iterator[Change]:
     if not isinstance(joined, ast.JoinedStr):
         return
     start, end = site.source.span(joined)
+    # Looked for in the text, because before Python 3.12 the parts of an f-string have no
+    # offsets.
     name = re.escape(ast.unparse(node.value))
     for match in re.finditer(rf"\{{\s*{name}\s*(:[^{{}}]*)?\}}", site.source.text[start:end]):
         precision = match[1] or ""

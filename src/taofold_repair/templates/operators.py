@@ -92,6 +92,7 @@ def comparisons(site: Site) -> Iterator[Change]:
             sign = _SIGN[type(operation)]
             span = operator_span(site.source, left, right, sign)
             boundary = _boundary(site, left, right)
+            # An empty span: the sign was not found between the operands.
             for other, weight in COMPARISONS[sign] if span[0] < span[1] else ():
                 # Only `<` against `<=` (or `>`, `>=`) differ at the boundary itself.
                 factor = boundary if other.rstrip("=") == sign.rstrip("=") else 1.0
@@ -108,6 +109,7 @@ def _boundary(site: Site, left: ast.expr, right: ast.expr) -> float:
         if isinstance(side, ast.Name):
             value = _bound(site.source.tree, side.id) or side
         if isinstance(value, ast.Constant) and repr(value.value) in site.clue.literals:
+            # 0 and 1 stand in most tests, so they say less.
             return 2.0 if value.value not in (0, 1) else 1.3
     return 1.0
 
@@ -298,6 +300,7 @@ def _range(site: Site, node: ast.Call, done: set[int]) -> Iterator[Change]:
     if not (isinstance(node.func, ast.Name) and node.func.id in ("range", "islice", "randint")):
         return
     for argument in node.args:
+        # These were seen to with the weights of a range; `_elsewhere` leaves them out.
         done.update(id(inner) for inner in ast.walk(argument))
     arguments = node.args
     # An index behind the end comes from a loop that runs too far.
@@ -321,6 +324,7 @@ def _subscript(site: Site, node: ast.Subscript, done: set[int]) -> Iterator[Chan
     elif isinstance(index, ast.Constant) and isinstance(index.value, str):
         return
     elif isinstance(index, ast.Constant | ast.UnaryOp | ast.BinOp | ast.Name):
+        # `[0]` is mostly meant.
         low = isinstance(index, ast.Constant) and index.value == 0
         for text, weight in _near(site, index, 1.0 if low else 1.5, 1.5):
             yield site.swap(

@@ -112,8 +112,11 @@ def _outwards(site: Site, node: ast.For | ast.While | ast.If) -> Iterator[Change
         and isinstance(last.orelse[-1], ast.Return)
     ):
         yield from _else_out(site, last)
+    # A body must keep a statement; behind an `else` the moved line would change what that
+    # belongs to.
     if len(node.body) < 2 or node.orelse:
         return
+    # A return at the end of a loop's body ends it in the first round.
     early = loop and isinstance(last, ast.Return)
     yield _shifted(site, last, site.source.indent(node.lineno), 4.0 if early else 0.6)
 
@@ -174,6 +177,7 @@ def add_null_check(site: Site) -> Iterator[Change]:
         text = site.text(value)
         if statement is None or "\n" in text or (statement.lineno, text) in covered:
             continue
+        # `a.b + a.c` needs `a` twice on one line: one check is enough.
         covered.add((statement.lineno, text))
         factor = 1.0 if statement.lineno in site.broken_lines else 0.4
         factor *= 1.5 if _may_be_none(site, value) else 1.0
@@ -294,6 +298,7 @@ def add_base_case(site: Site) -> Iterator[Change]:
         return
     first = function.body[0]
     docstring = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+    # Behind the docstring, or it would be none any more.
     at = function.body[1] if docstring and len(function.body) > 1 else first
     name = site.parameters[0]
     results = [str(v) for v in ("1", "0", name, "[]", '""', "None", "True", "False")]
