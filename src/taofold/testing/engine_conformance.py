@@ -107,6 +107,8 @@ class EngineBench:
 
     def _turn(self, request: Any) -> str:
         goal = str(request.conversation[1].content).split()
+        # The turn is read off the conversation, so a run that another engine goes on with asks
+        # the same.
         turn = sum(message.role == "assistant" for message in request.conversation)
         self.asked.append(f"{' '.join(goal)} {turn}")
         action: dict[str, Any] = {
@@ -120,6 +122,7 @@ class EngineBench:
 
     async def advance(self, run: str, pause: Pause) -> Advanced:
         if errors := self.errors.get(run):
+            # The last error stays: a contract takes it away when it has seen enough attempts.
             raise errors.pop() if len(errors) > 1 else errors[0]
         share = Share(self.calls_of_a_share, pause)
         return await self.agent.advance(run, pause=share)
@@ -184,6 +187,7 @@ class EngineBench:
         records = await self.log.read(run)
         decided = [one for one in records if isinstance(one.event, run_events.Decided)][-1]
         data = {"seq": decided.seq, "verdict": "allow"}
+        # Named after what it answers: posted twice it would be one signal.
         await self.log.post(run, Signal(f"yes-{decided.seq}", "decide", "ann", clock(), data))
 
     async def whole(self, run: str) -> None:
@@ -218,6 +222,7 @@ async def c01_a_run_that_is_woken_comes_to_its_end(make: EngineMaker, log: Log) 
 async def c02_what_is_due_is_found_without_being_told(make: EngineMaker, log: Log) -> None:
     bench = EngineBench(make, log)
     await bench.begin("look", "r")
+    # Due in the log alone: no `wake` tells the engine of it.
     claim = await log.claim("r", "", force=True)
     await log.append("r", claim.epoch, [], status="waiting", waiting_for="queued", wake_at=AT_ONCE)
     async with bench.engine():
@@ -228,6 +233,7 @@ async def c03_what_a_dead_process_left_goes_on(make: EngineMaker, log: Log) -> N
     bench = EngineBench(make, log)
     start = run_events.RunStarted(goal="look", strategy="react")
     row = RunRow("r", "running", "look")
+    # A lease that is over at once, of a process that nobody can look for.
     await log.create(
         row, records=[run_events.Record("r", 0, 1, start)], owner=_ELSEWHERE, lease_ms=1
     )
@@ -263,6 +269,8 @@ async def c05_a_run_that_waits_is_left_alone(make: EngineMaker, log: Log) -> Non
         for _ in range(3):
             await engine.wake("r")
         engine.nudge()
+        # Nothing happens here, so there is nothing to wait for; the engine looks for due work
+        # meanwhile.
         await asyncio.sleep(1.5)
         same(len(bench.asked), asked, "models asked while it waits")
         same(await log.read("r"), records, "its records while it waits")
@@ -342,6 +350,7 @@ async def c10_a_share_that_is_used_up_goes_on(make: EngineMaker, log: Log) -> No
         await engine.wake("r")
         row = await bench.until("r")
     same(bench.calls, ["fire"] * 3, "calls")
+    # Each activation claims the run anew, which raises its epoch.
     same(row.epoch >= 4, True, "activations of one model call each")
     await bench.whole("r")
 
@@ -353,6 +362,7 @@ async def c11_what_it_lets_go_others_go_on_with(make: EngineMaker, log: Log) -> 
         await bench.begin("look fire", "r")
         await engine.wake("r")
         await bench.settled(bench.inside.is_set, "it is driven")
+        # Let go only once it stops: the tool under way ends, and `fire` must not begin.
         stopping = asyncio.create_task(engine.stop(PATIENCE_S))
         await bench.settled(lambda: engine.stopping, "it stops")
         bench.hold.set()
@@ -377,6 +387,7 @@ async def c12_what_takes_too_long_is_cut_off_and_goes_on(make: EngineMaker, log:
         await engine.wake("r")
         await bench.settled(bench.inside.is_set, "it is driven")
         async with asyncio.timeout(PATIENCE_S):
+            # `look` is still held, so the stop cannot wait for it.
             await engine.stop(0.05)
         same((await log.row("r")).status, "waiting", "a run that was cut off")
     bench.hold.set()
@@ -389,6 +400,7 @@ async def c13_an_approval_that_nobody_gives_expires(make: EngineMaker, log: Log)
     bench = EngineBench(make, log)
     await bench.begin("pay", "r")
     await bench.agent.advance("r")
+    # A second more than the policy's `approve_seconds`.
     bench.now = lambda: clock() + 61_000
     async with bench.engine():
         await bench.settled_row("r", lambda row: row.waiting_for == "expired")

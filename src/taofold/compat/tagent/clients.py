@@ -68,6 +68,7 @@ class CompletionModel:
     async def complete(self, request: Request, on_text: OnText | None = None) -> Reply:
         """Ask the client once, in a worker thread."""
         messages = [{"role": m.role, "content": m.text} for m in request.conversation]
+        # Only what was asked for: a client of the caller's may take no options at all.
         options: dict[str, Any] = {}
         settings = request.asked()
         if settings.temperature is not None:
@@ -79,8 +80,10 @@ class CompletionModel:
             return self.client.completion(model=self.model, messages=messages, **options)
 
         try:
+            # In a worker: TAgent's clients block until the answer is there.
             said: Any = await WORKERS.run(ask)
         except Exception as error:
+            # Whatever it raises is a failed model to the run, which may try another one.
             raise ModelError(f"{self.name}: {type(error).__name__}: {error}") from error
         text = _text(said)
         if text is None:
@@ -118,11 +121,13 @@ def integrate_custom_llm(provider_name: str, client_class: Callable[..., Any]) -
     if not callable(client_class):
         raise ConfigError(f"provider {provider_name!r} must be a class, not {client_class!r}")
     register_provider(provider_name, factory)
+    # Into `data`: setting the item would register it once more.
     LLM_PROVIDERS.data[provider_name] = client_class
 
 
 def _takes_nothing(client_class: Callable[..., Any]) -> bool:
     try:
+        # Classes of C have no signature to look at: they get the name.
         return not inspect.signature(client_class).parameters
     except (TypeError, ValueError):
         return False
