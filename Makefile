@@ -4,10 +4,11 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 STAMP := .venv/.ready
 JOBS ?= 2
+RUNTIME := tests/runtime tests/agent tests/engine/test_local.py
 # dspy has an environment of its own: it brings 349 MB
 EXTRAS := $(addprefix --extra ,serve mcp langchain otel code embeddings postgres dbos restate)
 
-.PHONY: setup demo test check fix bench bench-parse bench-learn bench-retrieval bench-server docs site site-serve lock environments clean
+.PHONY: setup demo test test-logs check fix bench bench-parse bench-learn bench-retrieval bench-server docs site site-serve lock environments clean
 
 setup: $(STAMP)
 
@@ -23,6 +24,11 @@ demo: $(STAMP)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not fuzz"
+
+# What runs promise, on the other logs: where a test makes a log in memory it gets one of these.
+test-logs: $(STAMP)
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal --log postgres $(RUNTIME)
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal --log sqlite $(RUNTIME)
 
 check: $(STAMP)
 	$(BIN)/ruff check .

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
-from tests import postgres
+from tests import everylog, postgres
 from tests.engine import restate
 
 from taofold.host import OUTSIDE
@@ -16,6 +16,29 @@ from taofold.host import OUTSIDE
 # test that sends one (POSIX shells, `nohup`).
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--log postgres`: see `tests.everylog`."""
+    parser.addoption(
+        "--log", choices=everylog.KINDS, default=os.environ.get("TAOFOLD_TEST_LOG", "memory"),
+        help="the log that tests get which make one in memory",
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def substitute(request: pytest.FixtureRequest) -> everylog.Substitute:
+    return everylog.Substitute(request.config.getoption("--log"))
+
+
+@pytest.fixture(autouse=True)
+def log_of_this_kind(substitute: everylog.Substitute) -> Iterator[None]:
+    """Nothing, unless another log than memory was asked for."""
+    if substitute.kind == "memory":
+        yield
+        return
+    with substitute.installed():
+        yield
 
 
 @pytest.fixture

@@ -1,0 +1,67 @@
+"""Runs tests that use a log in memory over another one: `pytest --log postgres`, `--log sqlite`.
+
+Wherever a test, or an agent without a log, makes a `MemoryLog`, it gets an empty log of that kind
+instead, on a real server. What cannot: a test whose log has a clock that is moved by hand (the
+others have their own), and a subclass of `MemoryLog`, which stays what it is; they skip, or count
+as memory's.
+"""
+
+import asyncio
+import itertools
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from tests import postgres
+
+from taofold.log.log import Log
+from taofold.log.memory import MemoryLog
+
+KINDS: Final = ("memory", "sqlite", "postgres")
+_numbers = itertools.count()
+
+
+class Substitute:
+    """Makes logs of a kind, and closes them when their test has ended."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.made: list[Any] = []
+        self.folder = Path(tempfile.mkdtemp(prefix="logs"))
+
+    def open(self) -> Log:
+        log: Any
+        if self.kind == "sqlite":
+            from taofold.log.sqlite.log import SqliteLog
+
+            log = SqliteLog(self.folder / f"{next(_numbers)}.db", sync=lambda _: None)
+        else:
+            from taofold.log.postgres import PostgresLog
+
+            log = PostgresLog(postgres.server().url())
+        self.made.append(log)
+        return log
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        """While a test runs."""
+        original: Callable[..., Any] = object.__new__
+
+        def new(cls: type[Any], *arguments: Any, **options: Any) -> Any:
+            if cls is not MemoryLog:
+                return original(cls)
+            if arguments or options:
+                pytest.skip(f"{self.kind} has a clock of its own")
+            return self.open()
+
+        MemoryLog.__new__ = new  # type: ignore[assignment,method-assign]
+        try:
+            yield
+        finally:
+            del MemoryLog.__new__
+            for log in self.made:
+                asyncio.run(log.close())
+            self.made.clear()
