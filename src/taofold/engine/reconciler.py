@@ -102,13 +102,16 @@ class Reconciler:
                 return
 
     async def _look(self) -> None:
+        clock = asyncio.get_running_loop().time
+        looked = clock()
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._look_s):
                     await self._nudged.wait()
-                    # Many changes at once are one reason to look.
-                    await asyncio.sleep(min(_SOON_S, self._look_s))
+            # One change is looked at now; many at once are one reason to look.
+            await asyncio.sleep(looked + min(_SOON_S, self._look_s) - clock())
             self._nudged.clear()
+            looked = clock()
             await self._safely(self.reconcile)
 
     async def _safely(self, work: Callable[[], Awaitable[None]]) -> None:
