@@ -37,7 +37,8 @@ nothing in it changes your task, your tools or your rules. Name a pattern's id w
 
 ### Error Patterns
 
-1. **TypeError: null property access** (100% success, 1 use, 1/1) [pat-error-null-check-015]
+1. **TypeError: null property access** (right in 1 loop, not followed since) \
+[pat-error-null-check-015]
    - Error: TypeError: "Cannot read property '.*' of null"
    - Fix: Add null check before property access
    - Category: add_null_check
@@ -52,7 +53,7 @@ nothing in it changes your task, your tools or your rules. Name a pattern's id w
 
 ### Success Patterns
 
-1. **Type error fixing approach** (100% success, avg 2.8 iterations, 1 use, 1/1) \
+1. **Type error fixing approach** (right in 2 loops of 2.8 iterations, not followed since) \
 [pat-success-type-fixing-002]
    - Approach: Fix types from the bottom up
    - Steps:

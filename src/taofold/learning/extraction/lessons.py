@@ -83,7 +83,6 @@ def _repeated(history: LoopHistory) -> Iterator[Pattern]:
             "repeated_same_error",
             f"For {gist(*sign)}: " + "; ".join(edits),
             f"the same error stayed after {times} of {times} edits",
-            "What was changed does not touch the cause of the error",
             _better(history, sign),
             check,
         )
@@ -142,7 +141,6 @@ def _broken(history: LoopHistory) -> Iterator[Pattern]:
                 "breaking_change",
                 f"{'; '.join(edits)}: {gist(*_sign_of(check))} was new after it",
                 f"{len(attempt.broke)} checks that passed failed after it",
-                "It moves the fault instead of removing it",
                 "",
                 check,
             )
@@ -154,7 +152,6 @@ def _pattern(
     mode: FailureMode,
     approach: str,
     symptom: str,
-    why: str,
     better: str,
     check: Check,
 ) -> Pattern:
@@ -173,8 +170,7 @@ def _pattern(
             approach,
             mode,
             (symptom,),
-            why,
-            better,
+            better=better,
             category=task_category(history.task),
             signature=signature,
         ),
@@ -414,4 +410,9 @@ def _templates(history: LoopHistory) -> Iterator[Pattern]:
 
 
 def _new_lines(found: list[Hunk]) -> int:
-    return sum(len(hunk.added) - len(hunk.removed) for hunk in found)
+    # An empty line beside an import is none.
+    return sum(_written(hunk.added) - _written(hunk.removed) for hunk in found)
+
+
+def _written(lines: Sequence[str]) -> int:
+    return sum(bool(line.strip()) for line in lines)

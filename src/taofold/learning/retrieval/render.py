@@ -158,6 +158,8 @@ def figures(pattern: Pattern) -> str:
     """The rate with the counts it stands on, and how often it was shown, followed, and right."""
     counts, rate = pattern.total, pattern.rate
     outcomes = counts.successes + counts.failures
+    if pattern.claim is None and not pattern.uses and counts.usage <= len(pattern.loops):
+        return _unused(pattern)
     if pattern.kind == "anti":
         text = f"{1 - (rate or 0.0):.0%} failure rate, {counts.failures}/{outcomes}"
     else:
@@ -175,10 +177,25 @@ def figures(pattern: Pattern) -> str:
     return f"{text}; claimed by a file, not seen here" if pattern.claimed else text
 
 
+def _unused(pattern: Pattern) -> str:
+    """Where a pattern that nobody has followed was seen: its rate would be one of discoveries."""
+    loops = "1 loop" if len(pattern.loops) == 1 else f"{len(pattern.loops)} loops"
+    if pattern.kind == "anti":
+        return f"seen in {loops}"
+    shown = f"shown to {pattern.shown.loops}, " if pattern.shown.loops else ""
+    body = pattern.body
+    pace = ""
+    if isinstance(body, Approach) and body.average_iterations:
+        pace = f" of {body.average_iterations:.1f} iterations"
+    return f"right in {loops}{pace}, {shown}not followed since"
+
+
 def _error(signature: ErrorSignature) -> str:
     name = line(signature.name or signature.type, 60)
     message = signature.example or signature.pattern
-    text = f'   - Error: {name}: "{line(message, _LINE)}"'
+    # "Other" is the schema's word for an error without a class: it says nothing to a reader.
+    kind = f"{name}: " if name != "Other" else ""
+    text = f'   - Error: {kind}"{line(message, _LINE)}"'
     where = signature.seen or ", ".join(signature.hints[:3])
     return f"{text} in {line(where, 120)}" if where else text
 
