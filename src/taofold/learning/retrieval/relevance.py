@@ -92,8 +92,6 @@ class Question(NamedTuple):
     grams: frozenset[str]
     said: tuple[Bag, ...]
     """The telling words of each failure's message."""
-    context: Bag
-    here: CaseContext
     weights: Weights
     lines: frozenset[str]
     """The terms of the lines of code at hand."""
@@ -137,7 +135,6 @@ def ask(case: LoopCase, terms: tuple[str, ...], known: Mapping[str, int], total:
     everywhere = total + _BEHIND
     rare = {term: rarity(min(count, total), everywhere) for term, count in known.items()}
     weights = Weights(rare, rarity(0, everywhere))
-    here = context_of(case)
     return Question(
         case,
         terms,
@@ -146,8 +143,6 @@ def ask(case: LoopCase, terms: tuple[str, ...], known: Mapping[str, int], total:
         weights.bag([term for term in useful if not term.isdigit() and term[0] != "="]),
         frozenset(distinct(grams(letters(text)), _MOST_GRAMS)),
         tuple([weights.bag(telling(check.message[:_MESSAGE])) for check in failing]),
-        weights.bag(here.words),
-        here,
         weights,
         frozenset([term for line in case.code[:8000].split("\n") if (term := line_term(line))]),
         _FEWEST_WORDS * rarity(1, everywhere),
@@ -385,7 +380,7 @@ def _of_error(
         else:
             continue
         near = 0.1 if any(_at(hint, _where_at(failing)) for hint in signature.hints) else 0.0
-        around = max(text, _where(pattern, question), line)
+        around = max(text, line)
         value = scale * min(0.75 * min(error + near, 1.0) + 0.25 * around, 1.0)
         if value > best.value:
             best = Relevance(value, number)
@@ -464,19 +459,6 @@ def _at(hint: str, place: str) -> bool:
             return False
         at += len(piece)
     return True
-
-
-def _where(pattern: Pattern, question: Question) -> float:
-    """How near the case is to the nearest one where the pattern was found or helped."""
-    return max(
-        [
-            _overlap(question, question.context, question.weights.bag(evidence.context.words))
-            for evidence in pattern.evidence
-            if evidence.outcome in ("found", "won")
-            and not question.context.words.isdisjoint(evidence.context.words)
-        ],
-        default=0.0,
-    )
 
 
 def _text(entry: IndexEntry, question: Question) -> float:
