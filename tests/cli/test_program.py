@@ -42,6 +42,12 @@ def test_help_loads_nothing_that_is_heavy() -> None:
     assert [name for name in loaded if name.startswith(HEAVY)] == []
 
 
+def test_the_package_is_the_program() -> None:
+    words = [sys.executable, "-m", "taofold", "--version"]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [package.__version__]
+
+
 def test_the_reference_is_current() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "taofold.cli.reference"], capture_output=True, text=True, check=True

@@ -45,6 +45,30 @@ def test_every_route_says_what_goes_wrong() -> None:
             assert said["summary"]
 
 
+async def test_the_limits_that_are_published_are_those_that_hold(tmp_path: Path) -> None:
+    settings = Settings(body_bytes=2_000)
+    async with serving(Bench().agent(finish()), tmp_path / "r.db", settings=settings) as client:
+        published = (await client.get("/openapi.json")).json()
+        limits = published["info"]["x-limits"]
+        steer = published["paths"]["/runs/{run}/steer"]["post"]
+        assert steer["requestBody"]["description"] == "At most 2000 bytes."
+        for beyond in (0, 1):
+            path, query, body = (
+                limits[name]["value"] + beyond for name in ("path", "query", "body")
+            )
+            answers = {
+                "path": await client.get("/" + "a" * (path - 1)),
+                "query": await client.get("/agents?" + "a" * query),
+                "body": await client.http.post(
+                    "/runs/none/steer",
+                    content=b'{"text": "' + b"x" * (body - 12) + b'"}',
+                    headers={"Content-Type": "application/json"},
+                ),
+            }
+            for name, answer in answers.items():
+                assert (answer.status_code == limits[name]["status"]) is bool(beyond), name
+
+
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: str(mode.value))
 async def test_arbitrary_requests_are_answered_as_the_document_says(
     tmp_path: Path, mode: GenerationMode

@@ -102,6 +102,9 @@ async def test_a_fork_goes_its_own_way_from_a_step(tmp_path: Path) -> None:
         assert forked[-1].name == "done"
         assert [event.name for event in forked].count("done") == 1
         assert (await client.post(f"/runs/{run}/fork", {"at": 10_000})).status_code == 422
+        for no_number in (False, True, "0", 1.0, []):
+            refused = await client.post(f"/runs/{run}/fork", {"at": no_number})
+            assert refused.status_code == 422, no_number
 
 
 async def test_a_message_reaches_the_model_once(tmp_path: Path) -> None:

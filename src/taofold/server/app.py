@@ -60,7 +60,7 @@ _logger = logging.getLogger(__name__)
 
 def create_app(server: Server, *, extra: Sequence[ApiEndpoint] = ()) -> ASGIApp:
     """The application of `server`. `extra` endpoints come on top."""
-    published = document((*ENDPOINTS, *extra))
+    published = document((*ENDPOINTS, *extra), server.settings)
 
     async def openapi(call: ApiCall) -> Response:
         return JSONResponse(published)

@@ -178,9 +178,9 @@ HEADERS: Final[Mapping[str, str]] = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), microphone=(), geolocation=(), payment=()",
 }
-_LONGEST_PATH: Final = 1024
-_LONGEST_QUERY: Final = 8192
-_LARGEST_HEADER: Final = 32_768
+LONGEST_PATH: Final = 1024
+LONGEST_QUERY: Final = 8192
+LARGEST_HEADER: Final = 32_768
 _METHODS: Final = "GET, HEAD, POST"
 _ALLOWED: Final = (
     "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, X-CSRF-Token, Accept"
@@ -264,10 +264,10 @@ class Front:
             Problem: the request may not come in.
         """
         path = scope["path"]
-        if len(path) > _LONGEST_PATH or len(scope["query_string"]) > _LONGEST_QUERY:
+        if len(path) > LONGEST_PATH or len(scope["query_string"]) > LONGEST_QUERY:
             raise Problem(414, "too_long", "the address is too long")
         # Before anything is parsed: the sizes bound what an unknown client can make us do.
-        if sum(len(name) + len(value) for name, value in scope["headers"]) > _LARGEST_HEADER:
+        if sum(len(name) + len(value) for name, value in scope["headers"]) > LARGEST_HEADER:
             raise Problem(431, "too_large", "the header is too large")
         page = scope["method"] in ("GET", "HEAD") and self._is_page(path)
         self._entrance.door.address(headers, page=page)

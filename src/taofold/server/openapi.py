@@ -12,6 +12,9 @@ import taofold
 from taofold.core.value import is_array, is_object
 from taofold.server.api.schemas import ProblemShape
 from taofold.server.endpoint import MEDIA, PATHS, ApiEndpoint, NoQuery
+from taofold.server.middleware import LARGEST_HEADER, LONGEST_PATH, LONGEST_QUERY
+from taofold.server.server import Settings
+from taofold.server.streams.hub import SHARE
 
 _PREFIX: Final = "#/components/schemas/"
 _REF: Final = _PREFIX + "{model}"
@@ -41,8 +44,35 @@ _ALWAYS: Final = (400, 401, 403, 408, 413, 414, 415, 422, 429, 431, 503)
 _PARAMETER: Final = re.compile(r"\{(\w+)\}")
 
 
-def document(endpoints: Sequence[ApiEndpoint]) -> dict[str, Any]:
-    """The document."""
+def limits(settings: Settings) -> dict[str, dict[str, Any]]:
+    """What a client must keep to: by name the value, its unit, and the status beyond it.
+
+    Lengths of single texts stand in the schemas, as `maxLength`.
+    """
+
+    def limit(value: float, unit: str, status: int, about: str) -> dict[str, Any]:
+        return {"value": value, "unit": unit, "status": status, "description": about}
+
+    return {
+        "body": limit(settings.body_bytes, "bytes", 413, "Of a request's body."),
+        "upload": limit(settings.upload_bytes, "bytes", 413, "Of a body that may hold files."),
+        "body_time": limit(settings.body_s, "s", 408, "In which a body must arrive."),
+        "upload_time": limit(settings.upload_s, "s", 408, "In which one with files must."),
+        "header": limit(LARGEST_HEADER, "bytes", 431, "Of all header fields together."),
+        "path": limit(LONGEST_PATH, "characters", 414, "Of the path."),
+        "query": limit(LONGEST_QUERY, "characters", 414, "Of the query."),
+        "rate": limit(settings.requests_per_s, "requests/s", 429, "Of one principal."),
+        "burst": limit(settings.requests_burst, "requests", 429, "Of one principal at once."),
+        "streams": limit(
+            settings.most_streams // SHARE, "streams", 503, "Of one principal at once."
+        ),
+        "uploads": limit(settings.most_uploads, "requests", 503, "With files, read at once."),
+    }
+
+
+def document(endpoints: Sequence[ApiEndpoint], settings: Settings = Settings()) -> dict[str, Any]:
+    """The document, with the limits of `settings` (of a server that sets none, by default)."""
+    bounds = limits(settings)
     published = [endpoint for endpoint in endpoints if not endpoint.hidden]
     models = _models(published)
     _, schemas = models_json_schema(
@@ -51,13 +81,14 @@ def document(endpoints: Sequence[ApiEndpoint]) -> dict[str, Any]:
     components = _published(schemas.get("$defs", {}))
     paths: dict[str, Any] = {}
     for endpoint in published:
-        paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint)
+        paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint, bounds)
     return {
         "openapi": "3.1.0",
         "info": {
             "title": "taofold",
             "version": taofold.__version__,
             "summary": "Runs, their events, and what people decide.",
+            "x-limits": bounds,
         },
         "paths": paths,
         "components": {
@@ -113,7 +144,7 @@ def _title(model: type[BaseModel]) -> str:
     return model.model_config.get("title") or model.__name__
 
 
-def _operation(endpoint: ApiEndpoint) -> dict[str, Any]:
+def _operation(endpoint: ApiEndpoint, bounds: Mapping[str, Any]) -> dict[str, Any]:
     name = re.sub(r"\W+", "_", f"{endpoint.method.lower()}{endpoint.path}").strip("_")
     operation: dict[str, Any] = {
         "operationId": name,
@@ -129,7 +160,9 @@ def _operation(endpoint: ApiEndpoint) -> dict[str, Any]:
     if endpoint.body is not None:
         schema = {"$ref": _REF.format(model=_title(endpoint.body))}
         content = {"application/json": {"schema": schema}}
-        operation["requestBody"] = {"required": True, "content": content}
+        largest = bounds["upload" if endpoint.upload else "body"]["value"]
+        about = f"At most {largest} bytes."
+        operation["requestBody"] = {"required": True, "description": about, "content": content}
     return operation
 
 

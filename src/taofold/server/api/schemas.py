@@ -107,8 +107,8 @@ class Steer(RequestModel):
 class ForkBody(RequestModel, title="Fork"):
     """Where to branch off."""
 
-    # Bounded, because SQLite raises on integers beyond 64 bits.
-    at: Annotated[int, Field(ge=0, le=0xFFFFFFFF)] | None = Field(
+    # Bounded, because SQLite raises on integers beyond 64 bits; strict, as `false` is not event 0.
+    at: Annotated[int, Field(ge=0, le=0xFFFFFFFF, strict=True)] | None = Field(
         None, description="Event number; the last complete step at or before it counts."
     )
 
