@@ -18,6 +18,7 @@ from taofold.core.errors import Refused, UnknownRun
 from taofold.core.events import RunStarted
 from taofold.core.trace import opening
 from taofold.core.values import Principal
+from taofold.documents import Shared, Shelf
 from taofold.engine import Engine, RemoteEngine, open_engine
 from taofold.learning.registry import Registry
 from taofold.log.journal import Journal
@@ -29,7 +30,6 @@ from taofold.runtime import control
 from taofold.runtime.endings import Advanced
 from taofold.runtime.setup import Approval, Pause
 from taofold.server.auth.admission import Door
-from taofold.server.auth.documents import Shared, Shelf
 from taofold.server.auth.sessions import Signin
 from taofold.server.auth.tokens import LocalToken, TokenStore
 from taofold.server.catalog import AnyAgent, Catalog, Rebuild

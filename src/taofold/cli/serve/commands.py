@@ -245,8 +245,8 @@ def work(
 def _tokens(file: Path | None) -> "TokenStore":
     """The tokens of this project's servers."""
     from taofold.cli.project import home, log_address, open_store
+    from taofold.documents import Shared
     from taofold.log.adapters import make_home, shelf_beside
-    from taofold.server.auth.documents import Shared
     from taofold.server.auth.tokens import TokenStore
 
     if file is not None:

@@ -17,8 +17,8 @@ from typing import Any, Final, TypeAlias
 from taofold.core.errors import ConfigError
 from taofold.core.value import is_object
 from taofold.core.values import Principal
+from taofold.documents import DocumentFormat, Shared, SharedDocument
 from taofold.log.store import clock
-from taofold.server.auth.documents import DocumentFormat, Shared, SharedDocument
 from taofold.server.auth.tokens import Token, TokenStore
 
 CODE_S: Final = 600

@@ -22,10 +22,10 @@ from taofold.core.errors import ConfigError
 from taofold.core.text import iso
 from taofold.core.value import is_array, is_object
 from taofold.core.values import Principal
+from taofold.documents import DocumentFormat, Shared, SharedDocument
 from taofold.log.store import clock
 from taofold.policy.policy import ROLES
 from taofold.reserved import state_folder
-from taofold.server.auth.documents import DocumentFormat, Shared, SharedDocument
 
 # Names that the log uses for who decided or why a run ended: nobody may pose as them.
 _RESERVED: Final = frozenset({"local", "policy", "clock", "interrupted"})
