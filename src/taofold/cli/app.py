@@ -21,6 +21,7 @@ from taofold.cli.files import check, graph, init
 from taofold.cli.log import app as log
 from taofold.cli.loops.commands import app as loops
 from taofold.cli.loops.start import ALIAS, loop
+from taofold.cli.mcp import app as mcp
 from taofold.cli.patterns.commands import register as add_patterns
 from taofold.cli.project import unknown
 from taofold.cli.runs.change import register as add_changing
@@ -85,6 +86,7 @@ app.add_typer(approvals, name="approvals")
 app.add_typer(loops, name="loops")
 add_patterns(app)
 add_serve(app)
+app.add_typer(mcp, name="mcp")
 app.add_typer(log, name="log")
 
 

@@ -151,6 +151,19 @@ _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,30}")
 _REFERENCE: Final = "${"
 
 
+class McpOAuthKeys(Strict):
+    """How this client is known at the server's authorization server."""
+
+    client_id: str = ""
+    """Left out: it registers itself when somebody signs in."""
+    client_secret: str = ""
+    """`${NAME}`, taken from taofold's own environment."""
+    scope: str = ""
+    grant: Literal["authorization_code", "client_credentials"] = "authorization_code"
+    issuer: str = ""
+    """Of the authorization server at which the client is registered."""
+
+
 class McpKeys(Strict):
     """One server: a program to start, or an address."""
 
@@ -162,6 +175,8 @@ class McpKeys(Strict):
     """Below the work root; by default the work root."""
     url: str = ""
     headers: dict[str, str] = {}
+    oauth: McpOAuthKeys | None = None
+    """The server wants OAuth: `{}` where a person signs in (`taofold mcp login`)."""
     transport: Literal["http", "sse"] = "http"
     tools: list[str] | None = None
     """Only these, by the server's names."""
@@ -201,7 +216,7 @@ def _server(document: YamlDocument, name: str, value: Mapping[str, Any]) -> list
     # Both or neither.
     if bool(command) == bool(url):
         fault("", "a server has either a command or a url")
-    for key in ("args", "env", "cwd") if url else ("headers", "transport"):
+    for key in ("args", "env", "cwd") if url else ("headers", "oauth", "transport"):
         if key in value:
             fault(key, f"{key!r} belongs to a {'command' if url else 'url'}")
     if isinstance(url, str) and url:
@@ -237,6 +252,11 @@ def _secrets(document: YamlDocument, name: str, value: Mapping[str, Any]) -> lis
             if readable and Redactor().text(text) != text:
                 hint = "a program reads them from its env, an address from its headers: ${NAME}"
                 faults.append(document.fault(("mcp", name, key), message, hint))
+    oauth: Any = value.get("oauth")
+    secret: Any = oauth.get("client_secret") if is_object(oauth) else None
+    if isinstance(secret, str) and secret and _REFERENCE not in secret:
+        hint = "write ${NAME} and set the variable NAME"
+        faults.append(document.fault(("mcp", name, "oauth", "client_secret"), message, hint))
     for key in ("env", "headers"):
         held: Any = value.get(key)
         for inner, text in (held if is_object(held) else {}).items():
@@ -269,7 +289,10 @@ def make_server(name: str, keys: McpKeys, root: Path) -> Any:
     }
     if keys.url:
         make = bridge.sse if keys.transport == "sse" else bridge.http
-        return make(keys.url, headers=keys.headers, **options)
+        oauth: Any = None
+        if keys.oauth is not None:
+            oauth = import_module(BRIDGE).OAuth(**keys.oauth.model_dump())
+        return make(keys.url, headers=keys.headers, oauth=oauth, **options)
     base = root.resolve()
     # Links are followed first: a folder inside the root may be a link out of it.
     target = (base / keys.cwd).resolve()

@@ -9,8 +9,8 @@ from tests.runtime.kit import Memo
 
 from taofold import Agent, Decision, MemoryLog
 from taofold.bridges.mcp import McpServer
+from taofold.bridges.mcp.address import ServerAddress
 from taofold.bridges.mcp.definitions import Pins
-from taofold.bridges.mcp.transport import ServerAddress
 from taofold.core.errors import ConfigError
 from taofold.core.values import Tier
 from taofold.runtime.control import decide

@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 from tests import environments
 from tests.ports import free_port, wait_for
+from tests.runtime.kit import Memo, act, finish
 
-from taofold import RunContext
+from taofold import Agent, Decision, MemoryLog, RunContext
 from taofold.bridges.mcp import McpServer
 from taofold.bridges.mcp import serving as mcp_serving
 from taofold.core.errors import ConfigError
+from taofold.runtime.control import decide
 from taofold.tools import Outcome
 
 from .kit import SCRIPTS
@@ -215,3 +217,28 @@ async def test_over_stdio_it_is_started_again_and_says_as_much(name: str, tmp_pa
         assert "characters left out" in str(large.value)
         await server.close()
         assert (await call(server, "echo", text="alive")).value == "alive"
+
+
+@pytest.mark.parametrize(("name", "mode"), PEERS)
+async def test_a_question_while_nobody_is_there_says_what_answering_does(
+    name: str, mode: str, tmp_path: Path
+) -> None:
+    """A write that asks in the older way begins anew with the answer: never unasked."""
+    log = MemoryLog()
+    with peer(name, tmp_path) as there:
+        async with bridge(there, mode=mode, trust=False) as server:
+
+            async def decided(result: Any, decision: Decision) -> Any:
+                await decide(log, result.pending[0].id, decision)
+                return await Agent(Memo([finish()]), tools=[server], log=log).resume("r")
+
+            asking = Agent(Memo([act("s_ask")]), tools=[server], log=log)
+            result = await decided(await asking.run("x", run_id="r"), Decision("approve"))
+            if (name, mode) == ("phoenix", "auto"):  # FastMCP 4 asks so in the older era only
+                assert 'mode="legacy"' in str(result.steps[0].observations[0].result)
+                return
+            assert there.calls == ["asking"]
+            assert "answering calls the tool again" in result.pending[0].question
+            ended = await decided(result, Decision("answer", answer="Ada"))
+            assert ended.steps[0].observations[0].result == "accept: Ada"
+            assert there.calls == ["asking", "asking"], "as the question said"

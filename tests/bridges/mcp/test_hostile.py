@@ -13,7 +13,7 @@ from mcp.server import Server
 from taofold import RunContext
 from taofold.bridges.mcp import McpServer
 from taofold.bridges.mcp.definitions import checker
-from taofold.bridges.mcp.transport import load
+from taofold.bridges.mcp.package import load
 from taofold.core.errors import ConfigError
 from taofold.tools.arguments import Checker
 

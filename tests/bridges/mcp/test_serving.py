@@ -1,9 +1,11 @@
 """Agents and tools as an MCP server, seen by clients of both eras."""
 
+import asyncio
 from typing import Any
 
 import pytest
 from mcp import Client, MCPError, types
+from pydantic import BaseModel
 from tests.runtime.kit import Memo
 
 from taofold import Agent, Decision, MemoryLog, Policy, Principal, RunContext, tool
@@ -121,7 +123,93 @@ async def test_an_agent_works_on_its_goal(mode: str) -> None:
     async with Client(server, mode=mode) as client:
         result = await client.call_tool("worker", {"goal": "find y"}, progress_callback=progress)
     assert words(result) == "it is y"
-    assert heard[0] == (1.0, "I look")
+    [row] = await log.rows()
+    assert heard[:2] == [(1.0, f"run {row.run}"), (2.0, "I look")]
+
+
+class Verdict(BaseModel):
+    right: bool
+    why: str
+
+
+@MODES
+@pytest.mark.parametrize(
+    ("output", "answer", "structured"),
+    [
+        (Verdict, {"right": True, "why": "so"}, {"right": True, "why": "so"}),
+        (list[int], [1, 2], {"result": [1, 2]}),
+        (list[Verdict], [{"right": False, "why": "no"}],
+         {"result": [{"right": False, "why": "no"}]}),
+        (str, "text", None),
+    ],
+)  # fmt: skip
+async def test_a_typed_answer_is_a_structured_result_as_its_schema_promises(
+    mode: str, output: Any, answer: Any, structured: Any
+) -> None:
+    worker = Agent(Memo([act("finish", answer=answer)]), name="worker", output=output)
+    server = make_server(Offers.of([worker], log=MemoryLog()))
+    async with Client(server, mode=mode) as client:  # which checks it against the schema
+        [promised] = [t for t in (await client.list_tools()).tools if t.name == "worker"]
+        result = await client.call_tool("worker", {"goal": "judge"})
+        again = await client.call_tool("resume_run", {"run_id": (result.meta or {})["taofold/run"]})
+    assert (promised.output_schema is None) is (structured is None)
+    assert result.structured_content == again.structured_content == structured
+    assert not result.is_error
+
+
+@MODES
+async def test_who_lost_the_answer_gets_it_by_the_name_in_the_first_message(mode: str) -> None:
+    """A client that times out: the call is cancelled, the run goes on where it was."""
+    log, runs = MemoryLog(), list[str]()
+    working, free = asyncio.Event(), asyncio.Event()
+
+    @tool(effect="read")
+    async def long() -> str:
+        """Take long."""
+        working.set()
+        await free.wait()
+        return "done at last"
+
+    async def progress(_done: float, _total: float | None, text: str | None) -> None:
+        runs.append(str(text).removeprefix("run "))
+
+    server = make_server(Offers.of([], [long], log=log))
+    async with Client(server, mode=mode) as client:
+        with pytest.raises(MCPError, match=r"Timed out|timed out"):
+            await client.call_tool("long", {}, read_timeout_seconds=0.5, progress_callback=progress)
+        await working.wait()
+        free.set()
+        result = await client.call_tool("resume_run", {"run_id": runs[0]})
+        assert words(result) == "done at last"
+        assert words(await client.call_tool("resume_run", {"run_id": runs[0]})) == "done at last"
+    assert len(await log.rows()) == 1
+
+
+@MODES
+async def test_a_run_that_another_call_still_drives_is_waited_for(mode: str) -> None:
+    log, runs, done = MemoryLog(), list[str](), list[str]()
+    working, free = asyncio.Event(), asyncio.Event()
+
+    @tool(effect="read")
+    async def long() -> str:
+        """Take long."""
+        done.append("once")
+        working.set()
+        await free.wait()
+        return "done at last"
+
+    async def progress(_done: float, _total: float | None, text: str | None) -> None:
+        runs.append(str(text).removeprefix("run "))
+
+    async with Client(make_server(Offers.of([], [long], log=log)), mode=mode) as client:
+        first = asyncio.create_task(client.call_tool("long", {}, progress_callback=progress))
+        await working.wait()
+        second = asyncio.create_task(client.call_tool("resume_run", {"run_id": runs[0]}))
+        await asyncio.sleep(0.3)
+        assert not second.done()
+        free.set()
+        assert words(await first) == words(await second) == "done at last"
+    assert done == ["once"]
 
 
 @MODES

@@ -17,10 +17,12 @@ from typing_extensions import TypedDict, Unpack
 
 from taofold.bridges.mcp import definitions as definitions
 from taofold.bridges.mcp import results as results
+from taofold.bridges.mcp.address import OAuth, ServerAddress
 from taofold.bridges.mcp.connection import Unreachable, beside, submitted
 from taofold.bridges.mcp.definitions import Definition, Pins
+from taofold.bridges.mcp.package import get, load
 from taofold.bridges.mcp.serving import Serving
-from taofold.bridges.mcp.transport import Headers, HeaderSource, ServerAddress, get, load
+from taofold.bridges.mcp.transport import Headers, HeaderSource
 from taofold.core.errors import ConfigError
 from taofold.core.values import Tier
 from taofold.tools import InputRequired, Outcome, PersonAnswer, RunContext, Tool, Toolset, external
@@ -140,11 +142,14 @@ async def _asked(
 
 
 def _place(
-    kind: Literal["http", "sse"], url: str, headers: Headers | HeaderSource | None
+    kind: Literal["http", "sse"],
+    url: str,
+    headers: Headers | HeaderSource | None,
+    oauth: OAuth | None,
 ) -> ServerAddress:
     if callable(headers):
-        return ServerAddress(kind, url=url, header_source=headers)
-    return ServerAddress(kind, url=url, headers=dict(headers or {}))
+        return ServerAddress(kind, url=url, header_source=headers, oauth=oauth)
+    return ServerAddress(kind, url=url, headers=dict(headers or {}), oauth=oauth)
 
 
 class McpServer(Toolset):
@@ -185,14 +190,16 @@ class McpServer(Toolset):
         url: str,
         *,
         headers: Headers | HeaderSource | None = None,
+        oauth: OAuth | None = None,
         **options: Unpack[McpOptions],
     ) -> Self:
         """A server that speaks streamable HTTP.
 
         `headers` may be a function that gives them, awaited if need be: it is asked once, and
-        again whenever the server answers 401.
+        again whenever the server answers 401. With `oauth`, the tokens are used for which somebody
+        has signed in (`taofold mcp login`), or the client's own credentials.
         """
-        return cls(_place("http", url, headers), **options)
+        return cls(_place("http", url, headers, oauth), **options)
 
     @classmethod
     def sse(
@@ -200,10 +207,11 @@ class McpServer(Toolset):
         url: str,
         *,
         headers: Headers | HeaderSource | None = None,
+        oauth: OAuth | None = None,
         **options: Unpack[McpOptions],
     ) -> Self:
         """A server that speaks the older HTTP with server-sent events; `headers` as in `http`."""
-        return cls(_place("sse", url, headers), **options)
+        return cls(_place("sse", url, headers, oauth), **options)
 
     @classmethod
     def within(cls, server: Any, **options: Unpack[McpOptions]) -> Self:

@@ -13,17 +13,9 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
-from taofold.bridges.mcp.transport import (
-    ABSENT,
-    CLOSED,
-    LOST,
-    REFUSED,
-    McpSession,
-    ServerAddress,
-    code,
-    innermost,
-    opened,
-)
+from taofold.bridges.mcp.address import ServerAddress
+from taofold.bridges.mcp.package import code, innermost
+from taofold.bridges.mcp.transport import ABSENT, CLOSED, LOST, REFUSED, McpSession, opened
 from taofold.core.errors import ConfigError
 from taofold.policy.redaction import Redactor
 

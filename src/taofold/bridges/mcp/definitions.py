@@ -20,7 +20,8 @@ from typing import Any, Final
 
 import msgspec
 
-from taofold.bridges.mcp.transport import ServerAddress, get, load
+from taofold.bridges.mcp.address import ServerAddress
+from taofold.bridges.mcp.package import get, load
 from taofold.core.errors import ConfigError
 from taofold.core.text import visible
 from taofold.core.value import is_object

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from taofold.bridges.mcp.definitions import checker
-from taofold.bridges.mcp.transport import load, plain
+from taofold.bridges.mcp.package import load, plain
 from taofold.core.text import visible
 from taofold.core.value import is_object
 from taofold.policy.redaction import named

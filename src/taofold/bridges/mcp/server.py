@@ -37,11 +37,12 @@ from taofold.core.effects import Act, Answer, Strategy
 from taofold.core.errors import ConfigError, Conflict, ModelError, Refused, RunError, UnknownRun
 from taofold.core.value import is_object
 from taofold.core.values import Action, Observation, Principal, Profile, Reply, Thought, Tier
-from taofold.log.log import Log
+from taofold.log.log import ENDED, Log
 from taofold.policy import Policy
 from taofold.policy.policy import Right
 from taofold.reasoning import Task
 from taofold.runtime.control import decide, pending
+from taofold.runtime.endings import RESUMABLE
 from taofold.runtime.model import OnText, Request
 from taofold.runtime.setup import Approval, Decision
 from taofold.runtime.tool_calls import render
@@ -51,6 +52,10 @@ from taofold.tools.arguments import BadArguments, Checker
 PREFIX: Final = "mcp:"
 """Before the tool's name in the name of the agent of a direct call."""
 RESUME: Final = "resume_run"
+WRAP: Final = "result"
+"""Where a structured result lies that is no object."""
+LOOK_S: Final = 0.2
+"""Seconds between two looks at a run that somebody else drives."""
 _GOAL: Final[dict[str, Any]] = {
     "type": "object",
     "properties": {"goal": {"type": "string", "description": "What the agent should do."}},
@@ -96,6 +101,14 @@ class McpOffer:
     tool: str = ""
     """Of a direct call; "" = an agent with a goal."""
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    result_schema: Mapping[str, Any] | None = None
+    """Of the structured result; None = it is text, or nobody knows."""
+
+    def structured(self, output: Any) -> dict[str, Any] | None:
+        """The output (JSON) as it is promised; what is no object lies below `result`."""
+        if self.result_schema is None or not _wrapped(self.agent.answer.schema):
+            return output if is_object(output) else None
+        return {WRAP: output}
 
     @property
     def reads(self) -> bool:
@@ -159,11 +172,9 @@ class Offers:
             ConfigError: the agent cannot run; the goal is empty.
         """
         offer = self.known[name]
-        options: dict[str, Any] = {
-            "principal": self.principal,
-            "listener": hear,
-            "run_id": new_id(),
-        }
+        run = new_id()
+        options: dict[str, Any] = {"principal": self.principal, "listener": hear, "run_id": run}
+        hear(Progress(run, name, f"run {run}"))
         if offer.tool:
             data = {"tool": offer.tool, "parameters": dict(arguments)}
             return await offer.agent.run(f"call {offer.tool}", data=data, **options)
@@ -171,13 +182,24 @@ class Offers:
         return await offer.agent.run(goal, settings=offer.settings, **options)
 
     async def resume(self, run: str, hear: Callable[[Happening], None]) -> RunResult[Any]:
-        """Carry on a run that was started here.
+        """Carry on a run that was started here, or wait for its end; an ended run's result.
+
+        Whoever lost the answer, by a time-out or with the connection, gets it here.
 
         Raises:
-            Refused: it is not one of ours, or has ended.
+            Refused: it is not one of ours.
         """
-        first = await self.first(run)
-        return await first.agent.resume(run, principal=self.principal, listener=hear)
+        offer = await self.first(run)
+        while True:
+            so_far = await offer.agent.result(run)
+            if so_far.status in ENDED and so_far.stop_reason not in RESUMABLE:
+                return so_far
+            try:
+                return await offer.agent.resume(run, principal=self.principal, listener=hear)
+            except Conflict:
+                if not (await self.log.row(run)).held:
+                    raise
+            await asyncio.sleep(LOOK_S)  # the call that began it still drives it
 
     async def first(self, run: str) -> McpOffer:
         """What `run` was started with.
@@ -217,7 +239,26 @@ def said(result: RunResult[Any]) -> Observation:
 def _agent(agent: Agent[Any, Any], settings: Mapping[str, Any]) -> McpOffer:
     tool = agent.as_tool()
     inner = tuple(agent.toolset.values())
-    return McpOffer(tool.name, tool.description, _GOAL, agent, inner, settings=settings)
+    promised = agent.answer.schema
+    if promised is not None and _wrapped(promised):
+        # The protocol's structured results are objects; clients of the package unwrap this one.
+        definitions = promised.get("$defs", {})
+        bare = {name: value for name, value in promised.items() if name != "$defs"}
+        promised = {"type": "object", "properties": {WRAP: bare}, "required": [WRAP]}
+        promised |= {"$defs": definitions} if definitions else {}
+    return McpOffer(
+        tool.name,
+        tool.description,
+        _GOAL,
+        agent,
+        inner,
+        settings=settings,
+        result_schema=promised,
+    )
+
+
+def _wrapped(schema: Mapping[str, Any] | None) -> bool:
+    return schema is not None and schema.get("type") != "object"
 
 
 def _tool(tool: Tool, log: Log, policy: Policy) -> McpOffer:
@@ -234,8 +275,9 @@ def _tool(tool: Tool, log: Log, policy: Policy) -> McpOffer:
 
 
 INSTRUCTIONS: Final = (
-    "Agents take a goal and may work for minutes; their runs are recorded. If an answer says that "
-    f"a run waits for a person, call {RESUME} with its id once the person has decided."
+    "Agents take a goal and may work for minutes; their runs are recorded, and the first message "
+    f"of a call's progress names its run. If you lose the answer, {RESUME} with that id gives it. "
+    f"If a run waits for a person, call {RESUME} once the person has decided."
 )
 PATH: Final = "/mcp"
 PRINCIPAL: Final = "taofold.principal"
@@ -314,7 +356,8 @@ class Desk:
         _require(self._on_behalf(context), "read")
         again = types.Tool(
             name=RESUME,
-            description="Carry on a run that waited for a person, and get its result.",
+            description="Carry on a run that waited or was interrupted, and get its result; also "
+            "that of a run that has ended. The first message of a call's progress names its run.",
             input_schema=_RUN,
             annotations=types.ToolAnnotations(destructive_hint=False, idempotent_hint=True),
         )
@@ -378,8 +421,11 @@ class Desk:
             result = await offers.resume(result.run_id, teller)
         if result.status == "waiting":
             return _waits(result)
-        text = said(result)
-        return _result(text.result, failed=text.status == "failure", run=result.run_id)
+        if not result.success:
+            return _result(said(result).result, failed=True, run=result.run_id)
+        offer = await offers.first(result.run_id)
+        value = result.output if offer.tool else offer.agent.answer.dump(result.output)
+        return _result(value, run=result.run_id, structured=offer.structured(value))
 
     async def _decided(self, offers: Offers, run: str, responses: Mapping[str, Any]) -> None:
         """Put what the person at the client said where the run looks for it."""
@@ -448,6 +494,7 @@ def _described(one: McpOffer) -> Any:
         name=one.name,
         description=one.description,
         input_schema=one.schema,
+        output_schema=None if one.result_schema is None else dict(one.result_schema),
         annotations=types.ToolAnnotations(
             read_only_hint=one.reads,
             destructive_hint=not one.reads and one.tier >= Tier.CONFIRM,
@@ -508,12 +555,14 @@ def _waits(result: RunResult[Any]) -> Any:
     return _result(text, failed=True, run=result.run_id)
 
 
-def _result(value: Any, *, failed: bool = False, run: str = "") -> Any:
+def _result(
+    value: Any, *, failed: bool = False, run: str = "", structured: dict[str, Any] | None = None
+) -> Any:
     text = "" if value is None else render(value)
     return types.CallToolResult(
         content=[types.TextContent(type="text", text=text)],
         # The protocol has structured content for objects only.
-        structured_content=value if is_object(value) and not failed else None,
+        structured_content=None if failed else structured,
         is_error=failed,
         _meta={"taofold/run": run} if run else None,
     )

@@ -14,19 +14,12 @@ import msgspec
 from taofold.bridges.mcp import definitions as definitions
 from taofold.bridges.mcp import questions as asking
 from taofold.bridges.mcp import results as results
+from taofold.bridges.mcp.address import ServerAddress
 from taofold.bridges.mcp.connection import ServerConnection, Unreachable
 from taofold.bridges.mcp.definitions import Definition, Pins, offered
+from taofold.bridges.mcp.package import code, data, get, load, plain
 from taofold.bridges.mcp.questions import Ask, Flight, Flights
-from taofold.bridges.mcp.transport import (
-    URL_REQUIRED,
-    McpSession,
-    ServerAddress,
-    code,
-    data,
-    get,
-    load,
-    plain,
-)
+from taofold.bridges.mcp.transport import URL_REQUIRED, McpSession
 from taofold.core.errors import ConfigError
 from taofold.core.text import visible
 from taofold.core.value import is_array, is_object
@@ -40,6 +33,8 @@ PAGES: Final = 100
 MOST: Final = 512
 """Tools of one server that are looked at."""
 ACCEPT: Final = "accept"
+OLD_WAY: Final = "server-initiated requests is unavailable"
+"""What the package says where a server asks in the older way on a connection of the newer era."""
 _LATE: Final = 5.0
 
 
@@ -256,7 +251,14 @@ class Serving:
         if odd:
             text = f"the result of {now.name!r} is not what its server promised: {odd}"
             return Outcome(text, "failure")
-        return results.outcome(result)
+        return self._hinted(results.outcome(result))
+
+    def _hinted(self, outcome: Outcome) -> Outcome:
+        """The outcome, with what to change if the server asked in a way that its era has not."""
+        if outcome.status != "failure" or OLD_WAY not in str(outcome.value).lower():
+            return outcome
+        hint = 'it asks people in the older way: set mode="legacy" (in a file elicitation: legacy)'
+        return msgspec.structs.replace(outcome, value=f"{outcome.value} ({hint})")
 
     def _failed(self, error: Exception, asked: asking.PendingQuestions | None) -> Outcome:
         """The observation for an error of the protocol. Some of them are questions."""
@@ -271,7 +273,8 @@ class Serving:
             asking.PendingQuestions(self.name, asks, legacy=True, done=done).next()
         number = code(error)
         kind = type(error).__name__ if number is None else f"error {number}"
-        return Outcome(f"the server {self.name!r}: {kind}: {str(error)[:2000]}", "failure")
+        text = f"the server {self.name!r}: {kind}: {str(error)[:2000]}"
+        return self._hinted(Outcome(text, "failure"))
 
     async def pages(self, what: str) -> list[dict[str, Any]]:
         """Everything of one kind that the server lists, as JSON: resources, prompts."""

@@ -4,9 +4,6 @@ The only module of the client side that imports the package, when a session is o
 speaks both eras of the protocol; generation 1 (some frameworks still pin it) only the older one,
 under other names: `get` reads both. Knows nothing about tools or runs.
 
-Values of the environment and headers may hold `${NAME}`: they are filled in from this process's
-environment when the server is started, so that no secret stands in a file.
-
 The package makes one error of most HTTP statuses ("Server returned an error response"), and a
 server that is away for a moment ends its session with every call in it. Here each becomes an error
 of the protocol that belongs to the one request and says what happened.
@@ -15,116 +12,20 @@ of the protocol that belongs to the one request and says what happened.
 import asyncio
 import logging
 import os
-import re
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
 from datetime import timedelta
-from hashlib import blake2b
-from importlib import import_module
 from inspect import isawaitable, signature
-from pathlib import PurePath
-from typing import Any, Final, Literal, TypeAlias, cast
-from urllib.parse import urlsplit
-
-import msgspec
+from typing import Any, Final, TypeAlias
 
 from taofold import __version__
-from taofold.core.errors import ConfigError
-from taofold.core.value import is_array
+from taofold.bridges.mcp.address import ServerAddress, filled
+from taofold.bridges.mcp.oauth import AUTHORIZING, SignInFailed, SignInRequired, provider
+from taofold.bridges.mcp.package import load
 from taofold.network.direct import origin
 from taofold.policy.redaction import Redactor
 from taofold.reserved import MARK, SERVER
-
-_VARIABLE: Final = re.compile(r"\$\{(\w+)\}")
-_AROUND: Final = re.compile(r"^(?:mcp[-_])?(?:server[-_])?|(?:[-_]mcp)?(?:[-_]server)?$")
-_VERSION: Final = re.compile(r"(?<=.)@[^/]*$")
-_ODD: Final = re.compile(r"[^A-Za-z0-9]+")
-
-
-@dataclass(frozen=True, slots=True)
-class ServerAddress:
-    """A program to start, an address, or (`server`) a server object in this process."""
-
-    kind: Literal["stdio", "http", "sse", "here"]
-    command: str = ""
-    args: tuple[str, ...] = ()
-    env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    cwd: str = ""
-    url: str = ""
-    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    header_source: Any = field(default=None, repr=False)
-    """Gives the headers instead of `headers`: a function without parameters."""
-    server: Any = field(default=None, repr=False)
-
-    def __post_init__(self) -> None:
-        if is_array(self.command) or not isinstance(self.command, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ConfigError(f"the command of a server is one program, not {self.command!r}")
-        if self.kind == "stdio" and not self.command.strip():
-            raise ConfigError("a stdio server needs the command that starts it")
-        if self.kind in ("http", "sse"):
-            wrong = f"a server's url is http(s)://…, not {self.url!r}"
-            try:
-                parts = urlsplit(self.url)
-                fine = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-            except ValueError as error:
-                raise ConfigError(wrong) from error
-            if not fine:
-                raise ConfigError(wrong)
-            if parts.username or parts.password:
-                raise ConfigError("credentials do not belong in a url: use headers with ${NAME}")
-
-    @property
-    def digest(self) -> str:
-        """The same for the same place, whatever its secrets are."""
-        # Without `env` and headers: a renewed key is no new server.
-        identity = (self.kind, self.command, self.args, self.cwd, self.url)
-        return blake2b(msgspec.json.encode(identity), digest_size=8).hexdigest()
-
-    @property
-    def words(self) -> str:
-        """For messages: without what looks like a secret."""
-        if self.kind == "stdio":
-            text = Redactor().text(" ".join(" ".join([self.command, *self.args]).split()))
-            return text if len(text) <= 100 else f"{text[:100]}…"
-        return Redactor().text(self.url) or "a server in this process"
-
-    @property
-    def label(self) -> str:
-        """A short name: of the program, the package it runs, or the host."""
-        if self.kind == "stdio":
-            words = [
-                self.command,
-                *[argument for argument in self.args if not argument.startswith(("-", "/", "."))],
-            ]
-            telling = [word for word in words if "mcp" in word or "server" in word]
-            name = PurePath(_VERSION.sub("", (telling or words)[0])).name.removesuffix(".py")
-        else:
-            name = (urlsplit(self.url).hostname or "local").removeprefix("www.").partition(".")[0]
-        short = _AROUND.sub("", name) or name
-        plain = _ODD.sub("_", short).strip("_").lower() or "mcp"
-        return plain if plain[0].isalpha() else f"mcp_{plain}"
-
-
-def filled(
-    values: Mapping[str, str], environment: Mapping[str, str] = os.environ
-) -> dict[str, str]:
-    """`values` with each `${NAME}` replaced.
-
-    Raises:
-        ConfigError: a variable is not set.
-    """
-    missing = sorted(
-        {n for value in values.values() for n in _VARIABLE.findall(value) if n not in environment}
-    )
-    if missing:
-        raise ConfigError(f"set the environment variable {', '.join(missing)}: a server needs it")
-    return {
-        name: _VARIABLE.sub(lambda match: environment[match.group(1)], value)
-        for name, value in values.items()
-    }
-
 
 CLOSED: Final = -32000
 """The connection ended before the answer: nobody knows what became of the request."""
@@ -149,6 +50,11 @@ class Credentials:
 
     def __init__(self, place: ServerAddress) -> None:
         self._place = place
+        self.faults: tuple[type[Exception], ...] = ()
+        """What is raised where nobody is signed in, and where that failed."""
+        if place.oauth is not None:
+            package = load("mcp.client.auth").OAuthFlowError
+            self.faults = (SignInRequired, SignInFailed, package)
         self._known: dict[str, str] | None = None
         self._reading = asyncio.Lock()
 
@@ -180,13 +86,16 @@ class Credentials:
 
 
 def client_factory(
-    place: ServerAddress, credentials: Credentials, create: Callable[..., Any]
+    place: ServerAddress,
+    credentials: Credentials,
+    create: Callable[..., Any],
+    authorizer: Any = None,
 ) -> Callable[..., Any]:
     """A maker of clients like those of `create`, the package's own.
 
     They send nothing to another origin than the server's: generation 1 of the package follows
     redirects wherever they lead, and only `Authorization` stays behind, not a key under another
-    name.
+    name. What `authorizer` (see `oauth`) sends to an authorization server is its own affair.
     """
     scheme, host, port = origin(place.url)
     home = {(scheme, host, port)}
@@ -194,7 +103,7 @@ def client_factory(
         home.add(("https", host, 443))  # the same server, better protected
 
     async def at_home(request: Any) -> None:
-        if origin(str(request.url)) not in home:
+        if origin(str(request.url)) not in home and AUTHORIZING not in request.extensions:
             raise ConnectionError(f"the server redirects to {request.url.host!r}: not followed")
 
     def made(**options: Any) -> Any:
@@ -203,7 +112,7 @@ def client_factory(
             headers=model.headers,
             timeout=model.timeout,
             follow_redirects=model.follow_redirects,
-            auth=options.get("auth"),
+            auth=options.get("auth") or authorizer,
             event_hooks={"request": [at_home]},
         )
 
@@ -226,6 +135,9 @@ def _client_class(base: Any, credentials: Credentials) -> Any:
                 if response.status_code == 401 and await self._renewed(sent):
                     await response.aclose()
                     response = await self._sent(request, await credentials.headers(), options)
+            except credentials.faults as error:
+                text = f"the server wants credentials: {Redactor().text(str(error))[:_SHOWN]}"
+                return _answer(errors, request, 401, REFUSED, text)
             except (errors.ConnectError, errors.ConnectTimeout) as error:
                 return _answer(errors, request, 503, ABSENT, f"nobody answers there: {error}")
             except errors.TransportError as error:
@@ -289,62 +201,11 @@ def _answer(errors: Any, request: Any, status: int, code: int, message: str) -> 
     return errors.Response(status, json=body, request=request)
 
 
-HINT: Final = "the mcp package is missing: pip install 'taofold[mcp]'"
 URL_REQUIRED: Final = -32042
-_SDK_LOGGER: Final = logging.getLogger("mcp")
-_SILENT: Final = logging.NullHandler()
 _TAIL: Final = 4_000
-_HUMP: Final = re.compile(r"_([a-z])")
 
 Elicit = Callable[[Any, Any], Awaitable[Any]]
 Hear = Callable[[Any], Awaitable[None]]
-
-
-def load(module: str = "mcp") -> Any:
-    """A module of the package. Raises ConfigError with the way to install it."""
-    # What it logs is for whoever listens: without a handler, tracebacks go to the terminal.
-    _SDK_LOGGER.addHandler(_SILENT)
-    try:
-        return import_module(module)
-    except ImportError as error:
-        if error.name is None or error.name.partition(".")[0] == "mcp":
-            raise ConfigError(HINT) from error
-        broken = f"the mcp package cannot be loaded ({error}): pip install 'taofold[mcp]'"
-        raise ConfigError(broken) from error
-
-
-def get(thing: Any, name: str, default: Any = None) -> Any:
-    """The attribute `name`, under the name that either generation gives it."""
-    value = getattr(thing, name, None)
-    if value is None:
-        value = getattr(thing, _HUMP.sub(lambda hump: hump.group(1).upper(), name), None)
-    return default if value is None else value
-
-
-def plain(model: Any) -> Any:
-    """A model of the package as JSON, with the names of the protocol."""
-    dump = getattr(model, "model_dump", None)
-    return model if dump is None else dump(mode="json", by_alias=True, exclude_none=True)
-
-
-def code(error: BaseException) -> int | None:
-    """The code of an error of the protocol; None if it is none."""
-    inner = getattr(error, "error", None)
-    status = getattr(inner, "code", getattr(error, "code", None))
-    return status if isinstance(status, int) else None
-
-
-def data(error: BaseException) -> Any:
-    """What came with an error of the protocol."""
-    return getattr(getattr(error, "error", None), "data", None)
-
-
-def innermost(error: BaseException) -> BaseException:
-    """What went wrong, out of the groups that task groups make of it."""
-    # The first of each group: the others are mostly cancellations that it caused.
-    while isinstance(error, BaseExceptionGroup):
-        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
-    return error
 
 
 async def _unchecked(*_: Any) -> None:
@@ -430,18 +291,24 @@ class McpSession:
 
 @asynccontextmanager
 async def opened(
-    place: ServerAddress, mode: str, elicit: Elicit, hear: Hear, tail: deque[str]
+    place: ServerAddress,
+    mode: str,
+    elicit: Elicit,
+    hear: Hear,
+    tail: deque[str],
+    authorizer: Any = None,
 ) -> AsyncGenerator[McpSession]:
     """A session with the server at `place`: started, connected and greeted.
 
-    `tail` takes the last lines of what a program writes to standard error.
+    `tail` takes the last lines of what a program writes to standard error. `authorizer` authorizes
+    the requests; by default with the tokens that are kept, if the address says so.
     """
     mcp = load()
     async with AsyncExitStack() as stack:
         if place.kind == "here":
             transport: Any = place.server
         else:
-            transport = await _transport(place, stack, tail)
+            transport = await _transport(place, stack, tail, authorizer)
         if not hasattr(mcp, "Client"):
             streams = await stack.enter_async_context(transport)
             session: Any = mcp.ClientSession(
@@ -464,7 +331,9 @@ async def opened(
         yield McpSession(client.session, modern=modern, second=True)
 
 
-async def _transport(place: ServerAddress, stack: AsyncExitStack, tail: deque[str]) -> Any:
+async def _transport(
+    place: ServerAddress, stack: AsyncExitStack, tail: deque[str], authorizer: Any
+) -> Any:
     """What opens the streams: as the package makes it."""
     if place.kind == "stdio":
         stdio = load("mcp.client.stdio")
@@ -477,7 +346,9 @@ async def _transport(place: ServerAddress, stack: AsyncExitStack, tail: deque[st
     credentials = Credentials(place)
     await credentials.headers()  # what is missing is told before anything is sent
     create = load("mcp.shared._httpx_utils").create_mcp_http_client
-    factory = client_factory(place, credentials, create)
+    if authorizer is None and place.oauth is not None:
+        authorizer = provider(place, place.oauth)
+    factory = client_factory(place, credentials, create, authorizer)
     if place.kind == "sse":
         sse = load("mcp.client.sse").sse_client
         return sse(place.url, httpx_client_factory=factory)

@@ -8,11 +8,16 @@ import json
 import os
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import httpx2
+
 from taofold import Agent, Decision
-from taofold.bridges.mcp import McpServer
+from taofold.bridges.mcp import McpServer, OAuth
+from taofold.bridges.mcp.address import ServerAddress
+from taofold.bridges.mcp.signin import sign_in
 from taofold.runtime.model import Request
 from taofold.testing import FunctionModel
 from taofold.tools import Toolset
@@ -51,9 +56,49 @@ def approve(request: Any) -> Decision:
     return Decision("answer", answer="") if request.wants_text else Decision("approve")
 
 
+class Browser:
+    """A person who approves everything: follows the pages to where they end."""
+
+    def __init__(self) -> None:
+        self.tasks: list[asyncio.Task[Any]] = []
+
+    def __call__(self, url: str) -> None:
+        self.tasks.append(asyncio.create_task(self.follow(url)))
+
+    async def follow(self, url: str) -> None:
+        async with httpx2.AsyncClient(follow_redirects=True) as client:
+            await client.get(url)
+
+
+async def issuer(url: str) -> str:
+    """Where the client is registered. People have it out of band, the scenario says it nowhere."""
+    parts = httpx2.URL(url)
+    place = parts.copy_with(raw_path=f"/.well-known/oauth-protected-resource{parts.path}".encode())
+    async with httpx2.AsyncClient() as client:
+        return str((await client.get(place)).json()["authorization_servers"][0])
+
+
+async def credentials(url: str, scenario: str) -> OAuth | None:
+    """Sign in, if the scenario is about that."""
+    if not scenario.startswith("auth/"):
+        return None
+    context = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
+    oauth = OAuth(
+        client_id=context.get("client_id", ""), client_secret=context.get("client_secret", "")
+    )
+    if scenario.startswith("auth/client-credentials"):
+        return replace(oauth, grant="client_credentials", issuer=await issuer(url))
+    await sign_in(ServerAddress("http", url=url, oauth=oauth), Browser(), seconds=20)
+    return oauth
+
+
 async def main(url: str) -> int:
+    os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp()
+    oauth = await credentials(url, os.environ.get("MCP_CONFORMANCE_SCENARIO", ""))
     with tempfile.TemporaryDirectory() as folder:
-        server = McpServer.http(url, name="server", trust=True, pins=Path(folder), timeout=25)
+        server = McpServer.http(
+            url, name="server", trust=True, pins=Path(folder), timeout=25, oauth=oauth
+        )
         async with server:
             wanted = iter(calls(server))
 

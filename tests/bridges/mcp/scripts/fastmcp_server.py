@@ -1,7 +1,8 @@
 """In the environment of a FastMCP: a server for `test_fastmcp.py`.
 
 Arguments: the port, or 0 for standard input and output; a folder; how many more tools there are.
-In the folder, `token` is the one bearer token that is accepted, if the file is there; `calls` gets
+In the folder, `token` is the one bearer token that is accepted, if the file is there. With `oauth`
+the server brings an authorization server along; `expire` ends all of its tokens, once. `calls` gets
 a line for each call of `note`.
 """
 
@@ -12,6 +13,8 @@ from typing import Any
 
 from fastmcp import Context, FastMCP
 from fastmcp.server.auth import AccessToken, TokenVerifier
+from fastmcp.server.auth.auth import ClientRegistrationOptions
+from fastmcp.server.auth.providers.in_memory import InMemoryOAuthProvider
 
 PORT, FOLDER, MORE = int(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
 
@@ -23,7 +26,31 @@ class OneToken(TokenVerifier):
         return AccessToken(token=token, client_id="tests", scopes=[])
 
 
-server: Any = FastMCP("peer", auth=OneToken() if (FOLDER / "token").exists() else None)
+class Approving(InMemoryOAuthProvider):
+    """Asks nobody: whoever comes is approved."""
+
+    async def verify_token(self, token: str) -> AccessToken | None:
+        try:
+            (FOLDER / "expire").unlink()
+            self.access_tokens.clear()
+        except FileNotFoundError:
+            pass
+        return await super().verify_token(token)
+
+
+def auth() -> Any:
+    if (FOLDER / "token").exists():
+        return OneToken()
+    if not (FOLDER / "oauth").exists():
+        return None
+    registration = ClientRegistrationOptions(enabled=True, valid_scopes=["read", "write"])
+    return Approving(
+        base_url=f"http://127.0.0.1:{PORT}", client_registration_options=registration,
+        required_scopes=["read"],
+    )  # fmt: skip
+
+
+server: Any = FastMCP("peer", auth=auth())
 
 
 @server.tool

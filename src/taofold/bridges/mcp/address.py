@@ -1,0 +1,141 @@
+"""Where an MCP server is, and how this client is known there. Nothing in here connects.
+
+Values of the environment and headers may hold `${NAME}`: they are filled in from this process's
+environment when the server is started, so that no secret stands in a file.
+"""
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import PurePath
+from typing import Any, Final, Literal
+from urllib.parse import urlsplit
+
+import msgspec
+
+from taofold.core.errors import ConfigError
+from taofold.core.value import is_array
+from taofold.policy.redaction import Redactor
+
+_VARIABLE: Final = re.compile(r"\$\{(\w+)\}")
+_AROUND: Final = re.compile(r"^(?:mcp[-_])?(?:server[-_])?|(?:[-_]mcp)?(?:[-_]server)?$")
+_VERSION: Final = re.compile(r"(?<=.)@[^/]*$")
+_ODD: Final = re.compile(r"[^A-Za-z0-9]+")
+
+Grant = Literal["authorization_code", "client_credentials"]
+
+
+@dataclass(frozen=True, slots=True)
+class OAuth:
+    """How this client is known at a server's authorization server.
+
+        McpServer.http(url, oauth=OAuth())                      # `taofold mcp login URL` first
+        McpServer.http(url, oauth=OAuth(grant="client_credentials", client_id="me",
+                                        client_secret="${SECRET}", issuer="https://auth.example"))
+
+    `client_secret` may hold `${NAME}`, which is taken from the environment when it is needed.
+    """
+
+    client_id: str = ""
+    """Empty: the client registers itself when somebody signs in."""
+    client_secret: str = field(default="", repr=False)
+    scope: str = ""
+    """Empty: what the server asks for."""
+    grant: Grant = "authorization_code"
+    issuer: str = ""
+    """The authorization server that the client is registered with; it gets no secret elsewhere."""
+
+    def __post_init__(self) -> None:
+        if self.grant == "client_credentials" and not (self.client_id and self.client_secret):
+            raise ConfigError("the grant client_credentials needs client_id and client_secret")
+        if self.client_secret and not self.client_id:
+            raise ConfigError("a client_secret belongs to a client_id")
+        if self.grant == "client_credentials" and not self.issuer:
+            # Else any MCP server could name an authorization server of its own and get the secret.
+            raise ConfigError("the grant client_credentials needs the issuer it is registered with")
+
+
+@dataclass(frozen=True, slots=True)
+class ServerAddress:
+    """A program to start, an address, or (`server`) a server object in this process."""
+
+    kind: Literal["stdio", "http", "sse", "here"]
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    cwd: str = ""
+    url: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    header_source: Any = field(default=None, repr=False)
+    """Gives the headers instead of `headers`: a function without parameters."""
+    server: Any = field(default=None, repr=False)
+    oauth: OAuth | None = None
+
+    def __post_init__(self) -> None:
+        if is_array(self.command) or not isinstance(self.command, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigError(f"the command of a server is one program, not {self.command!r}")
+        if self.kind == "stdio" and not self.command.strip():
+            raise ConfigError("a stdio server needs the command that starts it")
+        if self.kind in ("http", "sse"):
+            wrong = f"a server's url is http(s)://…, not {self.url!r}"
+            try:
+                parts = urlsplit(self.url)
+                fine = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+            except ValueError as error:
+                raise ConfigError(wrong) from error
+            if not fine:
+                raise ConfigError(wrong)
+            if parts.username or parts.password:
+                raise ConfigError("credentials do not belong in a url: use headers with ${NAME}")
+
+    @property
+    def digest(self) -> str:
+        """The same for the same place, whatever its secrets are."""
+        # Without `env` and headers: a renewed key is no new server.
+        identity = (self.kind, self.command, self.args, self.cwd, self.url)
+        return blake2b(msgspec.json.encode(identity), digest_size=8).hexdigest()
+
+    @property
+    def words(self) -> str:
+        """For messages: without what looks like a secret."""
+        if self.kind == "stdio":
+            text = Redactor().text(" ".join(" ".join([self.command, *self.args]).split()))
+            return text if len(text) <= 100 else f"{text[:100]}…"
+        return Redactor().text(self.url) or "a server in this process"
+
+    @property
+    def label(self) -> str:
+        """A short name: of the program, the package it runs, or the host."""
+        if self.kind == "stdio":
+            words = [
+                self.command,
+                *[argument for argument in self.args if not argument.startswith(("-", "/", "."))],
+            ]
+            telling = [word for word in words if "mcp" in word or "server" in word]
+            name = PurePath(_VERSION.sub("", (telling or words)[0])).name.removesuffix(".py")
+        else:
+            name = (urlsplit(self.url).hostname or "local").removeprefix("www.").partition(".")[0]
+        short = _AROUND.sub("", name) or name
+        plain = _ODD.sub("_", short).strip("_").lower() or "mcp"
+        return plain if plain[0].isalpha() else f"mcp_{plain}"
+
+
+def filled(
+    values: Mapping[str, str], environment: Mapping[str, str] = os.environ
+) -> dict[str, str]:
+    """`values` with each `${NAME}` replaced.
+
+    Raises:
+        ConfigError: a variable is not set.
+    """
+    missing = sorted(
+        {n for value in values.values() for n in _VARIABLE.findall(value) if n not in environment}
+    )
+    if missing:
+        raise ConfigError(f"set the environment variable {', '.join(missing)}: a server needs it")
+    return {
+        name: _VARIABLE.sub(lambda match: environment[match.group(1)], value)
+        for name, value in values.items()
+    }

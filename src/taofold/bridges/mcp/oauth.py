@@ -1,0 +1,444 @@
+"""OAuth 2.1 with the authorization server of an MCP server, by the package's own client.
+
+A person signs in once (`sign_in`, the command `taofold mcp login`): the authorization code grant
+with PKCE, the client registered at the server unless it is known there already. From then on every
+process of the user has the tokens, refreshes them when they expire or are refused, and nobody is
+asked in the middle of a run: where a person is needed, the call fails with the command to type.
+Two programs without a person use the client credentials grant.
+
+The package keeps nothing but the tokens and forgets where they are refreshed when the process ends:
+`KeptTokens` keeps that too, with the time at which they expire. They lie with this user's other
+secrets (`taofold.reserved.state_folder`), out of reach of file tools and contained commands.
+
+Where the authorization server is, the MCP server says: it is asked over https only, and not at
+a private address if the MCP server itself is a public one.
+"""
+
+import asyncio
+import fcntl
+import os
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass
+from hashlib import blake2b
+from pathlib import Path
+from shlex import quote
+from typing import Any, Final, TypeAlias
+from urllib.parse import parse_qs, urlsplit
+
+import msgspec
+
+from taofold.bridges.mcp.address import OAuth, ServerAddress, filled
+from taofold.bridges.mcp.package import load
+from taofold.core.text import visible
+from taofold.core.value import is_object
+from taofold.documents import DocumentFormat, SharedDocument
+from taofold.network.public import is_public, parsed
+from taofold.policy.redaction import Redactor
+from taofold.reserved import state_folder
+
+FOLDER: Final = "mcp"
+CALLBACK: Final = "/callback"
+_NAME: Final = "taofold"
+_SCOPE: Final = re.compile(r'scope="([^"]{1,300})"')
+_ANOTHER: Final = "another scope"
+
+
+class SignInRequired(Exception):
+    """Nobody is signed in who may do this. The message says how to."""
+
+
+class SignInFailed(Exception):
+    """The authorization server, or the person, refused; or it took too long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What is kept of one server: JSON as the package writes it."""
+
+    url: str = ""
+    tokens: dict[str, Any] | None = None
+    client: dict[str, Any] | None = None
+    metadata: dict[str, Any] | None = None
+    """Of the authorization server: where tokens are refreshed."""
+    resource: dict[str, Any] | None = None
+    expires_at: float | None = None
+    """Seconds since the epoch."""
+
+
+def _stored(value: Any) -> Stored:
+    if not is_object(value):
+        raise ValueError("it holds no tokens")
+    return msgspec.convert(value, Stored)
+
+
+_FORM: Final = DocumentFormat[Stored](Stored(), _stored, asdict)
+
+
+class KeptTokens:
+    """The tokens for one server: the storage that the package's client asks for."""
+
+    def __init__(self, url: str, client_id: str = "", folder: Path | None = None) -> None:
+        identity = msgspec.json.encode([url, client_id])
+        name = f"{blake2b(identity, digest_size=8).hexdigest()}.json"
+        self.url = url
+        self.path = (state_folder() / FOLDER if folder is None else folder) / name
+        self._document = SharedDocument(self.path, _FORM)
+        self.context: Any = None
+        """Of the package's client: what it has found out."""
+
+    def stored(self) -> Stored:
+        """What the file says now; the same object until it changes.
+
+        Raises:
+            ConfigError: it is damaged, or others can read it.
+        """
+        return self._document.value()
+
+    def forget(self) -> bool:
+        """Delete the tokens; was there anything?"""
+        known = self.path.exists()
+        self.path.unlink(missing_ok=True)
+        return known
+
+    def _keep(self, **changes: Any) -> None:
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._document.change(lambda stored: Stored(**{**asdict(stored), **changes}))
+
+    @asynccontextmanager
+    async def alone(self) -> AsyncGenerator[None]:
+        """While no other process of this user renews the tokens: the server gives each once."""
+        descriptor = await asyncio.to_thread(self._locked)
+        try:
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _locked(self) -> int:
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
+        descriptor = os.open(f"{self.path}.renewal", flags, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    async def get_tokens(self) -> Any:
+        """The tokens."""
+        stored = await asyncio.to_thread(self.stored)
+        return _model("OAuthToken", stored.tokens)
+
+    async def get_client_info(self) -> Any:
+        """The client's registration."""
+        stored = await asyncio.to_thread(self.stored)
+        return _model("OAuthClientInformationFull", stored.client)
+
+    async def set_tokens(self, tokens: Any) -> None:
+        """Keep new tokens, and where and when they are refreshed."""
+        context = self.context
+        await asyncio.to_thread(
+            self._keep,
+            url=self.url,
+            tokens=_plain(tokens),
+            metadata=_plain(context.oauth_metadata),
+            resource=_plain(context.protected_resource_metadata),
+            client=_plain(context.client_info),
+            expires_at=context.token_expiry_time,
+        )
+
+    async def set_client_info(self, client: Any) -> None:
+        """Keep nothing yet: a registration without tokens is of no use to the next process."""
+
+
+def all_kept() -> list[Stored]:
+    """Of every server to which this user is signed in.
+
+    Raises:
+        ConfigError: a file is damaged, or others can read it.
+    """
+    files = sorted((state_folder() / FOLDER).glob("*.json"))
+    return [SharedDocument(file, _FORM).value() for file in files]
+
+
+def _model(name: str, fields: dict[str, Any] | None) -> Any:
+    return None if fields is None else getattr(load("mcp.shared.auth"), name)(**fields)
+
+
+def _plain(model: Any) -> dict[str, Any] | None:
+    return None if model is None else model.model_dump(mode="json", exclude_none=True)
+
+
+Show: TypeAlias = Callable[[str], Awaitable[None]]
+"""Shows a person the address where to sign in."""
+Redirected: TypeAlias = Callable[[], Awaitable[str]]
+"""The address to which the person's browser was sent back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Somebody who can sign in: `show` gets the page, `redirected` gives where it led."""
+
+    show: Show
+    redirected: Redirected
+    redirect: str
+    """The address to which the browser is to be sent back."""
+
+
+def provider(place: ServerAddress, oauth: OAuth, person: Person | None = None) -> Any:
+    """What authorizes the requests to the server at `place`.
+
+    Without a `person` it uses and refreshes the tokens that are kept.
+
+    Raises:
+        ConfigError: the package is missing or too old; a variable is not set.
+    """
+    kept = KeptTokens(place.url, oauth.client_id)
+    secret = filled({"client_secret": oauth.client_secret})["client_secret"]
+    if oauth.grant == "client_credentials":
+        extension = load("mcp.client.auth.extensions.client_credentials")
+        made = _provider_class(extension.ClientCredentialsOAuthProvider)(
+            kept, None, place.url, kept, oauth.client_id, secret,
+            scope=oauth.scope or None, issuer=oauth.issuer,
+        )  # fmt: skip
+        made.alone, made.scope = True, oauth.scope
+        return made
+    models, package = load("mcp.shared.auth"), load("mcp.client.auth")
+    method = "client_secret_basic" if secret else "none"
+    metadata = models.OAuthClientMetadata(
+        client_name=_NAME,
+        redirect_uris=[person.redirect if person else f"http://127.0.0.1{CALLBACK}"],
+        grant_types=["authorization_code", "refresh_token"],
+        response_types=["code"],
+        token_endpoint_auth_method=method,
+        scope=oauth.scope or None,
+    )
+    made = _provider_class(package.OAuthClientProvider)(
+        kept,
+        person,
+        place.url,
+        metadata,
+        kept,
+        redirect_handler=None if person is None else person.show,
+        callback_handler=None if person is None else _code_of(person.redirected),
+    )
+    made.scope = oauth.scope
+    if oauth.client_id:
+        made.registered = models.OAuthClientInformationFull(
+            client_id=oauth.client_id,
+            client_secret=secret or None,
+            redirect_uris=metadata.redirect_uris,
+            token_endpoint_auth_method=method,
+            issuer=oauth.issuer or None,
+        )
+    return made
+
+
+def _code_of(redirected: Redirected) -> Callable[[], Awaitable[Any]]:
+    async def result() -> Any:
+        parameters = {
+            name: values[0] for name, values in parse_qs(urlsplit(await redirected()).query).items()
+        }
+        if "error" in parameters:
+            detail = parameters.get("error_description", "")
+            raise SignInFailed(f"it was refused: {parameters['error']} {detail}".strip()[:300])
+        return load("mcp.client.auth").AuthorizationCodeResult(
+            code=parameters.get("code", ""),
+            state=parameters.get("state"),
+            iss=parameters.get("iss"),
+        )
+
+    return result
+
+
+def _provider_class(base: Any) -> Any:
+    """The package's client `base`, with tokens that outlast the process."""
+    return type(f"Kept{base.__name__}", (_Keeping, base), {})
+
+
+class _Keeping:
+    """Takes the tokens that are kept, and renews them; asks nobody in the middle of a run.
+
+    Stands before one of the package's clients. Of its flow, which holds one lock from a request
+    to the headers of its answer, it makes use only to sign in: calls would wait for each other,
+    and a request that is cancelled while it renews would lose a token that the server has rotated.
+    """
+
+    context: Any
+    """The package's: what its client has found out."""
+    registered: Any = None
+    """The client, where it is known at the server already."""
+    alone = False
+    """Does the client need no person?"""
+    scope = ""
+    """What to ask for, where that is not the server's word."""
+
+    def __init__(
+        self, kept: KeptTokens, person: Person | None, *arguments: Any, **options: Any
+    ) -> None:
+        super().__init__(*arguments, **options)
+        self._kept, self._person = kept, person
+        self._seen: Stored | None = None
+        self._renewal: asyncio.Task[None] | None = None
+        kept.context = self.context
+
+    async def _initialize(self) -> None:
+        above: Any = super()
+        await above._initialize()
+        if self._person is not None:  # signs in anew, whatever was kept
+            self.context.clear_tokens()
+            self.context.client_info = self.registered
+            return
+        self._seen = stored = await asyncio.to_thread(self._kept.stored)
+        self.context.oauth_metadata = _model("OAuthMetadata", stored.metadata)
+        self.context.protected_resource_metadata = _model(
+            "ProtectedResourceMetadata", stored.resource
+        )
+        self.context.token_expiry_time = stored.expires_at
+        if self.registered is not None:
+            self.context.client_info = self.registered
+
+    async def _perform_authorization(self) -> Any:
+        above: Any = super()
+        if self.scope:  # else what the server asks for
+            self.context.client_metadata.scope = self.scope
+        client, metadata = self.context.client_info, self.context.oauth_metadata
+        methods = getattr(metadata, "token_endpoint_auth_methods_supported", None) or ()
+        if client is self.registered and client is not None and client.client_secret:
+            basic = "client_secret_basic" in methods or "client_secret_post" not in methods
+            client.token_endpoint_auth_method = f"client_secret_{'basic' if basic else 'post'}"
+        return await above._perform_authorization()
+
+    async def async_auth_flow(self, request: Any) -> AsyncGenerator[Any, Any]:
+        """Authorize `request`."""
+        await self._current()
+        # Whoever has just signed in is not asked twice.
+        signed_in = self._person is None or self.context.current_tokens is not None
+        keeps = signed_in and not self.alone
+        if keeps and not self.context.is_token_valid():
+            await self._renewed("")
+        if self.context.is_token_valid():
+            used = self._signed(request)
+            response = yield request
+            if response.status_code == 401 and keeps:
+                await self._renewed(used)
+                self._signed(request)
+                response = yield request
+            if response.status_code == 401 and keeps:
+                raise SignInRequired(how(self._kept.url))
+            missing = _missing_scope(response)
+            if missing:
+                raise SignInRequired(f"it wants {missing}: {how(self._kept.url, missing)}")
+            if response.status_code != 401:
+                return
+        above: Any = super()
+        flow = above.async_auth_flow(request)
+        try:
+            outgoing = await anext(flow)
+            while True:
+                if outgoing is not request:
+                    await _admit(self._kept.url, str(outgoing.url))
+                    outgoing.extensions = {**outgoing.extensions, AUTHORIZING: True}
+                response = yield outgoing
+                outgoing = await flow.asend(response)
+        except StopAsyncIteration:
+            return
+        finally:
+            await flow.aclose()
+
+    def _signed(self, request: Any) -> str:
+        """Sign the request; returns the token."""
+        token = str(self.context.current_tokens.access_token)
+        request.headers["Authorization"] = f"Bearer {token}"
+        return token
+
+    async def _current(self) -> None:
+        """Take in what is kept, also what another process has kept since."""
+        package: Any = self
+        if not package._initialized:
+            await self._initialize()
+        elif self._person is None:
+            newest = await asyncio.to_thread(self._kept.stored)
+            if newest is not self._seen:
+                await self._initialize()
+
+    async def _renewed(self, refused: str) -> None:
+        """Have another token than `refused` (or one that has expired).
+
+        Raises:
+            SignInRequired: a person must.
+        """
+        if self._renewal is None or self._renewal.done():
+            self._renewal = asyncio.create_task(self._renew(refused))
+        # A request that is cancelled must not lose what the server hands out only once.
+        await asyncio.shield(self._renewal)
+
+    async def _renew(self, refused: str) -> None:
+        async with self._kept.alone():
+            await self._current()
+            tokens = self.context.current_tokens
+            if self.context.is_token_valid() and tokens.access_token != refused:
+                return  # another process was quicker
+            if not self.context.can_refresh_token():
+                raise SignInRequired(how(self._kept.url))
+            above: Any = super()
+            request = await above._refresh_token()
+            await _admit(self._kept.url, str(request.url))
+            create = load("mcp.shared._httpx_utils").create_mcp_http_client
+            async with create() as client:
+                response = await client.send(request, follow_redirects=False)
+            if not await above._handle_refresh_response(response):
+                raise SignInRequired(how(self._kept.url))
+
+
+def _missing_scope(response: Any) -> str:
+    """The scope that the token lacks, "" if that is not why the server refused."""
+    challenge = str(response.headers.get("www-authenticate", ""))
+    if response.status_code != 403 or "insufficient_scope" not in challenge:
+        return ""
+    scope = _SCOPE.search(challenge)
+    return _ANOTHER if scope is None else scope.group(1)
+
+
+AUTHORIZING: Final = "taofold.authorizing"
+"""Marks a request of the client to an authorization server."""
+
+
+def how(url: str, scope: str = "") -> str:
+    """What to type to sign in."""
+    more = f" --scope {quote(visible(scope))}" if scope and scope != _ANOTHER else ""
+    return f"sign in with `taofold mcp login {quote(Redactor().text(url))}{more}`"
+
+
+async def _admit(server: str, url: str) -> None:
+    """Let a request go to where a server has pointed.
+
+    Raises:
+        SignInFailed: it would leave without encryption, or for a network that is not the server's.
+    """
+    parts, home = urlsplit(url), urlsplit(server)
+    host = parts.hostname or ""
+    local = _is_loopback(home.hostname or "")
+    if parts.scheme != "https" and not (parts.scheme == "http" and local and _is_loopback(host)):
+        raise SignInFailed(f"the authorization server at {host!r} is not reached over https")
+    if host == home.hostname or local or not await _is_private(host):
+        return
+    if not await _is_private(home.hostname or ""):
+        raise SignInFailed(f"the server points to {host!r} in a private network")
+
+
+def _is_loopback(host: str) -> bool:
+    address = parsed(host)
+    return host == "localhost" or (address is not None and address.is_loopback)
+
+
+async def _is_private(host: str) -> bool:
+    if parsed(host) is not None:
+        return not is_public(host)
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, None)
+    except OSError:
+        return False  # then the request fails by itself
+    return any(not is_public(str(entry[4][0])) for entry in found)

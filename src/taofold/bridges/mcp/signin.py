@@ -1,0 +1,138 @@
+"""A person signs in to an MCP server, once; `oauth` keeps the tokens and refreshes them."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import parse_qs, urlsplit
+
+from taofold.bridges.mcp.address import OAuth, ServerAddress
+from taofold.bridges.mcp.oauth import CALLBACK, Person, Redirected, SignInFailed, provider
+from taofold.bridges.mcp.package import innermost, load
+from taofold.bridges.mcp.transport import opened
+from taofold.core.errors import ConfigError
+from taofold.policy.redaction import Redactor
+
+PATIENCE: Final = 300.0
+"""Seconds that a person has to sign in."""
+_PAGE: Final = (
+    b"<!doctype html><meta charset=utf-8><title>taofold</title>"
+    b"<p>You may close this page and go back to the terminal."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SignedIn:
+    """What a sign-in came to."""
+
+    tools: int
+    """Which the server now offers; of its first page."""
+    scope: str
+    asked: bool
+    """Was a person asked? Else the server wants no sign-in."""
+
+
+async def sign_in(
+    place: ServerAddress,
+    show: Callable[[str], None],
+    *,
+    redirected: Redirected | None = None,
+    seconds: float = PATIENCE,
+) -> SignedIn:
+    """Sign in to the server at `place` and keep the tokens.
+
+    `show` gets the address that the person must open. The browser is sent back to a port of this
+    machine; where it cannot reach that, `redirected` gives the address at which it ended.
+
+    Raises:
+        SignInFailed: it was refused, or took longer than `seconds`.
+        ConfigError: there is nothing to sign in to.
+    """
+    oauth = place.oauth or OAuth()
+    if oauth.grant == "client_credentials":
+        raise ConfigError("a client with credentials of its own needs nobody to sign in")
+    asked: list[str] = []
+    callback = _Callback()
+    async with callback:
+
+        async def shown(url: str) -> None:
+            asked.append(url)
+            callback.expect(parse_qs(urlsplit(url).query).get("state", [""])[0])
+            show(url)
+
+        person = Person(shown, redirected or callback.redirected, callback.address)
+        authorizer = provider(place, oauth, person)
+        session_of = opened(place, "auto", _nobody, _unheard, deque[str](), authorizer)
+        try:
+            async with asyncio.timeout(seconds), session_of as session:
+                page = await session.listed("tools", None)
+        except TimeoutError:
+            raise SignInFailed(f"nobody signed in within {seconds:g} s") from None
+        except Exception as error:
+            cause = innermost(error)
+            if isinstance(cause, ConfigError | SignInFailed):
+                raise cause from error
+            raise SignInFailed(Redactor().text(str(cause))[:500]) from error
+    tokens = authorizer.context.current_tokens
+    scope = "" if tokens is None else str(tokens.scope or "")
+    return SignedIn(len(page.tools), scope, bool(asked))
+
+
+async def _nobody(*_: Any) -> Any:
+    return load("mcp.types").ElicitResult(action="cancel")
+
+
+async def _unheard(_: Any) -> None:
+    return
+
+
+class _Callback:
+    """A port of this machine to which a browser is sent back, once."""
+
+    def __init__(self) -> None:
+        self._state = ""
+        self._came: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._server: asyncio.Server | None = None
+        self.address = ""
+
+    async def __aenter__(self) -> "_Callback":
+        self._server = await asyncio.start_server(self._answer, "127.0.0.1", 0)
+        port = self._server.sockets[0].getsockname()[1]
+        self.address = f"http://127.0.0.1:{port}{CALLBACK}"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._server is not None
+        self._server.close()
+
+    def expect(self, state: str) -> None:
+        """Take only the answer to this very question: anybody on this machine can call here."""
+        self._state = state
+
+    async def redirected(self) -> str:
+        return await self._came
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(10):
+                head = await reader.readuntil(b"\r\n\r\n")
+            target = head.split(b" ", 2)[1].decode("ascii")
+            parts = urlsplit(target)
+            states = parse_qs(parts.query).get("state", [])
+            ours = parts.path == CALLBACK and states == [self._state] and self._state
+            status = b"200 OK" if ours else b"404 Not Found"
+            body = _PAGE if ours else b""
+            writer.write(
+                b"HTTP/1.1 %b\r\nContent-Type: text/html\r\nContent-Length: %d\r\n"
+                b"Cache-Control: no-store\r\nReferrer-Policy: no-referrer\r\n"
+                b"Connection: close\r\n\r\n%b" % (status, len(body), body)
+            )
+            await writer.drain()
+            if ours and not self._came.done():
+                self._came.set_result(target)
+        except (OSError, ValueError, IndexError, TimeoutError, asyncio.IncompleteReadError,
+                asyncio.LimitOverrunError):  # fmt: skip
+            pass  # no browser
+        finally:
+            writer.close()

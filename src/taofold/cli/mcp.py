@@ -1,0 +1,135 @@
+"""`taofold mcp login|logout|list`: who this user is at MCP servers elsewhere."""
+
+import asyncio
+import webbrowser
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from taofold.cli import options
+from taofold.cli.outcome import UNREACHED, fail, give, give_json, say
+
+if TYPE_CHECKING:
+    from taofold.bridges.mcp.address import ServerAddress
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Sign in to MCP servers. SERVER is an address, or an agent file: then its servers that "
+    "say `oauth`.",
+)
+Server = Annotated[str, typer.Argument(metavar="SERVER", help="An address, or an agent file.")]
+ClientId = Annotated[
+    str, typer.Option("--client-id", help="If this client is registered there already.")
+]
+_WEB: Final = ("http://", "https://")
+
+
+def _places(server: str, client_id: str = "", scope: str = "") -> "list[ServerAddress]":
+    from taofold.bridges.mcp.address import OAuth, ServerAddress
+
+    if server.startswith(_WEB):
+        return [ServerAddress("http", url=server, oauth=OAuth(client_id=client_id, scope=scope))]
+    from taofold.files import read_agent, refuse
+    from taofold.files.tools import make_server
+
+    file, faults = read_agent(Path(server), source=server)
+    if file is None:
+        refuse(faults, f"{server} cannot be read")
+    made = [make_server(name, keys, Path.cwd()) for name, keys in file.keys.mcp.items()]
+    places: list[ServerAddress] = [one.place for one in made]
+    wanted = [
+        place
+        for place in places
+        if place.oauth is not None and place.oauth.grant == "authorization_code"
+    ]
+    if not wanted:
+        fail(f"{server!r} names no server with a url to which one signs in: give it `oauth: {{}}`")
+    return wanted
+
+
+@app.command()
+def login(
+    server: Server,
+    client_id: ClientId = "",
+    scope: Annotated[
+        str, typer.Option(help="What to ask for; left out: what the server asks for.")
+    ] = "",
+    browser: Annotated[
+        bool, typer.Option(help="Open the page in a browser of this machine.")
+    ] = True,
+    paste: Annotated[
+        bool,
+        typer.Option(
+            "--paste", help="The browser is on another machine: paste the address it ends at."
+        ),
+    ] = False,
+) -> None:
+    """Sign in, in a browser. Every process of this user has the tokens then, and renews them."""
+    from taofold.cli.ancestry import refuse
+
+    refuse("sign in to a server")
+    from taofold.bridges.mcp.oauth import SignInFailed
+    from taofold.bridges.mcp.signin import sign_in
+
+    def show(url: str) -> None:
+        from urllib.parse import urlsplit
+
+        say(f"sign in at {urlsplit(url).hostname}, in a browser:\n\n  {url}\n")
+        if browser and not paste:
+            webbrowser.open(url)
+
+    async def pasted() -> str:
+        return await asyncio.to_thread(typer.prompt, "the address it ended at", err=True)
+
+    for place in _places(server, client_id, scope):
+        try:
+            signed_in = asyncio.run(sign_in(place, show, redirected=pasted if paste else None))
+        except SignInFailed as error:
+            fail(f"{place.words}: {error}", UNREACHED)
+        if not signed_in.asked:
+            say(f"{place.words} wants no sign-in")
+            continue
+        allowed = f", for {signed_in.scope}" if signed_in.scope else ""
+        say(f"signed in to {place.words}{allowed}: {signed_in.tools} tools")
+
+
+@app.command()
+def logout(server: Server, client_id: ClientId = "") -> None:
+    """Delete the tokens. The server is not told: there they last until they expire."""
+    from taofold.cli.ancestry import refuse
+
+    refuse("sign out of a server")
+    from taofold.bridges.mcp.oauth import KeptTokens
+
+    for place in _places(server, client_id):
+        assert place.oauth is not None
+        known = KeptTokens(place.url, place.oauth.client_id).forget()
+        say(f"{'signed out of' if known else 'nobody was signed in to'} {place.words}")
+
+
+@app.command("list")
+def list_(json: options.Json = False) -> None:
+    """Where this user is signed in. No secret is shown."""
+    from taofold.bridges.mcp.oauth import all_kept
+    from taofold.core.text import iso
+
+    rows = [
+        {
+            "server": stored.url,
+            "scope": str((stored.tokens or {}).get("scope") or ""),
+            "expires_at": "" if stored.expires_at is None else iso(int(stored.expires_at * 1000)),
+            "renewed": bool((stored.tokens or {}).get("refresh_token")),
+        }
+        for stored in all_kept()
+    ]
+    if json:
+        give_json(rows)
+        return
+    for row in rows:
+        until = f"until {row['expires_at']}" if row["expires_at"] else "without an end"
+        more = ", renewed" if row["renewed"] else ""
+        scope = f" for {row['scope']}" if row["scope"] else ""
+        give(f"{row['server']}{scope}, {until}{more}")
+    if not rows:
+        say("nobody is signed in anywhere: taofold mcp login SERVER")

@@ -1,0 +1,217 @@
+"""Signing in to a server: FastMCP's own authorization server, which approves at once.
+
+Mutants it catches: tokens that others may read; a refresh that is not kept; an answer to the
+callback that nobody asked for; an authorization server in a private network; a sign-in that is
+started in the middle of a run.
+"""
+
+import asyncio
+import json
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from taofold.bridges.mcp import McpServer, OAuth
+from taofold.bridges.mcp.address import ServerAddress
+from taofold.bridges.mcp.oauth import KeptTokens, SignInFailed, _admit, all_kept
+from taofold.bridges.mcp.signin import sign_in
+from taofold.core.errors import ConfigError
+
+from .test_fastmcp import PEERS, Peer, bridge, call, peer
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True)
+def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+class Browser:
+    """Opens what it is shown, and follows where it is sent."""
+
+    def __init__(self) -> None:
+        self.opened: list[str] = []
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def __call__(self, url: str) -> None:
+        self.opened.append(url)
+        task = asyncio.create_task(self._follow(url))
+        self._tasks.add(task)
+
+    async def _follow(self, url: str) -> None:
+        async with httpx2.AsyncClient(follow_redirects=True) as client:
+            await client.get(url)
+
+
+@contextmanager
+def authorized(name: str, folder: Path) -> Iterator[Peer]:
+    """A server that brings an authorization server along."""
+    (folder / "oauth").touch()
+    with peer(name, folder) as there:
+        yield there
+
+
+def place(there: Peer, **oauth: Any) -> ServerAddress:
+    return ServerAddress("http", url=there.url, oauth=OAuth(**oauth))
+
+
+@pytest.mark.mcp_real
+@pytest.mark.parametrize(("name", "mode"), PEERS)
+async def test_who_signed_in_once_calls_and_the_tokens_are_renewed_by_themselves(
+    name: str, mode: str, tmp_path: Path
+) -> None:
+    with authorized(name, tmp_path) as there:
+        options = {"mode": mode, "oauth": OAuth()}
+        with pytest.raises(ConfigError, match=f"taofold mcp login {there.url}"):
+            await bridge(there, **options).open()
+        browser = Browser()
+        signed_in = await sign_in(place(there), browser)
+        assert (signed_in.asked, len(browser.opened), signed_in.tools) == (True, 1, 5)
+        kept = KeptTokens(there.url)
+        assert stat.S_IMODE(kept.path.stat().st_mode) == 0o600
+        first = kept.stored()
+        async with bridge(there, **options) as server:
+            assert (await call(server, "note", text="1")).value == "noted"
+            (tmp_path / "expire").touch()  # the server ends it before its time
+            again = await asyncio.gather(*[call(server, "note", text=n) for n in "23"])
+            assert [one.value for one in again] == ["noted", "noted"]
+        second = kept.stored()
+        kept._keep(expires_at=1.0)  # its time is over
+        async with bridge(there, **options) as later:  # as another process: it knows the file only
+            assert (await call(later, "note", text="4")).value == "noted"
+        assert sorted(there.calls) == ["1", "2", "3", "4"]
+        tokens = [(one.tokens or {})["access_token"] for one in (first, second, kept.stored())]
+        assert len(set(tokens)) == 3
+        assert len(browser.opened) == 1, "nobody was asked again"
+
+
+@pytest.mark.mcp_real
+@pytest.mark.parametrize("name", ["fastmcp3", "phoenix"])
+async def test_of_two_that_refresh_at_once_neither_loses_the_sign_in(
+    name: str, tmp_path: Path
+) -> None:
+    with authorized(name, tmp_path) as there:
+        await sign_in(place(there), Browser())
+        one, two = (bridge(there, oauth=OAuth()) for _ in range(2))
+        async with one, two:
+            for n in range(2):
+                (tmp_path / "expire").touch()
+                # Each rotates the refresh token under the other's feet.
+                for server in (one, two):
+                    assert (await call(server, "note", text=str(n))).value == "noted"
+
+
+@pytest.mark.mcp_real
+@pytest.mark.parametrize("name", ["fastmcp3", "phoenix"])
+async def test_who_is_signed_out_by_the_server_reads_what_to_type(
+    name: str, tmp_path: Path
+) -> None:
+    with authorized(name, tmp_path) as there:
+        await sign_in(place(there), Browser())
+        async with bridge(there, oauth=OAuth()) as server:
+            assert (await call(server, "note", text="1")).value == "noted"
+            there.stop()
+            there.start()  # it has forgotten its clients and tokens
+            refused = await call(server, "note", text="2")
+            assert refused.status == "failure"
+            assert f"taofold mcp login {there.url}" in str(refused.value)
+            assert "may have happened" not in str(refused.value)
+            await sign_in(place(there), Browser())
+            assert (await call(server, "note", text="3")).value == "noted"
+            assert there.calls == ["1", "3"]
+
+
+@pytest.mark.mcp_real
+async def test_the_command_signs_in_lists_and_signs_out_and_shows_no_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    browser = tmp_path / "browser"
+    browser.write_text(
+        f"#!{sys.executable}\nimport sys, urllib.request\nurllib.request.urlopen(sys.argv[1])\n"
+    )
+    browser.chmod(0o700)
+    monkeypatch.setenv("BROWSER", f"{browser} %s &")
+
+    def taofold(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "taofold", "mcp", *words],
+            cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+
+    with authorized("fastmcp3", tmp_path) as there:
+        agent = tmp_path / "agent.yaml"
+        agent.write_text(
+            "name: a\nmodel: offline:x\nmcp:\n  peer:\n"
+            f"    url: {there.url}\n    oauth: {{scope: read}}\n"
+        )
+        done = await asyncio.to_thread(taofold, "login", str(agent))
+        assert done.returncode == 0, done.stderr
+        assert f"signed in to {there.url}, for read: 5 tools" in done.stderr
+        [stored] = all_kept()
+        assert stored.tokens is not None
+        listed = await asyncio.to_thread(taofold, "list", "--json")
+        [row] = json.loads(listed.stdout)
+        assert (row["server"], row["scope"], row["renewed"]) == (there.url, "read", True)
+        for secret in (stored.tokens["access_token"], stored.tokens["refresh_token"]):
+            assert secret not in done.stderr + done.stdout + listed.stdout + listed.stderr
+        out = await asyncio.to_thread(taofold, "logout", there.url)
+        assert out.returncode == 0, out.stderr
+        assert all_kept() == []
+
+
+@pytest.mark.mcp_real
+async def test_an_answer_that_nobody_asked_for_is_not_taken(tmp_path: Path) -> None:
+    with authorized("fastmcp3", tmp_path) as there:
+        browser = Browser()
+
+        def meddled(url: str) -> None:
+            back = str(httpx2.URL(url).params["redirect_uri"])
+
+            async def forge() -> None:
+                async with httpx2.AsyncClient() as client:
+                    for query in ("?code=evil&state=evil", "?code=evil", "?error=no&state=x"):
+                        assert (await client.get(back + query)).status_code == 404
+                browser(url)
+
+            browser._tasks.add(asyncio.create_task(forge()))
+
+        assert (await sign_in(place(there), meddled)).asked
+
+
+async def test_whoever_points_elsewhere_is_not_followed_into_a_private_network() -> None:
+    public = "https://93.184.216.34/mcp"
+    for url in ("https://10.0.0.5/token", "https://169.254.169.254/", "https://127.0.0.1/x"):
+        with pytest.raises(SignInFailed, match="private network"):
+            await _admit(public, url)
+    for server in (public, "http://127.0.0.1:8000/mcp"):
+        with pytest.raises(SignInFailed, match="over https"):
+            await _admit(server, "http://93.184.216.35/token")
+    await _admit(public, "https://93.184.216.35/token")
+    await _admit("http://127.0.0.1:8000/mcp", "http://localhost:9000/token")
+    await _admit("https://10.0.0.4/mcp", "https://10.0.0.5/token")
+
+
+def test_a_secret_without_the_place_that_it_is_for_is_refused() -> None:
+    with pytest.raises(ConfigError, match="issuer"):
+        OAuth(grant="client_credentials", client_id="me", client_secret="${SECRET}")
+    with pytest.raises(ConfigError, match="needs client_id"):
+        OAuth(grant="client_credentials")
+
+
+async def test_tokens_that_others_may_read_are_refused(tmp_path: Path) -> None:
+    kept = KeptTokens("https://a.example/mcp")
+    kept._keep(url=kept.url, tokens={"access_token": "x"})
+    kept.path.chmod(0o644)
+    with pytest.raises(ConfigError, match="open to others"):
+        kept.stored()
+    server = McpServer.http(kept.url, oauth=OAuth(), name="s", connect_timeout=5)
+    with pytest.raises(ConfigError, match="open to others"):
+        await server.open()
