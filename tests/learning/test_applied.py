@@ -6,10 +6,18 @@ from msgspec.structs import replace
 from taofold.learning.attribution import applications
 from taofold.learning.extraction.history import FileChange
 from taofold.learning.extraction.lessons import extract
+from taofold.learning.patterns.kinds import Fix
 from taofold.learning.patterns.pattern import Pattern
 
 from .loops import BOUND, GUARD, attempt, fault, history
+from .make import error
 
+SEEDS_FIX = Fix(
+    "Add null check before property access",
+    "add_null_check",
+    code='if ({{variable}} == null) {\n  throw new ValidationError("{{message}}");\n}',
+    language="typescript",
+)
 OTHER = FileChange("club.py", "    if age > least:\n", "    if age >= least:\n")
 ELSEWHERE = FileChange("club.py", "    return age > least\n", "    return age >= least\n")
 
@@ -38,6 +46,25 @@ def test_an_application_that_does_not_help_is_a_loss(changed: dict[str, object],
     wrong = fault("AssertionError", "assert 8 == 9")
     (use,) = applications(history(attempt(OTHER, before=(wrong,), **changed)), [learnt(BOUND)])  # type: ignore[arg-type]
     assert not use.won
+
+
+@pytest.mark.scenario("XTL-14")
+def test_a_fix_that_came_with_a_template_alone_is_applied_too() -> None:
+    """Patterns of other projects have no difference, as the seed's own example."""
+    pattern = replace(
+        error(), id="pat-error-null-check-015", body=replace(error().body, fix=SEEDS_FIX)
+    )
+    guard = FileChange(
+        "src/auth/validate.ts",
+        "function v(user) {\n  return user.email\n}\n",
+        "function v(user) {\n  if (user == null) {\n"
+        '    throw new ValidationError("User is required");\n  }\n  return user.email\n}\n',
+    )
+    wrong = fault("TypeError", "Cannot read property 'email' of null")
+    (use,) = applications(history(attempt(guard, before=(wrong,), iteration=2)), [pattern])
+    assert (use.won, use.iteration) == (True, 2)
+    nothing = replace(pattern, body=replace(error().body, fix=replace(SEEDS_FIX, code=" ")))
+    assert applications(history(attempt(guard, before=(wrong,))), [nothing]) == ()
 
 
 def test_a_check_of_another_class_that_turns_green_is_not_its_success() -> None:

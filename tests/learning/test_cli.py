@@ -160,6 +160,33 @@ def test_what_is_exported_can_be_imported_elsewhere_twice(
     assert taught("patterns", "import", "--input", str(bundle)).out.startswith("0 added")
 
 
+def test_a_folder_is_exported_to_by_its_name_alone(taught: Taofold, tmp_path: Path) -> None:
+    folder = tmp_path / "ralph"
+    files = taught("patterns", "export", str(folder)).out.split()
+    assert str(folder / "shared" / "patterns" / "error-patterns.json") in files
+    assert all(Path(file).is_file() for file in files)
+    both = taught("patterns", "export", str(folder), "--output", "x.json")
+    assert (both.code, "one place" in both.err) == (2, True)
+
+
+@pytest.mark.parametrize("file", ["aiwg.yml", ".aiwg/config.yml"])
+def test_check_and_doctor_read_the_files_of_the_source_system(
+    taofold: Taofold, project: Path, file: str
+) -> None:
+    """Of such a file only the keys of learning are ours; a fault in them is told with its line."""
+    path = project / file
+    path.parent.mkdir(exist_ok=True)
+    keys = "other: {tool: 1}\nralph:\n  max: 3\n  cross_loop_learning:\n    injection: {KEY: 3}\n"
+    path.write_text(keys.replace("KEY", "top_k"))
+    checked, doctor = taofold("check", file), taofold("doctor")
+    assert (checked.code, doctor.code) == (2, 1)
+    for said in (checked.out, doctor.out):
+        assert f"{file}:5: ralph.cross_loop_learning.injection.top_k: unknown key 'top_k'" in said
+    path.write_text(keys.replace("KEY", "top_k_patterns"))
+    assert taofold("check", file).code == 0
+    assert f"{file})" in taofold("doctor").out
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [

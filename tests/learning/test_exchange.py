@@ -138,25 +138,84 @@ def test_the_folder_has_the_layout_of_the_seed(tmp_path: Path) -> None:
         await registry.discover("../up and away", [error()], EXTRACT)
         files = {str(p.relative_to(tmp_path)) for p in await export_to(registry, tmp_path)}
         assert {
-            "patterns/error-patterns.json",
-            "patterns/success-patterns.json",
-            "patterns/anti-patterns.json",
-            "patterns/code-templates.json",
-            "effectiveness-metrics.json",
-            "archive/2026-05-patterns.json",
+            "shared/patterns/error-patterns.json",
+            "shared/patterns/success-patterns.json",
+            "shared/patterns/anti-patterns.json",
+            "shared/patterns/code-templates.json",
+            "shared/effectiveness-metrics.json",
+            "shared/archive/2026-05-patterns.json",
             "memory/patterns-index.json",
+            "memory/task-index.json",
             "loops/loop-a/state.json",
+            "loops/loop-a/analytics/analytics.json",
         } <= files
         assert not [file for file in files if ".." in file], "an id is not a path"
-        metrics = json.loads((tmp_path / "effectiveness-metrics.json").read_text())
+        metrics = json.loads((tmp_path / "shared/effectiveness-metrics.json").read_text())
         assert metrics["total_patterns"] == 1
-        archive = json.loads((tmp_path / "archive/2026-05-patterns.json").read_text())
+        archive = json.loads((tmp_path / "shared/archive/2026-05-patterns.json").read_text())
         assert len(archive["patterns"]) == 4
         target = memory_registry(now=clock)
         done = await import_from(target, tmp_path)
         assert len(done.added) == 5
         assert [month for _, month in await target.archive()] == ["2026-05"] * 4
         assert (await import_from(target, tmp_path)).added == ()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("folder", ["", "patterns", "shared/patterns", "loops/memory"])
+def test_a_folder_is_read_in_every_layout_and_wherever_it_lies(tmp_path: Path, folder: str) -> None:
+    """`loops` in a path is a name like another: nothing is passed over because of it."""
+
+    async def main() -> None:
+        file = tmp_path / folder / "error-patterns.json"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps([SEED]))
+        root = file if "loops" in folder else tmp_path
+        done = await import_from(memory_registry(now=Clock()), root)
+        assert (done.added, done.faults) == (("pat-error-null-check-015",), ())
+
+    asyncio.run(main())
+
+
+def test_source_loops_may_be_ids_alone_and_a_file_one_pattern() -> None:
+    """As the seed prints an aggregated pattern: `source_loops: [ralph-a, ralph-b]`."""
+
+    async def main() -> None:
+        registry = memory_registry(now=Clock())
+        body = json.dumps({**SEED, "source_loops": ["ralph-a", "ralph-b"]}).encode()
+        done = await registry.import_({"one.json": body})
+        assert (done.added, done.faults) == (("pat-error-null-check-015",), ())
+        line = await registry.lineage("pat-error-null-check-015")
+        discovered = 1_770_044_400_000  # first_discovered
+        assert [(s.loop, s.at, s.claimed) for s in line] == [
+            ("ralph-a", discovered, True),
+            ("ralph-b", discovered, True),
+        ]
+        wrong = json.dumps({**SEED, "source_loops": ["ralph-a", 3]}).encode()
+        assert "source_loops" in (await registry.import_({"two.json": wrong})).faults[0]
+
+    asyncio.run(main())
+
+
+def test_the_index_of_tasks_and_a_loops_analytics_say_what_the_loops_did() -> None:
+    async def main() -> None:
+        registry, _ = await filled()
+        contents = await registry.export()
+        tasks = {task["loop_id"]: task for task in contents["memory/task-index.json"]["tasks"]}
+        assert {*tasks} == {"loop-a", "loop-0", "loop-1", "loop-2", "loop-3"}
+        assert len(tasks["loop-a"]["extracted"]) == 4
+        assert (tasks["loop-2"]["solved"], tasks["loop-3"]["solved"]) == (False, True)
+        assert tasks["loop-3"]["errors"] == ["TypeError"]
+        used = contents["loops/loop-3/analytics/analytics.json"]
+        assert used["pattern_effectiveness"][0] == {
+            "pattern_id": "pat-error-typeerror-null-property-access-001",
+            "applied": True,
+            "successful": True,
+            "iteration_used": 2,
+            "success_rate": 0.8,
+            "usage_count": 5,
+        }
 
     asyncio.run(main())
 
@@ -238,7 +297,7 @@ def test_a_damaged_file_is_told_backed_up_and_the_others_are_taken(tmp_path: Pat
     async def main() -> None:
         registry, clock = await filled()
         await export_to(registry, tmp_path)
-        broken = tmp_path / "patterns" / "success-patterns.json"
+        broken = tmp_path / "shared" / "patterns" / "success-patterns.json"
         damaged = broken.read_bytes()[:-20]
         broken.write_bytes(damaged)
         target = memory_registry(now=clock)

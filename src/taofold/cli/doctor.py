@@ -57,6 +57,7 @@ def _here() -> "list[Finding]":
         Finding("platform", True, system),
         _store(),
         _configuration(),
+        _learning(),
         _policy(),
         _containment(),
         _uplink(),
@@ -105,6 +106,22 @@ def _configuration() -> "Finding":
     except Exception as error:  # noqa: BLE001 - a report goes on
         return Finding("configuration", False, _faults(error))
     return Finding("configuration", True, f"{path or 'none'}, {model}")
+
+
+def _learning() -> "Finding":
+    """Which files say how loops learn; a fault in one would stop the next loop."""
+    from taofold.cli.loops.dependencies import learning, learning_files
+    from taofold.cli.probe import Finding
+
+    try:
+        settings = learning()
+        files = ", ".join([str(path) for path in learning_files() if path.is_file()])
+    except Exception as error:  # noqa: BLE001 - a report goes on
+        return Finding("learning", False, _faults(error))
+    extraction = "on" if settings.extraction.enabled else "off"
+    injection = "on" if settings.injection.enabled else "off"
+    where = files or "no file: defaults"
+    return Finding("learning", True, f"extraction {extraction}, injection {injection} ({where})")
 
 
 def _policy() -> "Finding":

@@ -61,10 +61,13 @@ def _check(path: Path, operator: "Policy", *, run_code: bool) -> "list[Fault]":
     from taofold.files.config import PolicyFile
     from taofold.files.document import check as against
     from taofold.files.document import load
+    from taofold.files.learning import read_learning
 
     document, faults = load(path)
     if document is None:
         return faults
+    if path.name in ("aiwg.yml", "aiwg.yaml") or path.parent.name == ".aiwg":
+        return read_learning([path])[1]  # of other keys there their own program knows
     if path.name in ("config.yml", "config.yaml"):
         return against(document, Config)[1]
     # Files say nowhere what they are. A policy has only a policy's keys;

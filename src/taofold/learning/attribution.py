@@ -205,12 +205,19 @@ def applications(history: LoopHistory, patterns: Iterable[Pattern]) -> tuple[App
 def _deeds(pattern: Pattern) -> frozenset[EditKind]:
     match pattern.body:
         case ErrorFix(fix=fix):
-            return deeds_in(fix.diff)
+            # Files of other projects have a template and no difference.
+            return deeds_in(fix.diff) or _put_in(fix.code)
         case CodeTemplate(code=code):
             # A template's code is put in, nothing is taken out.
-            return deeds_in("\n".join([f"+{line}" for line in code.split("\n")]))
+            return _put_in(code)
         case Approach() | Avoidance():
             return _NONE
+
+
+def _put_in(code: str) -> frozenset[EditKind]:
+    """What it does to a file that `code` is added to it."""
+    lines = code.rstrip("\n").split("\n")
+    return deeds_in("\n".join([f"+{line}" for line in lines])) if code.strip() else _NONE
 
 
 def _won(pattern: Pattern, attempt: RepairAttempt) -> bool:

@@ -132,16 +132,21 @@ def learning() -> "Learning":
         ExceptionGroup: every fault, with its path.
     """
     from taofold.files import refuse
-    from taofold.files.learning import AIWG, read_learning
+    from taofold.files.learning import read_learning
 
-    configuration = project.config_path()
-    paths = [project.home().parent / name for name in AIWG] + (
-        [configuration] if configuration else []
-    )
-    read, faults = read_learning(paths, os.environ)
+    read, faults = read_learning(learning_files(), os.environ)
     if read is None:
         refuse(faults, "the configuration of learning cannot be used")
     return read
+
+
+def learning_files() -> "list[Path]":
+    """Where the keys of learning may stand, the nearest last; not all of them exist."""
+    from taofold.files.learning import AIWG
+
+    configuration = project.config_path()
+    seeds = [project.home().parent / name for name in AIWG]
+    return [*seeds, configuration] if configuration else seeds
 
 
 def repository() -> str:

@@ -194,9 +194,12 @@ def restore(pattern: PatternId, json: options.Json = False) -> None:
 
 @app.command("export")
 def export(
+    target: Annotated[
+        Path | None, typer.Argument(metavar="[PATH]", help="A .json file, or a folder.")
+    ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="A .json file, or a folder."),
+        typer.Option("--output", "-o", metavar="PATH", help="The same, as an option."),
     ] = None,
     team_shared: Annotated[
         Path | None,
@@ -207,12 +210,12 @@ def export(
     """Write everything that was learnt to a file, or to a folder in the seed's layout."""
     from taofold.log.registry.files import export_to
 
-    target = output or team_shared
-    if target is None:
-        fail("say where to: --output FILE.json, or --output FOLDER for one file per type")
+    named = [path for path in (target, output, team_shared) if path is not None]
+    if len(named) != 1:
+        fail("say one place: patterns export FILE.json, or FOLDER for one file per type")
 
     async def work(registry: "Registry") -> list[Path]:
-        return await export_to(registry, target)
+        return await export_to(registry, named[0])
 
     written = with_registry(work)
     if json:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from taofold.core.text import iso
 from taofold.learning.exchange.records import written
 from taofold.learning.exchange.wire import FORMATS, VERSION
 from taofold.learning.loops import LoopNote, LoopStats
@@ -41,10 +42,47 @@ def exported(view: View) -> dict[str, Any]:
     metrics = measure(view.patterns(), stats, sum(map(len, months.values())))
     contents["effectiveness-metrics.json"] = metrics.as_json()
     contents["memory/patterns-index.json"] = {"version": VERSION, "patterns": index}
+    tasks: list[Any] = []
     for note in view.loops():
         # The id may be anything: it becomes a path only if it is a plain name.
-        contents[f"loops/{folder(note.loop)}/state.json"] = loop_state(note, stats)
+        home = f"loops/{folder(note.loop)}"
+        contents[f"{home}/state.json"] = state = loop_state(note, stats)
+        contents[f"{home}/analytics/analytics.json"] = _analytics(note, view, stats)
+        tasks.append(_task(note, state))
+    contents["memory/task-index.json"] = {"version": VERSION, "tasks": tasks}
     return contents
+
+
+def _task(note: LoopNote, state: dict[str, Any]) -> dict[str, Any]:
+    """A line of the index of tasks: what a loop was about, by classes of errors, and its end."""
+    learning = state["cross_loop_learning"]
+    return {
+        "loop_id": note.loop,
+        "timestamp": iso(note.ended or note.at),
+        "language": note.context.language,
+        "errors": [*note.context.errors],
+        "iterations": note.iterations,
+        "solved": note.solved,
+        "injected": [one["pattern_id"] for one in learning["injected_patterns"]],
+        "extracted": [one["pattern_id"] for one in learning["extracted_patterns"]],
+    }
+
+
+def _analytics(note: LoopNote, view: View, stats: LoopStats) -> dict[str, Any]:
+    """How effective each pattern was that the loop saw: in it, and so far in all loops."""
+    rows: list[dict[str, Any]] = []
+    for injected in loop_state(note, stats)["cross_loop_learning"]["injected_patterns"]:
+        pattern = view.pattern(injected["pattern_id"])
+        rate = pattern.rate if pattern is not None else None
+        counts = pattern.total.usage if pattern is not None else None
+        overall = {"success_rate": None if rate is None else round(rate, 2), "usage_count": counts}
+        rows.append({**injected, **overall})
+    return {
+        "loop_id": note.loop,
+        "iterations": note.iterations,
+        "solved": note.solved,
+        "pattern_effectiveness": rows,
+    }
 
 
 def bundle(contents: dict[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from taofold.learning.state import Writing
 
 _KEYS: Final[dict[Kind, str]] = {kind: form.key for kind, form in FORMATS.items()}
 _ARCHIVE: Final = re.compile(r"(?:^|/)archive/(\d{4}-(?:0[1-9]|1[0-2]))-patterns\.json$")
-_OTHER: Final = re.compile(r"(?:^|/)(?:memory|loops)/|effectiveness-metrics\.json$")
+_OTHER: Final = re.compile(r"(?:^|/)effectiveness-metrics\.json$")
 _LARGEST: Final = 64 << 20
 
 
@@ -60,7 +60,7 @@ def read(files: Mapping[str, bytes], at: int) -> FileReading:
     faults: list[str] = []
     broken: list[str] = []
     for name, body in sorted(files.items()):
-        # Metrics, loops and indexes of an export are derived: only patterns are taken in.
+        # Metrics are derived from the patterns: only these are taken in.
         if _OTHER.search(name):
             continue
         try:
@@ -97,6 +97,8 @@ def _listed(name: str, content: Any, faults: list[str]) -> list[tuple[str, Kind,
         groups[""] = content
     elif isinstance(content, dict):
         mapping = cast("dict[str, Any]", content)
+        if not {"pattern_id", "template_id"}.isdisjoint(mapping):
+            mapping = {"patterns": [mapping]}  # one pattern, as the seed prints it
         inner = mapping.get("pattern_registry")
         prefix = "pattern_registry." if isinstance(inner, dict) else ""
         where = cast("dict[str, Any]", inner) if prefix else mapping

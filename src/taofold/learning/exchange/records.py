@@ -194,7 +194,10 @@ def pattern_of(kind: Kind, raw: Any, at: int) -> tuple[Pattern, ImportClaim]:
     if kind == "anti" and wire.taofold.error_signature is None:
         body.pop("signature", None)  # a class or an example alone is no signature
     scope = PatternScope(**parts.pop("scope", {}))
-    loops = [_loop_in(loop, f"$.source_loops[{n}]") for n, loop in enumerate(wire.source_loops)]
+    since = parts.get("first_discovered", at)
+    loops = [
+        _loop_in(loop, f"$.source_loops[{n}]", since) for n, loop in enumerate(wire.source_loops)
+    ]
     pattern = Pattern(
         **{"name": parts["id"], **parts},
         body=msgspec.convert({"kind": kind, **body}, _BODIES[kind]),
@@ -204,7 +207,10 @@ def pattern_of(kind: Kind, raw: Any, at: int) -> tuple[Pattern, ImportClaim]:
     return pattern, _claimed(wire, at)
 
 
-def _loop_in(loop: WireLoop, place: str) -> PatternSource:
+def _loop_in(loop: WireLoop | str, place: str, since: int) -> PatternSource:
+    """An entry of `source_loops`; of an id alone it is known that it was not before `since`."""
+    if isinstance(loop, str):
+        return PatternSource(loop, since, claimed=True)
     took = loop.iterations_required or loop.failure_iteration
     at = _time(loop.timestamp, f"{place}.timestamp")
     return PatternSource(

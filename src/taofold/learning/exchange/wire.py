@@ -112,7 +112,8 @@ class WireExtra(WireStruct, frozen=True):
 class WirePattern(WireStruct, frozen=True, kw_only=True):
     """What every kind of pattern has; behind its own keys."""
 
-    source_loops: tuple[WireLoop, ...] = ()
+    source_loops: tuple[WireLoop | Text, ...] = ()
+    """Ids alone are read as well; entries are what is written."""
     taofold: WireExtra = WireExtra()
 
 

@@ -16,7 +16,10 @@ from taofold.learning.exchange.exports import bundle
 from taofold.learning.exchange.imports import ImportReport
 from taofold.learning.registry import Registry
 
-_FOLDERS = ("", "patterns", "archive")
+_SHARED = "shared"
+"""Where the seed's layout has patterns, archive and metrics; `memory` and `loops` are beside it."""
+_FOLDERS = ("", "patterns", "archive", f"{_SHARED}/patterns", f"{_SHARED}/archive")
+"""Where patterns are looked for: in the seed's layout, and in that of release 0.1."""
 
 
 async def export_to(registry: Registry, path: Path) -> list[Path]:
@@ -43,7 +46,7 @@ async def import_from(registry: Registry, path: Path) -> ImportReport:
 
 def _export(made: dict[str, Any], path: Path) -> list[Path]:
     files = {path: bundle(made)} if path.suffix == ".json" else {}
-    files = files or {path / name: content for name, content in made.items()}
+    files = files or {path / _placed(name): content for name, content in made.items()}
     for file, content in files.items():
         body = msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n"
         try:
@@ -58,6 +61,10 @@ def _export(made: dict[str, Any], path: Path) -> list[Path]:
         except OSError as error:
             raise LogError(f"{str(file)!r} cannot be written: {error.strerror or error}") from error
     return list(files)
+
+
+def _placed(name: str) -> str:
+    return name if name.startswith(("memory/", "loops/")) else f"{_SHARED}/{name}"
 
 
 def _read(path: Path) -> dict[Path, bytes]:
