@@ -11,6 +11,7 @@ import msgspec
 
 from taofold.core import events as e
 from taofold.core.grounding import ground_turns
+from taofold.core.intent import bare, receipt
 from taofold.core.state import live
 from taofold.core.trace import TracedCall, TracedTurn, branch, opening, turns
 from taofold.core.values import THOUGHT_TYPES, Action, ThoughtType, Value
@@ -20,6 +21,7 @@ NO_ACTION: Final = "R2"
 INCOMPLETE: Final = "R3"
 UNGROUNDED: Final = "R4"
 UNTYPED: Final = "thought_type"
+INTENT: Final = "unclear_intent"
 RATIONALE: Final = "missing_rationale"
 STATUS: Final = "status"
 REPEATED: Final = "repeat_same_action_unchanged"
@@ -194,6 +196,9 @@ def _alone(turn: TracedTurn, effects: Mapping[str, str], research: bool) -> Iter
     problem = check_thought(thought.type, research=research)[1]
     if problem:
         yield Violation(UNTYPED, problem, steps)
+    if bare(thought.content):
+        detail = "the thought names an activity, not what it is for: say the aim and the reason"
+        yield Violation(INTENT, detail, steps)
     for call in turn.calls:
         tool = call.action.tool
         if thought.type == "research" and _changes(tool, call.effect, effects):
@@ -207,6 +212,9 @@ def _unexplained(all_turns: Sequence[TracedTurn]) -> Iterator[Violation]:
         for call in turn.calls:
             if not call.action.rationale.strip() and not call.local:
                 detail = f"{call.action.tool!r} was called without a rationale"
+                yield Violation(RATIONALE, detail, (turn.number,))
+            elif bare(call.action.rationale) and not call.local:
+                detail = f"the rationale of {call.action.tool!r} says what is done, not why"
                 yield Violation(RATIONALE, detail, (turn.number,))
 
 
@@ -265,13 +273,17 @@ def _waits(live_records: Sequence[e.Record]) -> bool:
 
 
 class Item(Value, frozen=True):
-    """One point of the checklist: passed, or the numbers of the turns that fail it, and why."""
+    """One point of the checklist: passed, or the numbers of the turns that fail it and why.
+
+    `unjudged` is what the point asks for as well and no program can tell.
+    """
 
     # A detail without a step (0) is about the whole run.
     name: str
     passed: bool
     steps: tuple[int, ...] = ()
     detail: str = ""
+    unjudged: str = ""
 
 
 _Faults: TypeAlias = dict[int, str]
@@ -301,7 +313,8 @@ def _item(name: str, faults: _Faults) -> Item:
     steps = tuple(sorted(faults))
     detail = "; ".join([f"step {step}: {faults[step]}" for step in steps if step])
     numbers = tuple([step for step in steps if step])
-    return Item(name, not faults, numbers, detail or faults.get(0, ""))
+    reason = detail or faults.get(0, "")
+    return Item(name, not faults, numbers, reason, _UNJUDGED.get(name, ""))
 
 
 def _broke(broken: _Broken, *names: str) -> _Faults:
@@ -329,7 +342,7 @@ def _missing(turn: TracedTurn) -> str:
 
 
 def _typed(all_turns: Sequence[TracedTurn], broken: _Broken) -> _Faults:
-    return _broke(broken, UNTYPED, RESEARCH) if all_turns else {}
+    return _broke(broken, UNTYPED, RESEARCH, INTENT) if all_turns else {}
 
 
 def _acted(all_turns: Sequence[TracedTurn], broken: _Broken) -> _Faults:
@@ -353,7 +366,10 @@ def _observed(all_turns: Sequence[TracedTurn], broken: _Broken) -> _Faults:
 
 def _silent(call: TracedCall) -> bool:
     observation = call.observation
-    return observation is not None and observation.result in (None, "") and not observation.blob
+    if observation is None or observation.blob:
+        return False
+    result = observation.result
+    return result in (None, "") or (isinstance(result, str) and receipt(result))
 
 
 def _referring(all_turns: Sequence[TracedTurn], broken: _Broken) -> _Faults:
@@ -382,6 +398,13 @@ def _handled(all_turns: Sequence[TracedTurn], broken: _Broken) -> _Faults:
     return _broke(broken, EXCEPTION, REPEATED)
 
 
+_UNJUDGED: Final = {
+    "typed_thoughts": "whether the type fits, and whether an intent that is stated is clear",
+    "actions_with_tool_and_parameters": "whether a rationale that is given is a good one",
+    "observations_with_status_and_result": "whether an extraction is what matters in a result",
+    "thoughts_reference_observations": "whether a thought follows from what it refers to",
+    "error_protocol_followed": "whether an exception names the true cause",
+}
 _POINTS: Final[dict[str, Callable[[Sequence[TracedTurn], _Broken], _Faults]]] = {
     "complete_triplets": _complete,
     "typed_thoughts": _typed,

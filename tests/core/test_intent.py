@@ -1,0 +1,119 @@
+"""A thought's intent and justification: the rules' own good and bad examples, and everyday ones."""
+
+import pytest
+from story import Story
+
+from taofold.core.intent import bare, receipt
+from taofold.core.rules import INTENT, RATIONALE, UNGROUNDED, check, derived
+from taofold.core.values import Action, Observation, Thought
+
+TTL = (
+    "The error message indicates a token expiration issue. I should check the token TTL "
+    "configuration in the auth module because the default 60-second TTL is likely too short for "
+    "our use case."
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Looking at the code.",
+        "Reading the file",
+        "Got the result",
+        "Let me check the files.",
+        "Okay, let’s look at the logs",
+        "I'll run the tests.",
+        "Still working on it…",
+        "Next: checking things",
+    ],
+)
+def test_an_activity_and_nothing_else_is_no_intent(text: str) -> None:
+    assert bare(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        TTL,
+        "Checking TTL configuration value",
+        "Searching for authentication-related code",
+        "I need to find the authentication module to fix the token issue",
+        "Fix the failing authentication tests",
+        "From test output, token expiration is the issue",
+        "I should check the config file for TTL value.",
+        "I should check the config file.",
+        "The TTL value needs to be increased to 3600 seconds.",
+        "TOKEN_TTL = 60 // seconds",
+        "Reading src/auth/config.ts",
+        "Running the tests again since the guard is in",
+        "four",
+        "",
+        "Ich sehe mir den Code an.",
+    ],
+)
+def test_what_says_more_than_that_is_left_to_a_reader(text: str) -> None:
+    assert not bare(text)
+
+
+def rules(story: Story) -> set[str]:
+    return {violation.rule for violation in derived(story.records)}
+
+
+def failing(story: Story) -> list[str]:
+    return [item.name for item in check(story.records) if not item.passed]
+
+
+def test_the_documents_bad_thought_fails_and_its_good_one_passes() -> None:
+    good = Story().step(Thought(TTL, "reasoning"), rationale="Checking TTL configuration value")
+    bad = Story().step(Thought("Looking at the code.", "reasoning"))
+    assert INTENT not in rules(good)
+    assert "typed_thoughts" not in failing(good)
+    assert INTENT in rules(bad)
+    assert failing(bad) == ["typed_thoughts"]
+
+
+def test_the_documents_bad_action_gives_no_reason() -> None:
+    good = Story().step("read it", rationale="Checking TTL configuration value")
+    bad = Story().step("read it", rationale="Reading the file")
+    assert RATIONALE not in rules(good)
+    assert RATIONALE in rules(bad)
+    assert failing(bad) == ["actions_with_tool_and_parameters"]
+
+
+def test_the_documents_bad_observation_holds_no_result() -> None:
+    good = Story().step("read it", result="TOKEN_TTL = 60 // seconds")
+    bad = Story().step("read it", result="Got the result")
+    assert failing(good) == []
+    assert failing(bad) == ["observations_with_status_and_result"]
+
+
+@pytest.mark.parametrize("result", ["running", "ran", "opened the file", "did it", "got 3 results"])
+def test_short_words_that_tools_do_say_are_results(result: str) -> None:
+    assert not receipt(result)
+    assert failing(Story().step("read it", result=result)) == []
+
+
+@pytest.mark.parametrize(
+    ("thought", "grounded"),
+    [
+        (
+            "Based on the TTL value of 60 seconds found in the config, I need to increase it to "
+            "3600 for production use.",
+            True,
+        ),
+        ("I'll update the lifetime to some larger value.", False),
+    ],
+)
+def test_the_documents_examples_of_grounding(thought: str, grounded: bool) -> None:
+    story = Story().step("find out how long tokens live", result="TTL = 60 seconds")
+    story = story.step(Thought(thought, "reasoning"), n=2)
+    assert (UNGROUNDED not in rules(story)) is grounded
+
+
+def test_the_checklist_says_what_it_does_not_judge() -> None:
+    story = Story().step("find it", result="alpha_1")
+    story.see(story.think("alpha_1", Action("look", {}, "alpha_1 is there")), Observation("beta_2"))
+    unjudged = {item.name: item.unjudged for item in check(story.records)}
+    assert "intent" in unjudged["typed_thoughts"]
+    assert "rationale" in unjudged["actions_with_tool_and_parameters"]
+    assert unjudged["metrics_captured"] == ""
