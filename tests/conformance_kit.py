@@ -1,0 +1,149 @@
+"""Runs the conformance kit of `conformance/` with this runtime, and writes what it expects.
+
+`python -m tests.conformance_kit` writes the expected files anew: read the difference before you
+commit it. The kit itself is data in no language; docs/log-format.md says what the files mean.
+"""
+
+import json
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+from ruamel.yaml import YAML
+from tests.files.flow.kit import with_model
+
+from taofold.core.events import Record, decode
+from taofold.core.state import RunState, fold
+from taofold.core.value import plain
+from taofold.files import Config, build, read_agent
+from taofold.log.formats import ndjson, react_json, tao_yaml
+from taofold.testing.models import ScriptedModel
+
+KIT: Final = Path(__file__).parents[1] / "conformance"
+UNCOMPARED: Final = frozenset(
+    {
+        *("at", "elapsed", "duration_ms", "ms", "prompt", "prefix", "policy", "digest", "settings"),
+        *("profile", "principal", "usage", "strategy_version", "agent", "model", "session"),
+        *("preview", "thinking_format"),
+    }
+)
+"""Keys that another runtime may fill otherwise: times, digests of its prompts, its own settings."""
+Json = dict[str, Any]
+
+
+def compared(value: Any) -> Any:
+    """JSON without the keys that no other runtime need agree on."""
+    if isinstance(value, dict):
+        return {key: compared(inner) for key, inner in value.items() if key not in UNCOMPARED}
+    if isinstance(value, list):
+        return [compared(inner) for inner in value]
+    return value
+
+
+def cases() -> list[Path]:
+    return sorted(path.parent for path in KIT.glob("runs/*/case.json"))
+
+
+def documents() -> list[Path]:
+    return sorted(KIT.glob("tao/*.yaml"))
+
+
+def foldings() -> list[Path]:
+    return sorted(KIT.glob("folding/*.json"))
+
+
+def performed(case: Path) -> dict[str, Any]:
+    """The files that a run of the case comes to, by name."""
+    script = json.loads((case / "case.json").read_text(encoding="utf-8"))
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place) / case.name
+        shutil.copytree(case, folder)
+        file, faults = read_agent(folder / "flow.yaml", root=folder)
+        assert file is not None, faults
+        agent = with_model(build(file, Config(), folder), ScriptedModel(script["replies"]))
+        result = agent.run_sync(script["goal"], data=script["data"])
+    records = [json.loads(line) for line in ndjson.dumps(result.records).splitlines()[1:]]
+    outcome = {
+        "status": result.status,
+        "stop_reason": result.stop_reason,
+        "success": result.success,
+        "output": result.output,
+        "state": dict(result.state.data),
+    }
+    return {
+        "events.json": [compared(record["event"]) for record in records],
+        "result.json": compared(json.loads(json.dumps(outcome))),
+        "trace.json": json.loads(react_json.dumps(result.records)),
+        "iterations.json": [
+            compared(iteration) for iteration in iterations(tao_yaml.dumps(result.records))
+        ],
+    }
+
+
+def iterations(text: str) -> list[Json]:
+    """The iterations of a `ralph_tao_log`, without the times that no two runs share."""
+    log = YAML(typ="safe").load(text)["ralph_tao_log"]
+
+    def timeless(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: timeless(inner) for key, inner in value.items() if key != "timestamp"}
+        return [timeless(inner) for inner in value] if isinstance(value, list) else value
+
+    found: list[Json] = timeless(log["iterations"])
+    return found
+
+
+def taken_in(log: Path) -> list[Json]:
+    """The events of a TAO document in the form of the AIWG rules."""
+    records = tao_yaml.loads(log.read_text(encoding="utf-8"), run="imported")
+    return [json.loads(line)["event"] for line in ndjson.dumps(records).splitlines()[1:]]
+
+
+def state_json(state: RunState) -> Json:
+    """A state as the kit writes it: every field, the start left to the log."""
+    raw: Json = {
+        name: plain(getattr(state, name))
+        for name in state.__struct_fields__
+        if name not in ("started", "steps", "open", "heard")
+    }
+    raw["steps"] = [json.loads(json.dumps(plain(step))) for step in state.steps]
+    raw["open"] = sorted(state.open)
+    raw["heard"] = [message.text for message in state.heard]
+    return raw
+
+
+def records_of(folding: Path) -> list[Record]:
+    raw = json.loads(folding.read_text(encoding="utf-8"))
+    return [
+        Record("run", line["seq"], line["at"], decode(json.dumps(line["event"])))
+        for line in raw["records"]
+    ]
+
+
+def folded(folding: Path) -> list[Json]:
+    """The state after each record."""
+    records = records_of(folding)
+    return [state_json(fold(records[: n + 1])) for n in range(len(records))]
+
+
+def dump(path: Path, value: Any) -> None:
+    text = json.dumps(value, indent=2, ensure_ascii=False, sort_keys=True)
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+def main() -> int:
+    for case in cases():
+        for name, value in performed(case).items():
+            dump(case / name, value)
+    for document in documents():
+        dump(document.with_suffix(".events.json"), taken_in(document))
+    for folding in foldings():
+        raw = json.loads(folding.read_text(encoding="utf-8"))
+        dump(folding, {**raw, "states": folded(folding)})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
