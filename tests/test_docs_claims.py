@@ -1,0 +1,170 @@
+"""What the documentation says of commands, flags, variables, defaults and exit codes is so."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from tests.test_docs import PAGES, ROOT
+
+from taofold.cli import outcome
+from taofold.cli.app import app
+from taofold.learning.settings import Extraction, Injection
+from taofold.policy import Limits
+
+PROGRAM = typer.main.get_command(app)
+PROSE = [page for page in PAGES if page.name not in ("cli.md", "conformance.md")]
+FOREIGN = {
+    "--no-cache", "--cache-dir", "--pretty",  # of linters and test runners, docs/gates.md
+    "--share-net", "--mmproj",  # of bubblewrap and llama.cpp
+    "--seeds", "--first", "--cache", "--only", "--full", "--minilm", "--scale",  # of bench/
+}  # fmt: skip
+"""Flags of other programs and of scripts in bench/."""
+SHELL = re.compile(r"^```(?:sh|bash|console|shell|text)?\n(.*?)^```", re.DOTALL | re.MULTILINE)
+SPAN = re.compile(r"`([^`\n]+)`")
+
+
+def commands(
+    command: Any = PROGRAM, path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every command of the program with its path, groups too."""
+    yield path, command
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from commands(inner, (*path, name))
+
+
+COMMANDS = dict(commands())
+
+
+def flags_of(command: Any) -> set[str]:
+    options = [option for option in command.params if option.param_type_name == "option"]
+    return {flag for one in options for flag in (*one.opts, *one.secondary_opts)} | {"-h", "--help"}
+
+
+EVERY_FLAG = {flag for command in COMMANDS.values() for flag in flags_of(command)}
+
+
+def called(page: Path) -> Iterator[str]:
+    """The lines that call the program: in blocks of a shell and in spans of code."""
+    text = page.read_text(encoding="utf-8")
+    lines = [
+        line for block in SHELL.findall(text) for line in block.replace("\\\n", " ").split("\n")
+    ]
+    outside = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    for line in [*lines, *SPAN.findall(outside)]:
+        line = re.sub(r"\s#\s.*", "", line.strip().removeprefix("$ "))
+        for part in re.split(r"\s(?:&&|\||;)\s", line):
+            if part.startswith("taofold "):
+                yield part
+
+
+def faults(line: str) -> list[str]:
+    """What is wrong with a call: a command or a flag that is not there."""
+    words = line.split()[1:]
+    path: tuple[str, ...] = ()
+    while words and (*path, words[0]) in COMMANDS:
+        path = (*path, words.pop(0))
+    command = COMMANDS[path]
+    plain = words and re.fullmatch(r"[a-z][a-z-]+", words[0])
+    if hasattr(command, "commands") and words and plain and not path:
+        return [f"no command {words[0]!r}"]
+    known = flags_of(command)
+    if path and hasattr(command, "commands"):  # `taofold loops …`: any command below it
+        known |= {
+            f for other, c in COMMANDS.items() if other[: len(path)] == path for f in flags_of(c)
+        }
+    found = re.findall(r"(?<!\S)(--[a-z][\w-]*)", " ".join(words))
+    return [f"{' '.join(path)} has no {flag}" for flag in found if flag not in known]
+
+
+@pytest.mark.parametrize("page", PROSE, ids=lambda page: page.name)
+def test_every_command_and_flag_in_a_call_is_one_of_that_command(page: Path) -> None:
+    wrong = {line: faults(line) for line in called(page)}
+    assert {line: said for line, said in wrong.items() if said} == {}
+
+
+def test_calls_are_found_and_a_wrong_one_is_a_fault() -> None:
+    assert sum(len([*called(page)]) for page in PROSE) > 60
+    assert faults("taofold patterns export DIR") == []
+    assert faults("taofold run --no-such") == ["run has no --no-such"]
+    assert faults("taofold runn x") == ["no command 'runn'"]
+    assert faults("taofold runs show last --worktree") == ["runs show has no --worktree"]
+
+
+@pytest.mark.parametrize("page", PROSE, ids=lambda page: page.name)
+def test_every_flag_that_is_named_alone_is_a_flag_of_the_program(page: Path) -> None:
+    spans = SPAN.findall(page.read_text(encoding="utf-8"))
+    named = {span.split()[0].split("=")[0] for span in spans if span.startswith("--")}
+    assert named - EVERY_FLAG - FOREIGN == set()
+
+
+def test_every_variable_that_is_named_is_read() -> None:
+    sources = "\n".join(p.read_text("utf-8") for p in (ROOT / "src").rglob("*.py"))
+    sources += "\n".join(p.read_text("utf-8") for p in (ROOT / "tests").rglob("*.py"))
+    named = {
+        name.rstrip("_")
+        for page in PAGES
+        for name in re.findall(r"TAOFOLD_[A-Z_]+", page.read_text("utf-8"))
+    }
+    derived = ("TAOFOLD_LIMITS_", "TAOFOLD_LEARNING_")
+    assert [n for n in sorted(named) if n not in sources and not n.startswith(derived)] == []
+    for name in named:
+        if name.startswith(derived[0]):
+            assert hasattr(Limits(), name.removeprefix(derived[0]).lower())
+
+
+def test_the_defaults_of_flags_in_prose_are_those_of_the_parser() -> None:
+    """As in: (`--memory`, default 3)."""
+    wrong: list[str] = []
+    count = 0
+    for page in PROSE:
+        text = page.read_text("utf-8")
+        for flag, value in re.findall(r"`(--[\w-]+)[^`]*`,? \(?default (?:is )?`?([\w.]+)", text):
+            count += 1
+            defaults = {
+                str(option.default)
+                for command in COMMANDS.values()
+                for option in command.params
+                if flag in option.opts
+            }
+            if value not in defaults:
+                wrong.append(f"{page.name}: {flag} {value}, not {sorted(defaults)}")
+    assert wrong == []
+    assert count > 0
+
+
+def test_the_settings_of_learning_have_the_defaults_of_the_table() -> None:
+    table = (ROOT / "docs" / "learning.md").read_text("utf-8").partition("## Settings")[2]
+    rows = re.findall(r"\| `(\w+)`(?: \(ours\))? \| ([\w.]+)", table)
+    told = {name: value for name, value in rows if value != "default"}
+    values = {
+        name: getattr(one, name)
+        for one in (Extraction(), Injection())
+        for name in one.__struct_fields__
+    }
+    assert {name: eval(value.capitalize()) for name, value in told.items()} == values
+
+
+def test_the_limits_have_the_defaults_of_the_table() -> None:
+    page = (ROOT / "docs" / "limits.md").read_text("utf-8")
+    told = dict(re.findall(r"^\| `(\w+)` \|.*\| (\d+) \|$", page, re.MULTILINE))
+    assert told
+    assert {name: float(value) for name, value in told.items()} == {
+        name: getattr(Limits(), name) for name in told
+    }
+
+
+def test_the_exit_codes_are_those_of_the_program() -> None:
+    codes = {
+        outcome.OK: "success",
+        outcome.UNREACHED: "the goal was not reached",
+        outcome.USAGE: "usage or configuration",
+        outcome.WAITING: "waiting for a person",
+        outcome.INTERRUPTED: "interrupted",
+    }
+    said = "Exit codes: " + ", ".join(f"{code} {meaning}" for code, meaning in codes.items())
+    for name in ("README.md", "docs/cli.md"):
+        text = " ".join((ROOT / name).read_text("utf-8").split())
+        assert f"{said}." in text, name
