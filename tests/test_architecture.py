@@ -67,15 +67,47 @@ def test_a_public_class_name_means_one_thing() -> None:
 @pytest.mark.scenario("PEER-23")
 def test_importing_taofold_loads_no_provider_server_cli_or_telemetry_module() -> None:
     """The time itself is measured in bench/steps."""
-    script = "import sys, taofold; print(*sys.modules)"
-    loaded = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    ).stdout.split()
+    loaded = [*printed("import sys, taofold; print(*sys.modules)").split()]
+    loaded += printed("import sys\nfrom taofold import Agent\nprint(*sys.modules)").split()
     heavy = {"aiohttp", "typer", "rich", "ruamel", "jinja2", "openai", "anthropic", "opentelemetry"}
     assert not heavy & {name.partition(".")[0] for name in loaded}
     adapters = ("models", "cli", "logs", "log.adapters", "log.sqlite", "log.postgres")
+    adapters += ("server", "telemetry", "bridges", "testing")
     assert not [n for n in loaded if n.startswith(tuple(f"taofold.{name}" for name in adapters))]
     assert not {"sqlite3", "psycopg"} & set(loaded)
+
+
+COUNTED = """
+import os, sys
+count = 0
+def opcodes(frame, event, arg):
+    global count
+    count += event == "opcode"
+    return opcodes
+def calls(frame, event, arg):
+    if os.sep + "taofold" + os.sep in frame.f_code.co_filename:
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        return opcodes
+sys.settrace(calls)
+STATEMENT
+sys.settrace(None)
+print(count)
+"""
+
+
+def printed(script: str) -> str:
+    """What a fresh interpreter prints that runs the script."""
+    command = [sys.executable, "-c", script]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.scenario("PEER-23")
+@pytest.mark.parametrize(
+    ("statement", "most"), [("import taofold", 1_000), ("from taofold import Agent", 450_000)]
+)
+def test_importing_taofold_does_little_work(statement: str, most: int) -> None:
+    """Counted in bytecode instructions of ours, which no busy machine changes."""
+    assert int(printed(COUNTED.replace("STATEMENT", statement))) < most
 
 
 @pytest.mark.scenario("PEER-23")

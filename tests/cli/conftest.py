@@ -76,6 +76,12 @@ writer = Agent(scripted(act("a note of 7777", "note", "goal", text="hello 7777")
 impatient = Agent(scripted(act("this step is slow", "wait", "goal"),
                            act("gone, so a note", "note", text="x"),
                            act("done", "finish", "synthesis", answer="done")), tools=[wait, note])
+def names_of_tools(request):
+    names = [name for name in ("add", "hi") if f"{name}(" in request.conversation[0].content]
+    return act("these", "finish", "synthesis", answer="\\n".join(f"- {name}" for name in names))
+
+
+shows_tools = Agent(scripted(names_of_tools), tools=[add])
 asker = Agent(scripted(act("I must ask", "ask_user", "goal", question="which colour_1?"), last),
               ask_user=True)
 waiter = Agent(scripted(act("I wait", "wait", "goal"), act("gone now", "add", a=1, b=2), last),

@@ -180,3 +180,25 @@ def test_a_run_that_another_process_drives_is_not_taken_over(
     assert "is being driven by process" in done.err
     assert deleted.code == 1
     assert process.returncode == 0
+
+
+@pytest.mark.scenario("TAG-02")
+@pytest.mark.parametrize(
+    ("arguments", "names"),
+    [
+        ((), ["add"]),
+        (("--tools", "found"), ["add", "hi"]),
+        (("--tools", "found", "--recursive"), ["add", "hi"]),
+        (("--tools", "found", "--no-recursive"), ["add"]),
+        (("--tools", "found/below", "--no-recursive"), ["add", "hi"]),
+    ],
+)
+def test_tools_are_discovered_below_a_folder_unless_not_wanted(
+    taofold: Taofold, project: Path, arguments: tuple[str, ...], names: list[str]
+) -> None:
+    (project / "found" / "below").mkdir(parents=True)
+    code = "def hi(state, args):\n    'Say hi.'\n    return 'hi', 1\n"
+    (project / "found" / "below" / "tagent.tools.py").write_text(code)
+    offered = "\n".join(f"- {name}" for name in names)
+    done = taofold("run", "agents.py:shows_tools", "which tools?", *arguments)
+    assert done.out == f"{offered}\n", done.err

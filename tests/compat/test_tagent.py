@@ -151,6 +151,25 @@ def test_a_tool_sees_the_goal_the_results_the_used_tools_and_whether_it_is_achie
 
 
 @pytest.mark.scenario("TAG-05")
+@pytest.mark.scenario("TAG-07", "TEA-31")
+def test_a_tool_that_raises_leaves_the_state_as_it_was_and_the_run_goes_on() -> None:
+    def spoil(state: State, args: State) -> None:
+        """Change the state, then fail."""
+        state["greeting"] = "nobody"
+        state["results"].clear()
+        raise ValueError("no such thing")
+
+    failed = act("greet", "it failed: no such thing", "exception", name="Ann")
+    result = run_agent(
+        "Greet Ann", Memo([act("spoil"), failed, finish()]), {"spoil": spoil, "greet": hello}
+    )
+    first, second = result.steps[0].observations[0], result.steps[1].observations[0]
+    assert (first.status, second.status) == ("failure", "success")
+    assert "no such thing" in str(first.result)
+    assert result.success
+    assert result.state.data == {"greeting": "hello Ann"}
+
+
 def test_what_a_program_put_into_the_state_is_not_hidden() -> None:
     seen: list[Any] = []
 

@@ -1,6 +1,7 @@
 """The loop's rules as a run enforces them: strict and lenient, batches, limits, the end."""
 
 import asyncio
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -58,6 +59,13 @@ def rules(result: Any) -> list[str]:
 
 
 NO_THOUGHT = '{"action": {"tool": "look", "parameters": {}, "rationale": "r"}}'
+
+
+@dataclass(frozen=True)
+class Counted:
+    count: int
+
+
 BROKEN = '{"thought": "I look", "action": {"tool": "look", "parameters": {"what": '
 NO_ACTION = '{"thought": "hm, what now", "thought_type": "reasoning"}'
 
@@ -506,6 +514,17 @@ async def test_the_third_attempt_counts_and_the_error_was_fed_back() -> None:
     lost = await run(BROKEN, BROKEN, BROKEN)
     assert lost.status == "failed"
     assert "3 attempts" in lost.error
+
+
+@pytest.mark.scenario("TAG-10")
+async def test_the_correction_names_the_failing_path() -> None:
+    """What is wrong and where, not only that something is."""
+    model = ScriptedModel([finish({"count": "many"}), BROKEN, finish({"count": 3})])
+    result = await run(model=model, output=Counted)
+    assert result.output == Counted(3)
+    assert "count" in model.requests[1].last
+    assert "int" in model.requests[1].last
+    assert "cut off" in model.requests[2].last
 
 
 async def test_raise_on_limit_raises_with_the_result() -> None:
