@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tests.pictures import PDF, PICTURE
 
-from taofold import Audio, ConfigError, Document, Image
+from taofold import Audio, ConfigError, Document, Image, tool
 from taofold.core.content import MediaPart, TextPart
 from taofold.tools.context import Outcome, RunContext
 from taofold.tools.files import file_tools
@@ -73,6 +73,19 @@ def test_a_tool_may_return_a_picture(returned: object) -> None:
     assert (part.media_type, outcome.status) == ("image/png", "success")
     assert outcome.blobs == {part.digest: PICTURE}
     assert outcome.value == part.line
+
+
+@pytest.mark.anyio
+async def test_a_key_line_of_its_own_leaves_the_picture() -> None:
+    @tool(effect="read", extract=lambda value: "a picture")
+    def draw() -> Image:
+        """Draw."""
+        return Image(data=PICTURE)
+
+    outcome = await draw.bind({}).run(RunContext(None))
+    (part,) = outcome.parts
+    assert isinstance(part, MediaPart)
+    assert (outcome.extraction, outcome.blobs) == ("a picture", {part.digest: PICTURE})
 
 
 def test_a_tool_may_return_text_data_and_pictures_in_order() -> None:

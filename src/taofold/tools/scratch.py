@@ -50,8 +50,10 @@ def _made(use: str) -> tuple[Path, int]:
         with suppress(OSError):
             lock = _locked(folder)
             # Whoever swept before it was locked has it, or has removed it already.
-            if lock is not None and folder.exists():
-                return folder, lock
+            if lock is not None:
+                if folder.exists():
+                    return folder, lock
+                os.close(lock)
 
 
 def _remove(folder: Path) -> None:

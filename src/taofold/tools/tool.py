@@ -218,7 +218,7 @@ class Bound:
             extraction = utf8(str(tool.extract(value)))
         except Exception:  # noqa: BLE001 - the work is done; a missing extraction must not undo it
             return outcome
-        return Outcome(outcome.value, outcome.status, extraction, outcome.update)
+        return msgspec.structs.replace(outcome, extraction=extraction)
 
 
 def _check_limits(tool: Tool) -> None:
