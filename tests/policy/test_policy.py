@@ -186,6 +186,20 @@ def test_both_policies_at_once_are_as_strict_as_either() -> None:
         assert both.approve_seconds == 60
 
 
+@pytest.mark.parametrize(
+    ("own", "other", "both"),
+    [
+        ("USER", "ADMIN", "ADMIN"),
+        ("ADMIN", "USER", "ADMIN"),
+        ("", "USER", ""),
+        ("ADMIN", "", "ADMIN"),
+        ("USER", "nobody has it", "nobody has it"),
+    ],
+)
+def test_the_higher_role_decides_for_others(own: str, other: str, both: str) -> None:
+    assert Policy(approvers=own).tightened(Policy(approvers=other)).approvers == both
+
+
 def test_a_project_may_not_loosen_what_the_operator_says() -> None:
     operator = Policy(
         autonomy="balanced",

@@ -238,9 +238,20 @@ class Policy:
             production=self.production or other.production,
             production_tiers=_higher(self.production_tiers, other.production_tiers),
             own_approval=self.own_approval and other.own_approval,
+            approvers=self._stricter_approvers(other),
             approve_seconds=min(seconds) if seconds else 0.0,
             rights=stricter(self.rights, other.rights, self.roles),
         )
+
+    def _stricter_approvers(self, other: "Policy") -> str:
+        """The higher of the two roles that may decide for others."""
+        # "" is also what a policy has that says nothing of it: then the other's word holds, but
+        # nobody is let in where `self` lets nobody in.
+        if not self.approvers or not other.approvers:
+            return self.approvers
+        # A role that has no rank here is given to nobody.
+        roles = (self.approvers, other.approvers)
+        return max(roles, key=lambda role: self.roles.get(role, 1 << 30))
 
     def _stricter_roles(self, other: "Policy") -> dict[str, str]:
         required = dict(self.required)
