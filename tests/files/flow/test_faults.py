@@ -187,6 +187,17 @@ def test_what_only_building_can_find_is_told_with_its_place(
     )
 
 
+def test_agents_that_ask_each_other_in_a_circle_are_refused(tmp_path: Path) -> None:
+    asks = (
+        "model: openai:gpt-5\nagents: {a: %s}\nnodes: [{name: b, uses: agent.a, with: {goal: g}}]"
+    )
+    (tmp_path / "one.yaml").write_text(asks % "two.yaml")
+    (tmp_path / "two.yaml").write_text(asks % "one.yaml")
+    with pytest.raises(ExceptionGroup) as caught:
+        made(asks % "one.yaml", tmp_path)
+    assert "asks itself" in str(caught.value.exceptions)
+
+
 @pytest.mark.scenario("PEER-26")
 def test_a_flow_cannot_loosen_the_operators_policy(tmp_path: Path) -> None:
     from taofold.policy import Policy

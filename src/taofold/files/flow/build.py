@@ -39,8 +39,17 @@ from taofold.tools.http import http_tool
 _FILES: Final = ("list_files", "read_file", "search", "write_file", "edit_file")
 
 
-def build(file: AgentFile, config: Config, root: Path, *, network: bool = False) -> Agent[Any, Any]:
+def build(
+    file: AgentFile,
+    config: Config,
+    root: Path,
+    *,
+    network: bool = False,
+    askers: tuple[Path, ...] = (),
+) -> Agent[Any, Any]:
     """The agent, whose built-in tools work below `root`.
+
+    `askers` are the files whose agents ask for this one: none of them may be asked again.
 
     Raises:
         ExceptionGroup: everything that cannot be had, each with its place.
@@ -55,7 +64,7 @@ def build(file: AgentFile, config: Config, root: Path, *, network: bool = False)
     tools = [*agent.toolset.values()]
     tools += _imported(file, root, {tool.name for tool in tools}, faults, network)
     for used in _files(file):
-        tools += _agents(used, config, root, faults, network)
+        tools += _agents(used, config, root, faults, network, askers)
     tools += _provided(file, root, {tool.name for tool in tools}, faults, network)
     _check_calls(file, {tool.name: tool for tool in tools}, faults)
     if faults:
@@ -143,7 +152,12 @@ def _imported(
 
 
 def _agents(
-    file: FlowFile, config: Config, root: Path, faults: list[Fault], network: bool
+    file: FlowFile,
+    config: Config,
+    root: Path,
+    faults: list[Fault],
+    network: bool,
+    askers: tuple[Path, ...],
 ) -> list[Tool]:
     """The agents that nodes ask, as tools."""
     tools: list[Tool] = []
@@ -156,12 +170,14 @@ def _agents(
                 # Beside the file or in the project: an agent elsewhere is somebody else's code.
                 if not path.is_relative_to(folder.resolve()) and not path.is_relative_to(root):
                     raise ConfigError(f"{spec!r} leads out of the project")
+                if path in askers:
+                    raise ConfigError(f"{spec!r} asks itself, by way of the agents that it asks")
                 other, wrong = read_agent(path, file.policy, spec)
                 if other is None:
                     faults.append(file.document.fault(key_path, f"{spec!r} has faults"))
                     faults += wrong
                     continue
-                agent: Any = build(other, config, root, network=network)
+                agent: Any = build(other, config, root, network=network, askers=(*askers, path))
             else:
                 agent = load(spec, folder)
             if not isinstance(agent, Agent):
