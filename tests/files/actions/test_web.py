@@ -36,9 +36,12 @@ async def test_a_folder_is_searched(tmp_path: Path) -> None:
     assert (await call(search, query="zebra")).value == []
 
 
-@pytest.mark.parametrize("url", ["folder:../secret.md", "folder:/etc/hosts.md", "folder:gone.md"])
+@pytest.mark.parametrize(
+    "url", ["folder:../secret.md", "folder:/etc/hosts.md", "folder:gone.md", "folder:.git/a.md"]
+)
 async def test_a_page_outside_the_folder_is_refused(tmp_path: Path, url: str) -> None:
-    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / ".git").mkdir(parents=True)
+    (tmp_path / "in" / ".git" / "a.md").write_text("hidden")
     (tmp_path / "secret.md").write_text("secret")
     scrape = web_tools(Folder(tmp_path / "in"))[1]
     assert (await call(scrape, url=url)).status == "failure"

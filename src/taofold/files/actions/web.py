@@ -89,18 +89,22 @@ class Folder:
         if name == url:
             return None
         path = (self.root / name).resolve()
-        if not path.is_relative_to(self.root) or path.suffix not in _SUFFIXES:
+        if not path.is_relative_to(self.root) or not self._shows(path):
             raise ValueError(f"{url!r} is not of this folder")
         return self._text(path)
 
     def _files(self) -> Iterable[Path]:
         for path in sorted(self.root.rglob("*")):
-            hidden = any(part.startswith(".") for part in path.relative_to(self.root).parts)
-            if hidden or path.suffix not in _SUFFIXES:
+            if not self._shows(path):
                 continue
             # A link in the folder may lead out of it.
             if path.resolve().is_relative_to(self.root):
                 yield path
+
+    def _shows(self, path: Path) -> bool:
+        """Is it a text file that is not hidden? `path` lies below the root."""
+        parts = path.relative_to(self.root).parts
+        return path.suffix in _SUFFIXES and not any(part.startswith(".") for part in parts)
 
     def _text(self, path: Path) -> str:
         with path.open("rb") as file:
