@@ -9,7 +9,7 @@ from tests.pictures import png
 
 import taofold
 from taofold import Agent, Message
-from taofold.core.content import MediaPart, ToolCall, ToolResult, blob_digest
+from taofold.core.content import MediaPart, TextPart, ToolCall, ToolResult, blob_digest
 from taofold.core.errors import ConfigError
 from taofold.testing import ScriptedModel
 
@@ -80,6 +80,17 @@ async def test_calls_and_their_results_keep_together(history: Any) -> None:
     assert "Oslo" in call.calls[0].arguments
     assert result == Message("tool", (ToolResult("c1", "-5"),))
     assert answer == Message("assistant", "Five below.")
+
+
+async def test_an_image_in_a_result_is_shown() -> None:
+    data = base64.b64encode(png()).decode()
+    source = {"type": "base64", "media_type": "image/png", "data": data}
+    content = [{"type": "text", "text": "see"}, {"type": "image", "source": source}]
+    returned = {"type": "tool_result", "tool_use_id": "c1", "content": content}
+    history = [*ANTHROPIC[:2], {"role": "user", "content": [returned]}, ANTHROPIC[3]]
+    _, _, result, _ = await shown(history)
+    (part,) = result.results
+    assert [type(piece) for piece in part.parts] == [TextPart, MediaPart]
 
 
 async def test_an_image_is_kept_with_its_bytes() -> None:

@@ -15,7 +15,16 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias, cast, get_args
 
-from taofold.core.content import Message, Part, Role, TextPart, ToolCall, ToolResult, content_of
+from taofold.core.content import (
+    MediaPart,
+    Message,
+    Part,
+    Role,
+    TextPart,
+    ToolCall,
+    ToolResult,
+    content_of,
+)
 from taofold.core.errors import ConfigError
 from taofold.tools.media import Attachment, Image, showing
 
@@ -134,8 +143,12 @@ class History:
         if not isinstance(call, str) or not call:
             raise self._fault("a result names its call: tool_call_id")
         parts = self._parts(mapping.get("content"))
-        text = "".join([part.text for part in parts if isinstance(part, TextPart)])
-        return ToolResult(call, text, bool(mapping.get("is_error")))
+        content = [part for part in parts if isinstance(part, TextPart | MediaPart)]
+        if len(content) < len(parts):
+            raise self._fault("a result holds text and media, no calls and no other results")
+        media = any([isinstance(part, MediaPart) for part in content])
+        text = "".join([part.text for part in content if isinstance(part, TextPart)])
+        return ToolResult(call, tuple(content) if media else text, bool(mapping.get("is_error")))
 
     def _at_url(self, source: Any) -> Image:
         url = source if isinstance(source, str) else _mapping(source).get("url")
