@@ -1,6 +1,7 @@
 """The one bridge from code that is not async."""
 
 import asyncio
+import contextvars
 import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
@@ -30,7 +31,11 @@ def run_now(work: Coroutine[Any, Any, T]) -> T:
         except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
             errors.append(error)
 
-    thread = threading.Thread(target=drive, name="taofold-run-sync", daemon=True)
+    # A thread begins with an empty context: the caller's trace and settings go along.
+    context = contextvars.copy_context()
+    thread = threading.Thread(
+        target=lambda: context.run(drive), name="taofold-run-sync", daemon=True
+    )
     thread.start()
     # Blocks the caller's loop: that is what a call that is not async does.
     thread.join()
