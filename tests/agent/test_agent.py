@@ -20,8 +20,9 @@ from taofold import (
 )
 from taofold.core import events as e
 from taofold.core.errors import ConfigError
-from taofold.core.values import Message, Reply, Usage
+from taofold.core.values import Message, Profile, Reply, Usage
 from taofold.runtime.model import register_provider
+from taofold.runtime.setup import TRACEPARENT
 from taofold.testing import FunctionModel, ScriptedModel
 from taofold.tools.discovery import DiscoveryWarning, forget_action
 
@@ -134,6 +135,15 @@ async def test_run_sync_works_inside_a_running_loop() -> None:
     assert (await asyncio.to_thread(agent.run_sync, "g")).output == "two"
 
 
+async def test_run_sync_inside_a_loop_has_the_callers_context() -> None:
+    token = TRACEPARENT.set("00-" + "a" * 32 + "-" + "b" * 16 + "-01")
+    try:
+        result = Agent(ScriptedModel([finish("one")])).run_sync("g")
+    finally:
+        TRACEPARENT.reset(token)
+    assert "a" * 32 in str(result.records[0].event)
+
+
 def test_run_sync_works_without_a_loop_and_raises_what_happened() -> None:
     assert Agent(ScriptedModel([finish("one")])).run_sync("g").output == "one"
     with pytest.raises(ConfigError):
@@ -223,6 +233,29 @@ async def test_the_cache_is_off_by_default() -> None:
     assert second.usage.tokens == 0
     assert second.state.model_calls == 0
     assert events(second, e.Replied)[0].cached
+
+
+async def test_a_cached_reply_is_for_the_same_tools() -> None:
+    calls: list[int] = []
+
+    def reply(request: Any) -> Reply:
+        calls.append(1)
+        return Reply(finish("x"), usage=Usage(10, 1))
+
+    def made(kind: Any) -> Any:
+        def look(at: kind) -> str:
+            """Look."""
+            return "x"
+
+        return look
+
+    model = FunctionModel(reply, profile=Profile(native_tools=True, window=9000, window_known=True))
+    one = Agent(model, cache=True, tools=[made(int)])
+    other = Agent(model, cache=True, tools=[made(str)])
+    other.__dict__["replies"] = one.replies
+    await one.run("g")
+    await other.run("g")
+    assert len(calls) == 2
 
 
 @pytest.mark.scenario("TAG-26")

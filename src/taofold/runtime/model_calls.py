@@ -380,7 +380,7 @@ class ModelCall:
         await ledger.fetch(conversation)
         cache_key = ""
         if setup.cache is not None:
-            cache_key = _cache_key(request, model, conversation.digest)
+            cache_key = _cache_key(request, model, f"{conversation.digest}:{self.offer}")
         cached = None if setup.cache is None else setup.cache.get(cache_key)
         started = setup.now()
         if cached is not None:
@@ -501,10 +501,8 @@ def _bytes(request: Request) -> int:
 
 
 def _cache_key(request: Request, model: Model, prompt: str) -> str:
-    """What the reply to this very request is found by."""
-    tools = ",".join([tool.name for tool in request.tools])
-    schema = "" if request.schema is None else repr(request.schema)
-    return f"{model.name}:{prompt}:{request.asked()!r}:{request.allowed}:{tools}:{schema}"
+    """What the reply to this very request is found by. `prompt` stands for tools and schema too."""
+    return f"{model.name}:{prompt}:{request.asked()!r}:{request.allowed}"
 
 
 class StreamedText:
