@@ -11,6 +11,31 @@ from taofold.core.values import Action, Message, Observation, Reply, Thought
 from taofold.reasoning import Offer, Output, Task, react
 from taofold.reasoning.conversation import Talk
 
+
+def test_two_tools_may_call_different_things_by_one_name() -> None:
+    def offer(name: str, kind: str) -> Offer:
+        return Offer(
+            name,
+            "",
+            {
+                "type": "object",
+                "properties": {"p": {"type": "array", "items": {"$ref": "#/$defs/P"}}},
+                "$defs": {"P": {"type": kind}},
+            },
+        )
+
+    task = Task(
+        goal="g", offers=(offer("a", "string"), offer("b", "integer"), offer("c", "string"))
+    )
+    schema = task.reply_schema(toolless=False)
+    assert schema["$defs"] == {"P": {"type": "string"}, "b.P": {"type": "integer"}}
+    references = [
+        action["properties"]["parameters"]["properties"]["p"]["items"]["$ref"]
+        for action in schema["properties"]["action"]["anyOf"][:3]
+    ]
+    assert references == ["#/$defs/P", "#/$defs/b.P", "#/$defs/P"]
+
+
 LOOK = Offer("look", "Look at it.\nClosely.", {"type": "object", "properties": {"x": {}}}, "read")
 
 

@@ -6,7 +6,7 @@ Knows nothing about models, policy or storage.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 from pydantic import TypeAdapter
@@ -210,7 +210,16 @@ class Task:
         if not toolless:
             for offer in self.offers:
                 schema = dict(offer.schema)
-                definitions |= schema.pop("$defs", {})
+                own: dict[str, Any] = schema.pop("$defs", {})
+                # Two tools may mean different things by one name: then each has its own name here.
+                names = {
+                    name: f"{offer.name}.{name}"
+                    for name, definition in own.items()
+                    if definitions.get(name, definition) != definition
+                }
+                if names:
+                    schema, own = _renamed(schema, names), _renamed(own, names)
+                definitions |= {names.get(name, name): own[name] for name in own}
                 offered.append((offer.name, schema))
             if self.ask_user:
                 offered.append((ASK_USER, _QUESTION))
@@ -242,6 +251,22 @@ class Task:
         """Characters of conversation that fit the window."""
         # Of a small window at most a quarter is kept for the reply.
         return int((self.window - min(self.reserve, self.window // 4)) * CHARS_PER_TOKEN)
+
+
+def _renamed(schema: Any, names: Mapping[str, str]) -> Any:
+    """`schema` with its references to definitions renamed."""
+    if isinstance(schema, list):
+        return [_renamed(element, names) for element in cast("list[Any]", schema)]
+    if not isinstance(schema, dict):
+        return schema
+    renamed: dict[str, Any] = {}
+    for key, value in cast("dict[str, Any]", schema).items():
+        if key == "$ref" and isinstance(value, str):
+            head, _, name = value.rpartition("/")
+            renamed[key] = f"{head}/{names[name]}" if name in names else value
+        else:
+            renamed[key] = _renamed(value, names)
+    return renamed
 
 
 def _action(name: str, parameters: dict[str, Any]) -> dict[str, Any]:
