@@ -37,6 +37,16 @@ def test_the_sqlite_journal_keeps(contract: Contract, tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+def test_a_write_of_nothing_takes_the_stream_in_memory_too() -> None:
+    async def main() -> None:
+        journal = MemoryJournal()
+        await journal.write("s", -1, [(1, b"{}")])
+        await journal.write("s", 0, [], owner="ann", lease_ms=60_000)
+        assert journal.renew("ann", ["s"], 60_000) == {"s"}
+
+    asyncio.run(main())
+
+
 def test_runs_and_streams_share_one_file(tmp_path: Path) -> None:
     async def main() -> None:
         log, journal = SqliteLog(tmp_path / "log.db"), SqliteJournal(tmp_path / "log.db")

@@ -130,7 +130,7 @@ class MemoryJournal:
         if added:
             self._streams.setdefault(stream, stored).extend(added)
         # A stream is there with its first fact: before that there is nothing to hold.
-        if added and owner:
+        if owner and stream in self._streams:
             with self._lock:
                 self._leases[stream] = (owner, self._now() + lease_ms)
         return after + len(added)
