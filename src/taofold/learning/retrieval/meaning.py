@@ -20,7 +20,18 @@ _LONGEST: Final = 2000
 
 
 class Embedder(Protocol):
-    """A model of sentences. May raise `ModelError`: then words alone decide."""
+    """A model of sentences. May raise `ModelError`: then words alone decide.
+
+    Example of one:
+
+        class Hashing:
+            name = "hashing-256"
+
+            async def embed(self, texts):
+                return [scaled_to_one(hashed_words(text, 256)) for text in texts]
+
+        registry = Registry(book, now, Hashing())
+    """
 
     @property
     def name(self) -> str:

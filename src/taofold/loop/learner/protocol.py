@@ -46,7 +46,14 @@ class SearchPolicy(Protocol):
 
 
 class Learner(Protocol):
-    """Gives lessons to a loop and learns from it."""
+    """Gives lessons to a loop and learns from it.
+
+    Example, one loop from its baseline to its end:
+
+        lessons = await learner.lessons("fix-1", state, state.baseline.verdict.failing)
+        ...  # the iterations: their prompts hold `lessons.text`
+        learnt = await learner.learn("fix-1", state, work)
+    """
 
     async def lessons(self, loop: str, state: LoopState, failing: Sequence[Check]) -> Lessons:
         """What to tell the loop about; `failing` are the checks of its baseline."""
