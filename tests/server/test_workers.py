@@ -149,6 +149,7 @@ def test_a_worker_that_is_told_to_stop_lets_its_run_go_and_another_goes_on(
         asyncio.run(main(here))
         assert (tmp_path / "published.txt").read_text() == "one\ntwo\n"
         assert "Traceback" not in here.said(), here.said()
+        assert "means nothing" not in here.said()
 
 
 @pytest.mark.parametrize("kind", ["local", "dbos", "restate"])
@@ -171,6 +172,7 @@ def test_what_a_killed_worker_drove_another_one_finishes(kind: str, tmp_path: Pa
         asyncio.run(main(here))
         assert (tmp_path / "published.txt").read_text() == "one\ntwo\n"
         assert "Traceback" not in here.said(), here.said()
+        assert "means nothing" not in here.said()
 
 
 @pytest.mark.parametrize(

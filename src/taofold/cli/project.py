@@ -239,7 +239,7 @@ KNOWN: Final = (
         f"{_PREFIX}{suffix}"
         for suffix in (
             *("HOME", "LOG", "MODEL", "PROVIDER", "STRICT", "SPAWNED", "TRACES", "STARTED_BY"),
-            *("MINILM", "EMBEDDINGS"),
+            *("MINILM", "EMBEDDINGS", "ENGINE"),
         )
     ),
     *(

@@ -12,6 +12,7 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 
@@ -25,7 +26,7 @@ from dbos import (
 )
 from sqlalchemy.exc import SQLAlchemyError
 
-from taofold.core.errors import ConfigError, LogError
+from taofold.core.errors import ConfigError, LogError, Refused
 from taofold.engine.dispatch import Drive
 from taofold.log.store import clock
 
@@ -67,7 +68,9 @@ class DbosDispatcher:
         async def activation(run: str) -> None:
             # DBOS runs workflows in an event loop of its own; runs are driven in ours.
             future = asyncio.run_coroutine_threadsafe(drive(run), home)
-            await asyncio.wrap_future(future)
+            # DBOS tries nothing again; a run that is due all the same is handed in anew.
+            with suppress(Refused):
+                await asyncio.wrap_future(future)
 
         self._queue = f"taofold-{group}"
         try:

@@ -10,7 +10,7 @@ activation.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from taofold.core.errors import Conflict, LogError, Refused, UnknownRun
 from taofold.engine.engine import Advance, attempted, release, settle
@@ -23,6 +23,10 @@ Drive: TypeAlias = Callable[[str], Coroutine[Any, Any, None]]
 
 It goes on when whoever called it is cancelled: a queue that loses patience ends no run.
 """
+
+REPEAT_S: Final = 2.0
+"""A ticket is handed in again after so many seconds while its run is due."""
+_REMEMBERED: Final = 10_000
 
 _logger = logging.getLogger(__name__)
 
@@ -84,6 +88,8 @@ class DispatchEngine:
         self._log, self._advance, self._dispatcher = log, advance, dispatcher
         self._group, self._most = group, most
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._handed_in: dict[str, tuple[str, float]] = {}
+        """The last ticket of each run, and when (monotonic seconds)."""
         self._reconciler = Reconciler(
             log, self.wake, now=now, ours=ours, drives=self.drives, look_s=look_s
         )
@@ -118,11 +124,22 @@ class DispatchEngine:
             await release(self._log, run)
             row = await self._log.row(run)
             if row.status not in ENDED and not row.held:
-                await self._dispatcher.enqueue(run, f"{run}#{row.epoch}.{row.events}")
+                await self._hand_in(run, f"{run}#{row.epoch}.{row.events}")
         except (Conflict, UnknownRun):  # somebody was quicker
             pass
         except LogError as error:  # the reconciler of some worker tries again
             _logger.warning("run %s is not handed in: %s", run, error)
+
+    async def _hand_in(self, run: str, ticket: str) -> None:
+        """Enqueue it, not at every look: a backlog would be handed in for as long as it lasts."""
+        clock = asyncio.get_running_loop().time()
+        before, since = self._handed_in.get(run, ("", 0.0))
+        if before == ticket and clock - since < REPEAT_S:
+            return
+        if len(self._handed_in) > _REMEMBERED:
+            self._handed_in.clear()
+        await self._dispatcher.enqueue(run, ticket)
+        self._handed_in[run] = ticket, clock
 
     def nudge(self) -> None:
         """Something in the log changed: look soon."""
