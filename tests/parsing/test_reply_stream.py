@@ -98,13 +98,16 @@ PIECES = st.sampled_from([
     '"tool": "finish"', '"answer": "', "\\u00e9", "\\", "\n", "Final Answer: ", "Thought: ", "a ",
     "```json\n", "```", "<|channel|>", "analysis", "<|message|>", "<|end|>", "<", "[", "]", ":",
     '{"thought": "t", "tool": "finish", "parameters": {"answer": "', '"}}', "ACTION: f\n", "🙂",
-    "User: ", "<answer>", "</answer>", "<|im_end|>", ",", " 12", "◁think▷", "◁/think▷",
+    "]<]minimax[>[", "Thought [", "]: ", "User: ", "<answer>", "</answer>", "<|im_end|>", ",", " 12", "◁think▷", "◁/think▷",
 ])  # fmt: skip
 
 
 @settings(max_examples=400, deadline=None, derandomize=True)
 @given(st.lists(PIECES, max_size=14).map("".join), st.lists(st.integers(0, 60), max_size=8))
 @example("```json\n{", [3])
+@example("]<]minimax[>[<tool_call>", [1])
+@example("a ]<]minimax[>[<think>b]<]minimax[>[</think>c", [3, 6, 20])
+@example('THOUGHT [a": b]: I need it', [14])
 @example('{"a":1', [6])
 def test_any_pieces_show_the_same(text, cuts):
     edges = sorted({0, len(text), *(min(cut, len(text)) for cut in cuts)})

@@ -271,7 +271,7 @@ _LONGEST: Final = 96
 _HEADER_LONGEST: Final = 300
 _STRETCH: Final = 4096
 """Characters of a piece that are looked at together."""
-_SUSPECT = re.compile(r"[<\[◁{`\n]")
+_SUSPECT = re.compile(r"[<\[\]◁{`\n]")
 _ENDS: Final = {"<": ">", "[": "]", "◁": "▷"}
 _LABELS: Final = (
     "thought",
@@ -288,6 +288,11 @@ _LABELS: Final = (
     "assistantfinal",
 )
 """What the first word of a line may be, if the line is more than prose."""
+_LABEL_END = re.compile(
+    r"[^:：\n\[(]*+(?:[:：\n]"
+    r"|[\[(](?:[^\])\n]{0,40}+[\])][^:：\n]*+[:：\n]|[^\])\n]{41}|[^\])\n]{0,40}+\n))"
+)
+"""Where it is certain whether a line is labelled: not at a colon in the bracket of a label."""
 _LEAD_LONGEST: Final = 24
 _LEAD = re.compile(r"[ \t#*_>\d.)-]{0,12}([A-Za-z_ ]{0,16})")
 _FINAL = re.compile(
@@ -304,6 +309,8 @@ _BEGINNING = re.compile(
 _FENCE = re.compile(r"[ \t]*```\w*[ \t]*\n\s*")
 _NAMED = re.compile(r"<([\w.-]+)\s*/?>|\[\s*([\w.]+)\(")
 """What opens a call only if it names a tool on offer."""
+_SPACE = re.compile(r"\](?:<(?:\](?:\w{1,12}(?:\[(?:>(\[)?)?)?)?)?)?")
+"""A separator token as far as it has come; the group is there when it is whole."""
 _HARMONY = ("<|channel|>", "<|start|>")
 _OF_A_CALL = re.compile("|".join(each.pattern for each in (CALL_OPEN, CALL_CLOSE, HEAD, UNKNOWN)))
 _ANY = re.compile(
@@ -417,6 +424,8 @@ class ReplyStream:
             self._advance(suspect.start())
             return True
         char = suspect[0]
+        if char == "]":
+            return self._separator()
         if char in _ENDS:
             return self._mark(_ENDS[char])
         self._advance(1)
@@ -453,12 +462,12 @@ class ReplyStream:
             return False
         if _BEGINNING.fullmatch(bare) and len(bare) < _LONGEST:
             return False
-        if CALL_OPEN.match(bare) and bare[0] not in "<[":
+        if CALL_OPEN.match(bare) and bare[0] not in "<[]":
             return self._stop()
         word = lead[1].lower().strip() if lead else ""
         label = next((each for each in _LABELS if each.startswith(word)), "") if word else ""
         begun = label or next((each for each in _LABELS if word.startswith(each)), "")
-        if begun and len(line) < 2 * _LONGEST and not re.search(r"[:：\n]", line):
+        if begun and len(line) < 2 * _LONGEST and not _LABEL_END.match(line):
             return False
         if begun and (is_labelled(line.partition("\n")[0]) or _SPOKEN.match(line)):
             final = _FINAL.match(line)
@@ -527,6 +536,18 @@ class ReplyStream:
             return self._stop()
         else:
             return self._pass_over()
+        return True
+
+    def _separator(self) -> bool:
+        """Drops a token that stands before the tags of some families: they are the marks."""
+        token = _SPACE.match(self._rest)
+        if token is None:
+            return self._pass_over()
+        if token.end() == len(self._rest):
+            return False
+        if not token[1]:
+            return self._pass_over()
+        self._rest = self._rest[token.end() :]
         return True
 
     def _pass_over(self) -> bool:
