@@ -16,6 +16,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 
 from taofold.parsing.decision import (
@@ -312,15 +313,14 @@ _NAMED = re.compile(r"<([\w.-]+)\s*/?>|\[\s*([\w.]+)\(")
 _SPACE = re.compile(r"\](?:<(?:\](?:\w{1,12}(?:\[(?:>(\[)?)?)?)?)?)?")
 """A separator token as far as it has come; the group is there when it is whole."""
 _HARMONY = ("<|channel|>", "<|start|>")
-_OF_A_CALL = re.compile("|".join(each.pattern for each in (CALL_OPEN, CALL_CLOSE, HEAD, UNKNOWN)))
-_ANY = re.compile(
-    "|".join(
-        each.pattern
-        for each in (_NAMED, REASONING_OPEN, REASONING_CLOSE, NOISE, CALL_OPEN, CALL_CLOSE)
-    )
-    + f"|{HEAD.pattern}|{UNKNOWN.pattern}|{'|'.join(map(re.escape, _HARMONY))}"
-)
-"""What may be more than a sign: most signs are none, and are passed over after one look."""
+
+
+@cache
+def _mark_of_any_kind() -> re.Pattern[str]:
+    """What may be more than a sign: most signs are none, and are passed over after one look."""
+    kinds = (_NAMED, REASONING_OPEN, REASONING_CLOSE, NOISE, CALL_OPEN, CALL_CLOSE, HEAD, UNKNOWN)
+    patterns = [*(each.pattern for each in kinds), *map(re.escape, _HARMONY)]
+    return re.compile("|".join(patterns))
 
 
 class ReplyStream:
@@ -514,7 +514,7 @@ class ReplyStream:
             token = text[: line if line >= 0 else _LONGEST]
         else:
             token = text[: stop + 1]
-        if _ANY.match(token) is None:
+        if _mark_of_any_kind().match(token) is None:
             return self._pass_over()
         if token.startswith(_HARMONY):
             return self._header()
@@ -563,7 +563,7 @@ class ReplyStream:
         named = _NAMED.match(token)
         if named and (named[1] or named[2]) in self._tools:
             return True
-        return _OF_A_CALL.match(token) is not None
+        return any(each.match(token) for each in (CALL_OPEN, CALL_CLOSE, HEAD, UNKNOWN))
 
     def _header(self) -> bool:
         """The head of a message of harmony: reasoning, the answer, or a call."""

@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Final, Literal
 
 Role = Literal["reasoning", "call", "separator", "noise", "foreign", "head"]
@@ -246,7 +246,12 @@ class Marks:
             self._roles += [role for role, _ in own]
             groups = "|".join(f"({body})" for _, body in own)
             choices.append(f"{re.escape(char)}(?:{groups})")
-        self.pattern = re.compile("|".join(choices))
+        self._choices = choices
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """The pattern, compiled when it is first wanted: a program may start and read nothing."""
+        return re.compile("|".join(self._choices))
 
     def role(self, match: re.Match[str]) -> str:
         """The role of a match; what another pattern found is a `call`."""
