@@ -29,7 +29,7 @@ from taofold.parsing.schema.scalars import LooseText
 
 DEPTH = 40
 ENTRIES = 5_000
-"""The most arguments of one call, repeated ones included."""
+"""The most arguments that the calls of one text may have, repeated ones included."""
 _BLANK = re.compile(r"[\s\ufeff\u200b]*")
 _CDATA = re.compile(r"\s*<!\[CDATA\[(.*?)\]\]>\s*", re.DOTALL)
 _VERBATIM = re.compile(
@@ -71,6 +71,7 @@ class TagReader:
 
     def __init__(self, text: str) -> None:
         self._text = text
+        self._left = ENTRIES
         self._ahead: dict[int, tuple[re.Pattern[str], re.Match[str] | None]] = {}
         """The next match of a pattern, by its identity: its hash is made of its whole code."""
 
@@ -83,7 +84,8 @@ class TagReader:
             children: Whether the tag of an argument may be its name.
         """
         out = Entries()
-        for _ in range(ENTRIES):
+        while self._left > 0:
+            self._left -= 1
             at = self._blank(at)
             closer = end.match(self._text, at)
             if closer:
