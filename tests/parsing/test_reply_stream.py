@@ -98,7 +98,8 @@ PIECES = st.sampled_from([
     '"tool": "finish"', '"answer": "', "\\u00e9", "\\", "\n", "Final Answer: ", "Thought: ", "a ",
     "```json\n", "```", "<|channel|>", "analysis", "<|message|>", "<|end|>", "<", "[", "]", ":",
     '{"thought": "t", "tool": "finish", "parameters": {"answer": "', '"}}', "ACTION: f\n", "🙂",
-    "]<]minimax[>[", "Thought [", "]: ", "User: ", "<answer>", "</answer>", "<|im_end|>", ",", " 12", "◁think▷", "◁/think▷",
+    "]<]minimax[>[", "Thought [", "]: ",
+    "User: ", "<answer>", "</answer>", "<|im_end|>", ",", " 12", "◁think▷", "◁/think▷",
 ])  # fmt: skip
 
 
