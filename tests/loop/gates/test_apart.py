@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from taofold.loop.gates.judge import Judge
-from taofold.loop.runners.apart import Apart, packed, unpacked
+from taofold.loop.runners.apart import Apart, Product, packed, unpacked
 from taofold.loop.verdict import Verdict
 
 from .projects import RIGHT, SHOP, bytecode, judged, written
@@ -48,6 +48,17 @@ def test_what_it_prints_is_seen(capsys):
     till.receipt([1, 2])
     assert capsys.readouterr().out == "3\\n"
 """
+
+
+@pytest.mark.parametrize("name", ["exec", "eval", "open", "breakpoint", "int", "nothing_here"])
+def test_a_product_names_no_function_that_is_called_here(name: str) -> None:
+    product = Product.__new__(Product)
+    product._raised = {}
+    assert product.exception("builtins", name, []) is Exception
+    assert product.exception("shop", "Broken", [name, "ValueError"]).__base__ is ValueError
+    assert product.exception("builtins", "KeyError", []) is KeyError
+
+
 OBJECT = """
 
 def test_object():

@@ -111,14 +111,20 @@ class Product:
     def exception(self, module: str, name: str, above: Sequence[str]) -> type[BaseException]:
         """A class for an exception of the product; always the same for the same name."""
         if module == "builtins":
-            builtin: type[BaseException] = getattr(builtins, name)
-            return builtin
+            # The product's process may send any name: `exec` must not be called here.
+            return _standard(name) or Exception
         if (module, name) not in self._raised:
             # The nearest standard class: `pytest.raises(ValueError)` accepts a subclass of it.
-            bases = [getattr(builtins, base) for base in above if hasattr(builtins, base)]
+            bases = [base for base in map(_standard, above) if base is not None]
             exception: Any = type(name, (bases[0] if bases else Exception,), {"__module__": module})
             self._raised[module, name] = exception
         return self._raised[module, name]
+
+
+def _standard(name: str) -> type[BaseException] | None:
+    """The exception class that Python itself has under `name`."""
+    found = getattr(builtins, name, None)
+    return found if isinstance(found, type) and issubclass(found, BaseException) else None
 
 
 class Proxy(types.ModuleType):
