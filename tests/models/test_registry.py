@@ -94,6 +94,33 @@ def test_a_bad_option_is_a_programmers_error(options: dict[str, Any], text: str)
         resolve("openai:gpt-4o", **{"api_key": "k", **options})
 
 
+@pytest.mark.parametrize(
+    ("name", "variable", "url"),
+    [
+        ("openai:gpt-4o", "OPENAI_API_KEY", "api.openai.com/v1"),
+        ("anthropic:claude-x", "ANTHROPIC_API_KEY", "api.anthropic.com"),
+        ("gemini:gemini-x", "GEMINI_API_KEY", "generativelanguage.googleapis.com"),
+    ],
+)
+def test_the_environments_key_goes_nowhere_else_and_never_in_clear(
+    name: str, variable: str, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, "sk-of-the-environment")
+    sent = [
+        any(
+            "sk-of-the-environment" in value
+            for value in resolve(name, **options).connection.endpoint.headers.values()
+        )
+        for options in (
+            {},
+            {"base_url": f"https://{url}"},
+            {"base_url": f"http://{url}"},
+            {"base_url": "https://example.org/v1"},
+        )
+    ]
+    assert sent == [True, True, False, False]
+
+
 def test_a_bare_name_belongs_to_the_default_provider() -> None:
     assert resolve("gpt-4o", api_key="k").name == "openai:gpt-4o"
     assert resolve("llama3", provider="ollama").name == "ollama:llama3"
@@ -135,7 +162,9 @@ def test_providers_of_other_packages_come_by_entry_points(monkeypatch: pytest.Mo
     class Entry:
         name, value = "foreign", "taofold.testing:ScriptedModel"
 
-    monkeypatch.setattr(registry, "_entries", lambda: [Entry])
+    monkeypatch.setattr(
+        registry, "installed", lambda group: [Entry] if group == registry.GROUP else []
+    )
     assert isinstance(resolve("foreign:x"), ScriptedModel)
     Entry.value = "no.such.module:thing"
     with pytest.raises(ConfigError, match="cannot be loaded"):

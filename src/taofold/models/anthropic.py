@@ -9,7 +9,6 @@ piece holds its blocks and the border to the role before it.
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import msgspec
 from typing_extensions import Unpack
@@ -44,6 +43,7 @@ from taofold.models.remote import (
 )
 from taofold.models.responses import leading
 from taofold.models.rules import Abilities, rules_for
+from taofold.models.transport import same_server
 from taofold.models.wire import (
     NO_RESULT,
     Frame,
@@ -457,7 +457,7 @@ def connect(model: str, **options: Unpack[ModelOptions]) -> MessagesModel:
     url = (base or os.environ.get("ANTHROPIC_BASE_URL") or _URL).rstrip("/")
     url = url if url.endswith("/v1") else f"{url}/v1"
     # As in presets: the environment's key does not go where an argument points.
-    elsewhere = base is not None and urlsplit(base).netloc != urlsplit(_URL).netloc
+    elsewhere = base is not None and not same_server(base, _URL)
     key = "" if elsewhere and not api_key else key_for("anthropic", _KEY, api_key)
     headers = {"anthropic-version": VERSION, **({"x-api-key": key} if key else {})}
     rules = rules_for("anthropic", model)

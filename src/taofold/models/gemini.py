@@ -9,7 +9,6 @@ import os
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import msgspec
 from typing_extensions import Unpack
@@ -44,6 +43,7 @@ from taofold.models.remote import (
 )
 from taofold.models.responses import leading
 from taofold.models.rules import Abilities, rules_for
+from taofold.models.transport import same_server
 from taofold.models.wire import (
     NO_RESULT,
     Frame,
@@ -359,7 +359,7 @@ def connect(model: str, **options: Unpack[ModelOptions]) -> GeminiModel:
     base, api_key = options.get("base_url"), options.get("api_key")
     url = (base or os.environ.get("GEMINI_BASE_URL") or _URL).rstrip("/")
     url = url if url.rpartition("/")[2].startswith("v1") else f"{url}/v1beta"
-    elsewhere = base is not None and urlsplit(base).netloc != urlsplit(_URL).netloc
+    elsewhere = base is not None and not same_server(base, _URL)
     key = "" if elsewhere and not api_key else key_for("gemini", _KEY, api_key)
     headers = {"x-goog-api-key": key} if key else {}
     rules = rules_for("gemini", model)

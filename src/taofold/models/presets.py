@@ -7,7 +7,6 @@ the rest. It knows nothing about the format.
 import os
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
-from urllib.parse import urlsplit
 
 from typing_extensions import Unpack
 
@@ -24,6 +23,7 @@ from taofold.models.remote import (
 )
 from taofold.models.responses import ResponsesModel
 from taofold.models.rules import UNKNOWN, Abilities, rules_for
+from taofold.models.transport import same_server
 
 LOCAL: Final = replace(UNKNOWN, schema=True)
 """A local server that enforces a schema by grammar; the window is whatever it was started with."""
@@ -83,7 +83,7 @@ class Preset(NamedTuple):
         base = options.get("base_url")
         # The environment's key goes only where the environment or the preset points: an
         # agent file that names another host must not receive it.
-        elsewhere = base is not None and urlsplit(base).netloc != urlsplit(self.url).netloc
+        elsewhere = base is not None and not same_server(base, self.url)
         if api_key is None and not elsewhere:
             api_key = os.environ.get(self.key) or None
         if not api_key and (self.local or elsewhere or not self.url):
@@ -145,3 +145,9 @@ gemini_compatible: Final = Preset(
 llamacpp: Final = Preset("llamacpp", "http://127.0.0.1:8080/v1", "LLAMACPP_API_KEY", local=True)
 lmstudio: Final = Preset("lmstudio", "http://127.0.0.1:1234/v1", "LMSTUDIO_API_KEY", local=True)
 vllm: Final = Preset("vllm", "http://127.0.0.1:8000/v1", "VLLM_API_KEY", local=True)
+
+
+def key_names() -> set[str]:
+    """The environment's variables in which keys of providers are."""
+    names = {preset.key for preset in globals().values() if isinstance(preset, Preset)}
+    return names | {"ANTHROPIC_API_KEY", "GEMINI_API_KEY", "OLLAMA_API_KEY"}

@@ -20,6 +20,12 @@ LARGE: Final = 1 << 20
 """Bytes from which a body stays in pieces."""
 
 
+def same_server(url: str, other: str) -> bool:
+    """Do both lead to one server, by one protocol? Over http a key would be sent in clear."""
+    first, second = urlsplit(url), urlsplit(other)
+    return (first.scheme, first.netloc) == (second.scheme, second.netloc)
+
+
 def joined(pieces: Sequence[bytes]) -> Body:
     """The pieces of a body, joined if that is cheap."""
     large = [piece for piece in pieces if len(piece) >= LARGE]
