@@ -349,6 +349,21 @@ async def test_a_tool_that_has_no_name_in_python_is_the_programmers_mistake():
         python_tool(tools=[odd])
 
 
+async def test_two_tools_that_code_would_call_by_one_name_are_refused():
+    @tool(name="a-b", effect="read")
+    def one(x: int) -> int:
+        """One."""
+        return x
+
+    @tool(name="a_b", effect="read")
+    def other(x: int) -> int:
+        """Another."""
+        return x
+
+    with pytest.raises(ConfigError, match="by one name"):
+        python_tool(tools=[one, other])
+
+
 @pytest.mark.parametrize(
     "code",
     [

@@ -103,7 +103,13 @@ class Code:
 
     def __init__(self, tools: Toolset, bounds: CodeBounds) -> None:
         self._tools = tools
-        self._names = {_function(name): name for name in tools}
+        self._names: dict[str, str] = {}
+        for name in tools:
+            other = self._names.setdefault(_function(name), name)
+            if other != name:
+                raise ConfigError(
+                    f"code would call {other!r} and {name!r} by one name: rename one with renamed()"
+                )
         self._calls = bounds.calls
         self._interpreter = Interpreter(bounds)
         self._programs: dict[str, CodeProgram] = {}

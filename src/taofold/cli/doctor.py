@@ -169,17 +169,11 @@ def _uplink() -> "Finding":
 def _keys() -> "Finding":
     """Names of variables that hold keys. Never their values."""
     from taofold.cli.probe import Finding
+    from taofold.models.presets import key_names
 
-    variables = sorted(name for name in _key_names() if os.environ.get(name, "").strip())
+    variables = sorted(name for name in key_names() if os.environ.get(name, "").strip())
     listed = ", ".join(variables) or "none (offline:repair and local servers need none)"
     return Finding("keys", True if variables else None, listed)
-
-
-def _key_names() -> set[str]:
-    from taofold.models import presets
-
-    names = {preset.key for preset in vars(presets).values() if isinstance(preset, presets.Preset)}
-    return names | {"ANTHROPIC_API_KEY", "OLLAMA_API_KEY"}
 
 
 def _server(name: str, url: str) -> "Finding":

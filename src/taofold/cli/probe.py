@@ -228,7 +228,9 @@ def _window(name: str) -> int:
         properties = _json(f"{base.removesuffix('/v1')}/props", key=key)
         return _whole(properties.get("default_generation_settings", {}), "n_ctx")
     if provider == "ollama":
-        base = os.environ.get("OLLAMA_BASE_URL", "http://127.0.0.1:11434").rstrip("/")
+        from taofold.models.ollama import address
+
+        base = address()
         properties = _json(f"{base}/api/show", {"model": model})
         facts: dict[str, Any] = properties.get("model_info", {})
         # Ollama puts the architecture in front, as in `llama.context_length`.

@@ -315,6 +315,12 @@ class OllamaModel(RemoteModel):
         return {"content": "".join(texts)} | ({"images": images} if images else {})
 
 
+def address(base: str | None = None) -> str:
+    """Where the server is: at `base`, else at OLLAMA_HOST, else at the usual port."""
+    url = base or os.environ.get("OLLAMA_HOST") or _URL
+    return (url if "://" in url else f"http://{url}").rstrip("/").removesuffix("/v1")
+
+
 def connect(model: str, **options: Unpack[ModelOptions]) -> OllamaModel:
     """Connect to `model`, at OLLAMA_HOST or the usual port. Raises `ConfigError` for a
     missing name or an unknown option.
@@ -322,8 +328,7 @@ def connect(model: str, **options: Unpack[ModelOptions]) -> OllamaModel:
     refuse_unknown(**options)
     if not model:
         raise ConfigError("write ollama:MODEL, the model is missing")
-    url = options.get("base_url") or os.environ.get("OLLAMA_HOST") or _URL
-    url = (url if "://" in url else f"http://{url}").rstrip("/").removesuffix("/v1")
+    url = address(options.get("base_url"))
     key = options.get("api_key") or ""
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     rules = rules_for("ollama", model)

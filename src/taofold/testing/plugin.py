@@ -14,12 +14,12 @@ from typing import Final
 import pytest
 
 from taofold.core.errors import ConfigError
+from taofold.models.presets import key_names
 from taofold.models.transport import allow_model_requests, answered_by, forbid_model_requests
 from taofold.testing.cassette import Cassette
 from taofold.testing.recorder import Recorder
 
 _PASSED: Final = pytest.StashKey[bool]()
-_KEYS: Final = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -95,7 +95,7 @@ def cassette(
             recorder.save(path)
         return
     loaded = Cassette.load(path)
-    for key in _KEYS:
+    for key in key_names():
         # Connections refuse to be made without a key; a cassette needs none.
         monkeypatch.setenv(key, "cassette-key")
     with answered_by(loaded):

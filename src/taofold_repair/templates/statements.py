@@ -54,7 +54,7 @@ def _append(site: Site, last: ast.stmt) -> Iterator[Change]:
 
 
 def _built(site: Site) -> list[tuple[str, float]]:
-    """Names a function may have meant to return, the last assigned first."""
+    """Names a function may have meant to return, the first assigned first."""
     stored: list[str] = []
     loops: set[str] = set()
     for node in site.nodes:

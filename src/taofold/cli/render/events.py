@@ -103,10 +103,11 @@ def _world(event: Any) -> str:
 _BESIDE = (e.Resumed, e.Parked, e.Forked)
 """Say how a run was driven, not what it did."""
 _LOOSE = frozenset(
-    # Names of fields at any depth, so an argument of
-    # a tool by one of these names is left out too.
     {"ms", "duration_ms", "at", "expires_at", "settings", "session", "parent", "run"}
 )
+"""Fields that differ from run to run."""
+_WHOLE = frozenset({"parameters", "result", "data", "update", "output", "content"})
+"""What a model or a tool said: names in there are theirs, and all of it counts."""
 
 
 class Difference(NamedTuple):
@@ -177,7 +178,11 @@ def _plain(event: e.Event) -> Any:
 
 def _without(value: Any) -> Any:
     if is_object(value):
-        return {name: _without(member) for name, member in value.items() if name not in _LOOSE}
+        return {
+            name: member if name in _WHOLE else _without(member)
+            for name, member in value.items()
+            if name not in _LOOSE
+        }
     return [_without(member) for member in value] if is_array(value) else value
 
 

@@ -94,7 +94,15 @@ def _serve_http(app: Any, host: str, port: int, log: "Log") -> None:
 
     say(f"serving MCP on http://{host}:{port}/mcp (Ctrl-C ends it)")
     say(f"clients send the header Authorization: Bearer $({invocation()} serve tokens local)")
-    config = uvicorn.Config(app, host=host, port=port, log_level="warning", ws="none")
+    config = uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        log_level="warning",
+        ws="none",
+        # X-Forwarded-For would let any client say that it is this machine.
+        proxy_headers=False,
+    )
     try:
         uvicorn.Server(config).run()
     finally:
