@@ -35,6 +35,7 @@ from taofold.models.remote import (
     ModelOptions,
     ModelTurn,
     RemoteModel,
+    cache_mark,
     connection,
     effort_at_most,
     endpoint,
@@ -78,8 +79,6 @@ _BUDGETS: Final[Mapping[Effort, int]] = {
     "max": 28_672,
 }
 """Tokens of thinking for models that are asked by budget."""
-_MARK: Final = {"type": "ephemeral"}
-_LONG_MARK: Final = {"type": "ephemeral", "ttl": "1h"}
 _BLOCK_LIMIT: Final = 32 << 20
 """Bytes of a request that the API takes."""
 
@@ -159,7 +158,7 @@ class MessagesModel(RemoteModel):
         if turn.streaming:
             body["stream"] = True
         if self._caches(turn) and self._whole_cache:
-            body["cache_control"] = _mark(turn)
+            body["cache_control"] = cache_mark(turn.settings)
         body |= self._tools(turn, allowed)
         # Without the closing brace, which `_messages` writes: tools and system follow as bytes.
         return encode({**body, **settings.extra})[:-1]
@@ -275,7 +274,7 @@ class MessagesModel(RemoteModel):
         if not blocks:
             return b""
         if self._caches(turn):
-            blocks[-1]["cache_control"] = _mark(turn)
+            blocks[-1]["cache_control"] = cache_mark(turn.settings)
         return b',"system":' + encode(blocks)
 
     def _native(self, conversation: Conversation, index: int) -> bytes:
@@ -370,15 +369,11 @@ def _paused(message: Message) -> bool:
     return bool(parts) and isinstance(parts[-1], OpaquePart) and "tool" in parts[-1].kind
 
 
-def _mark(turn: ModelTurn) -> dict[str, Any]:
-    return _LONG_MARK if turn.settings.prompt_cache == "1h" else _MARK
-
-
 def _marked(body: list[bytes], turn: ModelTurn) -> list[bytes]:
     """The body with a cache mark at its last block."""
     # The last piece that is not empty ends with a block's `}`: the mark goes in front of that.
     last = max([at for at, piece in enumerate(body[:-1]) if piece])
-    mark = b',"cache_control":' + encode(_mark(turn)) + b"}"
+    mark = b',"cache_control":' + encode(cache_mark(turn.settings)) + b"}"
     return [*body[:last], body[last][:-1] + mark, *body[last + 1 :]]
 
 

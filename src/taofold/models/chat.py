@@ -29,10 +29,10 @@ from taofold.core.content import (
 )
 from taofold.core.errors import ModelError
 from taofold.core.value import is_object
-from taofold.core.values import JSON, Effort, Reply, Usage
+from taofold.core.values import JSON, Effort, ModelSettings, Reply, Usage
 from taofold.models.anyjson import is_sequence
 from taofold.models.reader import DONE, EventReader, decoded, reported
-from taofold.models.remote import Connection, ModelTurn, RemoteModel, effort_at_most
+from taofold.models.remote import Connection, ModelTurn, RemoteModel, cache_mark, effort_at_most
 from taofold.models.rules import Abilities
 from taofold.models.wire import (
     NO_RESULT,
@@ -90,6 +90,7 @@ class _Choice(msgspec.Struct):
 
 class _Details(msgspec.Struct):
     cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
     reasoning_tokens: int | None = None
 
 
@@ -292,6 +293,7 @@ class ChatReader(EventReader):
             usage.prompt_tokens or 0,
             usage.completion_tokens or 0,
             cached or 0,
+            (details.cache_write_tokens if details else None) or 0,
             reasoning=(output_details.reasoning_tokens if output_details else None) or 0,
             tier=self._tier,
         )
@@ -304,7 +306,7 @@ class ChatReader(EventReader):
 _FORMATS: Final = ("json_schema", "json_object", "none")
 _DROPPABLE: Final = (
     "temperature", "top_p", "stop", "stream_options", "max_tokens", "tool_choice",
-    "reasoning_effort", "service_tier",
+    "reasoning_effort", "service_tier", "cache_control",
 )  # fmt: skip
 SKIP_SIGNATURE: Final = "skip_thought_signature_validator"
 """Google's own word for a call that another model made."""
@@ -321,6 +323,7 @@ class Dialect:
         signs_calls: it wants a signature on the first call of each reply (Gemini).
         stops_thinking: what tells it not to think.
         efforts: it takes `reasoning_effort`.
+        marks_cache: it keeps the prompt of a Claude only where it is asked to (OpenRouter).
         extra: further fields of every request.
     """
 
@@ -329,6 +332,7 @@ class Dialect:
     signs_calls: bool = False
     stops_thinking: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
     efforts: bool = True
+    marks_cache: bool = False
     extra: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
 
 
@@ -386,6 +390,8 @@ class ChatModel(RemoteModel):
             # `max_tokens` among what is left out means: take the other of the two names.
             new = dialect.new_limit != ("max_tokens" in self._without)
             body["max_completion_tokens" if new else "max_tokens"] = settings.max_tokens
+        if self._marks_cache(settings):
+            body["cache_control"] = cache_mark(settings)
         if turn.streaming:
             body["stream"] = True
             body["stream_options"] = {"include_usage": True}
@@ -395,6 +401,10 @@ class ChatModel(RemoteModel):
             if name not in self._without or name == "max_tokens"
         }
         return encode({**accepted, **settings.extra})[:-1] + b',"messages":['
+
+    def _marks_cache(self, settings: ModelSettings) -> bool:
+        claude = self._dialect.marks_cache and self._rules.vendor == "anthropic"
+        return claude and settings.prompt_cache != "off"
 
     def _thinking(self, effort: Effort | None, notes: list[str]) -> dict[str, Any]:
         if effort is None:
@@ -545,6 +555,7 @@ class ChatModel(RemoteModel):
                 "tool_choice": request.allowed is not None,
                 "reasoning_effort": settings.effort is not None,
                 "service_tier": bool(settings.service_tier),
+                "cache_control": self._marks_cache(settings),
             }
             for name in _DROPPABLE:
                 if sent[name] and name not in without and name in reason:

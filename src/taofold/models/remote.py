@@ -220,6 +220,12 @@ def effort_at_most(
     return taken
 
 
+def cache_mark(settings: ModelSettings) -> dict[str, str]:
+    """How a Claude is told up to where its prompt shall be kept, and for how long."""
+    mark = {"type": "ephemeral"}
+    return mark | {"ttl": "1h"} if settings.prompt_cache == "1h" else mark
+
+
 _YOURS: Final = "profile=, or kept by `taofold doctor`"
 
 
