@@ -383,6 +383,10 @@ class Reply:
     finish: str
     issuer: Issuer | None
     notes: tuple[str, ...]
+    text: str = field(init=False, repr=False, compare=False)
+    """What it says, without thinking and calls."""
+    calls: tuple[ToolCall, ...] = field(init=False, repr=False, compare=False)
+    """The tool calls in it, in order."""
 
     def __init__(
         self,
@@ -398,30 +402,27 @@ class Reply:
         notes: Sequence[str] = (),
     ) -> None:
         if parts is None:
+            calls = tuple(calls)
             whole: list[Part] = [ThinkingPart(reasoning)] if reasoning else []
             if text:
                 whole.append(TextPart(text))
             parts = (*whole, *calls)
         elif text or calls or reasoning:
             raise TypeError("a reply has either parts or text, calls and reasoning")
+        else:
+            parts = parts_of(parts)
+            text, calls = said(parts), calls_of(parts)
         # Frozen, with an __init__ of its own: the usual way to set a field is closed.
         put = object.__setattr__
-        put(self, "parts", parts_of(parts))
+        put(self, "parts", parts)
+        # A step reads both half a dozen times.
+        put(self, "text", text)
+        put(self, "calls", calls)
         put(self, "usage", usage)
         put(self, "model", model)
         put(self, "finish", finish)
         put(self, "issuer", issuer)
         put(self, "notes", tuple(notes))
-
-    @property
-    def text(self) -> str:
-        """What it says, without thinking and calls."""
-        return said(self.parts)
-
-    @property
-    def calls(self) -> tuple[ToolCall, ...]:
-        """The tool calls in it, in order."""
-        return calls_of(self.parts)
 
     @property
     def reasoning(self) -> str:

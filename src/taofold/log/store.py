@@ -117,7 +117,16 @@ class Store:
         # Times in a log never run backwards, whatever the machine's clock does.
         at, last = self._now(), self.state.at
         at = at if at > last else last
-        event = self._timed(event, at - last)
+        # Both clocks are read at every event, or what was done between two would count as neither.
+        mark = self._lap()
+        if was_active(self.state, event):
+            self._drift += mark - self._mark - (at - last)
+            if not -DRIFT_MS <= self._drift <= DRIFT_MS:
+                event = self._timed(event, at - last)
+        else:
+            # Waiting is no activity: the count begins anew where somebody acts again.
+            self._drift = 0
+        self._mark = mark
         record = e.Record(self.run, self.head, at, event)
         self.head += 1
         self.restore(record)
@@ -131,19 +140,10 @@ class Store:
         return record
 
     def _timed(self, event: e.Event, apparent: int) -> e.Event:
-        """`event`, which says how long it took if the records' times do not (`apparent` ms).
+        """`event`, which says how long it took: the records' times (`apparent` ms) do not.
 
-        The difference is added up, so that what is below `DRIFT_MS` is not lost either.
+        What is below `DRIFT_MS` was added up, and is not lost either.
         """
-        mark = self._lap()
-        # Waiting is no activity: the count begins anew where somebody acts again.
-        if not was_active(self.state, event):
-            self._mark, self._drift = mark, 0
-            return event
-        self._drift += mark - self._mark - apparent
-        self._mark = mark
-        if -DRIFT_MS <= self._drift <= DRIFT_MS:
-            return event
         elapsed = max(0, apparent + self._drift)
         self._drift -= elapsed - apparent
         return replace(event, elapsed=elapsed)

@@ -28,7 +28,7 @@ def same_server(url: str, other: str) -> bool:
 
 def joined(pieces: Sequence[bytes]) -> Body:
     """The pieces of a body, joined if that is cheap."""
-    large = [piece for piece in pieces if len(piece) >= LARGE]
+    large = max(map(len, pieces), default=0) >= LARGE
     return tuple(pieces) if large else b"".join(pieces)
 
 

@@ -113,7 +113,14 @@ def clean(redactor: Redactor, reply: Reply, usage: Usage, model: str) -> Reply:
     if redactor.spotless(_read(reply, name)):
         if name == reply.model and usage is reply.usage:
             return reply
-        return replace(reply, usage=usage, model=name)
+        return Reply(
+            usage=usage,
+            model=name,
+            finish=reply.finish,
+            parts=reply.parts,
+            issuer=reply.issuer,
+            notes=reply.notes,
+        )
     walk = RedactionPass(redactor)
     parts = tuple([_without_secrets(walk, part) for part in reply.parts])
     notes = [walk.text(note) for note in reply.notes]

@@ -247,6 +247,8 @@ def shortened(text: str, most: int = CHARACTERS) -> str:
 
 def bulky(value: object) -> bool:
     """Would it hold up an event loop to turn `value` into JSON, or to search it? A guess."""
+    if type(value) is int:
+        return False
     left, open_ = _PROBED, [value]
     while open_:
         left -= 1
