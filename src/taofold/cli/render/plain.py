@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 
 from taofold.cli.render.text import clean, duration, line, parameters, value
 from taofold.core import events as e
+from taofold.core.content import media_of
 from taofold.core.values import Action, Observation, Thought
 
 if TYPE_CHECKING:
@@ -40,6 +41,9 @@ class SilentVoice:
         """Nothing."""
 
     def thought(self, number: int, thought: Thought, *, child: bool) -> None:
+        """Nothing."""
+
+    def thinking(self, text: str, *, child: bool) -> None:
         """Nothing."""
 
     def action(self, action: Action, mark: str, *, child: bool) -> None:
@@ -80,6 +84,10 @@ class PlainVoice(SilentVoice):
         """Its number, type and text."""
         self._say(f"step {number} {thought.type}: {line(thought.content, _THOUGHT)}", child=child)
 
+    def thinking(self, text: str, *, child: bool) -> None:
+        """Its size and its beginning."""
+        self._say(f"  {collapsed(text)}", child=child)
+
     def action(self, action: Action, mark: str, *, child: bool) -> None:
         """Tool and parameters."""
         label = f"[{mark}]" if mark else ""
@@ -104,10 +112,16 @@ class PlainVoice(SilentVoice):
         self._say(f"{ended(event)} ({totals})", child=False)
 
 
+def collapsed(thinking: str) -> str:
+    """What a model thought, on one line: `runs log --json` has it all."""
+    return f"thinking, {len(thinking):,} characters: {line(thinking, 100)}"
+
+
 def key_line(seen: Observation, width: int) -> str:
     """What matters of an observation, on one line."""
     if seen.extraction:
-        return line(seen.extraction, width)
+        media = [part.line for part in media_of(seen.parts) if part.line not in seen.extraction]
+        return line(" ".join([seen.extraction, *media]), width)
     return (
         value(seen.result, width) if not isinstance(seen.result, str) else line(seen.result, width)
     )

@@ -14,6 +14,7 @@ from taofold.cli.outcome import invocation
 from taofold.cli.render.events import essence
 from taofold.cli.render.text import dollars, duration, line, number
 from taofold.core import events as e
+from taofold.core.content import parts_of, thoughts
 from taofold.core.state import RunState, reduce
 from taofold.core.values import ASK_USER, FINISH, Action, Observation, Thought
 
@@ -100,6 +101,10 @@ class Voice(Protocol):
         """A step begins."""
         ...
 
+    def thinking(self, text: str, *, child: bool) -> None:
+        """What the model thought before the step, where it shows that."""
+        ...
+
     def action(self, action: Action, mark: str, *, child: bool) -> None:
         """What it wants to do; `mark` is its place in a batch, "" if it is alone."""
         ...
@@ -131,6 +136,8 @@ class _Known:
 
     state: RunState = RunState()
     steps: int = 0
+    thinking: str = ""
+    """Of the newest reply, until its step begins."""
 
 
 class Story:
@@ -188,12 +195,18 @@ class Story:
                 voice.busy("")
                 self._release()
                 voice.ending(run, event, totals(known.state))
+            case e.Replied():
+                known.thinking = thoughts(parts_of(event.content))
+                voice.busy("reading the reply")
             case _:
                 self._beside(event, child=child)
 
     def _proposed(self, event: e.Proposed, known: _Known, *, child: bool) -> None:
         known.steps += 1
         self._voice.thought(known.steps, event.thought, child=child)
+        if known.thinking.strip():
+            self._voice.thinking(known.thinking, child=child)
+        known.thinking = ""
         batch = len(event.actions) > 1
         for index, action in enumerate(event.actions):
             if action.tool != FINISH:
@@ -252,8 +265,6 @@ class Story:
         if name is not None:
             text, alarm = name
             self._voice.note(f"{text} {essence(event, 160)}", alarm=alarm, child=child)
-        if isinstance(event, e.Replied):
-            self._voice.busy("reading the reply")
 
 
 _BESIDE: dict[type[e.Happened], tuple[str, bool]] = {

@@ -7,7 +7,7 @@ from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
-from taofold.cli.render.plain import SilentVoice, ended, key_line
+from taofold.cli.render.plain import SilentVoice, collapsed, ended, key_line
 from taofold.cli.render.text import duration, line, parameters
 from taofold.core import events as e
 from taofold.core.values import Action, Observation, Thought
@@ -58,6 +58,10 @@ class RichVoice(SilentVoice):
         )
         self._print("", Text(""), child=child)
         self._print(f"{number}", text, child=child, style="bold")
+
+    def thinking(self, text: str, *, child: bool) -> None:
+        """Its size and its beginning."""
+        self._print("", Text(collapsed(text), "dim italic"), child=child)
 
     def action(self, action: Action, mark: str, *, child: bool) -> None:
         """Tool and parameters."""

@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from taofold.core import events as e
-from taofold.core.content import MediaPart, media_of
+from taofold.core.content import MediaPart, media_of, parts_of, thoughts
 from taofold.core.state import ActionSlot, RunState, fold, live, reduce
 from taofold.core.text import iso
 from taofold.core.values import ASK_USER, FINISH, Action, Value
@@ -102,6 +102,8 @@ class EventProjection:
         self._records: list[e.Record] = []
         self._steps: dict[str, int] = {}
         self._asked: dict[tuple[str, int], int] = {}
+        self._thinking: dict[str, str] = {}
+        """What the model showed of its thinking, by branch, until its step begins."""
         self._failed = ""
         self._limited: set[str] = set()
         """Codes of the limits that were told."""
@@ -153,7 +155,14 @@ class EventProjection:
         match event:
             case e.Proposed():
                 self._steps[event.key] = len(self._steps) + 1
-                yield "thinking", {"step": self._steps[event.key], "thought": _thought(event)}
+                thinking = self._thinking.pop(_branch(event.key), "")
+                yield (
+                    "thinking",
+                    {"step": self._steps[event.key], "thought": _thought(event)}
+                    | ({"reasoning": thinking} if thinking.strip() else {}),
+                )
+            case e.Replied():
+                self._thinking[_branch(event.key)] = thoughts(parts_of(event.content))
             case e.Decided():
                 yield from self._decided(record.run, record.seq, event)
             case e.Started():
@@ -309,6 +318,11 @@ def _medium(part: MediaPart) -> dict[str, Any]:
 
 def _call(run: str, key: str, index: int) -> str:
     return f"{run}:{key}:{index}"
+
+
+def _branch(key: str) -> str:
+    """The branch of a fork that an effect stands in: "3.1" of "3.1.0"."""
+    return key.rpartition(".")[0]
 
 
 def _thought(event: e.Proposed) -> dict[str, Any]:

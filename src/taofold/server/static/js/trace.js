@@ -54,7 +54,10 @@ export function trace(root, run) {
       h("div", { class: "head" }, h("span", { class: "number" }, event.step), h("span", { class: "type" }, thought.type),
         thought.critical && h("span", { class: "flag" }, "critical"),
         thought.confidence != null && h("span", { class: "meta" }, `${Math.round(100 * thought.confidence)} % sure`), meta),
-      h("p", { class: "thought" }, thought.content || "(no words)", because && h("small", {}, because)), body), event);
+      h("p", { class: "thought" }, thought.content || "(no words)", because && h("small", {}, because)),
+      event.reasoning && h("details", { class: "reasoning" },
+        h("summary", {}, `What the model thought, ${event.reasoning.length.toLocaleString("en")} characters`),
+        h("pre", { tabindex: 0 }, event.reasoning)), body), event);
     const home = group(event.run);
     home.list.append(node);
     home.last = { node, body, meta };
