@@ -56,6 +56,19 @@ async def test_a_reply_with_usage_and_cost(connect: Connect, hello: Request) -> 
     assert cassette.headers[0]["Authorization"] == "Bearer sk-secret-key"
 
 
+async def test_a_router_says_what_was_written_to_the_cache_and_what_it_charges(
+    connect: Connect, hello: Request
+) -> None:
+    usage = {
+        "prompt_tokens": 1000, "completion_tokens": 100, "cost": 0.5,
+        "prompt_tokens_details": {"cached_tokens": 400, "cache_write_tokens": 300},
+    }  # fmt: skip
+    model, cassette = connect("openrouter:anthropic/claude-opus-5.5", said("Hi", usage=usage))
+    reply = await model.complete(hello)
+    assert reply.usage == Usage(1000, 100, 400, 0.5, 300)
+    assert cassette.requests[0]["cache_control"] == {"type": "ephemeral"}
+
+
 @pytest.mark.cassette("openai_stream.json")
 async def test_a_stream_is_heard_as_it_comes_and_equals_the_reply(
     cassette: Cassette, hello: Request
