@@ -2,14 +2,22 @@
 
 import json
 import os
+import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.pictures import PICTURE, png
 from tests.prerequisites import ROOT
 from tests.terminal import Taofold
 
+from taofold import Agent, Image, tool
 from taofold.agent.sync import run_now
+from taofold.core.content import OpaquePart, ThinkingPart, blob_digest
 from taofold.core.events import Violated
+from taofold.core.values import Reply, ToolCall
+from taofold.server.streams.events import project as project_events
+from taofold.testing.models import ScriptedModel
 
 
 @pytest.fixture
@@ -144,6 +152,69 @@ def test_an_export_comes_back(taofold: Taofold, run: str, format: str, project: 
     told = json.loads(taofold("runs", "show", "copy", "--json").out)
     assert told["output"] == "42"
     assert taofold("runs", "import", "out", "--format", format, "--as", "copy").code == 2
+
+
+@tool(effect="read")
+def large() -> list[Any]:
+    """A picture and much text."""
+    return [Image(data=PICTURE, name="b.png"), "x" * 40_000]
+
+
+def test_what_a_model_thought_and_was_shown_is_told_on_a_line_each(
+    taofold: Taofold, project: Path
+) -> None:
+    thinking = "Let me see. " * 50
+    parts = (ThinkingPart(thinking), OpaquePart("SIGNED", "thinking"), ToolCall("large", "{}", "c"))
+    model = ScriptedModel([Reply(parts=parts), Reply("Seen.")])
+    agent = Agent(model, tools=[large], log=str(project / ".taofold/runs.db"))
+    assert agent.run_sync("Look.", run_id="r").success
+    shown = taofold("runs", "show", "r").out
+    assert f"thinking, {len(thinking)} characters: Let me see." in shown
+    assert shown.count("Let me see.") < 12
+    assert "[image image/png 1 kB b.png" in shown
+    assert "SIGNED" not in shown
+    events = list(project_events(agent_records(agent)))
+    told = [event.get("reasoning") for event in events if event["type"] == "thinking"]
+    assert told == [thinking, None], "the console shows it folded"
+    assert "SIGNED" not in json.dumps(events)
+
+
+def agent_records(agent: Agent[Any, Any]) -> Any:
+    assert agent.opened_log is not None
+    return run_now(agent.opened_log.read("r"))
+
+
+def test_an_export_takes_pictures_and_large_results_along(taofold: Taofold, project: Path) -> None:
+    replies = [Reply(calls=(ToolCall("large", "{}", "c1"),)), Reply("Seen.")]
+    path = project / ".taofold/runs.db"
+    agent = Agent(ScriptedModel(replies), tools=[large], log=str(path))
+    assert agent.run_sync(["Look.", Image(data=png(3, 3), name="a.png")], run_id="r").success
+
+    def kept() -> list[bytes]:
+        with sqlite3.connect(path) as db:
+            return [body for (body,) in db.execute("select body from blobs order by length(body)")]
+
+    bodies = kept()
+    assert {PICTURE, png(3, 3)} < set(bodies)
+    assert len(bodies) == 3
+    taofold("runs", "export", "r", "-o", "out.ndjson")
+    assert taofold("runs", "delete", "r", "--yes").code == 0
+    assert kept() == []
+    assert taofold("runs", "import", "out.ndjson", "--as", "copy").code == 0
+    assert kept() == bodies
+    text = (project / "out.ndjson").read_text()
+    *_, picture = [line for line in text.splitlines() if line.startswith('{"blob"')]
+    stranger = json.dumps({"blob": blob_digest(b"?"), "body": "Pw=="}, separators=(",", ":"))
+    for wrong in (
+        text.replace(json.loads(picture)["body"], "Pw=="),
+        f"{text}{stranger}\n",
+        f"{text}{{}}\n",
+    ):
+        (project / "wrong.ndjson").write_text(wrong)
+        refused = taofold("runs", "import", "wrong.ndjson", "--as", "other")
+        assert refused.code == 2
+        assert "wrong.ndjson:" in refused.err
+    assert kept() == bodies
 
 
 def test_an_imported_run_may_not_say_which_code_to_import(taofold: Taofold, run: str) -> None:

@@ -9,7 +9,7 @@ import typer
 from taofold.cli import options
 from taofold.cli.outcome import fail, give, invocation, say
 from taofold.cli.runs.find import find, records_of, with_log
-from taofold.core.errors import ConfigError, Conflict
+from taofold.core.errors import ConfigError, Conflict, LogError
 
 if TYPE_CHECKING:
     from taofold.agent import Agent
@@ -149,7 +149,8 @@ def export_run(
 ) -> None:
     """A run as text, or as a trace (otlp, opik) with its child runs.
 
-    ndjson keeps everything, tao-yaml and react-json its thoughts, actions, observations.
+    ndjson keeps everything, also images and large results; tao-yaml and react-json its thoughts,
+    actions, observations.
     """
     from taofold.log.formats import export as formats
 
@@ -160,11 +161,25 @@ def export_run(
         fail(f"--endpoint and --content go with --format {' or '.join(TRACES)}")
     _known(format, writing=True)
 
-    async def work(log: "Log") -> "tuple[str, list[Record]]":
-        return await records_of(log, run)
+    async def work(log: "Log") -> "tuple[str, list[Record], dict[str, bytes]]":
+        name, records = await records_of(log, run)
+        return name, records, await _blobs(log, records) if format == "ndjson" else {}
 
-    name, records = with_log(work)
-    _write(formats.export(records, format), output, f"{name}: {len(records)} events")
+    name, records, blobs = with_log(work)
+    _write(formats.export(records, format, blobs), output, f"{name}: {len(records)} events")
+
+
+async def _blobs(log: "Log", records: "list[Record]") -> dict[str, bytes]:
+    """The bytes that the records name; what is gone from the log is said."""
+    from taofold.core.events import blobs_of
+
+    blobs: dict[str, bytes] = {}
+    for digest in dict.fromkeys([d for record in records for d in blobs_of(record.event)]):
+        try:
+            blobs[digest] = await log.blob(digest)
+        except LogError as error:
+            say(f"note: the export lacks bytes that the run names: {error}")
+    return blobs
 
 
 def _export_trace(run: str, format: str, output: Path | None, endpoint: str, content: bool) -> None:  # noqa: A002
@@ -214,15 +229,17 @@ def import_run(
     fresh = name or ("" if form == "ndjson" else new_id())
     records = formats.read(text, form, run=fresh, at=clock(), strict=strict, source=str(file))
 
+    blobs = formats.read_blobs(text, records, form, source=str(file))
+
     async def work(log: "Log") -> str:
-        return await _take(log, records, str(file))
+        return await _take(log, records, blobs, str(file))
 
     run = with_log(work, create=True)
     give(run)
     say(f"{len(records)} events; look at it with: {invocation()} runs show {run}")
 
 
-async def _take(log: "Log", records: "list[Record]", source: str) -> str:
+async def _take(log: "Log", records: "list[Record]", blobs: dict[str, bytes], source: str) -> str:
     """Write the records as a run of whoever takes them in: as history, without authority."""
     from taofold.core.provenance import taken_in
     from taofold.core.state import fold
@@ -249,7 +266,7 @@ async def _take(log: "Log", records: "list[Record]", source: str) -> str:
     )
     try:
         # All or nothing: a crash leaves no half of a run behind.
-        await log.create(row, records=history, disk=True)
+        await log.create(row, records=history, blobs=blobs, disk=True)
     except Conflict as error:
         raise ConfigError(
             f"there is already a run {run!r}; take it in under another id with --as ID"

@@ -2,12 +2,12 @@
 
 | name | holds | comes back as |
 |---|---|---|
-| `ndjson` | every record | the same records |
+| `ndjson` | every record, and the bytes that they name | the same records |
 | `tao-yaml` | thoughts, actions, observations, violations, outcome | an imported run |
 | `react-json` | thought, action, input, observation, answer | an imported run |
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final, Literal, TypeAlias, get_args
 
 from taofold.core.errors import ConfigError
@@ -20,15 +20,19 @@ Format: TypeAlias = Literal["ndjson", "tao-yaml", "react-json"]
 FORMATS: Final[tuple[Format, ...]] = get_args(Format)
 
 
-def export(records: Iterable[Record], format: str = "ndjson") -> str:  # noqa: A002 - the word
-    """The run as text.
+def export(
+    records: Iterable[Record],
+    format: str = "ndjson",  # noqa: A002 - the word
+    blobs: Mapping[str, bytes] = {},
+) -> str:
+    """The run as text, with the `blobs` (digest to bytes) that its records name, if it can.
 
     Raises:
         ConfigError: there is no such format.
     """
     match format:
         case "ndjson":
-            return ndjson.dumps(records)
+            return ndjson.dumps(records, blobs)
         case "tao-yaml":
             return tao_yaml.dumps(records)
         case "react-json":
@@ -64,6 +68,21 @@ def read(
             return react_json.loads(text, run=run, at=at, source=source)
         case _:
             raise _unknown(format)
+
+
+def read_blobs(
+    text: str,
+    records: Iterable[Record],
+    format: str = "ndjson",  # noqa: A002 - the word
+    *,
+    source: str = "",
+) -> dict[str, bytes]:
+    """The bytes by digest that `text` carries for its `records`; only `ndjson` has any.
+
+    Raises:
+        ConfigError: they are not those that the records name.
+    """
+    return ndjson.load_blobs(text, records, source=source or format) if format == "ndjson" else {}
 
 
 def _unknown(name: str) -> ConfigError:

@@ -2,17 +2,20 @@
 
     {"format": "taofold-ndjson", "version": 1, "schema": 2}
     {"run": "r1", "seq": 0, "time": "2026-01-25T10:30:00.000Z", "at": 1769…, "event": {…}}
+    {"blob": "5a0c91d2…", "body": "iVBORw0…"}
 
-`at` is the stored value in milliseconds, `time` the same for people. Knows no files.
+`at` is the stored value in milliseconds, `time` the same for people. What the records only name
+(images, documents, large results) follows them, in base64 under its digest. Knows no files.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
 
+from taofold.core.content import blob_digest
 from taofold.core.errors import ConfigError
-from taofold.core.events import SCHEMA_VERSION, UPCASTERS, Record, decode, encode
+from taofold.core.events import SCHEMA_VERSION, UPCASTERS, Record, blobs_of, decode, encode
 from taofold.core.state import RunState, live, reduce
 from taofold.core.text import iso
 
@@ -34,18 +37,26 @@ class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     event: msgspec.Raw
 
 
+class _Blob(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    blob: str
+    body: bytes
+
+
+_BLOB_LINE: Final = '{"blob":'
+_BLOB: Final = msgspec.json.Decoder(_Blob)
 _HEADER: Final = msgspec.json.Decoder(_Header)
 _LINE: Final = msgspec.json.Decoder(_Line)
 
 
-def dumps(records: Iterable[Record]) -> str:
-    """The records as text, one line each after the header."""
+def dumps(records: Iterable[Record], blobs: Mapping[str, bytes] = {}) -> str:
+    """The records as text, one line each after the header, and then the `blobs` by digest."""
     lines: list[bytes] = [msgspec.json.encode(_Header(FORMAT, VERSION, SCHEMA_VERSION))]
     for record in records:
         # Written as it was encoded once: decoding it again could change what is stored.
         event = msgspec.Raw(encode(record.event))
         line = _Line(record.run, record.seq, iso(record.at), record.at, event)
         lines.append(msgspec.json.encode(line))
+    lines += [msgspec.json.encode(_Blob(digest, body)) for digest, body in blobs.items()]
     return b"\n".join([*lines, b""]).decode()
 
 
@@ -64,12 +75,41 @@ def loads(text: str, *, run: str = "", source: str = "ndjson") -> list[Record]:
     schema = _schema(lines[0], source)
     records: list[Record] = []
     for number, line in enumerate(lines[1:-1], 2):
+        if line.startswith(_BLOB_LINE):
+            break
         records.append(_record(line, schema, _at(source, number)))
         _follows(records, _at(source, number))
     if not records:
         raise ConfigError("the export holds no records", path=_at(source, len(lines)))
     _foldable(records, source)
     return [msgspec.structs.replace(r, run=run) for r in records] if run else records
+
+
+def load_blobs(text: str, records: Iterable[Record], *, source: str = "ndjson") -> dict[str, bytes]:
+    """The bytes that an export of `records` carries, by digest.
+
+    Raises:
+        ConfigError: a line behind the first of them is none, its bytes have another digest, or no
+            record speaks of them: they would lie in the log under the name of something else.
+    """
+    named = {digest for record in records for digest in blobs_of(record.event)}
+    blobs: dict[str, bytes] = {}
+    for number, line in enumerate(text.split("\n")[:-1], 1):
+        if not blobs and not line.startswith(_BLOB_LINE):
+            continue
+        try:
+            entry = _BLOB.decode(line)
+        except msgspec.DecodeError as error:
+            raise ConfigError(
+                f"not the bytes of a blob: {error}", path=_at(source, number)
+            ) from None
+        if blob_digest(entry.body) != entry.blob or entry.blob not in named:
+            raise ConfigError(
+                f"the bytes of {entry.blob!r} are not those that a record speaks of",
+                path=_at(source, number),
+            )
+        blobs[entry.blob] = entry.body
+    return blobs
 
 
 def _schema(line: str, source: str) -> int:
