@@ -87,6 +87,8 @@ class KeptTokens:
         self._document = SharedDocument(self.path, _FORM)
         self.context: Any = None
         """Of the package's client: what it has found out."""
+        self.registered = False
+        """Is the client's registration, with its secret, the operator's own affair?"""
 
     def stored(self) -> Stored:
         """What the file says now; the same object until it changes.
@@ -145,7 +147,7 @@ class KeptTokens:
             tokens=_plain(tokens),
             metadata=_plain(context.oauth_metadata),
             resource=_plain(context.protected_resource_metadata),
-            client=_plain(context.client_info),
+            client=None if self.registered else _plain(context.client_info),
             expires_at=context.token_expiry_time,
         )
 
@@ -203,7 +205,7 @@ def provider(place: ServerAddress, oauth: OAuth, person: Person | None = None) -
             kept, None, place.url, kept, oauth.client_id, secret,
             scope=oauth.scope or None, issuer=oauth.issuer,
         )  # fmt: skip
-        made.alone, made.scope = True, oauth.scope
+        made.alone, made.scope, kept.registered = True, oauth.scope, True
         return made
     models, package = load("mcp.shared.auth"), load("mcp.client.auth")
     method = "client_secret_basic" if secret else "none"
@@ -226,6 +228,7 @@ def provider(place: ServerAddress, oauth: OAuth, person: Person | None = None) -
     )
     made.scope = oauth.scope
     if oauth.client_id:
+        kept.registered = True
         made.registered = models.OAuthClientInformationFull(
             client_id=oauth.client_id,
             client_secret=secret or None,
@@ -317,6 +320,11 @@ class _Keeping:
         # Whoever has just signed in is not asked twice.
         signed_in = self._person is None or self.context.current_tokens is not None
         keeps = signed_in and not self.alone
+        if keeps and self.context.current_tokens is None:
+            response = yield request  # the server may let anybody in
+            if response.status_code == 401:
+                raise SignInRequired(how(self._kept.url))
+            return
         if keeps and not self.context.is_token_valid():
             await self._renewed("")
         if self.context.is_token_valid():
