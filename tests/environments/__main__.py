@@ -33,6 +33,8 @@ OFFERS: Final = {
     "fastmcp3": Offer(150, "MCP servers made with FastMCP 3 (4 comes with phoenix)",
                       partial(_python, "fastmcp3")),
     "langchain": Offer(277, "tools and agents of LangChain", partial(_python, "langchain")),
+    "mcp-clients": Offer(104, "our MCP server with pydantic-ai and the OpenAI agents SDK",
+                         partial(_python, "mcp-clients")),
     "mcp-servers": Offer(261, "other people's MCP servers and their test suite", servers.make),
     "minilm": Offer(88, "searching patterns by meaning, with a real model",
                     partial(_python, "minilm")),

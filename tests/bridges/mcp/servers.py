@@ -18,6 +18,10 @@ PACKAGES = {
     "@modelcontextprotocol/server-everything": "2026.8.31",
     "@modelcontextprotocol/server-filesystem": "2026.8.31",
     "@modelcontextprotocol/server-memory": "2026.8.31",
+    "@modelcontextprotocol/client": "2.4.0",
+    "@modelcontextprotocol/server": "2.4.0",
+    "@modelcontextprotocol/sdk": "1.32.2",
+    "zod": "4.6.7",
     "@modelcontextprotocol/conformance": "0.2.0-alpha.12",
     "node": "22.23.3",
 }

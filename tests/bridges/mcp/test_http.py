@@ -6,7 +6,7 @@ another principal may use; a principal that is looked up once and kept.
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -52,10 +52,12 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
 
 
 @asynccontextmanager
-async def serving(folder: Path) -> AsyncIterator[Served]:
+async def serving(
+    folder: Path, agents: Sequence[Any] = (), tools: Sequence[Any] = (pay,)
+) -> AsyncIterator[Served]:
     log, local = MemoryLog(), LocalToken()
     entrance = McpEntrance.of(TokenStore(folder / "tokens.json"), local, None)
-    server = make_server(Offers.of([], [pay], log=log))
+    server = make_server(Offers.of(agents, tools, log=log))
     app = Front(http_app(server, entrance.authenticate), entrance)
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]
