@@ -19,7 +19,9 @@ pytestmark = [pytest.mark.anyio, pytest.mark.agui]
 SCRIPT = Path(__file__).with_name("client.mjs")
 
 
-async def drive(agent: Agent[Any, Any], folder: Path, *payloads: Any) -> dict[str, Any]:
+async def drive(
+    agent: Agent[Any, Any], folder: Path, *payloads: Any, script: Path = SCRIPT
+) -> dict[str, Any]:
     """What the client says after it ran the agent and gave the answers, one by one."""
     packages = await asyncio.to_thread(node.needs)
     program = shutil.which("node")
@@ -28,7 +30,7 @@ async def drive(agent: Agent[Any, Any], folder: Path, *payloads: Any) -> dict[st
     token = tokens.add("ann", ["EDITOR"])
     async with serving(agent, folder / "runs.db", tokens=tokens, token=token, seconds=90) as client:
         process = await asyncio.create_subprocess_exec(
-            program, SCRIPT, packages, f"{client.url}/ag-ui", token, "one", json.dumps(payloads),
+            program, script, packages, f"{client.url}/ag-ui", token, "one", json.dumps(payloads),
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
         try:
@@ -137,3 +139,26 @@ async def test_it_is_told_why_a_request_was_refused(tmp_path: Path) -> None:
     assert bench.done == []
     assert len(told["failures"]) == 1
     assert "the payload is" in told["failures"][0]
+
+
+async def test_a_client_that_is_cut_off_at_any_event_comes_back_to_the_same(
+    tmp_path: Path,
+) -> None:
+    """Mutants: no snapshot of the messages; a repeated request begins another run."""
+    bench = Bench()
+    agent = bench.agent(
+        batch("I look twice", ("look", {"at": "a"}), ("look", {"at": "b"})),
+        act("I tell", "publish", text="seen"),
+        finish("all seen"),
+    )
+    told = await drive(agent, tmp_path, script=SCRIPT.with_name("drops.mjs"))
+    whole, cuts = told["whole"], told["cuts"]
+    assert len(cuts) == whole["events"] > 30
+    assert [message["role"] for message in whole["messages"]].count("tool") == 3
+    for number, cut in enumerate(cuts, 1):
+        assert cut["cutOff"] == 1, number
+        own = f"go {number}"
+        assert cut["messages"][0]["content"] == own, number
+        assert cut["messages"][1:] == whole["messages"][1:], number
+        assert {**cut["state"], "goal": ""} == {**whole["state"], "goal": ""}, number
+    assert bench.done.count(("publish", "seen")) == len(cuts) + 1, "each thread acted once"

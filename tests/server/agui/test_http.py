@@ -14,6 +14,7 @@ from tests.server.agui.grammar import apply, check, types
 from tests.server.live import Client, serving
 
 from taofold import Agent, RunContext, tool
+from taofold.server import Settings
 from taofold.server.auth.tokens import TokenStore
 
 pytestmark = pytest.mark.anyio
@@ -213,11 +214,42 @@ async def test_a_running_thread_is_busy(bench: Bench, tmp_path: Path) -> None:
     ):
         assert stream.status_code == 200
         await bench.arrived.wait()
-        answer = await refused(client, request(run="r2"))
+        answer = await refused(client, request(run="r2", text="and this"))
         assert (answer.status_code, answer.json()["code"]) == (409, "session_busy")
         bench.gate.set()
         lines = [line async for line in stream.aiter_lines()]
     assert any('"RUN_FINISHED"' in line for line in lines)
+
+
+async def test_a_request_that_is_sent_twice_acts_once(bench: Bench, tmp_path: Path) -> None:
+    agent = bench.agent(act("I write", "label", name="x"), finish("done"))
+    async with serving(agent, tmp_path / "runs.db") as client:
+        first = await talk(client, request())
+        again = await talk(client, request())
+        [snapshot] = [one for one in again if one["type"] == "MESSAGES_SNAPSHOT"]
+        assert [one["role"] for one in snapshot["messages"]][:2] == ["user", "reasoning"]
+        assert again[-1] == first[-1]
+        assert bench.done == [("label", "x")]
+        assert len((await client.get("/runs")).json()["items"]) == 1
+        await talk(client, request(run="r2"))  # another request: the same words once more
+        assert len((await client.get("/runs")).json()["items"]) == 2
+
+
+async def test_who_wants_it_stops_the_run_by_leaving_and_others_do_not(tmp_path: Path) -> None:
+    settings = Settings(grace_s=0.05)
+    for wish, ending in (("cancel", "cancelled"), ("continue", "finished")):
+        bench = Bench()
+        bench.gate.clear()
+        agent = bench.agent(act("I wait", "slow"), finish("done"))
+        async with serving(agent, tmp_path / f"{wish}.db", settings=settings) as client:
+            body = request(forwardedProps={"on_disconnect": wish})
+            async with client.http.stream("POST", "/ag-ui", json=body):
+                await bench.arrived.wait()
+            [row] = (await client.get("/runs")).json()["items"]
+            if wish == "continue":
+                await asyncio.sleep(0.2)
+                bench.gate.set()
+            assert (await client.until(row["id"], ending))["status"] == ending
 
 
 @pytest.mark.parametrize(

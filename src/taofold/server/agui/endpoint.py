@@ -7,16 +7,19 @@ waits; history, roles and tools of the request are not believed, for the log kno
 import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from typing import Any, Final
 
-from ag_ui.core import BaseEvent, RunAgentInput, UserMessage
+from ag_ui.core import BaseEvent, ResumeEntry, RunAgentInput, UserMessage
 from ag_ui.core.events import CustomEvent
 from ag_ui.encoder import EventEncoder
 from starlette.responses import Response
 
 from taofold.agent.activation import UI_CONTEXT, new_id
+from taofold.core import events as e
 from taofold.core.errors import Conflict, LogError
+from taofold.core.trace import opening
 from taofold.core.value import is_object
 from taofold.log.log import ENDED, RunRow
 from taofold.server import views
@@ -31,7 +34,7 @@ from taofold.server.endpoint import ApiCall, ApiEndpoint, Problem
 from taofold.server.server import Server
 from taofold.server.streams.channel import LONGEST_REPORT
 from taofold.server.streams.hub import allowed
-from taofold.server.streams.response import sent
+from taofold.server.streams.response import leave, sent
 from taofold.tools.media import Attachment, Prompt
 
 LOOK_S: Final = 0.5
@@ -39,63 +42,165 @@ LOOK_S: Final = 0.5
 _LONGEST_NAME: Final = 150
 _OVER: Final = (404, 409, 410)
 """Refusals after which the run goes on without this answer: it was resolved, or is too late."""
+ASKED: Final = "ag-ui"
+"""Of the server's settings of a run: which request began it."""
 _ENCODER: Final = EventEncoder()
 
 
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """What one request is answered with."""
+
+    scene: Scene
+    tail: Tail
+    notes: list[BaseEvent] = field(default_factory=list[BaseEvent])
+    messages: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    """Of the whole thread, for a client that comes back."""
+    end: e.Record | None = None
+    """The end of a run that had ended before."""
+
+
 async def talk(call: ApiCall) -> Response:
-    """Start a run of the thread, or carry on the one that waits for the client."""
+    """Start a run of the thread, carry on the one that waits, or come back to one."""
     body: RunAgentInput = call.body
     server = call.server
     thread, name = _named(body.thread_id), _named(body.run_id)
     # Asked before anything is written: a run must not begin whose stream is then refused.
+    cancel = _cancels(body)
+    if cancel:
+        server.require(call.principal, "cancel")
     server.watching.room(call.principal.id)
     session = views.inner_session(call.principal, f"ag-ui/{thread}")
     # The newest run decides: a session has at most one
     # run that has not ended (the log refuses two).
     rows = await server.log.rows(session=session, limit=1)
-    last = rows[0] if rows and rows[0].status not in ENDED else None
-    notes: list[BaseEvent] = []
-    if body.resume:
-        answers = {entry.interrupt_id: decision(entry) for entry in body.resume}
-        run = _asking(last, answers)
-        # Read before the answers are written: what they
-        # cause is new to the client and must be told.
-        tail = Tail(server.log, run)
-        records = [record async for record in tail.pull()]
-        taken, notes = await _decide(call, answers)
-        # `taken` are not asked again although the log still
-        # shows them as open: the run has not read its inbox yet.
-        scene = Scene(run, thread, name, taken)
-        scene.before(records)
-    elif last is not None:
-        if last.status != "waiting":
-            raise Problem(409, "session_busy", "the thread has a run that has not ended")
-        tail = Tail(server.log, last.run)
-        scene = Scene(last.run, thread, name)
+    last = rows[0] if rows else None
+    if body.resume and not _answered(last, body.resume):
+        turn = await _resumed(call, last, thread, name)
+    elif last is not None and (body.resume or await _same(server, last, body)):
+        turn = await _back(server, last, body)
+    elif last is not None and last.status == "waiting":
+        tail, scene = Tail(server.log, last.run), Scene(last.run, thread, name)
         # The run waits and nobody answered: the client gets the open questions once more.
         scene.before([record async for record in tail.pull()])
+        turn = _Turn(scene, tail)
+    elif last is not None and last.status not in ENDED:
+        raise Problem(409, "session_busy", "the thread has a run that has not ended")
     else:
         run = await _start(call, body, session)
-        tail, scene = Tail(server.log, run), Scene(run, thread, name)
+        turn = _Turn(Scene(run, thread, name), Tail(server.log, run))
     if body.tools:
         ignored = [tool.name for tool in body.tools]
-        notes.append(CustomEvent(name="tools_ignored", value=ignored))
-    return sent(server, allowed(call, tail.run, _frames(call, scene, tail, notes)))
+        turn.notes.append(CustomEvent(name="tools_ignored", value=ignored))
+    return sent(server, allowed(call, turn.tail.run, _frames(call, turn, cancel=cancel)))
 
 
-async def _frames(
-    call: ApiCall, scene: Scene, tail: Tail, notes: Iterable[BaseEvent]
-) -> AsyncIterator[bytes]:
-    with call.server.watching.place(call.principal.id):
-        async for event in _events(call.server, scene, tail, notes):
-            yield _ENCODER.encode(event).encode()
+def _cancels(body: RunAgentInput) -> bool:
+    """Does the client want the run to stop when it leaves (`abortRun`)?
+
+    Raises:
+        Problem: 422, it says neither yes nor no.
+    """
+    props: Any = body.forwarded_props
+    wish = props.get("on_disconnect", "continue") if is_object(props) else "continue"
+    if wish not in ("continue", "cancel"):
+        raise Problem(422, "forwardedProps", "on_disconnect is continue or cancel")
+    return wish == "cancel"
 
 
-async def _events(
-    server: Server, scene: Scene, tail: Tail, notes: Iterable[BaseEvent]
-) -> AsyncIterator[BaseEvent]:
-    for event in (*scene.open(), *notes, *scene.waiting()):
+def _answered(last: RunRow | None, resume: Iterable[ResumeEntry]) -> bool:
+    """Has the run ended that the answers are for? Then they were given before."""
+    runs = {entry.interrupt_id.rpartition(":")[0] for entry in resume}
+    return (
+        last is not None
+        and last.status in ENDED
+        and all(run == last.run or run.startswith(f"{last.run}.") for run in runs)
+    )
+
+
+async def _same(server: Server, last: RunRow, body: RunAgentInput) -> bool:
+    """Was the thread's last run begun by this very request?
+
+    By its runId, also when the run has ended: a request that is sent twice acts once. While the run
+    is under way also by the user's message: who was cut off asks again under another runId.
+    """
+    started = opening(await server.log.read(last.run, limit=1))
+    known: Any = None if started is None else started.settings.get(SETTINGS)
+    asked: Any = known.get(ASKED) if is_object(known) else None
+    if not is_object(asked):
+        return False
+    if asked.get("run") == body.run_id:
+        return True
+    message = _said(body)
+    return (
+        last.status not in ENDED
+        and message is not None
+        and asked.get("message") == _identity(message)
+    )
+
+
+def _said(body: RunAgentInput) -> UserMessage | None:
+    users = [message for message in body.messages if isinstance(message, UserMessage)]
+    return users[-1] if users else None
+
+
+def _identity(message: UserMessage) -> str:
+    text = message.model_dump_json(by_alias=True, exclude_none=True)
+    return blake2b(text.encode("utf-8", "replace"), digest_size=8).hexdigest()
+
+
+async def _back(server: Server, last: RunRow, body: RunAgentInput) -> _Turn:
+    """Bring a client up to date, and go on with the run if it has not ended."""
+    tail, scene = Tail(server.log, last.run), Scene(last.run, body.thread_id, body.run_id)
+    records = [record async for record in tail.pull()]
+    ends = records and records[-1].run == last.run and isinstance(records[-1].event, e.RunFinished)
+    end = records.pop() if ends else None
+    return _Turn(scene, tail, messages=_thread(body, scene.before(records)), end=end)
+
+
+def _thread(body: RunAgentInput, told: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The thread's messages: the client's own up to what the user said, then what the log says."""
+    users = [n for n, message in enumerate(body.messages) if isinstance(message, UserMessage)]
+    own = body.messages[: users[-1] + 1] if users else []
+    dumped = [m.model_dump(mode="json", by_alias=True, exclude_none=True) for m in own]
+    return [*dumped, *told]
+
+
+async def _resumed(call: ApiCall, last: RunRow | None, thread: str, name: str) -> _Turn:
+    """Carry on the run that waits for the answers."""
+    body: RunAgentInput = call.body
+    answers = {entry.interrupt_id: decision(entry) for entry in body.resume or ()}
+    run = _asking(None if last is None or last.status in ENDED else last, answers)
+    # Read before the answers are written: what they cause is new to the client and must be told.
+    tail = Tail(call.server.log, run)
+    records = [record async for record in tail.pull()]
+    taken, notes = await _decide(call, answers)
+    # `taken` are not asked again although the log still shows them as open: the run has not read
+    # its inbox yet.
+    scene = Scene(run, thread, name, taken)
+    told = scene.before(records)
+    # Who answers a second time comes back, and may have missed what followed the first.
+    return _Turn(scene, tail, notes, _thread(body, told) if notes else [])
+
+
+async def _frames(call: ApiCall, turn: _Turn, *, cancel: bool) -> AsyncIterator[bytes]:
+    try:
+        with call.server.watching.place(call.principal.id):
+            async for event in _events(call.server, turn):
+                yield _ENCODER.encode(event).encode()
+    finally:
+        if cancel and not turn.scene.ended:
+            leave(call.server, turn.tail.run, call.principal)
+
+
+async def _events(server: Server, turn: _Turn) -> AsyncIterator[BaseEvent]:
+    scene, tail = turn.scene, turn.tail
+    for event in (*scene.open(turn.messages), *turn.notes, *scene.waiting()):
         yield event
+    if turn.end is not None:
+        for event in scene.tell(turn.end):
+            yield event
+        return
     async with server.hub.watch(scene.run) as channel:
         heard = channel.reports
         while not scene.ended:
@@ -153,13 +258,19 @@ async def _start(call: ApiCall, said: RunAgentInput, session: str) -> str:
             principal=call.principal,
             session=session,
             ui_context=framed(context)[:UI_CONTEXT],
-            settings={SETTINGS: {"agent": name}},
+            settings={SETTINGS: {"agent": name, ASKED: _asked(said)}},
         )
     except Conflict:
         # Two requests may both have seen a free thread; the log lets only one begin.
         raise Problem(409, "session_busy", "the thread has a run that has not ended") from None
     server.audit("start", call.principal.id, run=run, agent=name)
     return run
+
+
+def _asked(said: RunAgentInput) -> dict[str, str]:
+    """Kept with the run, to know the request again."""
+    message = _said(said)
+    return {"run": said.run_id, "message": "" if message is None else _identity(message)}
 
 
 async def _decide(call: ApiCall, answers: dict[str, Decide]) -> tuple[list[str], list[BaseEvent]]:

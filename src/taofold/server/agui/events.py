@@ -173,3 +173,44 @@ def patch(before: Any, after: Any, path: str = "") -> list[dict[str, Any]]:
 def _at(path: str, name: str) -> str:
     """`path` and then `name`, as a JSON Pointer (RFC 6901)."""
     return f"{path}/{name.replace('~', '~0').replace('/', '~1')}"
+
+
+class Messages:
+    """The messages that a client makes of the events, the main run's only."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[str, dict[str, Any]] = {}
+        self._calls: dict[str, dict[str, Any]] = {}
+
+    @property
+    def all(self) -> list[dict[str, Any]]:
+        """As the protocol writes them, in the order in which they began."""
+        return list(self._by_id.values())
+
+    def take(self, event: ag.BaseEvent) -> None:
+        """What `event` adds."""
+        if getattr(event, "subagent_run_id", None) is not None:
+            return
+        match event:
+            case ag.ReasoningMessageStartEvent():
+                self._open(event.message_id, "reasoning", content="")
+            case ag.TextMessageStartEvent():
+                self._open(event.message_id, "assistant", content="")
+            case ag.ReasoningMessageContentEvent() | ag.TextMessageContentEvent():
+                self._by_id[event.message_id]["content"] += event.delta
+            case ag.ToolCallStartEvent():
+                name = event.parent_message_id or event.tool_call_id
+                function = {"name": event.tool_call_name, "arguments": ""}
+                call = {"id": event.tool_call_id, "type": "function", "function": function}
+                self._calls[event.tool_call_id] = function
+                self._open(name, "assistant", toolCalls=[])["toolCalls"].append(call)
+            case ag.ToolCallArgsEvent():
+                self._calls[event.tool_call_id]["arguments"] += event.delta
+            case ag.ToolCallResultEvent():
+                call_id, content = event.tool_call_id, event.content
+                self._open(event.message_id, "tool", content=content, toolCallId=call_id)
+            case _:
+                pass
+
+    def _open(self, name: str, role: str, **fields: Any) -> dict[str, Any]:
+        return self._by_id.setdefault(name, {"id": name, "role": role, **fields})

@@ -6,7 +6,7 @@ interrupt); a new AG-UI run with the answers carries on. `Scene` is pure: no clo
 it became.
 """
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from ag_ui.core import events as ag
@@ -52,19 +52,27 @@ class Scene:
         self._asks: dict[Place, e.Record] = {}
         self._message, self._text, self._messages = "", "", 0
 
-    def before(self, records: Iterable[e.Record]) -> None:
-        """Take in what earlier activations told, without telling it again."""
+    def before(self, records: Iterable[e.Record]) -> list[dict[str, Any]]:
+        """Take in what earlier activations told, without telling it again; the messages of it."""
+        messages = agui_events.Messages()
         for record in records:
             # The generator is run for what it does to the scene; its events were sent long ago.
-            for _ in self._told(record):
-                pass
+            for event in self._told(record):
+                messages.take(event)
         # A message that was open then belongs to an AG-UI
         # run that is over: its id is not used again.
         self._message, self._text, self.ended = "", "", False
+        return messages.all
 
-    def open(self) -> Iterator[ag.BaseEvent]:
-        """The beginning: names, the state, and what an earlier activation left open."""
+    def open(self, messages: Sequence[Mapping[str, Any]] = ()) -> Iterator[ag.BaseEvent]:
+        """The beginning: names, the state, and what an earlier activation left open.
+
+        `messages`: all of the thread, for a client that may have missed some.
+        """
         yield ag.RunStartedEvent(thread_id=self.thread, run_id=self.name, protocol_version=VERSION)
+        if messages:
+            snapshot = {"messages": [dict(message) for message in messages]}
+            yield ag.MessagesSnapshotEvent.model_validate(snapshot)
         state = self._states.get(self.run, RunState())
         self._shown, self._spent = view(self.run, state), state.usage_by_model
         yield ag.StateSnapshotEvent(snapshot=self._shown)

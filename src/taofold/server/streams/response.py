@@ -97,10 +97,10 @@ async def _frames(
     finally:
         # A `finally`: Starlette closes the generator when the client disconnects.
         if cancel and not done:
-            _leave(server, run, principal)
+            leave(server, run, principal)
 
 
-def _leave(server: Server, run: str, principal: Principal) -> None:
+def leave(server: Server, run: str, principal: Principal) -> None:
     """Cancel the run if nobody watches it when the grace is over."""
     # All streams end when the server stops; that is no wish of their clients.
     if server.engine.stopping:

@@ -1,0 +1,46 @@
+// Cuts the stream at every event, comes back, and prints what the client ended up with each time.
+import { createRequire } from "node:module";
+
+const [, , folder, url, token] = process.argv;
+const { HttpAgent } = createRequire(`${folder}/`)("@ag-ui/client");
+const headers = { Authorization: `Bearer ${token}` };
+const plain = (one) => ({
+  role: one.role, content: one.content,
+  calls: (one.toolCalls ?? []).map((call) => call.function), of: one.toolCallId,
+});
+
+// One thread whose stream is cut at its event number `cut` (0: never).
+async function thread(cut) {
+  const initialMessages = [{ id: `user-message-${cut}`, role: "user", content: `go ${cut}` }];
+  const agent = new HttpAgent({ url, headers, threadId: `thread-${cut}`, initialMessages });
+  let seen = 0, cutOff = 0, turn = 0, runs = 0;
+  async function run(resume) {
+    const runId = `run-${cut}-${turn++}`;
+    for (;;) {
+      let ended = false;
+      runs += 1;
+      const subscriber = {
+        onEvent: ({ event }) => {
+          seen += 1;
+          if (seen === cut) { cutOff += 1; agent.abortRun(); return; }
+          if (event.type === "RUN_FINISHED" || event.type === "RUN_ERROR") ended = true;
+        },
+      };
+      await agent.runAgent(resume ? { runId, resume } : { runId }, subscriber).catch(() => null);
+      if (ended) return;
+      if (runs > 20) throw new Error(`thread ${cut} does not end`);
+    }
+  }
+  await run();
+  while (agent.pendingInterrupts.length) {
+    await run(agent.pendingInterrupts.map((one) => (
+      { interruptId: one.id, status: "resolved", payload: { approved: true } })));
+  }
+  const { run: _, ...state } = agent.state;
+  return { events: seen, cutOff, messages: agent.messages.map(plain), state };
+}
+
+const whole = await thread(0);
+const cuts = [];
+for (let cut = 1; cut <= whole.events; cut += 1) cuts.push(await thread(cut));
+process.stdout.write(JSON.stringify({ whole, cuts }));
