@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from tests import environments
 from tests.runtime.kit import Memo
 
-from taofold import Agent, Decision
+from taofold import Agent, Decision, Principal
 from taofold.runtime.control import decide, pending
 
 from . import servers
@@ -89,7 +89,8 @@ async def test_another_client_calls_reads_typed_answers_and_resumes_what_waited(
         assert waits["error"] is True
         assert f"taofold approvals approve {question.id}" in waits["text"]
         assert DONE == []
-        await decide(there.log, question.id, Decision("approve", by="ann"))
+        ann = Principal("ann", ("EDITOR",))
+        await decide(there.log, question.id, Decision("approve"), by=ann)
         for _ in (1, 2):  # and once more: the answer, not the payment
             assert (await peer.call("resume_run", run_id=row.run))["text"] == "paid 7"
         assert DONE == [7]
