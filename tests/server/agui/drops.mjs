@@ -6,28 +6,36 @@ const { HttpAgent } = createRequire(`${folder}/`)("@ag-ui/client");
 const headers = { Authorization: `Bearer ${token}` };
 const plain = (one) => ({
   role: one.role, content: one.content,
-  calls: (one.toolCalls ?? []).map((call) => call.function), of: one.toolCallId,
+  calls: (one.toolCalls ?? []).map((call) => call.function), of: one.toolCallId?.replace(/^[^:]*/, ""),
 });
 
 // One thread whose stream is cut at its event number `cut` (0: never).
 async function thread(cut) {
   const initialMessages = [{ id: `user-message-${cut}`, role: "user", content: `go ${cut}` }];
-  const agent = new HttpAgent({ url, headers, threadId: `thread-${cut}`, initialMessages });
+  const threadId = `thread-${cut}`;
+  let agent = new HttpAgent({ url, headers, threadId, initialMessages });
   let seen = 0, cutOff = 0, turn = 0, runs = 0;
   async function run(resume) {
     const runId = `run-${cut}-${turn++}`;
     for (;;) {
-      let ended = false;
+      let ended = false, lost;
+      const gone = new Promise((resolve) => { lost = resolve; });
       runs += 1;
+      const watched = agent;
       const subscriber = {
         onEvent: ({ event }) => {
           seen += 1;
-          if (seen === cut) { cutOff += 1; agent.abortRun(); return; }
+          if (seen === cut) { cutOff += 1; agent.abortRun(); lost(); return; }
+          if (cutOff && agent !== watched) return;  // of the client that is gone
           if (event.type === "RUN_FINISHED" || event.type === "RUN_ERROR") ended = true;
         },
       };
-      await agent.runAgent(resume ? { runId, resume } : { runId }, subscriber).catch(() => null);
+      const run = agent.runAgent(resume ? { runId, resume } : { runId }, subscriber);
+      await Promise.race([run.catch(() => null), gone]);
       if (ended) return;
+      // The page is loaded anew, with what it had come to.
+      const { messages, state } = agent;
+      agent = new HttpAgent({ url, headers, threadId, initialMessages: messages, initialState: state });
       if (runs > 20) throw new Error(`thread ${cut} does not end`);
     }
   }
