@@ -5,12 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from taofold import Hook
 from taofold.agent import Agent
 from taofold.core.errors import ConfigError
 from taofold.files import Config, build, read_agent
-from taofold.files.agent import NOT_IN_FILES, AgentKeys
+from taofold.files.agent import NOT_IN_FILES, TRANSLATED, AgentKeys
 from taofold.files.build import inside
 from taofold.files.config import LimitKeys
+from taofold.files.export import dump
 from taofold.files.references import is_name, load
 from taofold.policy import Limits
 
@@ -28,6 +30,7 @@ def test_the_keys_are_the_arguments_of_agent() -> None:
     keys = set(AgentKeys.model_fields) - {"mcp"}  # servers become tools
     assert keys | set(NOT_IN_FILES) == known
     assert not set(AgentKeys.model_fields) & set(NOT_IN_FILES)
+    assert set(AgentKeys.model_fields) >= TRANSLATED
 
 
 def test_the_limits_are_those_of_limits() -> None:
@@ -107,3 +110,8 @@ def test_a_module_that_cannot_be_imported_is_a_configuration_error(
     (tmp_path / "bad.py").write_text(body)
     with pytest.raises(ConfigError, match="importing"):
         load("bad.py:x", tmp_path)
+
+
+def test_an_agent_with_hooks_cannot_be_written_to_a_file() -> None:
+    with pytest.raises(ConfigError, match="code of the program"):
+        dump(Agent("openai:gpt-5", hooks=[Hook()]))

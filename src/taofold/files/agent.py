@@ -30,6 +30,7 @@ NOT_IN_FILES: Final = {
     "log": "runs are kept in .taofold",
     "base_url": "a file does not say where keys are sent; the environment does",
     "settings": "each setting is a key of its own",
+    "hooks": "code of the program that runs it",
 }
 OUTPUTS: Final = {"str": str, "int": int, "float": float, "bool": bool, "dict": dict, "list": list}
 """Types of answers that need no class."""
@@ -99,6 +100,25 @@ class AgentKeys(Strict):
     prompt_cache: PromptCache = ""
     service_tier: str = ""
     extra: dict[str, Any] = {}
+
+
+TRANSLATED: Final = frozenset(
+    {
+        "model",
+        "output",
+        "tools",
+        "mcp",
+        "discover",
+        "strategy",
+        "limits",
+        "policy",
+        "models",
+        "strict",
+    }
+)
+"""Keys that a file says otherwise than Python does: each has its lines in `build` and `export`."""
+PLAIN: Final = tuple([name for name in AgentKeys.model_fields if name not in TRANSLATED])
+"""Keys that are options of `Agent` as they stand: read and written without further code."""
 
 
 class FilesOptions(Strict):
@@ -177,8 +197,8 @@ def _tool(document: YamlDocument, entry: Any, index: int) -> tuple[ToolUse | Non
         [(key, value)] = entry.items()
         name = str(key)
         if name in BUILT_IN:
-            given: Any = {} if value is None else value
-            options, faults = check(document, BUILT_IN[name], given, (*key_path, name))
+            written: Any = {} if value is None else value
+            options, faults = check(document, BUILT_IN[name], written, (*key_path, name))
             return (None if options is None else ToolUse(name, options)), faults
         if is_name(name):
             return None, [document.fault(key_path, f"{name!r} takes no options")]
@@ -210,7 +230,7 @@ def _policy(document: YamlDocument, operator: Policy) -> tuple[Policy, list[Faul
     if other is None:
         here = f"the file is {str(path)!r}"
         # Said at the place that names the file: there is no line of this document in it.
-        return operator, [document.fault(("policy",), one.message, here) for one in faults]
+        return operator, [document.fault(("policy",), fault.message, here) for fault in faults]
     keys, faults = check(other, PolicyFile)
     return (operator, faults) if keys is None else tighten(operator, keys, other)
 

@@ -7,7 +7,15 @@ from typing import Any
 from taofold.agent import Agent
 from taofold.core.errors import ConfigError
 from taofold.files.actions.types import type_of
-from taofold.files.agent import OUTPUTS, AgentFile, CommandOptions, FilesOptions, ToolUse, specs
+from taofold.files.agent import (
+    OUTPUTS,
+    PLAIN,
+    AgentFile,
+    CommandOptions,
+    FilesOptions,
+    ToolUse,
+    specs,
+)
 from taofold.files.config import Config
 from taofold.files.document import Fault, refuse
 from taofold.files.references import load
@@ -34,9 +42,6 @@ def build(file: AgentFile, config: Config, root: Path, *, network: bool = False)
     agent = Agent[Any, Any](
         specs(keys.model) if keys.model else config.model,
         output=output,
-        name=keys.name,
-        description=keys.description,
-        instructions=keys.instructions,
         tools=tuple(tools),
         discover=_folders(file, faults),
         strategy=keys.strategy,
@@ -44,18 +49,8 @@ def build(file: AgentFile, config: Config, root: Path, *, network: bool = False)
         limits=replace(Limits(), **{**config.limits.given(), **keys.limits.given()}),
         policy=file.policy,
         models={role: specs(models) for role, models in keys.models.items()},
-        ask_user=keys.ask_user,
         strict=config.strict if keys.strict is None else keys.strict,
-        research=keys.research,
-        on_denial=keys.on_denial,
-        cache=keys.cache,
-        max_tokens=keys.max_tokens,
-        temperature=keys.temperature,
-        top_p=keys.top_p,
-        effort=keys.effort,
-        prompt_cache=keys.prompt_cache,
-        service_tier=keys.service_tier,
-        extra=keys.extra,
+        **{option: getattr(keys, option) for option in PLAIN},
     )
     # Made only if nothing is wrong yet: otherwise one mistake would be told twice.
     if not faults:

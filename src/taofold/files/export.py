@@ -13,7 +13,7 @@ from taofold.agent import Agent
 from taofold.core.errors import ConfigError
 from taofold.files.actions import Actions, build_actions_registry
 from taofold.files.actions.registry import alias
-from taofold.files.agent import NOT_IN_FILES, OUTPUTS, AgentFile
+from taofold.files.agent import NOT_IN_FILES, OUTPUTS, PLAIN, AgentFile
 from taofold.files.flow.flow import END, Flow, FlowKeys, Node, NodeKeys
 from taofold.log.formats import fields as yaml
 from taofold.policy import Limits, Policy
@@ -27,23 +27,6 @@ from taofold.tools import Tool
 
 HINT: Final = "# yaml-language-server: $schema=.taofold/agent.schema.json\n"
 """The line that lets an editor complete and check the file."""
-_PLAIN: Final = [
-    "name",
-    "description",
-    "instructions",
-    "ask_user",
-    "strict",
-    "research",
-    "on_denial",
-    "cache",
-    "max_tokens",
-    "temperature",
-    "top_p",
-    "effort",
-    "prompt_cache",
-    "service_tier",
-    "extra",
-]
 _SILENT: Final = frozenset({"deps_type", "log", "approve"})
 
 
@@ -70,7 +53,7 @@ def described(agent: Agent[Any, Any]) -> dict[str, Any]:
     _refuse(agent)
     keys: dict[str, Any] = {"model": _models(agent.model, "model")}
     default = Agent[Any, Any]("")
-    for name in _PLAIN:
+    for name in PLAIN:
         if getattr(agent, name) != getattr(default, name):
             keys[name] = getattr(agent, name)
     # A file's default is the configuration's, so that what Python said must stand there.
@@ -288,8 +271,8 @@ def _quoted(text: str) -> str:
     lines = [
         line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…" for line in text.split("\n")
     ]
-    said = "<br/>".join(
+    label = "<br/>".join(
         line.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;").replace(">", "&gt;")
         for line in lines
     )
-    return f'"{said}"'
+    return f'"{label}"'
