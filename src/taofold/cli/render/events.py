@@ -5,7 +5,7 @@ In a comparison ids, times, durations, epochs and owners do not count: they alwa
 
 from collections.abc import Sequence
 from itertools import zip_longest
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, assert_never
 
 import msgspec
 
@@ -26,7 +26,7 @@ def essence(event: e.Event, width: int = 100) -> str:
     return line(_said(event), width)
 
 
-def _said(event: e.Event) -> str:
+def _said(event: e.Event) -> str:  # noqa: C901 - one case for each kind of event
     match event:
         case e.RunStarted():
             return f"{event.agent} ({event.strategy}) with {event.model}: {event.goal}"
@@ -34,7 +34,8 @@ def _said(event: e.Event) -> str:
             calls = "; ".join(f"{a.tool} {parameters(a.parameters, 60)}" for a in event.actions)
             return f"{event.thought.type}: {line(event.thought.content, 70)} → {calls}"
         case e.Decided():
-            return _decided(event)
+            by = "" if event.by == "policy" else f" by {event.decider}"
+            return f"[{event.index}] {event.verdict}{by} (tier {event.tier}) {event.reason}"
         case e.Observed():
             observation = event.observation
             result_text = observation.extraction or value(observation.result)
@@ -46,17 +47,6 @@ def _said(event: e.Event) -> str:
             tokens = f"{number(event.usage.tokens)} tokens, {duration(event.ms)}"
             result_text = event.text or ", ".join(call.name for call in event.calls)
             return f"{tokens}{' (cached)' * event.cached}: {result_text}"
-        case _:
-            return _rest(event)
-
-
-def _decided(event: e.Decided) -> str:
-    by = "" if event.by == "policy" else f" by {event.decider}"
-    return f"[{event.index}] {event.verdict}{by} (tier {event.tier}) {event.reason}"
-
-
-def _rest(event: e.Event) -> str:
-    match event:
         case e.RunFinished():
             ending = event.error or ("" if event.output is None else value(event.output))
             return f"{event.status} ({event.stop_reason}) {ending}"
@@ -68,12 +58,6 @@ def _rest(event: e.Event) -> str:
             return f"{event.rule}: {event.detail}"
         case e.Updated():
             return f"{event.name} = {value(event.value)}"
-        case _:
-            return _world(event)
-
-
-def _world(event: Any) -> str:
-    match event:
         case e.AskFailed():
             return f"{event.kind}: {event.message}"
         case e.Forked():
@@ -81,7 +65,7 @@ def _world(event: Any) -> str:
         case e.Resumed():
             return f"epoch {event.epoch}"
         case e.Parked():
-            return str(event.reason)
+            return event.reason
         case e.Rewound():
             return f"to {event.to}"
         case e.PromptChanged():
@@ -97,10 +81,10 @@ def _world(event: Any) -> str:
         case e.DecisionRefused():
             return f"{event.id} by {event.by}: {event.why}"
         case _:
-            return ""
+            assert_never(event)
 
 
-_BESIDE = (e.Resumed, e.Parked, e.Forked)
+_INCIDENTAL = (e.Resumed, e.Parked, e.Forked)
 """Say how a run was driven, not what it did."""
 _LOOSE = frozenset(
     {"ms", "duration_ms", "at", "expires_at", "settings", "session", "parent", "run"}
@@ -165,7 +149,7 @@ def told(found: Difference) -> str:
 
 
 def _told(records: Sequence[e.Record]) -> list[e.Record]:
-    return [record for record in live(records) if not isinstance(record.event, _BESIDE)]
+    return [record for record in live(records) if not isinstance(record.event, _INCIDENTAL)]
 
 
 def _shown(record: e.Record) -> dict[str, Any]:

@@ -7,7 +7,7 @@ of a run that ended.
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, assert_never
 
 from taofold.agent.result import Delta, Happening, Progress
 from taofold.cli.outcome import invocation
@@ -261,24 +261,55 @@ class Story:
         self._held.clear()
 
     def _beside(self, event: e.Event, *, child: bool) -> None:
-        name = _BESIDE.get(type(event))
-        if name is not None:
-            text, alarm = name
+        announcement = _announced(event)
+        if announcement is not None:
+            text, alarm = announcement
             self._voice.note(f"{text} {essence(event, 160)}", alarm=alarm, child=child)
 
 
-_BESIDE: dict[type[e.Happened], tuple[str, bool]] = {
-    e.Violated: ("rule", False),
-    e.AskFailed: ("the model failed:", True),
-    e.LimitHit: ("limit", False),
-    e.Hooked: ("hook", False),
-    e.Steered: ("message", False),
-    e.Compacted: ("compacted", False),
-    e.Cut: ("what the provider signed is not sent back from here on,", True),
-    e.PromptChanged: ("the prompt changed since it was recorded:", True),
-    e.Resumed: ("resumed,", False),
-    e.Forked: ("forked", False),
-}
+def _announced(event: e.Event) -> tuple[str, bool] | None:
+    """What stands before an event's text in the trace, and whether it is alarming.
+
+    None: it is not announced, or the trace shows it in another way.
+    """
+    match event:
+        case e.Violated():
+            return "rule", False
+        case e.AskFailed():
+            return "the model failed:", True
+        case e.LimitHit():
+            return "limit", False
+        case e.Hooked():
+            return "hook", False
+        case e.Steered():
+            return "message", False
+        case e.Compacted():
+            return "compacted", False
+        case e.Cut():
+            return "what the provider signed is not sent back from here on,", True
+        case e.PromptChanged():
+            return "the prompt changed since it was recorded:", True
+        case e.Resumed():
+            return "resumed,", False
+        case e.Forked():
+            return "forked", False
+        case (
+            e.RunStarted()
+            | e.Replied()
+            | e.Noted()
+            | e.Proposed()
+            | e.Decided()
+            | e.Started()
+            | e.Observed()
+            | e.DecisionRefused()
+            | e.Updated()
+            | e.Parked()
+            | e.Rewound()
+            | e.RunFinished()
+        ):
+            return None
+        case _:
+            assert_never(event)
 
 
 def totals(state: RunState) -> str:
