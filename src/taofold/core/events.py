@@ -1,7 +1,8 @@
 """Everything that can happen in a run, and its JSON form.
 
 `key` is the place of an effect in its strategy ("0", "3", inside a fork "3.1.0"), the same on
-replay; `index` that of an action in its batch. Events are never changed; `codec` has their JSON.
+replay; `index` that of an action in its batch. Events are never changed; `encode` and `decode` are
+their JSON.
 """
 
 from collections.abc import Callable, Iterable
