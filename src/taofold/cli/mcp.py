@@ -36,16 +36,16 @@ def _places(server: str, client_id: str = "", scope: str = "") -> "list[ServerAd
     file, faults = read_agent(Path(server), source=server)
     if file is None:
         refuse(faults, f"{server} cannot be read")
-    made = [make_server(name, keys, Path.cwd()) for name, keys in file.keys.mcp.items()]
-    places: list[ServerAddress] = [one.place for one in made]
-    wanted = [
-        place
-        for place in places
-        if place.oauth is not None and place.oauth.grant == "authorization_code"
+    servers = [make_server(name, keys, Path.cwd()) for name, keys in file.keys.mcp.items()]
+    places: list[ServerAddress] = [server.place for server in servers]
+    chosen = [
+        address
+        for address in places
+        if address.oauth is not None and address.oauth.grant == "authorization_code"
     ]
-    if not wanted:
+    if not chosen:
         fail(f"{server!r} names no server with a url to which one signs in: give it `oauth: {{}}`")
-    return wanted
+    return chosen
 
 
 @app.command()
@@ -82,16 +82,16 @@ def login(
     async def pasted() -> str:
         return await asyncio.to_thread(typer.prompt, "the address it ended at", err=True)
 
-    for place in _places(server, client_id, scope):
+    for address in _places(server, client_id, scope):
         try:
-            signed_in = asyncio.run(sign_in(place, show, redirected=pasted if paste else None))
+            signed_in = asyncio.run(sign_in(address, show, redirected=pasted if paste else None))
         except SignInFailed as error:
-            fail(f"{place.words}: {error}", UNREACHED)
+            fail(f"{address.words}: {error}", UNREACHED)
         if not signed_in.asked:
-            say(f"{place.words} wants no sign-in")
+            say(f"{address.words} wants no sign-in")
             continue
         allowed = f", for {signed_in.scope}" if signed_in.scope else ""
-        say(f"signed in to {place.words}{allowed}: {signed_in.tools} tools")
+        say(f"signed in to {address.words}{allowed}: {signed_in.tools} tools")
 
 
 @app.command()
@@ -102,10 +102,10 @@ def logout(server: Server, client_id: ClientId = "") -> None:
     refuse("sign out of a server")
     from taofold.bridges.mcp.oauth import KeptTokens
 
-    for place in _places(server, client_id):
-        assert place.oauth is not None
-        known = KeptTokens(place.url, place.oauth.client_id).forget()
-        say(f"{'signed out of' if known else 'nobody was signed in to'} {place.words}")
+    for address in _places(server, client_id):
+        assert address.oauth is not None
+        signed_in = KeptTokens(address.url, address.oauth.client_id).forget()
+        say(f"{'signed out of' if signed_in else 'nobody was signed in to'} {address.words}")
 
 
 @app.command("list")

@@ -103,15 +103,15 @@ class Reconciler:
 
     async def _look(self) -> None:
         clock = asyncio.get_running_loop().time
-        looked = clock()
+        looked_at = clock()
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._look_s):
                     await self._nudged.wait()
             # One change is looked at now; many at once are one reason to look.
-            await asyncio.sleep(looked + min(_SOON_S, self._look_s) - clock())
+            await asyncio.sleep(looked_at + min(_SOON_S, self._look_s) - clock())
             self._nudged.clear()
-            looked = clock()
+            looked_at = clock()
             await self._safely(self.reconcile)
 
     async def _safely(self, work: Callable[[], Awaitable[None]]) -> None:

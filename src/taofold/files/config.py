@@ -169,18 +169,18 @@ class _Change:
 
     def said(self) -> list[str]:
         """Every point in which the project would loosen the operator's policy."""
-        mine, his = self.project, self.operator
+        project, his = self.project, self.operator
         reasons = [f"{name}: only the operator's policy says this" for name in self._foreign()]
-        reasons += loosened(mine, his)
-        if mine.own_approval and not his.own_approval:
+        reasons += loosened(project, his)
+        if project.own_approval and not his.own_approval:
             reasons.append("own_approval: true is looser than false")
-        if his.production and not mine.production:
+        if his.production and not project.production:
             reasons.append("production: false is looser than true")
         # 0 means no bound, which is looser than any.
-        if his.approve_seconds and not 0 < mine.approve_seconds <= his.approve_seconds:
+        if his.approve_seconds and not 0 < project.approve_seconds <= his.approve_seconds:
             reasons.append(f"approve_seconds: at most {his.approve_seconds:g} is allowed")
         for tool, tier in his.production_tiers.items():
-            if mine.production_tiers.get(tool, tier) < tier:
+            if project.production_tiers.get(tool, tier) < tier:
                 reasons.append(f"production_tiers.{tool}: below {int(tier)}")
         return reasons
 

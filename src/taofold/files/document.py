@@ -102,8 +102,8 @@ def parse(text: str, source: str, folder: Path = Path()) -> tuple[YamlDocument |
         documents = yaml.load(text, source)
     except ConfigError as error:
         # The reader's error has file and line in its text; they are taken apart again.
-        place, _, rest = str(error).partition(": ")
-        name, _, line = place.rpartition(":")
+        location, _, rest = str(error).partition(": ")
+        name, _, line = location.rpartition(":")
         number = int(line) if name and line.isdigit() else 0
         return None, [Fault(source, rest or str(error), line=number)]
     if len(documents) > 1:

@@ -45,10 +45,10 @@ def load(name: str, folder: Path) -> Any:
 
 
 def _module(name: str, folder: Path) -> ModuleType:
-    place = str(folder.absolute())
+    directory = str(folder.absolute())
     # On the path while the module is loaded only: later an agent may have written there.
     before = list(sys.path)
-    sys.path.insert(0, place)
+    sys.path.insert(0, directory)
     try:
         return importlib.import_module(name)
     except KeyboardInterrupt:
@@ -56,13 +56,15 @@ def _module(name: str, folder: Path) -> ModuleType:
     except ModuleNotFoundError as error:
         # The module itself is missing, or one that it imports: two different mistakes.
         if error.name is not None and name.startswith(error.name):
-            raise ConfigError(f"there is no module {error.name!r} (looked in {place!r})") from error
+            raise ConfigError(
+                f"there is no module {error.name!r} (looked in {directory!r})"
+            ) from error
         raise ConfigError(f"importing {name!r} failed: {error}") from error
     except BaseException as error:  # also sys.exit() in somebody's module
         raise ConfigError(f"importing {name!r} raised {type(error).__name__}: {error}") from error
     finally:
         # In place, and only our entry: the module may have changed the path itself.
-        sys.path[:] = [entry for entry in sys.path if entry != place or entry in before]
+        sys.path[:] = [entry for entry in sys.path if entry != directory or entry in before]
 
 
 def _file(path: Path) -> ModuleType:

@@ -117,8 +117,8 @@ def learnt_order(
     placed: dict[int, None] = {}
     oldest = next(own, None)
     while oldest is not None:
-        place = len(placed) + 1
-        due = place >= 2 * (oldest + 1)
+        position = len(placed) + 1
+        due = position >= 2 * (oldest + 1)
         index = oldest if due else next(i for i in likeliest if i not in placed)
         placed[index] = None
         oldest = oldest if oldest not in placed else next((i for i in own if i not in placed), None)

@@ -219,20 +219,20 @@ class Hooks:
             if name in without:
                 continue
             try:
-                said = await _value(getattr(hook, point)(context, *arguments))
+                verdict = await _value(getattr(hook, point)(context, *arguments))
             except Exception as error:  # noqa: BLE001 - whatever it is, the guard did not pass it
-                said = Reject(f"the hook {name} failed: {words(error)}")
-            if said is None:
+                verdict = Reject(f"the hook {name} failed: {words(error)}")
+            if verdict is None:
                 continue
-            if not isinstance(said, _POINTS[point]):
-                said = Reject(f"the hook {name} returned {type(said).__name__} {point}")
-            if isinstance(said, Reject) and not said.reason:
-                said = Reject(f"rejected by {name}")
-            outcomes.append(HookOutcome(name, said))
-            if isinstance(said, Reject):
+            if not isinstance(verdict, _POINTS[point]):
+                verdict = Reject(f"the hook {name} returned {type(verdict).__name__} {point}")
+            if isinstance(verdict, Reject) and not verdict.reason:
+                verdict = Reject(f"rejected by {name}")
+            outcomes.append(HookOutcome(name, verdict))
+            if isinstance(verdict, Reject):
                 break
-            if isinstance(said, Replace):  # the next hook sees what the model will see
-                arguments = (*arguments[:-1], said.value)
+            if isinstance(verdict, Replace):  # the next hook sees what the model will see
+                arguments = (*arguments[:-1], verdict.value)
         return outcomes
 
 

@@ -75,7 +75,7 @@ class ModelCall:
         """
         ledger = self.ledger
         self._cut_as_before()
-        told = self._hooked_as_before()
+        spoken = self._hooked_as_before()
         hear = ledger.setup.on_request
         if hear is not None:
             hear(ledger.store.run, self.key, self._request(self._model()))
@@ -95,7 +95,7 @@ class ModelCall:
         if reason:
             raise Park(reason)
         model = self._model()
-        request = await self._before(self._request(model), model, told)
+        request = await self._before(self._request(model), model, spoken)
         ledger.held[self.key] = self._check_limits(request, model)
         # Held until it is over: branches beside this one see what it may still consume.
         try:
@@ -203,13 +203,13 @@ class ModelCall:
 
     def _hooked_as_before(self) -> list[str]:
         """Do what hooks said before this call in an earlier life. Returns who said something."""
-        ledger, told = self.ledger, list[str]()
+        ledger, spoken = self.ledger, list[str]()
         while not ledger.fresh and (past := ledger.tape.peek(e.Hooked, self.key)) is not None:
             if past.point != "before_model":
                 break
-            told.append(past.hook)
+            spoken.append(past.hook)
             self._step_in(past)
-        return told
+        return spoken
 
     def _step_in(self, event: e.Hooked) -> None:
         """Put on record what a hook said, and do it.
@@ -277,8 +277,8 @@ class ModelCall:
             await self._after(reply)
 
     def _record(self, point: str, outcome: HookOutcome) -> None:
-        redactor, said = self.ledger.setup.redactor, outcome.said
-        message = said.text if isinstance(said, AddMessage) else ""
+        redactor, verdict = self.ledger.setup.redactor, outcome.said
+        message = verdict.text if isinstance(verdict, AddMessage) else ""
         self._step_in(
             e.Hooked(
                 key=self.key,

@@ -95,14 +95,14 @@ class Calls:
 
     def decide(self, record: e.Record, event: e.Decided) -> ApprovalSpan | None:
         """A ruling: the span of an approval that it closes, if it does."""
-        place = event.key, event.index
-        call = self._known.get(place)
+        position = event.key, event.index
+        call = self._known.get(position)
         if event.action is not None and call is not None:
             call.action = event.action
         if event.verdict == "ask":
-            self._asked[place] = record, event
+            self._asked[position] = record, event
             return None
-        question = self._asked.pop(place, None)
+        question = self._asked.pop(position, None)
         return None if question is None else self._approval(*question, moment(record), event)
 
     def observe(self, record: e.Record, event: e.Observed) -> ToolSpan | None:

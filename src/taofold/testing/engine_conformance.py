@@ -147,16 +147,16 @@ class EngineBench:
 
     async def until(self, run: str, *statuses: str) -> RunRow:
         """The run's row once its status is one of these, "finished" if none are named."""
-        wanted = statuses or ("finished",)
+        expected = statuses or ("finished",)
         row = await self.log.row(run)
         try:
             async with asyncio.timeout(PATIENCE_S):
-                while row.status not in wanted:
+                while row.status not in expected:
                     await asyncio.sleep(0.02)
                     row = await self.log.row(run)
         except TimeoutError:
             raise Broken(
-                f"run {run!r} is {row.status} after {PATIENCE_S} s, not {wanted}"
+                f"run {run!r} is {row.status} after {PATIENCE_S} s, not {expected}"
             ) from None
         return row
 
@@ -185,7 +185,7 @@ class EngineBench:
     async def approve(self, run: str) -> None:
         """Say yes, as another process does: only in the log."""
         records = await self.log.read(run)
-        decided = [one for one in records if isinstance(one.event, run_events.Decided)][-1]
+        decided = [record for record in records if isinstance(record.event, run_events.Decided)][-1]
         data = {"seq": decided.seq, "verdict": "allow"}
         # Named after what it answers: posted twice it would be one signal.
         await self.log.post(run, Signal(f"yes-{decided.seq}", "decide", "ann", clock(), data))
@@ -265,14 +265,14 @@ async def c05_a_run_that_waits_is_left_alone(make: EngineMaker, log: Log) -> Non
         await engine.wake("r")
         await bench.settled_row("r", waits_for_a_person)
         await bench.settled(lambda: not engine.drives("r"), "a run that waits is not driven")
-        records, asked = await log.read("r"), len(bench.asked)
+        records, asked_before = await log.read("r"), len(bench.asked)
         for _ in range(3):
             await engine.wake("r")
         engine.nudge()
         # Nothing happens here, so there is nothing to wait for; the engine looks for due work
         # meanwhile.
         await asyncio.sleep(1.5)
-        same(len(bench.asked), asked, "models asked while it waits")
+        same(len(bench.asked), asked_before, "models asked while it waits")
         same(await log.read("r"), records, "its records while it waits")
 
 
@@ -437,10 +437,10 @@ async def c15_what_does_not_exist_or_has_ended_is_no_matter(make: EngineMaker, l
 async def c16_two_engines_advance_each_run_once(make: EngineMaker, log: Log) -> None:
     bench = EngineBench(make, log)
     runs = [f"r{number}" for number in range(12)]
-    async with bench.engine() as one, bench.engine() as two:
+    async with bench.engine() as first, bench.engine() as two:
         for number, run in enumerate(runs):
             await bench.begin("look fire pay", run)
-            await (one, two)[number % 2].wake(run)
+            await (first, two)[number % 2].wake(run)
         for run in runs:
             await bench.settled_row(run, waits_for_a_person)
             await bench.approve(run)

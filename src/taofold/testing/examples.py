@@ -115,14 +115,14 @@ class SchemaExample:
         return text[: schema.get("maxLength", len(text))]
 
     def _target(self, pointer: str) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = self.schema
+        target: Mapping[str, Any] = self.schema
         try:
             for part in pointer.removeprefix("#").split("/")[1:]:
                 # RFC 6901: `~1` first, else `~01` would become `/`.
-                found = found[part.replace("~1", "/").replace("~0", "~")]
+                target = target[part.replace("~1", "/").replace("~0", "~")]
         except (KeyError, TypeError) as error:
             raise ConfigError(f"{self.subject}: {pointer!r} leads nowhere") from error
-        return found
+        return target
 
 
 def _without(schema: Mapping[str, Any], key: str) -> dict[str, Any]:

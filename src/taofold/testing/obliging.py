@@ -79,15 +79,15 @@ class TestModel:
         finish = tools.pop(FINISH, None)
         names = list(tools) if self._call is None else self._call
         allowed = tools if request.allowed is None else request.allowed
-        wanted = [name for name in names if name in allowed and name not in called]
-        if wanted:
-            return [self._called(tools[name], len(called) + n) for n, name in enumerate(wanted)]
+        due = [name for name in names if name in allowed and name not in called]
+        if due:
+            return [self._called(tools[name], len(called) + n) for n, name in enumerate(due)]
         return [self._finished(finish, len(called))] if finish else []
 
     def _called(self, tool: ToolSpec, number: int) -> ToolCall:
         parameters = SchemaExample(f"the parameters of tool {tool.name!r}", tool.parameters)
-        given = self._arguments.get(tool.name)
-        return _call(tool.name, parameters.value() if given is None else given, number)
+        fixed = self._arguments.get(tool.name)
+        return _call(tool.name, parameters.value() if fixed is None else fixed, number)
 
     def _finished(self, finish: ToolSpec, number: int) -> ToolCall:
         if self._answer is not None:

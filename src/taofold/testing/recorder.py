@@ -90,10 +90,10 @@ class Recorder:
 
 
 def _response(url: str, answer: HttpResponse, content: bytes) -> dict[str, Any]:
-    kept = {name.lower(): value for name, value in answer.headers.items()}
+    headers = {name.lower(): value for name, value in answer.headers.items()}
     response: dict[str, Any] = {
         "status": answer.status,
-        "headers": {name: value for name, value in kept.items() if name in _HEADERS},
+        "headers": {name: value for name, value in headers.items() if name in _HEADERS},
     }
     try:
         text = content.decode()

@@ -100,9 +100,9 @@ class KeptTokens:
 
     def forget(self) -> bool:
         """Delete the tokens; was there anything?"""
-        known = self.path.exists()
+        existed = self.path.exists()
         self.path.unlink(missing_ok=True)
-        return known
+        return existed
 
     def _keep(self, **changes: Any) -> None:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -197,16 +197,16 @@ def provider(place: ServerAddress, oauth: OAuth, person: Person | None = None) -
     Raises:
         ConfigError: the package is missing or too old; a variable is not set.
     """
-    kept = KeptTokens(place.url, oauth.client_id)
+    tokens = KeptTokens(place.url, oauth.client_id)
     secret = filled({"client_secret": oauth.client_secret})["client_secret"]
     if oauth.grant == "client_credentials":
         extension = load("mcp.client.auth.extensions.client_credentials")
-        made = _provider_class(extension.ClientCredentialsOAuthProvider)(
-            kept, None, place.url, kept, oauth.client_id, secret,
+        provider = _provider_class(extension.ClientCredentialsOAuthProvider)(
+            tokens, None, place.url, tokens, oauth.client_id, secret,
             scope=oauth.scope or None, issuer=oauth.issuer,
         )  # fmt: skip
-        made.alone, made.scope, kept.registered = True, oauth.scope, True
-        return made
+        provider.alone, provider.scope, tokens.registered = True, oauth.scope, True
+        return provider
     models, package = load("mcp.shared.auth"), load("mcp.client.auth")
     method = "client_secret_basic" if secret else "none"
     metadata = models.OAuthClientMetadata(
@@ -217,26 +217,26 @@ def provider(place: ServerAddress, oauth: OAuth, person: Person | None = None) -
         token_endpoint_auth_method=method,
         scope=oauth.scope or None,
     )
-    made = _provider_class(package.OAuthClientProvider)(
-        kept,
+    provider = _provider_class(package.OAuthClientProvider)(
+        tokens,
         person,
         place.url,
         metadata,
-        kept,
+        tokens,
         redirect_handler=None if person is None else person.show,
         callback_handler=None if person is None else _code_of(person.redirected),
     )
-    made.scope = oauth.scope
+    provider.scope = oauth.scope
     if oauth.client_id:
-        kept.registered = True
-        made.registered = models.OAuthClientInformationFull(
+        tokens.registered = True
+        provider.registered = models.OAuthClientInformationFull(
             client_id=oauth.client_id,
             client_secret=secret or None,
             redirect_uris=metadata.redirect_uris,
             token_endpoint_auth_method=method,
             issuer=oauth.issuer or None,
         )
-    return made
+    return provider
 
 
 def _code_of(redirected: Redirected) -> Callable[[], Awaitable[Any]]:
@@ -446,7 +446,7 @@ async def _is_private(host: str) -> bool:
     if parsed(host) is not None:
         return not is_public(host)
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, None)
+        addresses = await asyncio.get_running_loop().getaddrinfo(host, None)
     except OSError:
         return False  # then the request fails by itself
-    return any(not is_public(str(entry[4][0])) for entry in found)
+    return any(not is_public(str(entry[4][0])) for entry in addresses)

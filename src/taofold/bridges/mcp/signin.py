@@ -52,12 +52,12 @@ async def sign_in(
     oauth = place.oauth or OAuth()
     if oauth.grant == "client_credentials":
         raise ConfigError("a client with credentials of its own needs nobody to sign in")
-    asked: list[str] = []
+    lines: list[str] = []
     callback = _Callback()
     async with callback:
 
         async def shown(url: str) -> None:
-            asked.append(url)
+            lines.append(url)
             callback.expect(parse_qs(urlsplit(url).query).get("state", [""])[0])
             show(url)
 
@@ -76,7 +76,7 @@ async def sign_in(
             raise SignInFailed(Redactor().text(str(cause))[:500]) from error
     tokens = authorizer.context.current_tokens
     scope = "" if tokens is None else str(tokens.scope or "")
-    return SignedIn(len(page.tools), scope, bool(asked))
+    return SignedIn(len(page.tools), scope, bool(lines))
 
 
 async def _nobody(*_: Any) -> Any:

@@ -46,9 +46,12 @@ class Client:
             ModelError: its provider failed after retries.
         """
         named = resolve(model)
-        said = [_message(one.get("role", "user"), one.get("content", "")) for one in messages]
+        sent = [
+            _message(message.get("role", "user"), message.get("content", ""))
+            for message in messages
+        ]
         settings = ModelSettings(**options)
-        reply = run_now(named.complete(Request(Conversation(said), overrides=settings)))
+        reply = run_now(named.complete(Request(Conversation(sent), overrides=settings)))
         return Completion(reply.text, reply.model or named.name)
 
 
@@ -81,13 +84,13 @@ class CompletionModel:
 
         try:
             # In a worker: TAgent's clients block until the answer is there.
-            said: Any = await WORKERS.run(ask)
+            answer: Any = await WORKERS.run(ask)
         except Exception as error:
             # Whatever it raises is a failed model to the run, which may try another one.
             raise ModelError(f"{self.name}: {type(error).__name__}: {error}") from error
-        text = _text(said)
+        text = _text(answer)
         if text is None:
-            raise ModelError(f"{self.name} answered without text: {said!r}", kind="reply")
+            raise ModelError(f"{self.name} answered without text: {answer!r}", kind="reply")
         if on_text is not None:
             on_text(text)
         return Reply(text, model=self.name)

@@ -56,8 +56,8 @@ def build_decision_prompt(
     tools: Mapping[str, Callable[..., Any]] | Sequence[Callable[..., Any]],
 ) -> str:
     """The goal, the state, the tools and the actions to choose from, as a prompt."""
-    shown = {name: value for name, value in state.items() if name != "goal"}
-    text = _shown(shown)
+    facts = {name: value for name, value in state.items() if name != "goal"}
+    text = _shown(facts)
     actions = ", ".join([f'"{name}"' for name in (*_ACTIONS, *custom_actions())])
     return _DECIDE.format(
         goal=state.get("goal", "(none)"),

@@ -123,9 +123,9 @@ def _tell(happening: Happening) -> None:
     event = happening.event if isinstance(happening, e.Record) else None
     match event:
         case e.Proposed():
-            said = f"[{event.thought.type}] {event.thought.content}"
+            line = f"[{event.thought.type}] {event.thought.content}"
             calls = ", ".join([action.tool for action in event.actions])
-            sys.stderr.write(f"{said}\n  -> {calls}\n")
+            sys.stderr.write(f"{line}\n  -> {calls}\n")
         case e.Observed():
             observation = event.observation
             sys.stderr.write(f"  <- {observation.status}: {observation.extraction}\n")

@@ -60,8 +60,8 @@ class TagentStore:
         result = action_func(self.state.data)
         self._apply_reducer(result, name)
         if verbose:
-            shown = "no update" if result is None else f"{result[0]} = {result[1]!r}"
-            sys.stderr.write(f"{name}: {shown}\n")
+            update = "no update" if result is None else f"{result[0]} = {result[1]!r}"
+            sys.stderr.write(f"{name}: {update}\n")
 
     def travel(self, seq: int) -> AgentState:
         """The state after update number `seq`, from 0; -1 is the state before the first."""

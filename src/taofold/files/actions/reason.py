@@ -258,7 +258,7 @@ def _decompose(call: ActionCall[DecomposeKeys]) -> Strategy[Done]:
 def parts(steps: list[dict[str, Any]]) -> dict[str, Any]:
     """The sub-problems and their answers, and how deep the decomposition went."""
     split = [entry for entry in steps if entry["action"] == "decompose"]
-    whole = [one for one in split if not one["action_input"]["path"]]
+    whole = [step for step in split if not step["action_input"]["path"]]
     put = [
         one for one in steps if one["action"] == "synthesize" and not one["action_input"]["path"]
     ]

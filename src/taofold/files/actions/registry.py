@@ -82,8 +82,8 @@ def build_actions_registry(*kinds: Kind, installed: bool = True) -> Actions:
     Raises:
         ConfigError: a package brings something that is no action, or takes a name twice.
     """
-    found = list(_brought()) if installed else []
-    return Actions((*_BUILT_IN, *_bridged(), *found, *kinds))
+    brought = list(_brought()) if installed else []
+    return Actions((*_BUILT_IN, *_bridged(), *brought, *kinds))
 
 
 def _bridged() -> Iterator[Kind]:

@@ -108,7 +108,7 @@ def _of_schema(schema: Mapping[str, Any], name: str, path: tuple[str, ...]) -> A
         return Literal[tuple(schema["enum"])]
     kind = schema["type"]
     if isinstance(kind, list):
-        kinds = [_of_schema({**schema, "type": one}, name, path) for one in kind]
+        kinds = [_of_schema({**schema, "type": member}, name, path) for member in kind]
         union = kinds[0]
         for one in kinds[1:]:
             union = union | one

@@ -81,7 +81,7 @@ class Folder:
             name = path.relative_to(self.root).as_posix()
             hit = Hit(_title(text, name), f"folder:{name}", _around(text, words))
             ranked.append((-sum(map(bool, counts)), -sum(counts), name, hit))
-        return [one[3] for one in sorted(ranked, key=lambda one: one[:3])[:limit]]
+        return [entry[3] for entry in sorted(ranked, key=lambda entry: entry[:3])[:limit]]
 
     async def page(self, url: str) -> str | None:
         """The file behind a hit."""
@@ -253,6 +253,6 @@ def _title(text: str, default: str) -> str:
 
 def _around(text: str, words: set[str]) -> str:
     lower = text.lower()
-    first = min([place for word in words if (place := lower.find(word)) >= 0], default=0)
+    first = min([position for word in words if (position := lower.find(word)) >= 0], default=0)
     start = max(0, first - _SNIPPET // 3)
     return " ".join(text[start : start + _SNIPPET].split())

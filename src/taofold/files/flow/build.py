@@ -104,7 +104,7 @@ def strategy(
 
 def models(file: FlowFile) -> list[str]:
     """The models that nodes name."""
-    names = [name for one in _files(file) for node in one.flow.every for name in _named(node)]
+    names = [name for used in _files(file) for node in used.flow.every for name in _named(node)]
     return sorted(set(names))
 
 
@@ -138,7 +138,7 @@ def _imported(
     uses: list[Any] = [(use, file.document.folder) for use in file.tools]
     uses += _keys(file).mcp.items()
     tools: list[Tool] = []
-    for used in [one for one in _files(file) if one is not file]:
+    for used in [flow_file for flow_file in _files(file) if flow_file is not file]:
         try:
             for tool in Toolset.of(*listed(used, root, faults, uses, network=network)).values():
                 if tool.name in have:
@@ -186,14 +186,14 @@ def _agents(
         except ConfigError as error:
             faults.append(file.document.fault(key_path, str(error)))
         except ExceptionGroup as group:
-            faults += [file.document.fault(key_path, str(one)) for one in group.exceptions]
+            faults += [file.document.fault(key_path, str(error)) for error in group.exceptions]
     return tools
 
 
 def _wanted(file: FlowFile) -> Iterator[tuple[FlowFile, Node, str]]:
     """The tools that nodes use, with the nodes."""
-    for one in _files(file):
-        for node in one.flow.every:
+    for flow_file in _files(file):
+        for node in flow_file.flow.every:
             names = list(node.kind.tools) if node.kind is not None else []
             values: Any = node.given.raw
             listed = values.get("tools") if isinstance(values, Mapping) else None
@@ -201,7 +201,7 @@ def _wanted(file: FlowFile) -> Iterator[tuple[FlowFile, Node, str]]:
             names += [APPROVE] if node.approve is not None else []
             names += [WAIT] if node.on_error.retry is not None else []
             for name in names:
-                yield one, node, name
+                yield flow_file, node, name
 
 
 def _provided(
@@ -210,33 +210,33 @@ def _provided(
     """Built-in tools that nodes use and the file did not list."""
     makers = _makers(file, root, network)
     tools: dict[str, Tool] = {}
-    for one, node, name in _wanted(file):
+    for flow_file, node, name in _wanted(file):
         if name in have or name in tools or name in RESERVED:
             continue
         if name not in makers:
             hint = near(name, {*have, *makers})
-            faults.append(one.document.fault(node.place, f"there is no tool {name!r}", hint))
+            faults.append(flow_file.document.fault(node.place, f"there is no tool {name!r}", hint))
             # Noted as there, so that each missing tool is told once.
             have.add(name)
             continue
         try:
             tools[name] = makers[name]()
         except ConfigError as error:
-            faults.append(one.document.fault(("settings", "search"), str(error)))
+            faults.append(flow_file.document.fault(("settings", "search"), str(error)))
             have.add(name)
     return list(tools.values())
 
 
 def _makers(file: FlowFile, root: Path, network: bool) -> dict[str, Callable[[], Tool]]:
     def web(name: str) -> Tool:
-        search = next((s for one in _files(file) if (s := _keys(one).settings.search)), "")
+        search = next((s for used in _files(file) if (s := _keys(used).settings.search)), "")
         return next(one for one in web_tools(backend(search, root)) if one.name == name)
 
     def filed(name: str) -> Tool:
         return file_tools(root)[name]
 
     def kept(name: str) -> Tool:
-        return next(one for one in memory() if one.name == name)
+        return next(tool for tool in memory() if tool.name == name)
 
     return {
         **{name: partial(filed, name) for name in _FILES},
@@ -251,8 +251,8 @@ def _makers(file: FlowFile, root: Path, network: bool) -> dict[str, Callable[[],
 
 def _check_calls(file: FlowFile, tools: Mapping[str, Tool], faults: list[Fault]) -> None:
     """Keys under `with` that a tool does not have, or needs and does not get."""
-    for one in _files(file):
-        for node in one.flow.every:
+    for used in _files(file):
+        for node in used.flow.every:
             name = node.kind.tools[0] if node.kind is not None and node.kind.tools else ""
             # An action with keys of its own checks them itself; only plain tool calls are looked
             # at.
@@ -265,8 +265,8 @@ def _check_calls(file: FlowFile, tools: Mapping[str, Tool], faults: list[Fault])
             if schema.get("additionalProperties") is False:
                 for key in [key for key in keys if key not in accepted]:
                     text = f"unknown key {key!r} of the tool {name}"
-                    faults.append(one.document.fault((*key_path, key), text, near(key, accepted)))
+                    faults.append(used.document.fault((*key_path, key), text, near(key, accepted)))
             for key in schema.get("required", ()):
                 if key not in keys:
                     text = f"the tool {name} needs the key {key!r}"
-                    faults.append(one.document.fault(key_path, text))
+                    faults.append(used.document.fault(key_path, text))

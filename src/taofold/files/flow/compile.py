@@ -127,11 +127,11 @@ class Compiler:
         try:
             kind.keys.model_validate({**raw})
         except ValidationError as error:
-            for one in error.errors():
-                loc = one["loc"]
-                if one["type"] != "extra_forbidden" and str(loc[0] if loc else "") in late:
+            for detail in error.errors():
+                loc = detail["loc"]
+                if detail["type"] != "extra_forbidden" and str(loc[0] if loc else "") in late:
                     continue
-                self._misfit(kind, one["type"], loc, one["msg"], place)
+                self._misfit(kind, detail["type"], loc, detail["msg"], place)
         written = raw.get("output_format")
         if written is not None and "output_format" not in late:
             try:
@@ -152,7 +152,7 @@ class Compiler:
 
 def fields(model: type[BaseModel]) -> list[str]:
     """The keys of a model as they are written."""
-    return [one.alias or name for name, one in model.model_fields.items()]
+    return [info.alias or name for name, info in model.model_fields.items()]
 
 
 _NESTED: Final = 10
@@ -174,7 +174,7 @@ class Nodes:
         if len([part for part in place if isinstance(part, int)]) > _NESTED:
             self.c.wrong(place, "is nested too deep")
             return ()
-        beside = [str(one.get("name")) for one in raw if is_object(one)]
+        beside = [str(node.get("name")) for node in raw if is_object(node)]
         nodes = [self.one(value, (*place, i), extra, beside) for i, value in enumerate(raw)]
         return tuple([node for node in nodes if node is not None])
 

@@ -56,8 +56,8 @@ def read_agent(
     if "nodes" not in document.value:
         return read_document(document, operator)
     if root is None:
-        here, place = Path.cwd().resolve(), path.resolve()
-        root = here if place.is_relative_to(here) else place.parent
+        here, target = Path.cwd().resolve(), path.resolve()
+        root = here if target.is_relative_to(here) else target.parent
     return read_flow(document, operator, root=root)
 
 
@@ -123,8 +123,8 @@ def _flow(compiler: Compiler, document: YamlDocument) -> Flow:
     state = _state(compiler, _produced(nodes))
     types: dict[str, TypeAdapter[Any]] = {}
     if state is not None:
-        for name, one in state.model_fields.items():
-            types[name] = TypeAdapter(one.annotation)
+        for name, info in state.model_fields.items():
+            types[name] = TypeAdapter(info.annotation)
         if keys.input and keys.input not in types:
             compiler.wrong(("input",), f"{keys.input!r} is not in state_schema")
     adapter = None if state is None else TypeAdapter(state)

@@ -176,9 +176,9 @@ def templates(value: Any) -> "list[Template]":
     if isinstance(value, Template):
         return [value]
     if isinstance(value, dict):
-        return [one for inner in value.values() for one in templates(inner)]
+        return [template for inner in value.values() for template in templates(inner)]
     if isinstance(value, list):
-        return [one for inner in value for one in templates(inner)]
+        return [template for inner in value for template in templates(inner)]
     return []
 
 

@@ -190,7 +190,7 @@ def _joined(node: Node, spread: Spread, names: list[str], ends: list[Done]) -> D
         for entry in done.state.get(TRACE, ())
     ]
     if traces:
-        state[TRACE] = [{**one, "step": number} for number, one in enumerate(traces, 1)]
+        state[TRACE] = [{**trace, "step": number} for number, trace in enumerate(traces, 1)]
     # A branch that failed leaves null in its place, so that numbers still match the items.
     values = [done.value if done.good else None for done in ends]
     value: Any = values if spread.items is not None else dict(zip(names, values, strict=False))
@@ -215,8 +215,8 @@ def _concurrently(
             wave = jobs[first : first + spread.lanes]
             # In waves: which branches were never started must not depend on which was faster.
             got = yield Fork(tuple([_lane(spread, [job], scope, runner) for job in wave]))
-            ends += [one for lane in got for one in lane]
-            if any(not one.good for one in ends):
+            ends += [end for lane in got for end in lane]
+            if any(not end.good for end in ends):
                 return ends
         return ends
     if not jobs:
@@ -291,9 +291,9 @@ def _sequence(nodes: Sequence[Node], scope: Scope) -> Strategy[Done]:
     """Node after node, each where the one before sends it."""
     places = {node.name: index for index, node in enumerate(nodes)}
     visits: Counter[str] = Counter()
-    place = 0
-    while place < len(nodes):
-        node = nodes[place]
+    position = 0
+    while position < len(nodes):
+        node = nodes[position]
         visits[node.name] += 1
         # `goto` can make a loop without a bound of its own.
         if visits[node.name] > MOST:
@@ -303,7 +303,7 @@ def _sequence(nodes: Sequence[Node], scope: Scope) -> Strategy[Done]:
             return done
         if to in END:
             break
-        place = places[to] if to else place + 1
+        position = places[to] if to else position + 1
     return Done(scope.last)
 
 

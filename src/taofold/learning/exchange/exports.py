@@ -63,8 +63,8 @@ def _task(note: LoopNote, state: dict[str, Any]) -> dict[str, Any]:
         "errors": [*note.context.errors],
         "iterations": note.iterations,
         "solved": note.solved,
-        "injected": [one["pattern_id"] for one in learning["injected_patterns"]],
-        "extracted": [one["pattern_id"] for one in learning["extracted_patterns"]],
+        "injected": [injected["pattern_id"] for injected in learning["injected_patterns"]],
+        "extracted": [extracted["pattern_id"] for extracted in learning["extracted_patterns"]],
     }
 
 

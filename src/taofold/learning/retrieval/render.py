@@ -182,12 +182,12 @@ def _unused(pattern: Pattern) -> str:
     loops = "1 loop" if len(pattern.loops) == 1 else f"{len(pattern.loops)} loops"
     if pattern.kind == "anti":
         return f"seen in {loops}"
-    shown = f"shown to {pattern.shown.loops}, " if pattern.shown.loops else ""
+    exposure = f"shown to {pattern.shown.loops}, " if pattern.shown.loops else ""
     body = pattern.body
     pace = ""
     if isinstance(body, Approach) and body.average_iterations:
         pace = f" of {body.average_iterations:.1f} iterations"
-    return f"right in {loops}{pace}, {shown}not followed since"
+    return f"right in {loops}{pace}, {exposure}not followed since"
 
 
 def _error(signature: ErrorSignature) -> str:

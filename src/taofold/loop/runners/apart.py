@@ -123,8 +123,8 @@ class Product:
 
 def _standard(name: str) -> type[BaseException] | None:
     """The exception class that Python itself has under `name`."""
-    found = getattr(builtins, name, None)
-    return found if isinstance(found, type) and issubclass(found, BaseException) else None
+    builtin = getattr(builtins, name, None)
+    return builtin if isinstance(builtin, type) and issubclass(builtin, BaseException) else None
 
 
 class Proxy(types.ModuleType):

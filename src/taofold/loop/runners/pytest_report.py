@@ -45,8 +45,8 @@ class PytestReporter:
     def pytest_sessionfinish(self, session: Any) -> None:
         """Who took part."""
         for name, plugin in session.config.pluginmanager.list_name_plugin():
-            known = type(plugin).__name__ if str(name).isdigit() else str(name)
-            self.plugins += [] if plugin is None or plugin is self else [known]
+            label = type(plugin).__name__ if str(name).isdigit() else str(name)
+            self.plugins += [] if plugin is None or plugin is self else [label]
             home = sys.modules.get(type(plugin).__module__)
             for module in (plugin, home):
                 file = getattr(module, "__file__", None)

@@ -180,9 +180,9 @@ class TagReader:
         )
 
     def _search(self, pattern: re.Pattern[str], at: int) -> re.Match[str] | None:
-        known = self._ahead.get(id(pattern))
-        if known is not None and known[0] is pattern:
-            previous = known[1]
+        cached = self._ahead.get(id(pattern))
+        if cached is not None and cached[0] is pattern:
+            previous = cached[1]
             if previous is None or previous.start() >= at:
                 return previous
         match = pattern.search(self._text, at)

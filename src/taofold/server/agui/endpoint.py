@@ -125,8 +125,8 @@ async def _same(server: Server, last: RunRow, body: RunAgentInput) -> bool:
     is under way also by the user's message: who was cut off asks again under another runId.
     """
     started = opening(await server.log.read(last.run, limit=1))
-    known: Any = None if started is None else started.settings.get(SETTINGS)
-    asked: Any = known.get(ASKED) if is_object(known) else None
+    stored: Any = None if started is None else started.settings.get(SETTINGS)
+    asked: Any = stored.get(ASKED) if is_object(stored) else None
     if not is_object(asked):
         return False
     if asked.get("run") == body.run_id:
@@ -178,9 +178,9 @@ async def _resumed(call: ApiCall, last: RunRow | None, thread: str, name: str) -
     # `taken` are not asked again although the log still shows them as open: the run has not read
     # its inbox yet.
     scene = Scene(run, thread, name, taken)
-    told = scene.before(records)
+    earlier = scene.before(records)
     # Who answers a second time comes back, and may have missed what followed the first.
-    return _Turn(scene, tail, notes, _thread(body, told) if notes else [])
+    return _Turn(scene, tail, notes, _thread(body, earlier) if notes else [])
 
 
 async def _frames(call: ApiCall, turn: _Turn, *, cancel: bool) -> AsyncIterator[bytes]:

@@ -230,8 +230,10 @@ class Scene:
         if run != self.run:
             return
         interrupts = [
-            interrupt(record, *self._calls[place], child="" if place[0] == run else place[0])
-            for place, record in self._asks.items()
+            interrupt(
+                record, *self._calls[position], child="" if position[0] == run else position[0]
+            )
+            for position, record in self._asks.items()
             if f"{record.run}:{record.seq}" not in self._answered
         ]
         if not interrupts:
