@@ -135,7 +135,7 @@ def outcome(
         winner: Its index in `ranking`.
 
     Returns:
-        The rates and the costs of a `Searched` event.
+        The rates and the costs of a `SearchSettled` event.
     """
     total = sum([score for score, _ in ranking]) or 1.0
     counted: dict[str, Rate] = {}

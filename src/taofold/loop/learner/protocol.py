@@ -41,7 +41,7 @@ class SearchPolicy(Protocol):
     def outcome(
         self, records: Sequence[Record], rates: EditRates
     ) -> tuple[dict[str, Rate], tuple[float, ...]] | None:
-        """What a run's log says, as a `Searched` event holds it; None if no edit of it won."""
+        """What a run's log says, as a `SearchSettled` event holds it; None if no edit of it won."""
         ...
 
 
