@@ -71,7 +71,7 @@ def unread(files: Files, project: Project, report: PytestReport, *, lists: bool)
     failures = [settled(failure, project) for failure in report.failures]
     paths = [failure.test_path for failure in failures]
     for failure in failures:
-        paths += [place.path for place in failure.places if not _foreign(place.path, project_paths)]
+        paths += [frame.path for frame in failure.places if not _foreign(frame.path, project_paths)]
     if files.asked or not lists:
         inner = [path for path in files.listed if not is_test(path)]
         # A small project is read whole: fewer turns than following imports.
@@ -293,14 +293,14 @@ class _Move:
     def _next(self, report: PytestReport) -> Candidate | None:
         """The best candidate that was not tried on what fails now; new ones come first."""
         order = ranked(self.project, report, learnt_in(self.told.said))
-        known, earlier, now = self.story.tried, replies.marks(self.told.said), standing(report)
+        tried, earlier, now = self.story.tried, replies.marks(self.told.said), standing(report)
         edits = {replies.edit_of(tried_mark) for tried_mark in earlier}
         again: Candidate | None = None
         # Bounded: most of the first ones have been tried in a long search.
         for candidate in islice(order, 4 * MOST_CANDIDATES):
             key = candidate.edit.key
             here = replies.mark(key, now)
-            if key in known or here in earlier:
+            if key in tried or here in earlier:
                 continue
             if replies.edit_of(here) not in edits:
                 return candidate
@@ -331,8 +331,8 @@ class _Move:
         return replies.reply(thought, self.kind("extraction"), [self.story.step], *calls)
 
     def _done(self, report: PytestReport) -> str:
-        kept = self.story.kept
-        what = replies.changed(kept) if kept else "nothing to repair"
+        history = self.story.kept
+        what = replies.changed(history) if history else "nothing to repair"
         thought = f"{report.summary}: no test fails any more. I am a {replies.WHAT}; kept: {what}."
         return replies.finish(
             f"repaired: {report.summary}. {what}",
@@ -345,11 +345,11 @@ class _Move:
         left = f" Still failing: {replies.failing(report)}." if report and not report.ok else ""
         if report and report.ok:
             return self._done(report)
-        kept = self.story.kept
+        history = self.story.kept
         open_ = self.story.pending or self.story.undo
         note = f" Not taken back: {replies.changed([open_])}." if open_ else ""
         tried = replies.tried(self.story.fruitless)
-        answer = f"{why}. Kept: {replies.changed(kept)}.{left}{note}{tried}"
+        answer = f"{why}. Kept: {replies.changed(history)}.{left}{note}{tried}"
         return replies.finish(answer, f"{why}.{left}", self.kind("synthesis"), [self.story.step])
 
 

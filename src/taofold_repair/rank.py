@@ -246,10 +246,10 @@ def _all(project: Project, report: PytestReport) -> list[_Scored]:
         total = sum([score for score, *_ in scored]) or 1.0
         for score, source, change in scored:
             one = _Scored(score / total, source, change, failure)
-            known = sums.get(one.place)
-            if known is not None:
-                larger = one if one.score > known.score else known
-                one = larger._replace(score=known.score + one.score)
+            summed = sums.get(one.place)
+            if summed is not None:
+                larger = one if one.score > summed.score else summed
+                one = larger._replace(score=summed.score + one.score)
             sums[one.place] = one
     return list(sums.values())
 
@@ -257,12 +257,12 @@ def _all(project: Project, report: PytestReport) -> list[_Scored]:
 def settled(failure: Check, project: Project) -> Check:
     """The failure with the project's own names for its files."""
     places: list[Place] = []
-    for place in failure.places:
+    for frame in failure.places:
         # A traceback may have absolute paths. The longest path that it ends with is the file's.
-        path = next((p for p in project.paths if place.path == p), "") or max(
-            [p for p in project.paths if place.path.endswith(f"/{p}")], key=len, default=place.path
+        path = next((p for p in project.paths if frame.path == p), "") or max(
+            [p for p in project.paths if frame.path.endswith(f"/{p}")], key=len, default=frame.path
         )
-        places.append(msgspec.structs.replace(place, path=path))
+        places.append(msgspec.structs.replace(frame, path=path))
     return msgspec.structs.replace(failure, places=tuple(places))
 
 
@@ -323,9 +323,9 @@ def _suspicion(
     failure = clue.failure
     weights: dict[Key, float] = {}
     own = [
-        place
-        for place in failure.places
-        if place.path in project.sources and not is_test(place.path)
+        frame
+        for frame in failure.places
+        if frame.path in project.sources and not is_test(frame.path)
     ]
     for age, place in enumerate(reversed(own)):
         for unit in project.units:

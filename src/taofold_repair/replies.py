@@ -108,7 +108,7 @@ def tried(keys: Iterable[tuple[str, str]]) -> str:
 def marks(said: str) -> frozenset[str]:
     """The marks in what an earlier attempt answered."""
     lists = _TRIED.findall(said)
-    return frozenset([one for marks in lists for one in marks.split()])
+    return frozenset([mark for marks in lists for mark in marks.split()])
 
 
 def changed(deeds: Sequence[PastAction]) -> str:

@@ -55,8 +55,8 @@ def outcome_of(
         return None
     ends = [end for winner in story.kept if (end := _end(deeds, winner, rates)) is not None]
     total: dict[str, Rate] = {}
-    for found, _ in ends:
-        for key, rate in found.items():
+    for ending, _ in ends:
+        for key, rate in ending.items():
             total[key] = total.get(key, Rate()).plus(rate)
     costs = tuple([sum(column) for column in zip(*[costs for _, costs in ends], strict=True)])
     return (total, costs) if ends else None
@@ -75,11 +75,13 @@ def _end(
     sources = [Source(path, text) for path, text in texts.items() if text is not None]
     # Without learnt rates: they are to be measured against the policy's own order.
     candidates = ranking(Project(sources, files.listed), standing.report)
-    wanted = key_of(winner.parameters)
-    index = next((n for n, one in enumerate(candidates) if one.edit.key == wanted), None)
+    edit_key = key_of(winner.parameters)
+    index = next(
+        (n for n, candidate in enumerate(candidates) if candidate.edit.key == edit_key), None
+    )
     if index is None:
         return None
-    return outcome(rates, [(one.score, one.keys) for one in candidates], index)
+    return outcome(rates, [(candidate.score, candidate.keys) for candidate in candidates], index)
 
 
 def deeds_of(records: Sequence[Record]) -> list[PastAction]:

@@ -101,17 +101,17 @@ class Site:
         expected = self.clue.expected
         own = [repr(expected)] if expected is not UNKNOWN and plain(expected) else []
         # Nothing stands for nothing; a special value is a last resort, as it fits one test only.
-        wanted = own if not expected or isinstance(expected, str) else []
+        values = own if not expected or isinstance(expected, str) else []
         if type(expected) in _NOTHING:
-            wanted.append(_NOTHING[type(expected)])
+            values.append(_NOTHING[type(expected)])
         returned = [
             node.value for node in self.nodes if isinstance(node, ast.Return) and node.value
         ]
-        wanted += [ast.unparse(v) for v in returned if isinstance(v, ast.Constant)]
-        wanted += [_empty(value) for value in returned]
+        values += [ast.unparse(v) for v in returned if isinstance(v, ast.Constant)]
+        values += [_empty(value) for value in returned]
         # `dict.fromkeys` below keeps the first of two that are equal.
-        wanted += ["None", "0", "[]", '""', "False"]
-        return list(dict.fromkeys([text for text in [*wanted[:6], *own] if text]))
+        values += ["None", "0", "[]", '""', "False"]
+        return list(dict.fromkeys([text for text in [*values[:6], *own] if text]))
 
 
 def plain(value: object) -> bool:

@@ -345,8 +345,8 @@ def _slice(site: Site, node: ast.Subscript, index: ast.Slice) -> Iterator[Change
             continue
         for text, weight in _near(site, bound, 2.0, 1.5):
             # `[:3]`, not `[0:3]`: as people write it.
-            shown = "" if text == "0" else text
-            yield site.swap(_OFF_BY_ONE, bound, shown, weight)
+            constant = "" if text == "0" else text
+            yield site.swap(_OFF_BY_ONE, bound, constant, weight)
         yield site.swap(_OFF_BY_ONE, bound, "", 0.6)
         if first and isinstance(bound, ast.Constant) and index.upper is None:
             yield Change(_OFF_BY_ONE, *source.span(index), f":{bound.value!r}", 0.4)
