@@ -109,7 +109,7 @@ def test_the_environments_key_goes_nowhere_else_and_never_in_clear(
     sent = [
         any(
             "sk-of-the-environment" in value
-            for value in resolve(name, **options).connection.endpoint.headers.values()
+            for value in resolve(name, **options).connection.endpoint._headers.values()
         )
         for options in (
             {},

@@ -164,7 +164,7 @@ class Offers:
         return cls(by_name, log, principal, rules)
 
     async def run(
-        self, name: str, arguments: Mapping[str, Any], hear: Callable[[Happening], None]
+        self, name: str, arguments: Mapping[str, Any], hear: Callable[[Happening], None] | None
     ) -> RunResult[Any]:
         """Start what `name` offers.
 
@@ -174,7 +174,8 @@ class Offers:
         offer = self.known[name]
         run = new_id()
         options: dict[str, Any] = {"principal": self.principal, "listener": hear, "run_id": run}
-        hear(Progress(run, name, f"run {run}"))
+        if hear is not None:
+            hear(Progress(run, name, f"run {run}"))
         if offer.tool:
             data = {"tool": offer.tool, "parameters": dict(arguments)}
             return await offer.agent.run(f"call {offer.tool}", data=data, **options)
