@@ -188,7 +188,7 @@ async def test_who_lost_the_answer_gets_it_by_the_name_in_the_first_message(mode
 @MODES
 async def test_a_run_that_another_call_still_drives_is_waited_for(mode: str) -> None:
     log, runs, done = MemoryLog(), list[str](), list[str]()
-    working, free = asyncio.Event(), asyncio.Event()
+    working, free, told = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     @tool(effect="read")
     async def long() -> str:
@@ -200,10 +200,12 @@ async def test_a_run_that_another_call_still_drives_is_waited_for(mode: str) -> 
 
     async def progress(_done: float, _total: float | None, text: str | None) -> None:
         runs.append(str(text).removeprefix("run "))
+        told.set()
 
     async with Client(make_server(Offers.of([], [long], log=log)), mode=mode) as client:
         first = asyncio.create_task(client.call_tool("long", {}, progress_callback=progress))
         await working.wait()
+        await told.wait()
         second = asyncio.create_task(client.call_tool("resume_run", {"run_id": runs[0]}))
         await asyncio.sleep(0.3)
         assert not second.done()
