@@ -29,6 +29,20 @@ def is_array(value: object) -> TypeGuard[list[Any]]:
     return isinstance(value, list)
 
 
+def at_pointer(root: JSON, pointer: str) -> JSON:
+    """What `pointer`, as a `$ref` writes it ("#/$defs/Name", RFC 6901), leads to in `root`.
+
+    None if there is nothing. Arrays are not entered.
+    """
+    target = root
+    for part in pointer.removeprefix("#").strip("/").split("/"):
+        if part:
+            # `~1` first, else `~01` would become `/`.
+            name = part.replace("~1", "/").replace("~0", "~")
+            target = target.get(name) if is_object(target) else None
+    return target
+
+
 def is_finite(value: JSON) -> bool:
     """Are all numbers in `value`, which is not nested too deep to be JSON, numbers of JSON?"""
     if isinstance(value, float):

@@ -23,9 +23,8 @@ from taofold.core.content import (
     parts_of,
 )
 from taofold.core.errors import ConfigError, ModelError
-from taofold.core.value import is_object
+from taofold.core.value import at_pointer, is_object
 from taofold.core.values import JSON, Effort, Profile, Reply
-from taofold.models.anyjson import is_sequence
 from taofold.models.endpoint import ReplyReader, fault
 from taofold.models.prices import FREE
 from taofold.models.reader import LineDecoder, decoded
@@ -215,7 +214,7 @@ class OllamaModel(RemoteModel):
                     "function": {
                         "name": wire_name(tool.name),
                         "description": tool.description,
-                        "parameters": _inlined(tool.parameters, tool.parameters, ()),
+                        "parameters": _inlined(tool.parameters, tool.parameters, ("#",)),
                     },
                 }
                 for tool in turn.tools
@@ -365,7 +364,7 @@ def _inlined(schema: JSON, root: JSON, open_references: tuple[str, ...]) -> dict
     reference: Any = node.pop("$ref", None)
     node.pop("$defs", None)
     if isinstance(reference, str) and reference not in open_references:
-        target = _inlined(_target(root, reference), root, (*open_references, reference))
+        target = _inlined(at_pointer(root, reference), root, (*open_references, reference))
         node = {**target, **node}
     for name in ("anyOf", "oneOf", "allOf"):
         branches: Any = node.pop(name, None)
@@ -384,14 +383,4 @@ def _inlined(schema: JSON, root: JSON, open_references: tuple[str, ...]) -> dict
         }
     if is_object(node.get("items")):
         node["items"] = _inlined(node["items"], root, open_references)
-    return node
-
-
-def _target(root: JSON, reference: str) -> JSON:
-    """What `#/$defs/NAME` points to in `root`; nothing if it is not there."""
-    node: Any = root
-    for name in reference.removeprefix("#").strip("/").split("/"):
-        if is_sequence(node) or not is_object(node):
-            return None
-        node = node.get(name.replace("~1", "/").replace("~0", "~"))
     return node

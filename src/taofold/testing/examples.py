@@ -5,6 +5,7 @@ from math import ceil, floor
 from typing import Any, Final
 
 from taofold.core.errors import ConfigError
+from taofold.core.value import at_pointer, is_object
 
 _DEPTH: Final = 32
 """Schemas nest no deeper; a schema whose required parts contain itself would never end."""
@@ -115,13 +116,9 @@ class SchemaExample:
         return text[: schema.get("maxLength", len(text))]
 
     def _target(self, pointer: str) -> Mapping[str, Any]:
-        target: Mapping[str, Any] = self.schema
-        try:
-            for part in pointer.removeprefix("#").split("/")[1:]:
-                # RFC 6901: `~1` first, else `~01` would become `/`.
-                target = target[part.replace("~1", "/").replace("~0", "~")]
-        except (KeyError, TypeError) as error:
-            raise ConfigError(f"{self.subject}: {pointer!r} leads nowhere") from error
+        target = at_pointer(self.schema, pointer)
+        if not is_object(target):
+            raise ConfigError(f"{self.subject}: {pointer!r} leads nowhere")
         return target
 
 

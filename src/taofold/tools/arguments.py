@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from taofold.core.value import is_array, is_object
+from taofold.core.value import at_pointer, is_array, is_object
 
 SHOWN: Final = 80
 """Characters of a wrong value that are quoted back."""
@@ -176,12 +176,7 @@ class _Check:
         return {}
 
     def _find(self, reference: str) -> Any:
-        if not reference.startswith("#/"):
-            return {}
-        target: Any = self._schema
-        for part in reference[2:].split("/"):
-            target = target.get(part, {}) if is_object(target) else {}
-        return target
+        return at_pointer(self._schema, reference) if reference.startswith("#/") else {}
 
 
 def _join(where: str, name: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any, Literal, cast
 
 from pydantic import PydanticUserError, TypeAdapter
 
-from taofold.core.value import is_array, is_object
+from taofold.core.value import at_pointer, is_array, is_object
 
 Kind = Literal[
     "any", "object", "array", "string", "integer", "number", "boolean", "null", "enum", "union"
@@ -144,11 +144,7 @@ class _Compiler:
     def _reference(self, reference: str, depth: int) -> TypeShape:
         if reference in self._done:
             return self._done[reference]
-        target: Any = self._root
-        for part in reference.removeprefix("#").strip("/").split("/"):
-            if part:
-                part = part.replace("~1", "/").replace("~0", "~")
-                target = target.get(part) if is_object(target) else None
+        target = at_pointer(self._root, reference)
         # Known before it is filled: a type that refers to itself finds this very object.
         shape = self._done[reference] = TypeShape("any")
         if isinstance(target, Mapping) and "properties" in target:
