@@ -39,6 +39,17 @@ class Shelf(Protocol):
         ...
 
 
+def lock_file(path: Path) -> int:
+    """A descriptor that holds the lock of the file, until it is closed. Blocks while others do."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
 @dataclass(frozen=True)
 class Shared:
     """A place in a database."""
@@ -164,9 +175,8 @@ class SharedDocument(Generic[T]):
                 yield
                 return
             # The lock is a file of its own: the document itself is replaced by every change.
-            lock = os.open(f"{self.path}.lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            lock = lock_file(Path(f"{self.path}.lock"))
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX)
                 yield
             finally:
                 # Closing releases the lock. Its file stays:

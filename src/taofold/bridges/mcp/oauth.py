@@ -15,7 +15,6 @@ a private address if the MCP server itself is a public one.
 """
 
 import asyncio
-import fcntl
 import os
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -33,7 +32,7 @@ from taofold.bridges.mcp.address import OAuth, ServerAddress, filled
 from taofold.bridges.mcp.package import load
 from taofold.core.text import visible
 from taofold.core.value import is_object
-from taofold.documents import DocumentFormat, SharedDocument
+from taofold.documents import DocumentFormat, SharedDocument, lock_file
 from taofold.network.public import is_public, parsed
 from taofold.policy.redaction import Redactor
 from taofold.reserved import state_folder
@@ -119,14 +118,7 @@ class KeptTokens:
 
     def _locked(self) -> int:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
-        descriptor = os.open(f"{self.path}.renewal", flags, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        except BaseException:
-            os.close(descriptor)
-            raise
-        return descriptor
+        return lock_file(Path(f"{self.path}.renewal"))
 
     async def get_tokens(self) -> Any:
         """The tokens."""
@@ -201,12 +193,12 @@ def provider(place: ServerAddress, oauth: OAuth, person: Person | None = None) -
     secret = filled({"client_secret": oauth.client_secret})["client_secret"]
     if oauth.grant == "client_credentials":
         extension = load("mcp.client.auth.extensions.client_credentials")
-        provider = _provider_class(extension.ClientCredentialsOAuthProvider)(
+        client = _provider_class(extension.ClientCredentialsOAuthProvider)(
             tokens, None, place.url, tokens, oauth.client_id, secret,
             scope=oauth.scope or None, issuer=oauth.issuer,
         )  # fmt: skip
-        provider.alone, provider.scope, tokens.registered = True, oauth.scope, True
-        return provider
+        client.alone, client.scope, tokens.registered = True, oauth.scope, True
+        return client
     models, package = load("mcp.shared.auth"), load("mcp.client.auth")
     method = "client_secret_basic" if secret else "none"
     metadata = models.OAuthClientMetadata(
@@ -217,7 +209,7 @@ def provider(place: ServerAddress, oauth: OAuth, person: Person | None = None) -
         token_endpoint_auth_method=method,
         scope=oauth.scope or None,
     )
-    provider = _provider_class(package.OAuthClientProvider)(
+    client = _provider_class(package.OAuthClientProvider)(
         tokens,
         person,
         place.url,
@@ -226,17 +218,17 @@ def provider(place: ServerAddress, oauth: OAuth, person: Person | None = None) -
         redirect_handler=None if person is None else person.show,
         callback_handler=None if person is None else _code_of(person.redirected),
     )
-    provider.scope = oauth.scope
+    client.scope = oauth.scope
     if oauth.client_id:
         tokens.registered = True
-        provider.registered = models.OAuthClientInformationFull(
+        client.registered = models.OAuthClientInformationFull(
             client_id=oauth.client_id,
             client_secret=secret or None,
             redirect_uris=metadata.redirect_uris,
             token_endpoint_auth_method=method,
             issuer=oauth.issuer or None,
         )
-    return provider
+    return client
 
 
 def _code_of(redirected: Redirected) -> Callable[[], Awaitable[Any]]:
