@@ -10,7 +10,8 @@ from taofold.engine.dispatch import DispatchEngine, Dispatcher
 from taofold.engine.engine import Advance, Engine
 from taofold.engine.local import MOST, LocalEngine
 from taofold.engine.reconciler import LOOK_S
-from taofold.log.log import Log, WrappedLog
+from taofold.log.adapters import innermost
+from taofold.log.log import Log
 
 
 def open_engine(
@@ -78,10 +79,7 @@ def _adapter(kind: str) -> Any:
 
 def _database(address: str, log: Log) -> str:
     """The address of DBOS's database: the one named, else the log's."""
-    inner = log
-    while isinstance(inner, WrappedLog):
-        inner = inner.log
-    database = getattr(inner, "database", None)
+    database = getattr(innermost(log), "database", None)
     dsn = address or getattr(database, "dsn", "")
     if not dsn.startswith(("postgresql://", "postgres://")):
         raise ConfigError(
