@@ -146,12 +146,10 @@ def test_a_message_says_what_it_holds() -> None:
 def test_events_name_the_bytes_they_speak_of() -> None:
     far = OpaquePart("", "reasoning", "abcd", 9000)
     past = (Message("user", (IMAGE,)),)
-    assert e.blobs_of(e.RunStarted(goal="g", parts=(IMAGE,), history=past)) == (IMAGE.digest,) * 2
-    assert e.blobs_of(e.Replied(key="1", prompt="", content=(far,))) == ("abcd",)
-    assert e.blobs_of(e.Steered(key="1", id="i", text="", by="a", parts=(IMAGE,))) == (
-        IMAGE.digest,
-    )
-    assert e.blobs_of(e.Parked(reason="x")) == ()
+    assert e.RunStarted(goal="g", parts=(IMAGE,), history=past).blobs() == (IMAGE.digest,) * 2
+    assert e.Replied(key="1", prompt="", content=(far,)).blobs() == ("abcd",)
+    assert e.Steered(key="1", id="i", text="", by="a", parts=(IMAGE,)).blobs() == (IMAGE.digest,)
+    assert e.Parked(reason="x").blobs() == ()
 
 
 def test_a_run_of_the_release_before_parts_is_read() -> None:

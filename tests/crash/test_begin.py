@@ -9,7 +9,6 @@ from tests.pictures import PICTURE
 
 from taofold import Agent, Image
 from taofold.core.errors import LogError, UnknownRun
-from taofold.core.events import blobs_of
 from taofold.log.log import ENDED
 from taofold.testing.models import FunctionModel
 
@@ -36,7 +35,7 @@ async def missing(medium: Medium) -> list[str]:
         records = await medium.read(RUN)
     except UnknownRun:
         return lost
-    for digest in [digest for record in records for digest in blobs_of(record.event)]:
+    for digest in [digest for record in records for digest in record.event.blobs()]:
         try:
             await medium.blob(digest)
         except LogError:

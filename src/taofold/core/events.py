@@ -36,6 +36,11 @@ from taofold.core.values import (
 )
 
 
+def _digests(digests_beside: Iterable[str], content: Content) -> tuple[str, ...]:
+    digests = [part.digest for part in media_of(content)]
+    return tuple([digest for digest in (*digests_beside, *digests) if digest])
+
+
 class Happened(Value, frozen=True, kw_only=True, tag_field="e"):
     """What all events share."""
 
@@ -47,6 +52,10 @@ class Happened(Value, frozen=True, kw_only=True, tag_field="e"):
     elapsed: Annotated[int, msgspec.Meta(ge=0)] | None = None
     """Milliseconds of activity since the record before, by a clock that nobody can set; None =
     what the records' times say."""
+
+    def blobs(self) -> tuple[str, ...]:
+        """Digests of the bytes beside the log that it speaks of."""
+        return ()
 
     def timeless(self) -> Self:
         """The event without `elapsed`: what happened, whatever the machine's clock did meanwhile.
@@ -111,6 +120,11 @@ class RunStarted(Happened, frozen=True, tag="run_started"):
         """The goal as it was given."""
         return self.parts or self.goal
 
+    def blobs(self) -> tuple[str, ...]:
+        """Of the goal, and of the conversation before it."""
+        past = [digest for message in self.history for digest in _digests((), message.content)]
+        return _digests(past, self.parts)
+
 
 class Forked(Happened, frozen=True, tag="forked"):
     """The events before this one were copied from `run`, up to and including `seq`."""
@@ -143,6 +157,10 @@ class Steered(Happened, frozen=True, tag="steered"):
     def content(self) -> Content:
         """The message as it was given."""
         return self.parts or self.text
+
+    def blobs(self) -> tuple[str, ...]:
+        """Of what was sent with the message."""
+        return _digests((), self.parts) if self.parts else ()
 
 
 class LimitHit(Happened, frozen=True, tag="limit_hit"):
@@ -188,6 +206,13 @@ class Replied(Happened, frozen=True, tag="replied"):
     issuer: Issuer | None = None
     prefix: str = ""
     notes: tuple[str, ...] = ()
+
+    def blobs(self) -> tuple[str, ...]:
+        """Of the media in it, and of opaque parts that are too long for the log."""
+        if isinstance(self.content, str):
+            return ()
+        held = [part.digest for part in self.content if type(part) is OpaquePart]
+        return _digests(held, self.content)
 
     @property
     def text(self) -> str:
@@ -347,6 +372,13 @@ class Observed(Happened, frozen=True, tag="observed"):
     hooks: tuple[str, ...] = ()
     """Names of hooks that rejected the call, or changed its result."""
 
+    def blobs(self) -> tuple[str, ...]:
+        """Of the whole result, if it was cut, and of the media in it."""
+        seen = self.observation
+        if not seen.blob and not seen.parts:
+            return ()
+        return _digests((seen.blob,), seen.parts)
+
 
 class DecisionRefused(Happened, frozen=True, tag="decision_refused"):
     """Somebody tried to decide on `id` who may not. Kept for the audit."""
@@ -441,32 +473,6 @@ def public(event: Event) -> Event:
             return msgspec.structs.replace(event, history=tuple(past))
         case _:
             return event
-
-
-def blobs_of(event: Event) -> tuple[str, ...]:
-    """Digests of the bytes beside the log that `event` speaks of."""
-    match event:
-        case Observed(observation=seen):
-            if not seen.blob and not seen.parts:
-                return ()
-            return _digests((seen.blob,), seen.parts)
-        case Replied(content=content):
-            if isinstance(content, str):
-                return ()
-            held = [part.digest for part in content if isinstance(part, OpaquePart)]
-            return _digests(held, content)
-        case RunStarted(parts=parts, history=history):
-            past = [digest for message in history for digest in _digests((), message.content)]
-            return _digests(past, parts)
-        case Steered(parts=parts):
-            return _digests((), parts)
-        case _:
-            return ()
-
-
-def _digests(digests_beside: Iterable[str], content: Content) -> tuple[str, ...]:
-    digests = [part.digest for part in media_of(content)]
-    return tuple([digest for digest in (*digests_beside, *digests) if digest])
 
 
 SCHEMA_VERSION: Final = 2

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from msgspec.structs import replace
 
 from taofold.core.errors import Conflict, LogError, UnknownRun
-from taofold.core.events import Record, blobs_of
+from taofold.core.events import Record
 from taofold.log.log import (
     AT_ONCE,
     ENDED,
@@ -198,7 +198,7 @@ class MemoryLog:
         for head, record in enumerate(records, len(entry.records)):
             if record.seq != head or record.run != run:
                 raise Conflict(misplaced(run, head, record))
-            blobbed += blobs_of(record.event)
+            blobbed += record.event.blobs()
         if not look:
             entry.records += records
             entry.blobs.update(blobbed)

@@ -171,10 +171,8 @@ def export_run(
 
 async def _blobs(log: "Log", records: "list[Record]") -> dict[str, bytes]:
     """The bytes that the records name; what is gone from the log is said."""
-    from taofold.core.events import blobs_of
-
     blobs: dict[str, bytes] = {}
-    for digest in dict.fromkeys([d for record in records for d in blobs_of(record.event)]):
+    for digest in dict.fromkeys([d for record in records for d in record.event.blobs()]):
         try:
             blobs[digest] = await log.blob(digest)
         except LogError as error:

@@ -15,7 +15,7 @@ import msgspec
 
 from taofold.core.content import blob_digest
 from taofold.core.errors import ConfigError
-from taofold.core.events import SCHEMA_VERSION, UPCASTERS, Record, blobs_of, decode, encode
+from taofold.core.events import SCHEMA_VERSION, UPCASTERS, Record, decode, encode
 from taofold.core.state import RunState, live, reduce
 from taofold.core.text import iso
 
@@ -92,7 +92,7 @@ def load_blobs(text: str, records: Iterable[Record], *, source: str = "ndjson") 
         ConfigError: a line behind the first of them is none, its bytes have another digest, or no
             record speaks of them: they would lie in the log under the name of something else.
     """
-    named = {digest for record in records for digest in blobs_of(record.event)}
+    named = {digest for record in records for digest in record.event.blobs()}
     blobs: dict[str, bytes] = {}
     for number, line in enumerate(text.split("\n")[:-1], 1):
         if not blobs and not line.startswith(_BLOB_LINE):

@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from taofold.core.errors import Incompatible, LogError, UnknownRun
-from taofold.core.events import SCHEMA_VERSION, Record, blobs_of, decode, encode
+from taofold.core.events import SCHEMA_VERSION, Record, decode, encode
 from taofold.log.log import LONGEST_LEASE_MS, RunRow, Signal
 from taofold.log.sqlite.schema import OPEN_SESSION
 
@@ -187,4 +187,4 @@ def owner(connection: sqlite3.Connection, run: str) -> tuple[int, int, str, str,
 
 def referred(records: Iterable[Record]) -> list[str]:
     """Digests of the blobs that the records speak of."""
-    return [digest for record in records for digest in blobs_of(record.event)]
+    return [digest for record in records for digest in record.event.blobs()]
