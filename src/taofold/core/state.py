@@ -40,8 +40,8 @@ class Chain(Sequence[Step]):
     def __getitem__(self, index: slice) -> list[Step]: ...
     def __getitem__(self, index: int | slice) -> Step | list[Step]:
         if isinstance(index, slice):
-            # Cut first: the list may hold steps of a later state, which this view must not show.
-            return self._items[: self._length][index]
+            # By place: the list may hold steps of a later state, which this view must not show.
+            return [self._items[place] for place in range(*index.indices(self._length))]
         if index < -self._length or index >= self._length:
             raise IndexError(index)
         return self._items[index if index >= 0 else self._length + index]
@@ -65,6 +65,8 @@ Status: TypeAlias = Literal[
 ]
 _Called: TypeAlias = e.Decided | e.Started | e.Observed
 ENDED: frozenset[str] = frozenset({"finished", "limited", "failed", "cancelled"})
+IDLE: frozenset[str] = frozenset({"new", "waiting"})
+"""Where time that passes is no activity."""
 
 
 class ActionSlot(Value, frozen=True):
@@ -126,7 +128,8 @@ def reduce(state: RunState, record: e.Record) -> RunState:  # noqa: C901  # one 
     # Only where the machine's clock was set meanwhile does an event carry its own time.
     if event.elapsed is not None:
         active += event.elapsed
-    elif at > state.at and was_active(state, event):
+    # The state before decides: a `Resolved` ends a wait that was no activity.
+    elif at > state.at and event.timed and state.status not in IDLE:
         active += at - state.at
     match event:
         case e.Replied():
@@ -222,12 +225,6 @@ def reduce(state: RunState, record: e.Record) -> RunState:  # noqa: C901  # one 
         case _:
             # The type checker names this line when an event is added and no case folds it.
             assert_never(event)
-
-
-def was_active(state: RunState, event: e.Event) -> bool:
-    """Did the time between the last record and `event` pass in activity?"""
-    # The state before decides: a `Resolved` ends a wait that was no activity.
-    return event.timed and state.status not in ("new", "waiting")
 
 
 def _replied(state: RunState, event: e.Replied, at: int, active: int) -> RunState:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from taofold.core import events as e
 from taofold.core.errors import ConfigError, LogError
-from taofold.core.state import RunState, fold, reduce, was_active
+from taofold.core.state import IDLE, RunState, fold, reduce
 from taofold.core.value import is_finite
 from taofold.log.log import Log
 
@@ -115,11 +115,13 @@ class Store:
     def record(self, event: e.Event) -> e.Record:
         """Record an event."""
         # Times in a log never run backwards, whatever the machine's clock does.
-        at, last = self._now(), self.state.at
-        at = at if at > last else last
+        state = self.state
+        at, last = self._now(), state.at
+        if at < last:
+            at = last
         # Both clocks are read at every event, or what was done between two would count as neither.
         mark = self._lap()
-        if was_active(self.state, event):
+        if event.timed and state.status not in IDLE:
             self._drift += mark - self._mark - (at - last)
             if not -DRIFT_MS <= self._drift <= DRIFT_MS:
                 event = self._timed(event, at - last)

@@ -87,7 +87,7 @@ class PastCall:
         recorded = self.ledger.tape.peek(e.Decided, self.key, self.index)
         # What was known at the time is on the tape: branches may meet in another order now.
         # Only the reason is compared, which is why `AGAIN` must stay as it is: logs hold it.
-        again = recorded.reason == AGAIN if recorded else _timed_out(state, action)
+        again = recorded.reason == AGAIN if recorded else self.ledger.timed_out(action)
         if again or begun:
             return Ruling("ask", max(ruling.tier, Tier.CONFIRM), AGAIN if again else BEGUN)
         return ruling
@@ -187,21 +187,3 @@ def _begun_elsewhere(state: RunState, action: Action) -> bool:
         return False
     identity = fingerprint(action)
     return any(claim.started and claim.fingerprint == identity for claim in origin.claims)
-
-
-def _timed_out(state: RunState, action: Action) -> bool:
-    """Has the same call, whatever its `timeout_s`, timed out in this run?"""
-    done = [
-        past_action
-        for step in state.steps
-        for past_action, observation in zip(step.actions, step.observations, strict=True)
-        if observation.status == "timeout" and past_action.tool == action.tool
-    ]
-    done += [
-        slot.action
-        for step in state.open.values()
-        for slot in step.slots
-        if slot.observation is not None and slot.observation.status == "timeout"
-    ]
-    identity = fingerprint(action)
-    return any([fingerprint(past_action) == identity for past_action in done])

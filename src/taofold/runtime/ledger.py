@@ -229,6 +229,9 @@ class Ledger:
         self._live = False
         self._late: list[e.Event] = []
         self._guards: dict[str, Repetition] = {}
+        self._timeouts: set[str] = set()
+        """Fingerprints of the calls that timed out, in the first `_looked` steps."""
+        self._looked = self._rewinds = 0
         self._mutating = frozenset([t.name for t in self.tools.values() if t.effect != "read"])
 
     def sharing(self, key: str) -> int:
@@ -397,6 +400,26 @@ class Ledger:
         tool = self.tools.get(action.tool)
         own = tool.loop_key(action.parameters) if tool is not None and tool.loop_key else ""
         return CallIdentity(plain, own or plain)
+
+    def timed_out(self, action: Action) -> bool:
+        """Has the same call, whatever its `timeout_s`, timed out in this run?"""
+        state = self.store.state
+        if state.rewinds != self._rewinds:
+            # What was taken back never happened: what is left is looked at once more.
+            self._timeouts.clear()
+            self._rewinds, self._looked = state.rewinds, 0
+        # Each step once, however many calls ask.
+        for step in state.steps[self._looked :]:
+            for past, observation in zip(step.actions, step.observations, strict=True):
+                if observation.status == "timeout":
+                    self._timeouts.add(fingerprint(past))
+        self._looked = len(state.steps)
+        running = [slot for step in state.open.values() for slot in step.slots]
+        late = [
+            slot for slot in running if slot.observation and slot.observation.status == "timeout"
+        ]
+        identity = fingerprint(action)
+        return identity in self._timeouts or identity in [fingerprint(slot.action) for slot in late]
 
     def guard(self, key: str) -> Repetition:
         """The repetition guard of the branch in which `key` stands."""
