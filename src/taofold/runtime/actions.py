@@ -233,6 +233,8 @@ class ActionBatch:
 
     def _was_started(self, index: int, action: Action) -> Action | None:
         """On resume what an earlier life started is ruled on no more: it may have happened."""
+        if self.ledger.fresh:
+            return None
         attempts = PastCall(self.ledger, self.key, index, action, None).attempts()
         if attempts is None:
             return None

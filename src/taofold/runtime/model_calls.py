@@ -73,9 +73,10 @@ class ModelCall:
             ModelError: there is no reply, and the caller does not tolerate that.
             Park: an engine pauses its runs.
         """
-        ledger = self.ledger
-        self._cut_as_before()
-        spoken = self._hooked_as_before()
+        ledger, spoken = self.ledger, list[str]()
+        if not ledger.fresh:
+            self._cut_as_before()
+            spoken = self._hooked_as_before()
         hear = ledger.setup.on_request
         if hear is not None:
             hear(ledger.store.run, self.key, self._request(self._model()))
@@ -204,7 +205,7 @@ class ModelCall:
     def _hooked_as_before(self) -> list[str]:
         """Do what hooks said before this call in an earlier life. Returns who said something."""
         ledger, spoken = self.ledger, list[str]()
-        while not ledger.fresh and (past := ledger.tape.peek(e.Hooked, self.key)) is not None:
+        while (past := ledger.tape.peek(e.Hooked, self.key)) is not None:
             if past.point != "before_model":
                 break
             spoken.append(past.hook)
@@ -295,7 +296,7 @@ class ModelCall:
         """What an earlier life stopped sending back is not sent back by this one either."""
         ledger = self.ledger
         # Taken before the digests are compared: a cut changes what would be sent.
-        while not ledger.fresh and (record := ledger.tape.take(e.Cut, self.key)) is not None:
+        while (record := ledger.tape.take(e.Cut, self.key)) is not None:
             ledger.replayed(record)
             self.conversation.cut()
 

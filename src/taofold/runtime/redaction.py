@@ -97,8 +97,8 @@ def _check(usage: Any) -> None:
         # bool is an int in Python; True tokens are a mistake.
         if not issubclass(kind, int | float) or kind is bool:
             raise ModelError(f"the reply's usage holds a {kind.__name__}", kind="reply")
-    # NaN fails both comparisons and is refused here too.
-    if not all([0 <= number < MOST for number in counts]):
+    # A NaN makes the sum one, which is below nothing.
+    if min(counts) < 0 or not sum(counts) < MOST:
         raise ModelError("the reply's usage holds an impossible number", kind="reply")
 
 
