@@ -98,7 +98,9 @@ PIECES = st.sampled_from([
     '"tool": "finish"', '"answer": "', "\\u00e9", "\\", "\n", "Final Answer: ", "Thought: ", "a ",
     "```json\n", "```", "<|channel|>", "analysis", "<|message|>", "<|end|>", "<", "[", "]", ":",
     '{"thought": "t", "tool": "finish", "parameters": {"answer": "', '"}}', "ACTION: f\n", "🙂",
-    "]<]minimax[>[", "Thought [", "]: ",
+    "]<]minimax[>[", "Thought [", "]: ", "[ ", "f(", "  ", ">>>f", "call:f", "functools ", "* ",
+    '{"name": "finish", "answer": " a ', '\\"', "k" * 60, "\\ud83d", "\\ude00", "<|start|>",
+    "tool results",
     "User: ", "<answer>", "</answer>", "<|im_end|>", ",", " 12", "◁think▷", "◁/think▷",
 ])  # fmt: skip
 
@@ -110,12 +112,32 @@ PIECES = st.sampled_from([
 @example("a ]<]minimax[>[<think>b]<]minimax[>[</think>c", [3, 6, 20])
 @example('THOUGHT [a": b]: I need it', [14])
 @example('{"a":1', [6])
+@example('{"' + 'a\\"' * 250 + '"', [6])
+@example("[ f(1)]", [2])
+@example("```json\n" + " " * 100 + '{"tool": "f"}', [100])
+@example('{"name": "finish", "answer": " a ", "more": 1}', [30])
+@example('{"a": "\\ud8zz\\udczz"}', [6])
 def test_any_pieces_show_the_same(text, cuts):
     edges = sorted({0, len(text), *(min(cut, len(text)) for cut in cuts)})
     pieces = [text[a:b] for a, b in pairwise(edges)]
     one, many, each = shown([text]), shown(pieces), shown(list(text))
     assert one[:2] == many[:2] == each[:2]
     assert one[2].diverged == many[2].diverged == each[2].diverged
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(st.lists(PIECES, max_size=14).map("".join))
+@example('{"' + 'a\\"' * 250 + '": 1}')
+@example("functools" + " " * 120 + "[")
+@example("Thought [" + "a" * 60 + "]: b\nFinal Answer: **c** d")
+@example("<|start|>assistant" + "<|a|>b" * 60 + "<|message|>c")
+def test_what_is_shown_depends_on_the_text_alone(text):
+    """At each place, not only at the end. Mutant: a key ends where the piece does."""
+    letters = ReplyStream(TOOLS)
+    seen = ""
+    for end, letter in enumerate(text, 1):
+        seen += letters.feed(letter)
+        assert ReplyStream(TOOLS).feed(text[:end]) == seen, text[:end]
 
 
 @settings(max_examples=300, deadline=None, derandomize=True)

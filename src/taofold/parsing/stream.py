@@ -52,14 +52,18 @@ _DECISIVE: Final = frozenset(
 """Keys that no data has beside itself: the object is a decision."""
 _MESSAGE: Final = frozenset({"role", "content", "refusal"})
 """Keys of a whole message of a chat, which may hold calls."""
-_KEY: Final = re.compile(r'"((?:[^"\\]|\\.){0,400})"', re.DOTALL)
+_KEY: Final = re.compile(r'"((?:[^"\\]|\\.)*+)"', re.DOTALL)
+_KEY_LONGEST: Final = 400
+"""Characters of a key with its quotes: what is longer is none."""
 _BLANK: Final = re.compile(r"\s+")
 _LITERAL: Final = re.compile(r"[-+.\w]{1,400}")
 _BODY: Final = re.compile(r'[^"\\]+')
 _ESCAPE: Final = re.compile(
-    r'\\(?:["\\/bfnrt]|u(?![dD][89abAB])[0-9a-fA-F]{4}|u[dD][89abAB]..\\u[dD][c-fC-F]..)'
+    r'\\(?:["\\/bfnrt]|u(?![dD][89abAB])[0-9a-fA-F]{4}'
+    r"|u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"
 )
 _LONGEST_ESCAPE: Final = 12
+_NAME_LONGEST: Final = 200
 _DEPTH: Final = 100
 
 
@@ -74,18 +78,18 @@ class _Frame:
 
 
 class Envelope:
-    """Reads one object; `lead` is what stood before it, shown with data that is the answer.
+    """Reads one object: a decision, whose answer is shown, or data, which is the answer.
 
     Attributes:
         ended: Whether the object ended, or what followed was not JSON.
         is_plain: Whether the object is no decision, but data.
     """
 
-    def __init__(self, lead: str = "") -> None:
+    def __init__(self) -> None:
         self.ended = False
         self.is_plain = False
         self._is_decision = False
-        self._raw = [lead]
+        self._raw: list[str] = []
         self._frames: list[_Frame] = []
         self._fresh: list[str] = []
         self._waiting: list[str] = []  # an answer whose tool was not named yet
@@ -93,12 +97,12 @@ class Envelope:
         self._data_depth = -1
         self._live = False  # whether the string that is read belongs to the answer
         self._in_string = False
-        self._string: list[str] = []
+        self._name = ""  # of the tool, as far as it was read
 
     @property
     def structured(self) -> str:
         """The JSON text of the answer so far, if it is not a text."""
-        return "".join(self._raw[1:] if self.is_plain else self._data)
+        return "".join(self._raw if self.is_plain else self._data)
 
     def take(self) -> str:
         """What is to be shown since the last call."""
@@ -171,10 +175,9 @@ class Envelope:
         return 1
 
     def _key(self, text: str, at: int) -> int:
-        key = _KEY.match(text, at)
+        key = _KEY.match(text, at, at + _KEY_LONGEST)
         if key is None:
-            # The 400 characters that a key may have, and its quotes: what is longer is no key.
-            return self._fail() if len(text) - at > 402 else 0
+            return self._fail() if len(text) - at >= _KEY_LONGEST else 0
         frame = self._frames[-1]
         frame.key, frame.wants_key = key[1], False
         if len(self._frames) == 1 and not self.is_plain:
@@ -187,12 +190,11 @@ class Envelope:
     def _become_plain(self) -> None:
         self.is_plain = True
         self._waiting = []
-        # What was held back until the object turned out to be data, its lead included.
         self._fresh += self._raw
 
     def _open_string(self) -> int:
         self._in_string = True
-        self._string = []
+        self._name = ""
         self._live = self._data_depth < 0 and self._is_answer()
         return self._collected('"')
 
@@ -212,12 +214,12 @@ class Envelope:
 
     def _say(self, text: str) -> None:
         frame = self._frames[-1] if self._frames else None
-        if frame and frame.key in TOOL_KEYS and len(self._string) < 200:
-            self._string.append(text)
+        if frame and frame.key in TOOL_KEYS:
+            self._name = (self._name + text)[:_NAME_LONGEST]
         if not self._live or self.is_plain:
             return
         if self._is_known():
-            self._fresh.append(text)
+            self._decide(text)
         else:
             self._waiting.append(text)
 
@@ -226,12 +228,17 @@ class Envelope:
         frame = self._frames[-1] if self._frames else None
         if frame is None or frame.opener != "{" or frame.key not in TOOL_KEYS:
             return
-        frame.tool = "".join(self._string)
+        frame.tool = self._name
         # The answer came before the name of its tool. Of another tool it was a parameter:
         # dropped.
         if self._waiting and frame.tool == FINISH and not self.is_plain:
-            self._fresh += self._waiting
+            self._decide(*self._waiting)
         self._waiting = []
+
+    def _decide(self, *answer: str) -> None:
+        """What was shown as the answer of a decision is never shown again as data."""
+        self._is_decision = True
+        self._fresh += answer
 
     def _is_answer(self) -> bool:
         """Whether the value that begins is the answer of a decision."""
@@ -259,7 +266,7 @@ class Envelope:
     def _settle(self) -> None:
         """At its end, what an object is whose keys both data and decisions have."""
         try:
-            value = json.loads("".join(self._raw[1:]), strict=False)
+            value = json.loads("".join(self._raw), strict=False)
         except (ValueError, RecursionError):
             value = None
         self._is_decision = value is None or is_decision(value)
@@ -270,10 +277,18 @@ class Envelope:
 _LONGEST: Final = 96
 """No mark is longer; what is longer is text."""
 _HEADER_LONGEST: Final = 300
+_LINE_LONGEST: Final = 192
+"""The most of a line that is looked at for its label."""
 _STRETCH: Final = 4096
 """Characters of a piece that are looked at together."""
-_SUSPECT = re.compile(r"[<\[\]◁{`\n]")
-_ENDS: Final = {"<": ">", "[": "]", "◁": "▷"}
+_SIGN: Final = re.compile(r"[<\[\]◁\n]")
+"""What may begin a mark, and the end of a line."""
+_ENDS: Final = {
+    "<": re.compile(r"<(?:\s|[^>\n]*+[>\n])"),
+    "[": re.compile(r"[^\]\n]*+[\]\n]"),
+    "◁": re.compile(r"[^▷\n]*+[▷\n]"),
+}
+"""Where a mark ends, by its first character, or can be none."""
 _LABELS: Final = (
     "thought",
     "action",
@@ -282,37 +297,42 @@ _LABELS: Final = (
     "observation",
     "user",
     "human",
-    "tool",
-    "functools",
-    "function call",
-    "call",
-    "assistantfinal",
+    "tool result",
+    "tool_result",
+    "function result",
+    "function_result",
 )
 """What the first word of a line may be, if the line is more than prose."""
-_LABEL_END = re.compile(
+_LABEL_END: Final = re.compile(
     r"[^:：\n\[(]*+(?:[:：\n]"
     r"|[\[(](?:[^\])\n]{0,40}+[\])][^:：\n]*+[:：\n]|[^\])\n]{41}|[^\])\n]{0,40}+\n))"
 )
 """Where it is certain whether a line is labelled: not at a colon in the bracket of a label."""
-_LEAD_LONGEST: Final = 24
-_LEAD = re.compile(r"[ \t#*_>\d.)-]{0,12}([A-Za-z_ ]{0,16})")
-_FINAL = re.compile(
-    r"[ \t#*_]{0,8}final[ _]answer[ \t*_]{0,4}[:：](?P<margin>[ \t*_]{0,4})", re.IGNORECASE
+_INDENT: Final = re.compile(r"[ \t]+")
+_LEAD: Final = re.compile(r"[ \t#*_>\d.)-]{0,12}+")
+"""What may stand before the label of a line; the longest is longer than a label may have."""
+_WORD_LONGEST: Final = max(map(len, _LABELS))
+_FINAL: Final = re.compile(r"[ \t#*_]{0,8}final[ _]answer[ \t*_]{0,4}[:：]", re.IGNORECASE)
+_FINAL_LONGEST: Final = 32
+_MARGIN: Final = re.compile(r"[ \t*_]{0,4}+")
+_MARGIN_LONGEST: Final = 4
+_SPOKEN: Final = re.compile(
+    r"[ \t#*_]{0,8}(?:observation|user|human|(?:tool|function)[ _]results?)\b", re.IGNORECASE
 )
-_SPOKEN = re.compile(
-    r"[ \t#*_]{0,8}(?:observation|user|human|(?:tool|function) results?)\b", re.IGNORECASE
-)
-_FINAL_MARGIN: Final = 4
-_BEGINNING = re.compile(
-    r">{1,3}(?:[\w.-]*\n?\s*)?|functools\s*|function call\s*|call(?::[\w.-]*[ ]*)?"
+_HEADS: Final = (">>>", "functools", "function call", "call:")
+_HEAD_RUN: Final = re.compile(
+    r">>>[\w.-]*+\n?\s*+|functools\s*+|function call\s*+|call:[\w.-]*+[ ]*+"
 )
 """The beginning of a call without a mark of its own at the start of a line."""
-_FENCE = re.compile(r"[ \t]*```\w*[ \t]*\n\s*")
-_NAMED = re.compile(r"<([\w.-]+)\s*/?>|\[\s*([\w.]+)\(")
+_LINE_END: Final = re.compile(r"[^\n]*+\n")
+_FENCE: Final = re.compile(r"```\w*[ \t]*\n")
+_NAMED: Final = re.compile(r"<([\w.-]+)\s*/?>|\[\s*([\w.]+)\(")
 """What opens a call only if it names a tool on offer."""
-_SPACE = re.compile(r"\](?:<(?:\](?:\w{1,12}(?:\[(?:>(\[)?)?)?)?)?)?")
+_SPACE: Final = re.compile(r"\](?:<(?:\](?:\w{1,12}(?:\[(?:>(\[)?)?)?)?)?)?")
 """A separator token as far as it has come; the group is there when it is whole."""
-_HARMONY = ("<|channel|>", "<|start|>")
+_HARMONY: Final = ("<|channel|>", "<|start|>")
+_HARMONY_CLOSE: Final = re.compile(r"<\|(?:end|eom)\|>|(?=<\|(?:channel|start)\|>)")
+"""A lookahead: the next head is read as one, not stepped over."""
 
 
 @cache
@@ -323,8 +343,24 @@ def _mark_of_any_kind() -> re.Pattern[str]:
     return re.compile("|".join(patterns))
 
 
+def _settled(text: str, end: re.Pattern[str], longest: int) -> str | None:
+    """The beginning of a text that `end` matches, or the `longest`; `None` if either is to come.
+
+    `end` must match the same in a text and in all that goes on like it: then so does this.
+    """
+    match = end.match(text, 0, longest)
+    if match is not None:
+        return text[: match.end()]
+    return text[:longest] if len(text) >= longest else None
+
+
 class ReplyStream:
     """One reply that is still arriving.
+
+    A machine of states. Each looks at the beginning of what arrived and was not decided, and
+    either waits or takes some of it away. What it takes away, and what it makes of it, must be
+    the same for every text that goes on like this one: so it may look at a stretch that has
+    settled (`_settled`), never at how far the text has come. Then the pieces make no difference.
 
     Attributes:
         answer: What was shown of the answer so far.
@@ -338,14 +374,15 @@ class ReplyStream:
         self._pieces: list[str] = []
         self._shown: list[str] = []
         self._fresh: list[str] = []
-        self._held: str = ""  # blanks and closing marks, shown once text follows them
-        self._rest: str = ""  # what arrived and was not looked at
-        self._state: Callable[[], bool] = self._prose
-        self._line_start = True
+        self._held: list[str] = []
+        """Blanks, tags that say nothing and the first lines of fences: shown with what follows."""
+        self._rest: str = ""
+        """What arrived and was not decided."""
+        self._indent: str = ""
+        self._state: Callable[[], bool] = self._line
         self._angles = 0
         self._closer: re.Pattern[str] | None = None
         self._envelope = Envelope()
-        self._structured: list[str] = []
 
     @property
     def arrived(self) -> bool:
@@ -394,15 +431,26 @@ class ReplyStream:
         self._fresh = []
         return fresh
 
+    @property
+    def _is_begun(self) -> bool:
+        """Whether any of the answer was shown."""
+        return bool(self._shown or self._fresh)
+
     def _show(self, text: str) -> None:
         """Shows text; blanks at the edges of an answer are none of it."""
-        body = self._held + text if self._shown or self._fresh else text.lstrip()
-        trimmed = body.rstrip()
+        trimmed = text.rstrip()
         if trimmed:
-            self._fresh.append(trimmed)
-        self._held = body[len(trimmed) :]
+            body = "".join(self._held) + trimmed
+            self._fresh.append(body if self._is_begun else body.lstrip())
+            self._held = []
+        if len(trimmed) < len(text) and (self._is_begun or self._held):
+            self._held.append(text[len(trimmed) :])
 
-    # ---- states: each looks at what arrived and returns whether it could decide anything
+    def _advance(self, count: int) -> None:
+        self._show(self._rest[:count])
+        self._rest = self._rest[count:]
+
+    # ---- states: each returns whether it took anything away
 
     def _over(self) -> bool:
         self._rest = ""
@@ -412,79 +460,87 @@ class ReplyStream:
         self._state = self._over
         return True
 
-    def _prose(self) -> bool:
-        if self._line_start:
-            return self._begin_line()
-        suspect = _SUSPECT.search(self._rest)
-        if suspect is None:
-            self._show(self._rest)
-            self._rest = ""
-            return False
-        if suspect.start():
-            self._advance(suspect.start())
+    def _line(self) -> bool:
+        """Looks for what stands at the start of a line: a label, an object or a fence around it."""
+        indent = _INDENT.match(self._rest)
+        if indent:
+            self._indent = (self._indent + indent[0])[:_FINAL_LONGEST]
+            self._advance(indent.end())
             return True
-        char = suspect[0]
+        char = self._rest[0]
+        if char == "{":
+            self._envelope = Envelope()
+            self._state = self._object
+            return True
+        if char == "`":
+            return self._fence()
         if char == "]":
             return self._separator()
         if char in _ENDS:
-            return self._mark(_ENDS[char])
-        self._advance(1)
-        self._line_start = char == "\n"
+            return self._mark(char)
+        is_head = self._is_head()
+        if is_head is None:
+            return False
+        return self._stop() if is_head else self._label()
+
+    def _fence(self) -> bool:
+        """Holds the first line of a fence back: an object may follow, and be a decision."""
+        begin = self._rest[:3]
+        if "```".startswith(begin) and len(begin) < 3:
+            return False
+        line = _settled(self._rest, _LINE_END, _LONGEST) if begin == "```" else ""
+        if line is None:
+            return False
+        if _FENCE.fullmatch(line) is None:
+            return self._begin_prose()
+        if CALL_OPEN.match(line):
+            return self._stop()
+        self._held.append(line)
+        self._rest = self._rest[len(line) :]
+        self._indent = ""
         return True
 
-    def _advance(self, count: int) -> None:
-        self._show(self._rest[:count])
-        self._rest = self._rest[count:]
+    def _is_head(self) -> bool | None:
+        """Whether a call begins here without a mark of its own; `None` if that is to come."""
+        if not self._rest.startswith(_HEADS):
+            return None if any(head.startswith(self._rest) for head in _HEADS) else False
+        text = self._rest[:_LONGEST]
+        run = _HEAD_RUN.match(text)
+        end = run.end() if run else 0
+        if end == len(text) < _LONGEST:
+            return None
+        return CALL_OPEN.match(text[: end + 1]) is not None
 
-    def _begin_line(self) -> bool:
-        """Looks for what stands at the start of a line: a label, an object or a fence around it."""
-        line = self._rest
-        bare = line.lstrip(" \t")
-        if not bare:
+    def _label(self) -> bool:
+        text = (self._indent + self._rest[:_LINE_LONGEST])[:_LINE_LONGEST]
+        lead = _LEAD.match(text)
+        word = text[lead.end() if lead else 0 :][:_WORD_LONGEST].lower()
+        if not word.startswith(_LABELS):
+            may_begin = any(label.startswith(word) for label in _LABELS)
+            return not may_begin and self._begin_prose()
+        line = _settled(text, _LABEL_END, _LINE_LONGEST)
+        if line is None:
             return False
-        if bare[0] == "{":
-            return self._open_object(line.index("{"))
-        if bare[0] == "`":
-            fence = _FENCE.match(line)
-            if fence is None or fence.end() == len(line):
-                if (
-                    len(bare) < _LONGEST
-                    and "```".startswith(bare[:3])
-                    and (fence or "\n" not in bare)
-                ):
-                    return False
-            elif CALL_OPEN.match(bare):
-                return self._stop()
-            elif line[fence.end()] == "{":
-                return self._open_object(fence.end())
-        lead = _LEAD.match(line)
-        if lead and not lead[1].strip() and lead.end() == len(line) < _LEAD_LONGEST:
-            return False
-        if _BEGINNING.fullmatch(bare) and len(bare) < _LONGEST:
-            return False
-        if CALL_OPEN.match(bare) and bare[0] not in "<[]":
-            return self._stop()
-        word = lead[1].lower().strip() if lead else ""
-        label = next((each for each in _LABELS if each.startswith(word)), "") if word else ""
-        begun = label or next((each for each in _LABELS if word.startswith(each)), "")
-        if begun and len(line) < 2 * _LONGEST and not _LABEL_END.match(line):
-            return False
-        if begun and (is_labelled(line.partition("\n")[0]) or _SPOKEN.match(line)):
-            final = _FINAL.match(line)
-            if final is None or self._shown or self._fresh:
-                self._state = self._labelled
-                return True
-            return self._final(final)
-        self._line_start = False
+        if not is_labelled(line) and not _SPOKEN.match(line):
+            return self._begin_prose()
+        final = _FINAL.match(line)
+        if final is None:
+            self._state = self._skipped_line
+            return True
+        return self._final(final.end() - len(self._indent))
+
+    def _begin_prose(self) -> bool:
+        self._state = self._prose
         return True
 
     def _labelled(self) -> bool:
         """Steps over the lines of a thought up to a final answer."""
-        if "\n" not in self._rest and len(self._rest) < 2 * _LONGEST:
+        line = _settled(self._rest, _LINE_END, _FINAL_LONGEST)
+        if line is None:
             return False
-        final = _FINAL.match(self._rest)
+        final = _FINAL.match(line)
         if final is not None:
-            return self._final(final)
+            return self._final(final.end())
         self._state = self._skipped_line
         return True
 
@@ -494,26 +550,46 @@ class ReplyStream:
             self._state = self._labelled
         return bool(end)
 
-    def _final(self, label: re.Match[str]) -> bool:
-        """Steps over the label of a final answer, and the marks of bold type behind it."""
-        if label.end() == len(self._rest) and len(label["margin"]) < _FINAL_MARGIN:
-            return False
-        self._rest = self._rest[label.end() :]
-        self._state = self._prose
-        self._line_start = False
+    def _final(self, end: int) -> bool:
+        """Steps over the label of a final answer."""
+        self._rest = self._rest[end:]
+        self._state = self._margin
         return True
 
-    def _mark(self, end: str) -> bool:
+    def _margin(self) -> bool:
+        """Steps over the marks of bold type behind a label."""
+        margin = _MARGIN.match(self._rest)
+        end = margin.end() if margin else 0
+        if end == len(self._rest) < _MARGIN_LONGEST:
+            return False
+        self._rest = self._rest[end:]
+        return self._begin_prose()
+
+    def _prose(self) -> bool:
+        sign = _SIGN.search(self._rest)
+        if sign is None:
+            self._advance(len(self._rest))
+            return False
+        if sign.start():
+            self._advance(sign.start())
+            return True
+        char = sign[0]
+        if char == "]":
+            return self._separator()
+        if char in _ENDS:
+            return self._mark(char)
+        self._advance(1)
+        self._indent = ""
+        self._state = self._line
+        return True
+
+    def _mark(self, char: str) -> bool:
         """A mark, or a sign that only looks like the beginning of one."""
         text = self._rest
-        stop = text.find(end, 0, _LONGEST)
-        line = text.find("\n", 0, _LONGEST)
-        if stop < 0 or 0 <= line < stop:
-            if line < 0 and len(text) < _LONGEST and not text[1:2].isspace():
-                return False
-            token = text[: line if line >= 0 else _LONGEST]
-        else:
-            token = text[: stop + 1]
+        token = _settled(text, _ENDS[char], _LONGEST)
+        if token is None:
+            return False
+        token = token.removesuffix("\n")
         if _mark_of_any_kind().match(token) is None:
             return self._pass_over()
         if token.startswith(_HARMONY):
@@ -524,14 +600,15 @@ class ReplyStream:
             self._state = self._reasoning
         elif REASONING_CLOSE.fullmatch(token):
             # The opening mark was left to the prompt: what was shown so far was reasoning.
-            self.diverged = bool(self._shown or self._fresh)
+            self.diverged = self._is_begun
             self._rest = text[len(token) :]
+            self._state = self._line
         elif NOISE.fullmatch(token):
             self._rest = text[len(token) :]
             # A tag such as `</answer>` may be the answer's own, if more text follows it.
-            self._held += "" if token.startswith(("<|", "<｜", "[")) else token
-            if not (self._shown or self._fresh):
-                self._held = ""
+            is_text = not token.startswith(("<|", "<｜", "["))
+            if is_text and (self._is_begun or self._held):
+                self._held.append(token)
         elif self._is_of_a_call(token):
             return self._stop()
         else:
@@ -555,9 +632,9 @@ class ReplyStream:
         self._angles += self._rest[0] == "<"
         if self._angles > ANGLES:  # the whole reply will be refused as too large
             return self._stop()
-        suspect = _SUSPECT.search(self._rest, 1)
-        self._advance(suspect.start() if suspect else len(self._rest))
-        return True
+        sign = _SIGN.search(self._rest, 1)
+        self._advance(sign.start() if sign else len(self._rest))
+        return self._begin_prose()
 
     def _is_of_a_call(self, token: str) -> bool:
         named = _NAMED.match(token)
@@ -567,7 +644,7 @@ class ReplyStream:
 
     def _header(self) -> bool:
         """The head of a message of harmony: reasoning, the answer, or a call."""
-        header = HEADER.match(self._rest)
+        header = HEADER.match(self._rest, 0, _HEADER_LONGEST)
         if header is None:
             return len(self._rest) >= _HEADER_LONGEST and self._stop()
         head = header[0].lower()
@@ -575,8 +652,7 @@ class ReplyStream:
             return self._stop()
         self._rest = self._rest[header.end() :]
         if "analysis" in head:
-            # A lookahead: the next head is read as one, not stepped over.
-            self._closer = re.compile(r"<\|(?:end|eom)\|>|(?=<\|(?:channel|start)\|>)")
+            self._closer = _HARMONY_CLOSE
             self._state = self._reasoning
         return True
 
@@ -587,14 +663,8 @@ class ReplyStream:
             self._rest = self._rest[-_LONGEST:]
             return False
         self._rest = self._rest[closer.end() :]
-        self._state = self._prose
-        self._line_start = True
-        return True
-
-    def _open_object(self, at: int) -> bool:
-        self._envelope = Envelope(self._rest[:at])
-        self._rest = self._rest[at:]
-        self._state = self._object
+        self._indent = ""
+        self._state = self._line
         return True
 
     def _object(self) -> bool:
@@ -606,13 +676,9 @@ class ReplyStream:
             self._show(fresh)
         elif fresh:  # the blanks at the edges of a decision's answer are its own
             self._fresh.append(fresh)
-        if self._envelope.ended and not self._envelope.is_plain:
-            return self._stop()
-        if self._envelope.ended:
-            self._state = self._prose
-            self._line_start = False
-            return True
-        return False
+        if not self._envelope.ended:
+            return False
+        return self._begin_prose() if self._envelope.is_plain else self._stop()
 
 
 def _answer_of(reply: Turn | Prose | Unparsed) -> str | None:
