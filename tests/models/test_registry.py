@@ -158,6 +158,69 @@ async def test_only_openai_itself_is_told_the_new_name_of_the_limit(
         assert cassette.requests[0][name] == 7
 
 
+CHAT: dict[str, Any] = {"choices": [{"message": {"content": "x"}, "finish_reason": "stop"}]}
+RESPONSE: dict[str, Any] = {
+    "status": "completed",
+    "output": [{"type": "message", "content": [{"type": "output_text", "text": "x"}]}],
+}
+
+
+def answers(*exchanges: tuple[str, int, dict[str, Any]]) -> Cassette:
+    return Cassette(
+        [
+            {"request": {"path": path}, "response": {"status": status, "json": body}}
+            for path, status, body in exchanges
+        ]
+    )
+
+
+@pytest.mark.parametrize("status", [404, 405])
+async def test_a_server_in_openais_place_is_asked_in_the_way_it_knows(
+    hello: Request, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    """It is asked once whether it has the Responses API, not before every call."""
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    chat = ("/v1/chat/completions", 200, CHAT)
+    cassette = answers(("/v1/responses", status, {}), chat, chat)
+    model = resolve("openai:gpt-4", api_key="k", transport=cassette)
+    for _ in range(2):
+        reply = await model.complete(hello)
+        assert (reply.text, reply.model) == ("x", "openai:gpt-4")
+        assert reply.issuer == model.issuer  # type: ignore[attr-defined]
+    cassette.assert_complete()
+
+
+async def test_a_gateway_to_openai_is_asked_as_openai_is(hello: Request) -> None:
+    good = ("/v1/responses", 200, RESPONSE)
+    cassette = answers(good, ("/v1/responses", 400, {"error": {"message": "no"}}), good)
+    url = "https://gateway.example/v1"
+    model = resolve("openai:gpt-4", base_url=url, api_key="k", transport=cassette)
+    assert (await model.complete(hello)).text == "x"
+    with pytest.raises(ModelError, match="responses answered 400"):
+        await model.complete(hello)
+    assert (await model.complete(hello)).text == "x"
+    cassette.assert_complete()
+
+
+async def test_an_unknown_model_is_no_unknown_path(hello: Request) -> None:
+    missing = {"error": {"message": "no model named m", "code": "model_not_found"}}
+    refused = (("/v1/responses", 404, missing), ("/v1/chat/completions", 404, missing))
+    cassette = answers(*refused, ("/v1/responses", 200, RESPONSE))
+    url = "https://gateway.example/v1"
+    model = resolve("openai:m", base_url=url, api_key="k", transport=cassette)
+    with pytest.raises(ModelError, match="no model named m"):
+        await model.complete(hello)
+    assert (await model.complete(hello)).text == "x"
+
+
+async def test_openai_itself_is_asked_nothing_else(hello: Request) -> None:
+    cassette = answers(("/v1/responses", 404, {"error": {"message": "no such model"}}))
+    model = resolve("openai:gpt-4", api_key="k", transport=cassette)
+    with pytest.raises(ModelError, match="no such model"):
+        await model.complete(hello)
+    cassette.assert_complete()
+
+
 def test_providers_of_other_packages_come_by_entry_points(monkeypatch: pytest.MonkeyPatch) -> None:
     class Entry:
         name, value = "foreign", "taofold.testing:ScriptedModel"

@@ -10,10 +10,12 @@ from typing import Any, Final, NamedTuple
 
 from typing_extensions import Unpack
 
-from taofold.core.errors import ConfigError
+from taofold.core.errors import ConfigError, ModelError
+from taofold.core.values import Reply
 from taofold.models.chat import ChatModel, Dialect
 from taofold.models.prices import FREE
 from taofold.models.remote import (
+    Connection,
     ModelOptions,
     RemoteModel,
     connection,
@@ -24,9 +26,38 @@ from taofold.models.remote import (
 from taofold.models.responses import ResponsesModel
 from taofold.models.rules import UNKNOWN, Abilities, rules_for
 from taofold.models.transport import same_server
+from taofold.runtime.model import Request, Speaker
 
+NO_SUCH_PATH: Final = frozenset({404, 405})
 LOCAL: Final = replace(UNKNOWN, schema=True)
 """A local server that enforces a schema by grammar; the window is whatever it was started with."""
+
+
+class ElsewhereModel(ResponsesModel):
+    """A model of OpenAI's name at another address.
+
+    A gateway to OpenAI has the Responses API; most servers that are put in OpenAI's place have
+    only chat completions, and answer that they do not know the path. From then on they are
+    asked in that way.
+    """
+
+    def __init__(self, connection: Connection, rules: Abilities, chat: ChatModel) -> None:
+        super().__init__(connection, rules)
+        self._chat = chat
+        self._chat_only = False
+
+    async def _ask(self, request: Request, speaker: Speaker | None) -> Reply:
+        if self._chat_only:
+            return await self._chat.complete(request, speaker)
+        try:
+            return await super()._ask(request, speaker)
+        except ModelError as error:
+            if error.status not in NO_SUCH_PATH:
+                raise
+        # An unknown model is a 404 too; then this one fails as well, and says so.
+        reply = await self._chat.complete(request, speaker)
+        self._chat_only, self.issuer = True, self._chat.issuer
+        return reply
 
 
 class Preset(NamedTuple):
@@ -57,13 +88,21 @@ class Preset(NamedTuple):
     def _model(
         self, model: str, url: str, key: str, rules: Abilities, options: ModelOptions
     ) -> RemoteModel:
-        free = FREE if self.local else None
         if self.responses and "audio" not in model:
             at = endpoint(f"{url}/responses", _authorization(key), key, options)
-            connected = connection(self.name, model, at, options, price=free, rules=rules)
-            return ResponsesModel(connected, rules)
+            responses = connection(self.name, model, at, options, rules=rules)
+            if same_server(url, self.url):
+                return ResponsesModel(responses, rules)
+            shared: ModelOptions = {**options, "limiter": at.limiter}
+            return ElsewhereModel(responses, rules, self._chat(model, url, key, rules, shared))
+        return self._chat(model, url, key, rules, options)
+
+    def _chat(
+        self, model: str, url: str, key: str, rules: Abilities, options: ModelOptions
+    ) -> ChatModel:
+        price = FREE if self.local else None
         at = endpoint(f"{url}/chat/completions", _authorization(key), key, options)
-        connected = connection(self.name, model, at, options, price=free, rules=rules)
+        connected = connection(self.name, model, at, options, price=price, rules=rules)
         # Who speaks this format elsewhere knows the old name of the limit.
         new_limit = self.dialect.new_limit and url == self.url
         return ChatModel(connected, rules, replace(self.dialect, new_limit=new_limit))
