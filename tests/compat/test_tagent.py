@@ -1,5 +1,6 @@
 """TAgent's document, snippet by snippet, in a reduced form of our own: only the import differs."""
 
+import inspect
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -309,6 +310,7 @@ def test_an_evaluator_that_says_no_is_heard_and_the_third_no_ends_the_run() -> N
     assert not result.success
     assert "not achieved after 3 rejections: too short; a name" in result.error
     assert "too short" in said[2]
+    assert "a name" in said[2]
     assert result.state.data["achieved"] is False
 
 
@@ -363,6 +365,8 @@ def test_run_agent_makes_exactly_so_many_decisions(iterations: int) -> None:
     assert result.stop_reason == "max_steps"
     assert result.output == "as far as I got"
     assert not result.success
+    partial = {"greeting": f"hello n{iterations - 1}"} if iterations > 1 else {}
+    assert result.state.data == partial
     asked.clear()
     with pytest.raises(OverIterations) as caught:
         run_agent("g", FunctionModel(reply), [hello], iterations, crash_if_over_iterations=True)
@@ -547,6 +551,25 @@ def test_every_name_is_there_and_the_front_door_is_the_same() -> None:
     assert all(hasattr(tagent, name) for name in tagent.__all__)
     assert taofold.run_agent is run_agent
     assert "taofold.compat.tagent" in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("query_llm", ["prompt", "model"]),
+        ("run_agent", ["goal", "model", "tools"]),
+        ("detect_action_loop", ["recent_actions", "max_recent"]),
+        ("format_conversation_as_chat", ["conversation_history"]),
+        ("get_tool_documentation", ["tools"]),
+        ("register_custom_action", ["action_name", "action_func"]),
+        ("integrate_custom_llm", ["provider_name", "client_class"]),
+    ],
+)
+def test_parameters_have_the_documents_names(name: str, parameters: list[str]) -> None:
+    """A program that passes them by name is not told that it must not."""
+    signature = inspect.signature(getattr(tagent, name))
+    assert list(signature.parameters)[: len(parameters)] == parameters
+    signature.bind(**dict.fromkeys(parameters))
 
 
 def test_limits_and_strategy_of_the_caller_are_kept() -> None:

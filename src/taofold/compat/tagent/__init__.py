@@ -10,7 +10,11 @@ TAgent would raise or go on silently (a reply that cannot be read, a model that 
 errors are those of `taofold.core.errors`.
 """
 
-from taofold.compat.tagent.actions import SYSTEM_ACTIONS
+from taofold.compat.tagent.actions import (
+    SYSTEM_ACTIONS,
+    format_conversation_as_chat,
+    register_custom_action,
+)
 from taofold.compat.tagent.clients import LLM_PROVIDERS, integrate_custom_llm, llm_client
 from taofold.compat.tagent.decisions import (
     StructuredResponse,
@@ -22,9 +26,7 @@ from taofold.compat.tagent.decisions import (
 from taofold.compat.tagent.front import OverIterations, run_agent
 from taofold.compat.tagent.store import AgentState
 from taofold.compat.tagent.store import TagentStore as Store
-from taofold.core.content import format_conversation_as_chat
 from taofold.core.rules import detect_action_loop
-from taofold.tools.discovery import register_custom_action
 from taofold.tools.tool import get_tool_documentation
 
 __all__ = [

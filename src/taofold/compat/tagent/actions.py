@@ -1,9 +1,28 @@
-"""`SYSTEM_ACTIONS`: TAgent's mapping of names to actions, over our registry of custom actions."""
+"""TAgent's actions over our registry of custom actions, and its view of a conversation.
 
-from collections.abc import Callable, Iterator, MutableMapping
+The functions are ours with the names that TAgent's document gives their parameters.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from typing import Any, Final
 
-from taofold.tools.discovery import custom_actions, forget_action, register_custom_action
+from taofold.core import content
+from taofold.core.values import Message
+from taofold.tools import discovery
+from taofold.tools.discovery import custom_actions, forget_action
+from taofold.tools.tool import Tool
+
+
+def register_custom_action(action_name: str, action_func: Callable[..., Any]) -> Tool:
+    """`taofold.register_custom_action`."""
+    return discovery.register_custom_action(action_name, action_func)
+
+
+def format_conversation_as_chat(
+    conversation_history: Iterable[Mapping[str, str] | Message],
+) -> str:
+    """`taofold.core.content.format_conversation_as_chat`."""
+    return content.format_conversation_as_chat(conversation_history)
 
 
 class _SystemActions(MutableMapping[str, Callable[..., Any]]):
