@@ -93,6 +93,25 @@ def test_tests_that_are_gone_from_a_rust_file_come_back() -> None:
     assert RUST[start:end] in joined
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("/* /* */", "*/"),
+        ("/* /* a */ /* b */", "*/ // */"),
+        ('const A: &CStr = cr#"\\"#; /*', "*/"),
+    ],
+)
+def test_a_test_module_in_a_comment_is_gone_and_comes_back(before: str, after: str) -> None:
+    start, end = spans("a.rs", RUST)["mod tests 1"]
+    tests = RUST[start:end].replace("/* nor } here */", "")
+    old = RUST[:start] + tests + RUST[end:]
+    work = f"{RUST[:start]}{before}\n{tests}\n{after}{RUST[end:]}"
+    assert list(spans("a.rs", work)) == ["doc add 1"]
+    joined = spliced("a.rs", old, work)
+    assert joined.rstrip().endswith(tests)
+    assert "mod tests 1" in spans("a.rs", joined)
+
+
 def test_files_that_are_test_modules_are_known() -> None:
     text = "#[cfg(test)]\nmod checks;\nmod product;\n"
     assert modules("src/lib.rs", text) == ("src/checks.rs", "src/checks/mod.rs")

@@ -17,11 +17,12 @@ Spans: TypeAlias = dict[str, tuple[int, int]]
 # As much of Rust's lexer as it takes to tell code from strings and comments. `'a'` is a
 # character, `'a` a lifetime; a quote in a comment opens nothing.
 _TOKEN: Final = re.compile(
-    r"""(?P<skip>\s+|//[^\n]*|/\*.*?\*/)
-    |(?P<text>b?r(?P<hashes>\#*)".*?"(?P=hashes)|b?"(?:\\.|[^"\\])*"|b?'(?:\\.[^']*|[^'\\])')
+    r"""(?P<skip>\s+|//[^\n]*)
+    |(?P<text>[bc]?r(?P<hashes>\#*)".*?"(?P=hashes)|[bc]?"(?:\\.|[^"\\])*"|b?'(?:\\.[^']*|[^'\\])')
     |'\w+|\w+|.""",
     re.DOTALL | re.VERBOSE,
 )
+_COMMENT: Final = re.compile(r"/\*|\*/")
 _CFG_TEST: Final = re.compile(r"cfg\((?:test\)|all\([^)]*\btest\b)")
 _TEST: Final = re.compile(r"(?:\w+::)*(?:\w*test|rstest|case)(?:\(|\Z)")
 _FENCE: Final = re.compile(
@@ -79,7 +80,7 @@ def modules(path: str, text: str) -> tuple[str, ...]:
 
 
 def _rust(text: str) -> Iterator[tuple[str, tuple[int, int]]]:
-    tokens = [match for match in _TOKEN.finditer(text) if match["skip"] is None]
+    tokens = list(_tokens(text))
     at, counts = 0, dict[str, int]()
     while at < len(tokens):
         if tokens[at][0] != "#" or at + 1 == len(tokens) or tokens[at + 1][0] != "[":
@@ -105,6 +106,30 @@ def _rust(text: str) -> Iterator[tuple[str, tuple[int, int]]]:
         name = f"doc {after[1] if after else ''}"
         counts[name] = counts.get(name, 0) + 1
         yield f"{name} {counts[name]}", match.span()
+
+
+def _tokens(text: str) -> Iterator[re.Match[str]]:
+    """The tokens of Rust code, without blanks and comments."""
+    at = 0
+    while at < len(text):
+        if text.startswith("/*", at):
+            at = _comment_end(text, at)
+            continue
+        token = _TOKEN.match(text, at)
+        assert token is not None  # its last alternative is any character
+        if token["skip"] is None:
+            yield token
+        at = token.end()
+
+
+def _comment_end(text: str, at: int) -> int:
+    """Where the comment that opens at `at` ends. In Rust comments nest, so no pattern says it."""
+    depth = 0
+    for sign in _COMMENT.finditer(text, at):
+        depth += 1 if sign[0] == "/*" else -1
+        if depth == 0:
+            return sign.end()
+    return len(text)
 
 
 def _closing(tokens: list[re.Match[str]], at: int) -> int:
