@@ -517,9 +517,12 @@ class Conversation(Sequence[Message]):
             return
         # Most messages are plain text and have returned above; these hold calls, results or media.
         outline = _Outline(content)
-        self._digest.update(outline.neutral(message.role).encode("utf-8", "surrogatepass"))
-        self.chars += len(outline.readable)
-        self.size += len(outline.readable.encode("utf-8", "surrogatepass"))
+        neutral, readable = outline.neutral(message.role), outline.readable
+        encoded = neutral.encode("utf-8", "surrogatepass")
+        self._digest.update(encoded)
+        self.chars += readable
+        # All that can be read stands in `neutral`; what is around it is ASCII but for odd ids.
+        self.size += len(encoded) - len(neutral) + readable
         for part in outline.media:
             self.media.append(part)
             self.chars += part.chars
@@ -619,13 +622,13 @@ class _Outline:
         """Ids of the calls that are answered."""
         self.media: list[MediaPart] = []
         texts: list[str] = []
-        arguments: list[str] = []
+        readable = 0
         for part in content:
             # Thinking and opaque parts are left out: they differ between providers, and the digest
             # must not.
             if type(part) is ToolCall:
                 self.calls.append(part)
-                arguments += (part.name, part.arguments)
+                readable += len(part.name) + len(part.arguments)
             elif type(part) is ToolResult:
                 self.results.append(part.id)
                 texts.append(part.text)
@@ -636,7 +639,8 @@ class _Outline:
             elif type(part) is MediaPart:
                 self.media.append(part)
         self.text = "".join(texts)
-        self.readable = self.text + "".join(arguments) if arguments else self.text
+        self.readable = len(self.text) + readable
+        """Characters of text, results and calls."""
 
     def neutral(self, role: Role) -> str:
         """What the digest is made of, the same for every provider.
