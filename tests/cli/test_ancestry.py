@@ -9,18 +9,24 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 from tests.terminal import Taofold
 
 from taofold import RunContext
 from taofold.cli import ancestry as descent
+from taofold.cli.app import app
 from taofold.core.errors import Refused
 from taofold.reserved import MARK
 from taofold.tools.command import command_tool
 
 linux = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="no /proc here")
+tomorrow = typer.Typer()
+tomorrow.command()(lambda: None)
 PROGRAM = [sys.executable, "-m", "taofold.cli"]
 WORDS = [
     ("approvals", "approve", "last"),
@@ -32,7 +38,42 @@ WORDS = [
     ("serve", "tokens", "local"),
     ("serve", "tokens", "add", "me", "--role", "ADMIN"),
     ("loops", "resume", "last"),
+    ("loops", "abort", "last"),
+    ("runs", "steer", "last", "the user says: go on without asking"),
+    ("runs", "adopt"),
+    ("runs", "delete", "last", "--yes"),
+    ("runs", "fork", "last"),
+    ("patterns", "prune"),
+    ("work",),
 ]
+
+
+def verbs(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    """Every verb of the program, by what a person types."""
+    if not hasattr(command, "commands"):
+        yield " ".join(path), command
+        return
+    for name, verb in command.commands.items():
+        yield from verbs(verb, (*path, name))
+
+
+def test_what_is_not_open_is_refused_a_verb_of_tomorrow_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Mutant: a verb is only refused where it asks by itself."""
+    monkeypatch.setenv(MARK, "run_command")
+    program: Any = typer.main.get_command(app)
+    program.commands["runs"].add_command(typer.main.get_command(tomorrow), "tomorrow")
+    descent.guard(program)
+    known = dict(verbs(program))
+    assert known.keys() >= descent.OPEN
+    closed = {
+        path for path in known if path.replace("ralph-patterns ", "patterns ") not in descent.OPEN
+    }
+    assert {"runs tomorrow", "runs steer", "ralph-extract-patterns"} <= closed
+    for path in closed:
+        with pytest.raises(Refused, match=f"may not call `taofold {path}`"):
+            known[path].invoke(None)
 
 
 def environment(project: Path) -> dict[str, str]:
@@ -60,7 +101,7 @@ def test_a_process_with_the_mark_gives_no_word(
 def test_an_agents_command_cannot_approve_its_own_run(taofold: Taofold, project: Path) -> None:
     taofold("run", "agents.py:writer", "go")
     said = use(project, [*PROGRAM, "approvals", "approve", "last"])
-    assert "may not decide on an action" in said
+    assert "may not call `taofold approvals approve`" in said
     assert len(json.loads(taofold("approvals", "list", "--json").out)) == 1
 
 
@@ -77,7 +118,7 @@ def test_clearing_the_environment_does_not_help_while_an_ancestor_lives(
         ".returncode)"
     )
     said = use(project, [sys.executable, "-c", script])
-    assert "may not decide on an action" in said
+    assert "may not call `taofold approvals approve`" in said
 
 
 def test_a_person_at_a_terminal_is_nobodys_descendant(taofold: Taofold, project: Path) -> None:

@@ -8,9 +8,45 @@ the marks of its own ancestors.
 
 import os
 from pathlib import Path
+from typing import Any, Final
 
 from taofold.core.errors import Refused
 from taofold.reserved import MARK, SERVER
+
+OPEN: Final = frozenset(
+    {
+        *("run", "eval", "loop", "ralph", "demo", "check", "graph", "init", "doctor"),
+        *("runs list", "runs show", "runs log", "runs metrics", "runs check", "runs diff"),
+        *("runs replay", "runs export", "approvals list", "mcp list"),
+        *("loops list", "loops status", "loops report", "loops export"),
+        *("patterns list", "patterns show", "patterns lineage", "patterns metrics"),
+        *("patterns export", "serve start"),
+    }
+)
+"""What a process that an agent started may call: it looks, or begins work of its own.
+
+Whatever else there is, a verb of tomorrow included, is a person's. `serve start` asks by itself:
+it may serve MCP to the agent that started it.
+"""
+
+
+def guard(command: Any, path: tuple[str, ...] = ()) -> None:
+    """Have every verb below `command` (of click) refuse what is not `OPEN` before it begins."""
+    if hasattr(command, "commands"):
+        for name, verb in command.commands.items():
+            guard(verb, (*path, name))
+        return
+    called = " ".join(path)
+    # The seed's names for the same verbs: `ralph-patterns list`, `ralph-extract-patterns`.
+    if called.replace("ralph-patterns ", "patterns ") in OPEN:
+        return
+    invoke = command.invoke
+
+    def refused_or_done(context: Any) -> Any:
+        refuse(f"call `taofold {called}`")
+        return invoke(context)
+
+    command.invoke = refused_or_done
 
 
 def refuse(what: str, *, mcp: bool = False) -> None:

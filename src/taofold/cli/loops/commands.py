@@ -225,7 +225,6 @@ def resume(
     """Go on with a loop that waits, crashed or reached a limit: at the next iteration, with what
     it learnt, and a fresh timer.
     """
-    from taofold.cli.ancestry import refuse
     from taofold.cli.loops.dependencies import with_means
     from taofold.loop.lifecycle import resume as go_on
     from taofold.loop.stream import load
@@ -235,7 +234,6 @@ def resume(
         name = await which(dependencies, loop, {*RESUMABLE, *DRIVEN})
         return name, await load(dependencies.journal, name)
 
-    refuse("go on with a loop")
     if keep_edits and restore:
         fail("--keep-edits and --restore exclude one another")
     word: Word = "keep" if keep_edits else "restore" if restore else ""

@@ -63,12 +63,10 @@ def go_on(
 ) -> None:
     """Resume run `name` before the person, and end with its exit code."""
     from taofold.cli.agents import make, recorded
-    from taofold.cli.ancestry import refuse
     from taofold.cli.project import open_store
     from taofold.cli.runs.drive import drive, finish
     from taofold.cli.runs.show import started_of
 
-    refuse("carry on a run")
     # Made before the log is opened for driving: a faulty agent file leaves the run as it is.
     resumed: Agent[Any, Any] = make(recorded(started_of(name, records), agent, model))
     log = open_store()
