@@ -21,7 +21,7 @@ from taofold.learning.patterns.kinds import CodeTemplate, ErrorFix, Fix
 from taofold.learning.patterns.pattern import Pattern, Rate
 from taofold.learning.registry import Registry
 from taofold.learning.settings import Injection, Learning
-from taofold.log.registry.registry import memory_registry
+from taofold.log.patterns.stores import memory_registry
 from taofold.loop.learner.cross_loop import CrossLoopLearner, case_of
 from taofold_repair import NAME
 from taofold_repair.search import RepairSearch

@@ -23,7 +23,7 @@ from typing import NamedTuple
 from taofold.diagnostics.failures import failing_checks
 from taofold.learning.extraction.history import FileChange, LoopHistory, RepairAttempt
 from taofold.learning.settings import Injection, Learning
-from taofold.log.registry.registry import memory_registry
+from taofold.log.patterns.stores import memory_registry
 from taofold.loop.learner.cross_loop import CrossLoopLearner, case_of
 
 TASK = "Make the linter pass"

@@ -26,8 +26,8 @@ from taofold.learning.patterns.pattern import CaseContext, LoopCase, Pattern, Pa
 from taofold.learning.retrieval.meaning import Embedder, meanings
 from taofold.learning.retrieval.relevance import ask, closest, terms_of
 from taofold.learning.settings import Injection
-from taofold.log.registry import tables as registry_tables
-from taofold.log.registry.registry import SqliteBook, open_registry
+from taofold.log.patterns import tables as registry_tables
+from taofold.log.patterns.stores import SqliteBook, open_registry
 from taofold.log.sqlite import journal as journal
 from taofold.log.sqlite.schema import connect
 
@@ -153,7 +153,7 @@ import asyncio, sys, taofold.learning.registry
 from taofold.core.checks import Check, Place
 from taofold.learning.patterns.pattern import Case
 from taofold.learning.settings import Injection
-from taofold.log.registry.registry import open_registry
+from taofold.log.patterns.stores import open_registry
 from time import perf_counter, process_time
 async def main(path, loop):
     wall, cpu = perf_counter(), process_time()

@@ -11,7 +11,7 @@ from typing import Any
 
 from taofold import Agent
 from taofold.bridges.monty import CodeBounds
-from taofold.bridges.monty_code import python_tool
+from taofold.bridges.python_tool import python_tool
 from taofold.tools.command import command_tool
 from taofold.tools.files import file_tools
 

@@ -19,7 +19,7 @@ from taofold.learning.patterns.kinds import CodeTemplate
 from taofold.learning.patterns.pattern import LoopCase, Pattern
 from taofold.learning.retrieval.meaning import Embedder
 from taofold.learning.settings import Extraction, Injection
-from taofold.log.registry.registry import memory_registry
+from taofold.log.patterns.stores import memory_registry
 
 
 @pytest.fixture(scope="module")

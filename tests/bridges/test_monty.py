@@ -17,7 +17,7 @@ from taofold.bridges.monty import (
     FunctionCall,
     Interpreter,
 )
-from taofold.bridges.monty_code import python_tool
+from taofold.bridges.python_tool import python_tool
 from taofold.core import events as e
 from taofold.core.errors import ConfigError
 from taofold.core.values import Reply, ToolCall

@@ -9,7 +9,7 @@ from tests.pictures import PICTURE
 
 from taofold import Agent, Image
 from taofold.core.errors import LogError, UnknownRun
-from taofold.log.log import ENDED
+from taofold.core.state import ENDED
 from taofold.testing.models import FunctionModel
 
 pytestmark = pytest.mark.anyio

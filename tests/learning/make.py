@@ -20,7 +20,7 @@ from taofold.learning.patterns.kinds import (
 from taofold.learning.patterns.pattern import LoopCase, Pattern, PatternScope
 from taofold.learning.registry import Registry
 from taofold.learning.settings import Extraction, Injection
-from taofold.log.registry.registry import memory_registry, open_registry
+from taofold.log.patterns.stores import memory_registry, open_registry
 
 T = TypeVar("T")
 DAY = 86_400_000

@@ -11,7 +11,7 @@ from tests.terminal import Result, Taofold, enter, taofold
 from taofold.learning.extraction.history import FileChange
 from taofold.learning.patterns.pattern import LoopCase
 from taofold.learning.settings import Injection, Learning
-from taofold.log.registry.registry import open_registry
+from taofold.log.patterns.stores import open_registry
 from taofold.loop.learner.cross_loop import CrossLoopLearner
 
 from .loops import BOUND, GUARD, attempt, fault, history

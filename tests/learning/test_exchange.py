@@ -22,8 +22,8 @@ from tests.learning.make import (
 from taofold.core.errors import LogError
 from taofold.learning.extraction.repairs import DOES
 from taofold.learning.registry import Registry
-from taofold.log.registry.files import export_to, import_from
-from taofold.log.registry.registry import memory_registry
+from taofold.log.patterns.json_files import export_to, import_from
+from taofold.log.patterns.stores import memory_registry
 
 SEED: dict[str, Any] = {
     "pattern_id": "pat-error-null-check-015",

@@ -10,7 +10,7 @@ from taofold.core.checks import Check, Place
 from taofold.learning.loops import LoopNote
 from taofold.learning.patterns.pattern import Pattern
 from taofold.learning.settings import Extraction, Injection, Learning
-from taofold.log.registry.registry import memory_registry
+from taofold.log.patterns.stores import memory_registry
 from taofold.loop.events import BaselineTaken
 from taofold.loop.learner.cross_loop import CrossLoopLearner, case_of
 from taofold.loop.learner.lessons import Used

@@ -14,7 +14,7 @@ from taofold.learning.retrieval.index import PatternHit, entry
 from taofold.learning.retrieval.meaning import sense
 from taofold.learning.retrieval.relevance import ask, closest, terms_of
 from taofold.learning.settings import Injection
-from taofold.log.registry.registry import memory_registry, open_registry
+from taofold.log.patterns.stores import memory_registry, open_registry
 
 SIDES = ("payment", "refund"), ("parser", "token")
 """Words that mean the same to the model below."""

@@ -9,7 +9,7 @@ from tests.learning.make import ALWAYS, EXTRACT, NEVER, Clock, anti, case, error
 from taofold.learning.loops import LoopNote, LoopStats
 from taofold.learning.metrics import benefit, impact, improvement, measure
 from taofold.learning.patterns.pattern import Arm
-from taofold.log.registry.registry import memory_registry
+from taofold.log.patterns.stores import memory_registry
 
 
 def arm(*iterations: int) -> Arm:

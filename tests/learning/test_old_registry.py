@@ -9,7 +9,7 @@ from taofold.learning.patterns.kinds import ErrorFix
 from taofold.learning.patterns.pattern import Rate
 from taofold.learning.settings import Injection
 from taofold.log.journal import MemoryJournal
-from taofold.log.registry.registry import memory_registry, open_registry
+from taofold.log.patterns.stores import memory_registry, open_registry
 from taofold.log.sqlite.journal import SqliteJournal
 
 from .make import case

@@ -8,7 +8,7 @@ import pytest
 
 from taofold.learning.patterns.pattern import Rate
 from taofold.learning.rates import POWERS, EditRates, after, blended, key_of, learnt_order, outcome
-from taofold.log.registry.registry import memory_registry
+from taofold.log.patterns.stores import memory_registry
 
 S, L = key_of("s", "swap"), key_of("l", "swap", "a line")
 OTHER = key_of("s", "other"), key_of("l", "other", "a line")

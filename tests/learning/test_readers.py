@@ -10,7 +10,7 @@ from taofold.diagnostics.failures import failing_checks
 from taofold.learning.extraction.history import FileChange, LoopHistory, RepairAttempt
 from taofold.learning.patterns.pattern import LoopCase
 from taofold.learning.settings import Injection, Learning
-from taofold.log.registry.registry import memory_registry
+from taofold.log.patterns.stores import memory_registry
 from taofold.loop.learner.cross_loop import CrossLoopLearner
 
 ALWAYS = Learning(injection=Injection(control_share=0.0))

@@ -27,7 +27,7 @@ from taofold.learning.patterns.pattern import Query
 from taofold.learning.registry import Registry
 from taofold.learning.settings import Extraction, Injection, Pruning
 from taofold.log.journal import MemoryJournal
-from taofold.log.registry.registry import memory_registry, open_registry
+from taofold.log.patterns.stores import memory_registry, open_registry
 
 
 @on_both

@@ -12,7 +12,8 @@ from msgspec.structs import replace
 
 from taofold.core.errors import Conflict
 from taofold.core.events import Record
-from taofold.log.log import ENDED, Claim, RunRow, Signal
+from taofold.core.state import ENDED
+from taofold.log.log import Claim, RunRow, Signal
 from taofold.log.memory import MemoryLog
 from taofold.log.sqlite.log import SqliteLog
 from taofold.testing.log_conformance import Broken, Contract, Medium, contracts

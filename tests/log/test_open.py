@@ -3,11 +3,14 @@
 import asyncio
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from taofold.cli import project
 from taofold.core.errors import ConfigError, LogError
-from taofold.log.adapters import open_log
+from taofold.log import open as named
+from taofold.log.builtin import open_builtin as open_log
 from taofold.log.memory import MemoryLog
 from taofold.log.sqlite.log import SqliteLog
 
@@ -51,3 +54,41 @@ def test_another_missing_folder_is_an_error(tmp_path: Path) -> None:
 def test_what_names_no_log_is_a_mistake_of_the_configuration(spec: str) -> None:
     with pytest.raises(ConfigError, match="names no log"):
         open_log(spec)
+
+
+@pytest.fixture
+def foreign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An installed package that offers logs for `elsewhere://`."""
+    (tmp_path / "elsewhere.py").write_text(
+        "from taofold.log.memory import MemoryLog\n"
+        "class ElsewhereLog(MemoryLog):\n"
+        "    def __init__(self, spec):\n"
+        "        super().__init__()\n"
+        "        self.spec = spec\n"
+    )
+    info = tmp_path / "elsewhere-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: elsewhere\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[taofold.logs]\nelsewhere = elsewhere:ElsewhereLog\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+
+@pytest.mark.usefixtures("foreign")
+@pytest.mark.parametrize("way", ["python", "environment"])
+def test_a_log_of_another_package_is_opened_by_its_scheme(
+    way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = f"elsewhere://host/{way}"
+    monkeypatch.setenv("TAOFOLD_LOG", address)
+    log: Any = named.open_log(address) if way == "python" else project.open_store()
+    assert type(log).__name__ == "ElsewhereLog"
+    assert log.spec == address
+
+
+def test_a_scheme_that_nobody_offers_is_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match="no log is known for 'nowhere'"):
+        named.open_log("nowhere://host/db")
+    monkeypatch.setenv("TAOFOLD_LOG", "nowhere://host/db")
+    with pytest.raises(ConfigError, match="no log is known for 'nowhere'") as raised:
+        project.open_store()
+    assert raised.value.path == "TAOFOLD_LOG"

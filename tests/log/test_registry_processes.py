@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from tests.learning.make import EXTRACT, error
 
-from taofold.log.registry.registry import open_registry
+from taofold.log.patterns.stores import open_registry
 
 WORKER = """
 import asyncio, sys
-from taofold.log.registry.registry import open_registry
+from taofold.log.patterns.stores import open_registry
 from tests.learning.make import ALWAYS, case, looped
 
 async def main(path, name, count):

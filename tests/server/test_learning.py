@@ -10,7 +10,7 @@ from taofold.learning.patterns.kinds import ErrorFix, ErrorSignature, Fix
 from taofold.learning.patterns.pattern import Pattern
 from taofold.learning.settings import Extraction
 from taofold.log.journal import MemoryJournal
-from taofold.log.registry.registry import memory_registry
+from taofold.log.patterns.stores import memory_registry
 from taofold.loop import events as loop_events
 from taofold.loop.stream import LoopStream
 from taofold.loop.values import Wish

@@ -111,7 +111,7 @@ def demo(
 
 def _store(place: Path) -> Path:
     """The demo's own store, and what is configured there."""
-    from taofold.log.adapters import make_home
+    from taofold.log.builtin import make_home
 
     store = place / ".taofold"
     make_home(store)

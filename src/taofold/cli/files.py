@@ -187,7 +187,7 @@ def init(
     from taofold.cli.project import FOLDER
     from taofold.files.config import PolicyFile
     from taofold.files.export import published
-    from taofold.log.adapters import make_home
+    from taofold.log.builtin import make_home
 
     if not folder.is_dir():
         fail(f"{str(folder)!r} is no directory")

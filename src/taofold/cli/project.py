@@ -139,13 +139,15 @@ def open_store(*, create: bool = False, kind: str = "runs", adopt: bool = False)
 
 def _named(address: str) -> "Log":
     """The log that the environment names."""
-    from taofold.log.adapters import open_log
+    from taofold.log.builtin import POSTGRES, open_builtin
+    from taofold.log.open import open_log
 
-    # open_log knows the word, but every command would begin with an empty log.
+    # The word is known, but every command would begin with an empty log.
     if address == "memory":
         raise ConfigError("memory keeps nothing between two commands: name a database", path=LOG)
     try:
-        return open_log(address)
+        foreign = "://" in address and not address.startswith(("sqlite:", *POSTGRES))
+        return open_log(address) if foreign else open_builtin(address)
     except ConfigError as error:
         # The fault is named by the variable, which a person can change.
         raise ConfigError(str(error).removeprefix("log: "), path=LOG) from None
@@ -153,7 +155,7 @@ def _named(address: str) -> "Log":
 
 def _own(*, create: bool, kind: str, adopt: bool) -> "Log":
     """The file in the project's folder."""
-    from taofold.log.adapters import make_home
+    from taofold.log.builtin import make_home
     from taofold.log.sqlite.log import SqliteLog
 
     folder = home()
@@ -213,7 +215,7 @@ def with_registry(work: "Callable[[Registry], Awaitable[T]]", *, create: bool = 
         ConfigError: there is no store yet, and it is not to be created.
         LogError: it cannot be used.
     """
-    from taofold.log.registry.registry import registry_beside
+    from taofold.log.patterns.stores import registry_beside
 
     async def done() -> T:
         log = open_store(create=create, kind="patterns")

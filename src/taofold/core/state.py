@@ -65,6 +65,7 @@ Status: TypeAlias = Literal[
 ]
 _Called: TypeAlias = e.Decided | e.Started | e.Observed
 ENDED: frozenset[str] = frozenset({"finished", "limited", "failed", "cancelled"})
+"""Nothing follows but a resume; another run of the same session may begin."""
 IDLE: frozenset[str] = frozenset({"new", "waiting"})
 """Where time that passes is no activity."""
 
@@ -316,15 +317,19 @@ def fold(records: Iterable[e.Record], state: RunState = RunState()) -> RunState:
 
     What a rewound branch and its children consumed stays spent.
     """
-    # Folded without what was rewound; then only the spending of the rest is added.
-    for record in (counted := live(records := list(records))):
+    records = list(records)
+    counted = live(records)
+    for record in counted:
         state = reduce(state, record)
-    surviving_seqs = {r.seq for r in counted} if len(counted) != len(records) else None
-    for event in [
-        r.event for r in records if surviving_seqs is not None and r.seq not in surviving_seqs
-    ]:
-        # Money and tokens of a branch that was taken back are spent all the same.
-        if isinstance(event, e.Replied):
-            state = _replied(state, event, state.at, state.active_ms)
-        state = _spent(state, event) if isinstance(event, e.Observed) else state
+    if len(counted) == len(records):
+        return state
+    # Money and tokens of a branch that was taken back are spent all the same.
+    surviving = {record.seq for record in counted}
+    for record in records:
+        if record.seq in surviving:
+            continue
+        if isinstance(record.event, e.Replied):
+            state = _replied(state, record.event, state.at, state.active_ms)
+        elif isinstance(record.event, e.Observed):
+            state = _spent(state, record.event)
     return state

@@ -13,9 +13,10 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, Protocol, TypeAlias
 
 from taofold.core.errors import Conflict, LogError, Refused, UnknownRun
+from taofold.core.state import ENDED
 from taofold.engine.engine import Advance, attempted, release, settle
 from taofold.engine.reconciler import LOOK_S, Reconciler
-from taofold.log.log import ENDED, Log
+from taofold.log.log import Log
 from taofold.runtime.endings import STOPPED, Finished, More, Waiting
 
 Drive: TypeAlias = Callable[[str], Coroutine[Any, Any, None]]

@@ -10,7 +10,7 @@ from taofold.engine.dispatch import DispatchEngine, Dispatcher
 from taofold.engine.engine import Advance, Engine
 from taofold.engine.local import MOST, LocalEngine
 from taofold.engine.reconciler import LOOK_S
-from taofold.log.adapters import innermost
+from taofold.log.builtin import innermost
 from taofold.log.log import Log
 
 

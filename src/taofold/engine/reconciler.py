@@ -13,7 +13,8 @@ from contextlib import suppress
 from typing import Final
 
 from taofold.core.errors import LogError, UnknownRun
-from taofold.log.log import AT_ONCE, ENDED, Log, RunRow
+from taofold.core.state import ENDED
+from taofold.log.log import AT_ONCE, Log, RunRow
 from taofold.runtime import control, owner
 from taofold.runtime.endings import UNATTENDED
 from taofold.runtime.lease import SILENT_S

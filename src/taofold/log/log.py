@@ -11,16 +11,17 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, Literal, Protocol
 
 from taofold.core.events import Record
+from taofold.core.state import ENDED
 from taofold.core.values import Value
 
 SignalKind = Literal["decide", "answer", "steer", "cancel", "refused"]
 
-ENDED: Final = frozenset({"finished", "limited", "failed", "cancelled"})
-"""Statuses after which another run of the same session may begin."""
-
 LONGEST_LEASE_MS: Final = 60_000
 """No lease is longer. One that ends later than this from now was taken by another clock (it was
 set back since) and counts as over."""
+
+NOTHING_SAVED: Final = "Nothing of this write was saved; what was written before it is safe."
+"""What the error of every log says of a write that failed."""
 
 AT_ONCE: Final = 1
 """A `wake_at` that is always over: somebody should look at the run now."""

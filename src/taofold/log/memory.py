@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from taofold.core.errors import Conflict, LogError, UnknownRun
 from taofold.core.events import Record
+from taofold.core.state import ENDED
 from taofold.log.log import (
     AT_ONCE,
-    ENDED,
     Claim,
     RunRow,
     Signal,

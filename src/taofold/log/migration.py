@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol, TypeAlias
 import msgspec
 
 from taofold.core.errors import ConfigError, LogError
-from taofold.log.adapters import POSTGRES
+from taofold.log.builtin import POSTGRES
 from taofold.log.sqlite.connection import plain
 from taofold.log.sqlite.log import SqliteLog
 

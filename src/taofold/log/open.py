@@ -11,7 +11,7 @@ from taofold.log.memory import MemoryLog
 from taofold.plugins import installed
 
 _ADAPTERS: Final[dict[str, str]] = dict.fromkeys(
-    ("sqlite", "postgresql", "postgres"), "taofold.log.adapters:open_log"
+    ("sqlite", "postgresql", "postgres"), "taofold.log.builtin:open_builtin"
 )
 """Ours, so that finding one does not cost a scan of all installed packages (20 ms)."""
 GROUP: Final = "taofold.logs"

@@ -1,5 +1,5 @@
 """The registry under the path that earlier releases documented."""
 
-from taofold.log.registry.registry import open_registry
+from taofold.log.patterns.stores import open_registry
 
 __all__ = ["open_registry"]

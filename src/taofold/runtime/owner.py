@@ -13,7 +13,8 @@ from functools import cache
 from pathlib import Path
 
 from taofold.core.errors import UnknownRun
-from taofold.log.log import ENDED, Log, RunRow
+from taofold.core.state import ENDED
+from taofold.log.log import Log, RunRow
 
 SPAWNED = "TAOFOLD_SPAWNED"
 """Environment variable that a spawner sets for its workers."""

@@ -23,7 +23,8 @@ from starlette.types import ASGIApp
 from taofold.core.values import Principal
 from taofold.server import console
 from taofold.server.agui import endpoint as agui
-from taofold.server.api import approvals, attachments, learning, runs, site, start
+from taofold.server.api import approvals, attachments, learning, runs, start
+from taofold.server.api import system as site
 from taofold.server.auth.admission import Guest, unauthorized
 from taofold.server.endpoint import (
     ApiCall,

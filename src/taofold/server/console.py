@@ -15,8 +15,8 @@ from typing import Any, Final
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from taofold.core.state import fold
-from taofold.log.log import ENDED, Log
+from taofold.core.state import ENDED, fold
+from taofold.log.log import Log
 from taofold.server.api import runs, schemas
 from taofold.server.api.schemas import RunsQuery
 from taofold.server.endpoint import ApiCall, ApiEndpoint, Problem

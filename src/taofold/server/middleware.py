@@ -51,7 +51,7 @@ class RateLimiter:
             self._buckets.popitem(last=False)
         return wait
 
-    def empty(self, name: str, now: float) -> bool:
+    def is_exhausted(self, name: str, now: float) -> bool:
         """Would the next request have to wait?"""
         left, at = self._buckets.get(name, (self.burst, now))
         return left + max(0.0, now - at) * self.per_s < 1.0
@@ -273,7 +273,9 @@ class Front:
         self._entrance.door.address(headers, page=page)
         now = asyncio.get_running_loop().time()
         # Checked before the credentials are, so that guessing is slowed down; see `_known`.
-        if self._entrance.failures.empty(_client(scope), now) and not self._known(scope, headers):
+        if self._entrance.failures.is_exhausted(_client(scope), now) and not self._known(
+            scope, headers
+        ):
             raise Problem(429, "rate", "too many failed attempts", headers={"Retry-After": "10"})
         wait = self._entrance.rates.take(f"address:{_client(scope)}", now)
         if wait:

@@ -9,8 +9,8 @@ from taofold.core.content import ToolCall
 from taofold.core.errors import ConfigError
 from taofold.core.values import FINISH, Profile, Reply
 from taofold.runtime.model import OnText, Request, ToolSpec
-from taofold.testing.examples import SchemaExample
 from taofold.testing.models import Asked
+from taofold.testing.schema_examples import SchemaExample
 
 _PROFILE: Final = Profile(window=1_000_000, window_known=True, native_tools=True, json_schema=True)
 

@@ -19,8 +19,8 @@ from taofold import MemoryLog, Principal
 from taofold.bridges.mcp import McpServer
 from taofold.bridges.mcp.server import Offers, http_app, make_server
 from taofold.core import events as e
+from taofold.server.auth.mcp import McpEntrance
 from taofold.server.auth.tokens import LocalToken, TokenStore
-from taofold.server.mcp import McpEntrance
 from taofold.server.middleware import Front
 
 from .kit import act, agent, finish

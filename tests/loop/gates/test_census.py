@@ -8,8 +8,8 @@ import pytest
 from taofold.loop.checks.plan import plan
 from taofold.loop.checks.tools import files, shown
 from taofold.loop.gates.baseline import Expected
+from taofold.loop.gates.delivery import SILENCERS
 from taofold.loop.gates.expect import unchecked
-from taofold.loop.gates.work import SILENCERS
 
 from .projects import again, judged, written
 

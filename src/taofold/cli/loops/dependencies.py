@@ -45,8 +45,8 @@ async def means(
         ConfigError: there is no store yet, and it is not to be created.
     """
     from taofold.cli.project import embedder
-    from taofold.log.adapters import journal_beside
-    from taofold.log.registry.registry import registry_beside
+    from taofold.log.builtin import journal_beside
+    from taofold.log.patterns.stores import registry_beside
     from taofold.loop.driver import LoopDependencies
     from taofold.loop.learner.cross_loop import CrossLoopLearner
     from taofold.plugins import SEARCHES, load_all

@@ -208,7 +208,7 @@ def export(
     json: options.Json = False,
 ) -> None:
     """Write everything that was learnt to a file, or to a folder in the seed's layout."""
-    from taofold.log.registry.files import export_to
+    from taofold.log.patterns.json_files import export_to
 
     named = [path for path in (target, output, team_shared) if path is not None]
     if len(named) != 1:
@@ -234,7 +234,7 @@ def import_(
     json: options.Json = False,
 ) -> None:
     """Take in exported patterns. Their counts are shown, not believed; exit code 1 on faults."""
-    from taofold.log.registry.files import import_from
+    from taofold.log.patterns.json_files import import_from
 
     async def work(registry: "Registry") -> "ImportReport":
         return await import_from(registry, given)

@@ -232,9 +232,6 @@ def work(
     They share a log (`TAOFOLD_LOG=postgresql://…`) with the servers. A worker that dies loses
     nothing: when its lease is over, after some seconds, another one goes on.
     """
-    from taofold.cli.ancestry import refuse
-
-    refuse("start a worker")
     try:
         from taofold.cli.serve import http
     except ImportError as error:
@@ -246,7 +243,7 @@ def _tokens(file: Path | None) -> "TokenStore":
     """The tokens of this project's servers."""
     from taofold.cli.project import home, log_address, open_store
     from taofold.documents import Shared
-    from taofold.log.adapters import make_home, shelf_beside
+    from taofold.log.builtin import make_home, shelf_beside
     from taofold.server.auth.tokens import TokenStore
 
     if file is not None:
@@ -276,9 +273,6 @@ def add(
     token_file: TokenFile = None,
 ) -> None:
     """Make a token and print it: it is shown this once, only its hash is kept."""
-    from taofold.cli.ancestry import refuse
-
-    refuse("make a token")
     token = _tokens(token_file).add(principal, role or (), seconds=days * 86_400)
     give(token)
     say("keep it: it is not shown again")
@@ -309,10 +303,8 @@ def local() -> None:
     Any server of this user takes it from this machine. It is kept where no agent's tool reaches,
     and made anew when its file is deleted.
     """
-    from taofold.cli.ancestry import refuse
     from taofold.server.auth.tokens import LocalToken
 
-    refuse("read the local token")
     token = LocalToken.of_user()
     give(token.value())
     say(f"kept in {token.path}")

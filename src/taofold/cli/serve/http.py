@@ -15,9 +15,9 @@ from taofold.cli.outcome import fail, invocation, say
 from taofold.cli.project import home, open_store, operator_policy
 from taofold.core.errors import ConfigError
 from taofold.documents import Shared
-from taofold.log.adapters import journal_beside, shelf_beside
+from taofold.log.builtin import journal_beside, shelf_beside
 from taofold.log.log import Log
-from taofold.log.registry.registry import registry_beside
+from taofold.log.patterns.stores import registry_beside
 from taofold.server import Server, Settings, create_app
 from taofold.server.auth.admission import LOOPBACK, loopback
 from taofold.server.auth.tokens import LocalToken, TokenStore

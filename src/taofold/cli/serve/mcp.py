@@ -11,7 +11,7 @@ from taofold.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from taofold.log.log import Log
-    from taofold.server.mcp import McpEntrance
+    from taofold.server.auth.mcp import McpEntrance
 
 
 LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
@@ -74,8 +74,8 @@ async def _stdio(work: Any, log: "Log") -> None:
 
 def _entrance(tokens: Path) -> "McpEntrance":
     from taofold.cli.project import home
+    from taofold.server.auth.mcp import McpEntrance
     from taofold.server.auth.tokens import LocalToken, TokenStore
-    from taofold.server.mcp import McpEntrance
 
     store, local = TokenStore(tokens), LocalToken.of_user()
     store.all()  # a file that cannot be read is said now

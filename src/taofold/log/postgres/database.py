@@ -20,7 +20,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 import psycopg
 
 from taofold.core.errors import LogError, OutcomeUnknown
-from taofold.log import forks as forks
+from taofold.log import process_fork as forks
 from taofold.log.postgres import faults as faults
 from taofold.log.postgres import schema as schema
 

@@ -6,8 +6,8 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from taofold.core.errors import ConfigError, LogError, OutcomeUnknown
+from taofold.log.log import NOTHING_SAVED
 
-SAVED: Final = "Nothing of this write was saved; what was written before it is safe."
 RETRYABLE: Final = frozenset({"40001", "40P01"})
 """A transaction that was undone because of another one: it may simply be done again."""
 
@@ -76,15 +76,15 @@ def explain(error: psycopg.Error, name: str) -> LogError:
     """The error to raise for one that the server told: nothing was written."""
     text = _TEXTS.get(error.sqlstate or "")
     if text is None:
-        return LogError(f"the log {name!r} failed: {_line(error)}. {SAVED}")
-    return LogError(f"the log {name!r} {text.format(saved=SAVED)} ({_line(error)})")
+        return LogError(f"the log {name!r} failed: {_line(error)}. {NOTHING_SAVED}")
+    return LogError(f"the log {name!r} {text.format(saved=NOTHING_SAVED)} ({_line(error)})")
 
 
 def unreachable(error: psycopg.Error, name: str) -> LogError:
     """The error to raise when no connection could be made."""
     text = _TEXTS.get(error.sqlstate or "")
     if text is not None:
-        return LogError(f"the log {name!r} {text.format(saved=SAVED)} ({_line(error)})")
+        return LogError(f"the log {name!r} {text.format(saved=NOTHING_SAVED)} ({_line(error)})")
     return LogError(
         f"the log {name!r} cannot be reached: {_line(error)}. Check the address and that the "
         "server is up"

@@ -15,7 +15,8 @@ from typing import Final
 import psycopg
 
 from taofold.core.errors import Incompatible, LogError
-from taofold.log.log import ENDED, LONGEST_LEASE_MS
+from taofold.core.state import ENDED
+from taofold.log.log import LONGEST_LEASE_MS
 
 # ruff: noqa: S608 - statements are put together from constants of this module only
 

@@ -22,9 +22,10 @@ from threading import Lock, Thread
 from typing import Final, TypeAlias, TypeVar
 
 from taofold.core.errors import LogError
-from taofold.log import forks as forks
-from taofold.log.sqlite.connection import busy, explain, plain
-from taofold.log.sqlite.schema import connect, fold
+from taofold.log import process_fork as forks
+from taofold.log.sqlite.connection import plain
+from taofold.log.sqlite.faults import busy, explain
+from taofold.log.sqlite.schema import checkpoint, connect
 
 _Waiter: TypeAlias = tuple[asyncio.AbstractEventLoop, "asyncio.Future[None]"]
 _STOP: Final = "stop"
@@ -80,7 +81,7 @@ class Disk:
         self._ask((loop, done))
         await done
 
-    def fold(self) -> None:
+    def checkpoint(self) -> None:
         """Move the -wal file's content into the database, some time soon."""
         self._ask(_FOLD)
 
@@ -334,7 +335,7 @@ class SqliteFile:
         # Outside the lock: the thread that folds takes it for nothing, and the next writer goes on.
         if self._behind % FOLD_AFTER == 0:
             with suppress(OSError):  # closed meanwhile: closing folds as well
-                self._disk.fold()
+                self._disk.checkpoint()
         return result
 
     def _mine(self) -> None:
@@ -352,7 +353,7 @@ class SqliteFile:
             if self._folding is None:
                 # A connection that only this thread uses: ours may be in the middle of a write.
                 self._folding = plain(self.path, _FOLD_WAIT_S)
-            fold(self._folding)
+            checkpoint(self._folding)
             # Not exact, since writers go on; it only says when to fold next.
             self._behind = 0
 

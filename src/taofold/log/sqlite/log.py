@@ -25,9 +25,10 @@ from taofold.log.log import (
     still_leased,
 )
 from taofold.log.sqlite import statements as sql
-from taofold.log.sqlite.connection import explain, plain
+from taofold.log.sqlite.connection import plain
+from taofold.log.sqlite.faults import explain
 from taofold.log.sqlite.file import SqliteFile, file_identity, full_sync
-from taofold.log.sqlite.schema import empty
+from taofold.log.sqlite.schema import truncate_wal
 from taofold.log.sqlite.statements import LAST
 from taofold.log.store import clock
 
@@ -91,7 +92,7 @@ def scrub(path: Path, wait_s: float) -> None:
             # Pages that were freed before secure_delete was on are only gone in a file that is
             # written anew.
             db.execute("vacuum")
-        emptied = empty(path, wait_s)
+        emptied = truncate_wal(path, wait_s)
         reason = "" if emptied else "other processes are reading it"
     except sqlite3.Error as error:
         reason = str(error)

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from taofold.core.errors import Incompatible, LogError
-from taofold.log import forks as forks
-from taofold.log.log import ENDED
+from taofold.core.state import ENDED
+from taofold.log import process_fork as forks
 from taofold.log.sqlite import identity as identity
-from taofold.log.sqlite.connection import busy, explain, opened, plain
+from taofold.log.sqlite.connection import opened, plain
+from taofold.log.sqlite.faults import busy, explain
 
 VERSION: Final = 3
 """Version of the layout. Raise it with statements in `UPGRADES`."""
@@ -249,7 +250,7 @@ def connect(
         raise explain(error, path) from error
 
 
-def fold(connection: sqlite3.Connection) -> None:
+def checkpoint(connection: sqlite3.Connection) -> None:
     """Move the -wal file's content into the database, so that it starts over.
 
     Writers go on meanwhile. Where they are too many for it to ever be empty, they are
@@ -261,7 +262,7 @@ def fold(connection: sqlite3.Connection) -> None:
         connection.execute("pragma wal_checkpoint(restart)").fetchone()
 
 
-def empty(path: Path, wait_s: float) -> bool:
+def truncate_wal(path: Path, wait_s: float) -> bool:
     """Cut the -wal file to nothing. False if somebody was in the way."""
     with closing(plain(path, wait_s)) as connection:
         blocked: int = connection.execute("pragma wal_checkpoint(truncate)").fetchone()[0]

@@ -19,9 +19,9 @@ from taofold.loop.gates.baseline import (
     content,
 )
 from taofold.loop.gates.bench import Bench, GateRun
+from taofold.loop.gates.delivery import above, linked
 from taofold.loop.gates.programs import named, search_path, targets, wanted
 from taofold.loop.gates.tree import Tree, copied, removed
-from taofold.loop.gates.work import above, linked
 from taofold.loop.verdict import Gate
 
 _NAMES: Final = """

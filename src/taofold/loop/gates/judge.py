@@ -32,10 +32,10 @@ from taofold.loop.gates.baseline import (
 )
 from taofold.loop.gates.bench import Bench, GateRun, contained, warm
 from taofold.loop.gates.capture import LoopFolder, captured, learnt, outside
+from taofold.loop.gates.delivery import Texts, WorkDiff, above, observed, removed, restored
 from taofold.loop.gates.results import Expectations, apart, some, told
 from taofold.loop.gates.scope import DECIDES, role
 from taofold.loop.gates.tree import Tree
-from taofold.loop.gates.work import Texts, WorkDiff, above, observed, removed, restored
 from taofold.loop.verdict import TESTS, Gate, GateResult, Settled, TreeChange, Verdict
 from taofold.policy.redaction import Redactor
 from taofold.tools import uplink

@@ -224,10 +224,10 @@ class Workspace:
         paths = self.changed(self.first.id, result.id)
         home = Snapshots(self.git.store, self.project, self.folder / "project.index")
         now = home.take(repository(self.project), "project")
-        foreign = set(home.changed(self.first.id, now.id))
-        same = set(home.changed(result.id, now.id))
+        changed_by_others = set(home.changed(self.first.id, now.id))
+        unlike_ours = set(home.changed(result.id, now.id))
         # The same change on both sides is no clash: bringing it back is done already.
-        clash = sorted(path for path in paths if path in foreign and path in same)
+        clash = sorted(changed_by_others & unlike_ours & set(paths))
         if clash:
             raise Refused(
                 f"changed in {str(self.project)!r} meanwhile: {', '.join(clash[:10])}. The "

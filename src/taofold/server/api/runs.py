@@ -10,8 +10,9 @@ from starlette.responses import JSONResponse, Response
 from taofold.agent.activation import new_id
 from taofold.core import events as e
 from taofold.core.errors import ConfigError, UnknownRun
+from taofold.core.state import ENDED
 from taofold.core.trace import opening
-from taofold.log.log import ENDED, RunRow
+from taofold.log.log import RunRow
 from taofold.runtime import control
 from taofold.runtime import run as runs
 from taofold.runtime.endings import RESUMABLE

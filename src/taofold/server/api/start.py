@@ -12,9 +12,9 @@ from starlette.responses import JSONResponse, Response
 
 from taofold.agent.activation import new_id
 from taofold.core.errors import Conflict, UnknownRun
+from taofold.core.state import ENDED
 from taofold.core.text import visible
 from taofold.core.trace import opening
-from taofold.log.log import ENDED
 from taofold.server import views
 from taofold.server.api import schemas
 from taofold.server.api.attachments import prompt

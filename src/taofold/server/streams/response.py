@@ -14,8 +14,8 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from taofold.core.errors import TaofoldError
+from taofold.core.state import ENDED
 from taofold.core.values import Principal
-from taofold.log.log import ENDED
 from taofold.runtime import control
 from taofold.server.endpoint import ApiCall, Problem
 from taofold.server.server import Server

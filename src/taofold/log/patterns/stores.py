@@ -19,10 +19,10 @@ from taofold.learning.fold import step
 from taofold.learning.registry import Registry
 from taofold.learning.retrieval.meaning import Embedder
 from taofold.learning.state import State, View, Writing
-from taofold.log.adapters import innermost, journal_beside
+from taofold.log.builtin import innermost, journal_beside
 from taofold.log.journal import Fact, Journal, MemoryJournal
 from taofold.log.log import Log
-from taofold.log.registry import tables
+from taofold.log.patterns import tables
 from taofold.log.sqlite import journal as journals
 from taofold.log.sqlite.file import SqliteFile, full_sync
 from taofold.log.sqlite.log import SqliteLog

@@ -20,7 +20,7 @@ POSTGRES: Final = ("postgresql://", "postgres://")
 """How the address of a PostgreSQL database begins."""
 
 
-def open_log(spec: str | Path, *, adopt: bool = False) -> Log:
+def open_builtin(spec: str | Path, *, adopt: bool = False) -> Log:
     """Open the log that `spec` names, and create its file, and its folder `.taofold`, if missing.
 
     Args:

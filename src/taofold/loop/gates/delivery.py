@@ -43,9 +43,9 @@ class WorkDiff(Value, frozen=True):
     now: dict[str, KeptFile | None] = {}
     """What is at paths that differ; None = nothing any more."""
     left_out: dict[str, str] = {}
-    """Of these what does not join the proof, and why."""
+    """Paths of `now` that do not join the proof, each with the reason."""
     tampering: tuple[str, ...] = ()
-    """Of these what decides and was there before."""
+    """Files of the baseline that decide about success and were changed or deleted."""
 
     def proof(self, baseline: Baseline) -> dict[str, KeptFile]:
         """The baseline with the changes that join the proof."""
@@ -53,17 +53,17 @@ class WorkDiff(Value, frozen=True):
         return _with(baseline.files, joined)
 
     def delivery(self, baseline: Baseline) -> dict[str, KeptFile]:
-        """The baseline with everything that was done, but for tampering."""
+        """The baseline with every change but the tampering."""
         # What was left out of the proof is delivered all the same: new tests, documents, data.
         rest = {path: file for path, file in self.now.items() if path not in self.tampering}
         return _with(baseline.files, rest)
 
     def new(self, baseline: Baseline) -> tuple[str, ...]:
-        """Paths whose content is of now."""
+        """The changed paths without the tampering."""
         return tuple([path for path in self.now if path not in self.tampering])
 
     def changes(self, baseline: Baseline) -> tuple[TreeChange, ...]:
-        """What was left out or allowed, for the record; tampering is told elsewhere."""
+        """What was left out or allowed, for the record. Tampering has a list of its own."""
         changes = [
             TreeChange(
                 path, _did(path, file, baseline), "kept", "a person allowed it", tampering=False
