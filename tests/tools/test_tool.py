@@ -4,10 +4,10 @@ import asyncio
 import contextvars
 import threading
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 from enum import Enum
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_type_hints
 
 import pytest
 from pydantic import BaseModel, Field
@@ -15,6 +15,7 @@ from pydantic import BaseModel, Field
 from taofold.core.errors import ConfigError
 from taofold.core.values import Tier
 from taofold.tools import BadArguments, Outcome, RunContext, Tool, as_tool, external, tool
+from taofold.tools.tool import ToolOptions
 
 pytestmark = pytest.mark.anyio
 
@@ -492,3 +493,10 @@ async def test_a_hanging_tool_can_be_left_and_what_it_reported_is_kept() -> None
         await asyncio.wait_for(hang.bind({}).run(ctx), 0.2)
     release.set()
     assert ctx.partial == ["half"]
+
+
+def test_the_decorator_takes_every_option_of_a_tool() -> None:
+    """Mutant: a field is forgotten in `ToolOptions`, so that type checkers refuse it."""
+    derived = {"schema", "agent", "function", "signature"}
+    options = {field.name for field in fields(Tool) if field.init} - derived
+    assert options == {"name", "description", "tier", "effect", *get_type_hints(ToolOptions)}
