@@ -25,8 +25,11 @@ def test_an_error_and_the_fix_after_which_its_check_passed_are_a_pattern() -> No
         "add_null_check", "add_null_check", "python",
     )  # fmt: skip
     assert fix.code.startswith("if {{variable}} is None:")
-    assert fix.diff == "+if user is None:\n+    raise ValueError('who?')\n return user.email"
-    assert fix.cause
+    assert fix.diff == (
+        " user = find(name)\n+if user is None:\n+    raise ValueError('who?')\n return user.email"
+    )
+    assert fix.files == ("users/mail.py",)
+    assert fix.vain == ("`if amount >= LIMIT:`",)
     assert signature.example == "'NoneType' object has no attribute 'email'"
     assert signature.seen == "users/mail.py:address"
     assert len(fix.description) >= 20

@@ -55,7 +55,7 @@ def test_attempts_inside_a_run_are_taken_where_its_log_tells_them() -> None:
     log = Log().test(red()).edit("a > b", "a >= b").test(GREEN)
     past = read(log, verdict(passed=True), "shop.py")
     (one,) = past.attempts
-    assert one.changes[0].after == "a >= b"
+    assert one.changes[0].after == "a >= b\n"
     assert (past.language, past.outcome, past.iterations) == ("python", "completed", 1)
 
 

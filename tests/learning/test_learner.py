@@ -53,7 +53,7 @@ def test_what_one_loop_taught_another_is_told_in_true_names(
     text = lessons(mind, tmp_path)
     assert "Cross-Loop Learning Context" in text
     assert "+if user is None:" in text
-    assert "a value that was used can be missing" in text
+    assert "in users/mail.py" in text
     assert "loop-1" in text
 
 

@@ -40,17 +40,111 @@ def told(histories: Sequence[LoopHistory], *failing: Check, code: str = "") -> s
 
 
 NULL = "Cannot read properties of undefined (reading 'items')"
+MIXED = "unsupported operand type(s) for *: 'decimal.Decimal' and 'float'"
+EXACT = FileChange("bill.py", "    return net * 1.2\n", '    return net * Decimal("1.2")\n')
+SENDING = "`Rc<Vec<u32>>` cannot be sent between threads safely"
+
+
+def python(message: str, error: str = "TypeError", path: str = "bill.py") -> Check:
+    return Check(f"t::{path}", "failed", error, message, (Place(path, 3, "gross"),))
 
 
 def test_a_lesson_is_told_though_its_edit_cannot_be_made_here() -> None:
     text = told(
-        [loop("first", FIX, node(NULL))],
-        node("Cannot read properties of null (reading 'name')", path="lib/user.ts"),
-        code="const nothing = 'like it';\n",
+        [loop("first", EXACT, python(MIXED))],
+        python(MIXED.replace("*", "+"), path="lib/tax.py"),
+        code="nothing = 'like it'\n",
     )
-    assert "return user?.items.length ?? 0;" in text
-    assert NULL in text, "the message as it was printed"
-    assert "src/cart.js:count" in text
+    assert '+return net * Decimal("1.2")' in text
+    assert MIXED in text, "the message as it was printed"
+    assert "bill.py:gross" in text
+
+
+@pytest.mark.parametrize(
+    ("change", "then", "now"),
+    [
+        pytest.param(
+            FileChange("a.js", "if (a == b) {\n", "if (a === b) {\n"),
+            node("Expected '===' and instead saw '=='", "eqeqeq"),
+            node("Expected '===' and instead saw '=='", "eqeqeq", "src/b.js"),
+            id="the message holds the fix",
+        ),
+        pytest.param(
+            FileChange("m.py", "import os\nimport sys\n", "import sys\n"),
+            python("Unused import os", "F401"),
+            python("Unused import json", "F401", "other.py"),
+            id="the message names what goes",
+        ),
+        pytest.param(
+            FileChange("a.rs", "keep(name);\n", "keep(name.clone());\n"),
+            python("borrow of moved value: `name`", "E0382", "a.rs"),
+            Check(
+                "b.rs", "failed", "E0382", "borrow of moved value: `title`", (Place("b.rs", 3),),
+                "help: consider cloning the value: `.clone()`",
+            ),
+            id="the checker's advice holds the fix",
+        ),
+        pytest.param(
+            FileChange("a.py", "time.clock()\n", "time.perf_counter()\n"),
+            python("Module 'time' has no 'clock' member", "no-member"),
+            python("Module 'os' has no 'getcwdu' member", "no-member", "b.py"),
+            id="it replaces what is not named here",
+        ),
+        pytest.param(
+            FIX, node(NULL), node(NULL.replace("items", "email"), path="lib/user.js"),
+            id="an everyday error of another program",
+        ),
+        pytest.param(
+            FileChange("a.py", "    return RATES[land]\n", "    return RATES.get(land, 20)\n"),
+            python("'AT'", "KeyError"), python("'CH'", "KeyError", "vat.py"),
+            id="a mask is all that matches",
+        ),
+    ],
+)  # fmt: skip
+def test_a_lesson_that_says_no_more_than_the_error_is_not_told(
+    change: FileChange, then: Check, now: Check
+) -> None:
+    assert told([loop("first", change, then)], now) == ""
+
+
+def test_an_everyday_error_is_told_of_where_the_same_value_or_function_fails() -> None:
+    key = FileChange("tax.py", "    return RATES[land]\n", "    return RATES.get(land, 20)\n")
+    first = [loop("first", key, python("'AT'", "KeyError"))]
+    assert "RATES.get(land, 20)" in told(first, python("'AT'", "KeyError", "vat.py"))
+    text = told(first, python("'CH'", "KeyError"))
+    assert "- Values chosen there, yours may differ: `20`" in text
+
+
+def test_what_was_tried_in_vain_is_told_with_what_settled_it() -> None:
+    guard = FileChange("src/cart.js", "  const u = load();\n", "  const u = load() || {};\n")
+    awaited = FileChange(
+        "src/cart.js", "  const u = load() || {};\n", "  const u = await load();\n"
+    )
+    failing = (node(NULL),)
+    history = LoopHistory(
+        "first", "Make the checks pass", "", "completed",
+        (RepairAttempt(1, failing, (guard,), failing), RepairAttempt(1, failing, (awaited,), ())),
+        iterations=1,
+    )  # fmt: skip
+    text = told([history], node(NULL.replace("items", "email"), path="lib/user.js"))
+    assert "- Tried before, in vain: `const u = load() || {};`" in text
+    assert "-const u = load();\n     +const u = await load();" in text, "all that was changed"
+
+
+def test_a_change_is_shown_among_the_lines_that_it_stands_in() -> None:
+    before = (
+        "use std::rc::Rc;\n\npub fn totals(prices: Vec<u32>) -> u32 {\n    let a = 1;\n"
+        "    let b = 2;\n    let c = 3;\n    let all = Rc::new(prices);\n    run(all, a, b, c)\n}\n"
+    )
+    change = FileChange("src/lib.rs", before, before.replace("Rc::new", "Arc::new"))
+    text = told(
+        [loop("first", change, python(SENDING, "E0277", "src/lib.rs"))],
+        python(SENDING.replace("Vec<u32>", "str"), "E0277", "src/main.rs"),
+    )
+    shown = [line.strip() for line in text.splitlines()]
+    at = shown.index("-    let all = Rc::new(prices);")
+    assert shown[at - 3] == "pub fn totals(prices: Vec<u32>) -> u32 {"
+    assert shown[at + 1 : at + 3] == ["+    let all = Arc::new(prices);", "run(all, a, b, c)"]
 
 
 @pytest.mark.parametrize(
@@ -77,18 +171,17 @@ def test_an_assertion_alone_brings_no_lesson_and_the_very_line_does() -> None:
 def test_of_several_errors_each_gets_its_lesson() -> None:
     histories = [
         loop(
-            f"null-{n}",
-            FileChange("a.js", f"  return user.part{n};\n", f"  return user?.part{n} ?? {n};\n"),
-            node(f"Cannot read properties of undefined (reading 'part{n}')"),
+            f"mixed-{n}",
+            FileChange("bill.py", f"  return part{n} * 1.2\n", f"  return part{n} * exact({n})\n"),
+            python(MIXED.replace("*", sign)),
         )
-        for n in range(8)
+        for n, sign in enumerate("*+-/%&|^")
     ]
-    key = FileChange("b.py", "    return prices[name]\n", "    return prices.get(name, 0)\n")
-    missing = Check("t::k", "failed", "KeyError", "'plum'", (Place("b.py", 2, "price"),))
-    histories.append(loop("key", key, missing))
-    now = Check("t::m", "failed", "KeyError", "'fig'", (Place("c.py", 2, "cost"),))
-    text = told(histories, node(NULL), now)
-    assert "prices.get(name, 0)" in text
+    shared = FileChange("b.rs", "    let all = Rc::new(rows);\n", "    let all = Arc::new(rows);\n")
+    histories.append(loop("shared", shared, python(SENDING, "E0277", "b.rs")))
+    now = python(SENDING.replace("Vec<u32>", "Cell<u8>"), "E0277", "c.rs")
+    text = told(histories, python(MIXED), now)
+    assert "Arc::new(rows)" in text
     assert text.count("[pat-error-") <= 5
 
 
@@ -100,7 +193,7 @@ LINT = (
 
 def test_a_finding_of_a_linter_is_found_again_by_its_rule() -> None:
     first = failing_checks(LINT.format(line=1, name="os"))
-    change = FileChange("m.py", "import os\nimport sys\n", "import sys\n")
+    change = FileChange("m.py", "import os\nimport sys\n", "import os as os\nimport sys\n")
     history = LoopHistory(
         "first", "Lint", "", "completed", (RepairAttempt(1, first, (change,), first[1:]),)
     )
@@ -181,7 +274,7 @@ def test_an_import_with_an_empty_line_beside_it_is_no_template() -> None:
 
 def test_a_lesson_that_nobody_followed_claims_no_rate_of_success() -> None:
     text = told([loop("first", FIX, node(NULL))], node(NULL))
-    assert "(right in 1 loop, not followed since)" in text
+    assert "(on probation)" in text
     assert "%" not in text
 
 

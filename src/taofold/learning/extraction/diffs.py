@@ -30,6 +30,8 @@ AROUND: Final = "around"
 """Stands for nothing that could be named between them."""
 _LONGEST: Final = 2_000
 """Lines of a side beyond which no line by line comparison is made."""
+_CONTEXT: Final = 2
+"""Lines above and below a change that readers are shown with it."""
 
 Shape: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]
 """The tokens that an edit takes out and puts in, names abstracted."""
@@ -47,16 +49,43 @@ class Hunk(NamedTuple):
 
     removed: tuple[str, ...]
     added: tuple[str, ...]
-    following: str = ""
-    """The line behind new ones, which else would not say where they stand."""
 
-    @property
-    def text(self) -> str:
-        """Lines with `-` and `+` before them; the one that follows has a space."""
-        lines = [f"-{line}" for line in self.removed] + [f"+{line}" for line in self.added]
-        if not any(map(str.strip, self.removed)) and self.following:
-            lines.append(f" {self.following}")
-        return "\n".join(lines)
+
+class _Span(NamedTuple):
+    """Lines `start` to `end` of the text before that became `new_start` to `new_end`."""
+
+    start: int
+    end: int
+    new_start: int
+    new_end: int
+
+
+def _spans(before: Sequence[str], after: Sequence[str]) -> list[_Span]:
+    """The places where two texts differ; none where either is far too long."""
+    # SequenceMatcher without `autojunk` grows with the product of both sides.
+    if len(before) > _LONGEST or len(after) > _LONGEST:
+        return []
+    # Most edits are small and their files are not: what is the same around them is left out.
+    head = 0
+    while head < min(len(before), len(after)) and before[head] == after[head]:
+        head += 1
+    tail = 0
+    rest = min(len(before), len(after)) - head
+    while tail < rest and before[-1 - tail] == after[-1 - tail]:
+        tail += 1
+    left, right = before[head : len(before) - tail], after[head : len(after) - tail]
+    spans = [
+        _Span(head + a, head + b, head + c, head + d)
+        for tag, a, b, c, d in opcodes(left, right)
+        if tag != "equal"
+    ]
+    return [
+        span
+        for span in spans
+        if any(
+            map(str.strip, (*before[span.start : span.end], *after[span.new_start : span.new_end]))
+        )
+    ]
 
 
 def hunks(change: FileChange) -> tuple[Hunk, ...]:
@@ -64,27 +93,73 @@ def hunks(change: FileChange) -> tuple[Hunk, ...]:
     if change.unsure:
         return ()
     before, after = change.before.splitlines(), change.after.splitlines()
-    # SequenceMatcher without `autojunk` grows with the product of both sides.
-    if len(before) > _LONGEST or len(after) > _LONGEST:
-        return ()
-    matcher = SequenceMatcher(None, before, after, autojunk=False)
-    differences = [
-        _dedented(before[a:b], after[c:d], after[d] if d < len(after) else "")
-        for tag, a, b, c, d in matcher.get_opcodes()
-        if tag != "equal"
-    ]
-    return tuple([hunk for hunk in differences if any(map(str.strip, hunk.removed + hunk.added))])
+    return tuple(
+        [
+            _dedented(before[span.start : span.end], after[span.new_start : span.new_end])
+            for span in _spans(before, after)
+        ]
+    )
 
 
-def _dedented(removed: Sequence[str], added: Sequence[str], following: str) -> Hunk:
-    held = [line for line in (*removed, *added) if line.strip()]
+def _dedented(removed: Sequence[str], added: Sequence[str]) -> Hunk:
     # One margin for both sides, so that a change of indentation is still one.
-    margin = min([len(line) - len(line.lstrip()) for line in held], default=0)
+    margin = _margin([*removed, *added])
     return Hunk(
         tuple([line[margin:].rstrip() for line in removed]),
         tuple([line[margin:].rstrip() for line in added]),
-        following[min(margin, len(following) - len(following.lstrip())) :].rstrip(),
     )
+
+
+def _margin(lines: Iterable[str]) -> int:
+    return min([_indent(line) for line in lines if line.strip()], default=0)
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def excerpt(change: FileChange) -> str:
+    """The change as a reader sees it: `-` and `+` lines between the lines that they stand among.
+
+    The line that opens the block around a place comes first, where the text is known: it says
+    what the names are, and so when the change is right. Distant places have an empty line between.
+    """
+    if change.unsure:
+        return ""
+    before, after = change.before.splitlines(), change.after.splitlines()
+    places: list[list[_Span]] = []
+    for span in _spans(before, after):
+        if places and span.start - places[-1][-1].end <= 2 * _CONTEXT:
+            places[-1].append(span)
+        else:
+            places.append([span])
+    return "\n\n".join([_place(before, after, spans) for spans in places])
+
+
+def _place(before: Sequence[str], after: Sequence[str], spans: Sequence[_Span]) -> str:
+    start = max(spans[0].start - _CONTEXT, 0)
+    opening = _opening(before, spans[0].start)
+    marked = [(" ", before[opening])] if 0 <= opening < start else []
+    at = start
+    for span in spans:
+        marked += [(" ", line) for line in before[at : span.start]]
+        marked += [("-", line) for line in before[span.start : span.end]]
+        marked += [("+", line) for line in after[span.new_start : span.new_end]]
+        at = span.end
+    marked += [(" ", line) for line in before[at : at + _CONTEXT]]
+    margin = _margin([line for _, line in marked])
+    return "\n".join([f"{sign}{line[margin:].rstrip()}" for sign, line in marked if line.strip()])
+
+
+def _opening(lines: Sequence[str], at: int) -> int:
+    """The nearest line above `at` that is less indented than what stands there; -1 for none."""
+    inner = next((line for line in lines[at:] if line.strip()), "")
+    for number in range(min(at, len(lines)) - 1, -1, -1):
+        line = lines[number]
+        # A closing bracket ends a block and names none.
+        if line.strip() and _indent(line) < _indent(inner) and line.strip()[0] not in ")]}":
+            return number
+    return -1
 
 
 def tokens(text: str) -> list[str]:

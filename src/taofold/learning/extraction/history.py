@@ -22,7 +22,7 @@ SUCCESS: Final = frozenset({"completed", "success"})
 
 
 class FileChange(Value, frozen=True):
-    """One edit: the lines of a file before and after it. They may be the whole file.
+    """One edit: a file before and after it, or those of its lines that are known.
 
     `unsure`: the file was written over, and nobody knows what it held; nothing is learnt of it.
     """
@@ -135,7 +135,8 @@ class _Fold:
         # Not clear where the edit took place: it is taken as it was written.
         if not change.before or text.count(change.before) != 1:
             return change
-        return _whole_lines(change, text)
+        # The whole file: which lines changed, and what they stand among, is seen by comparison.
+        return FileChange(change.path, text, text.replace(change.before, change.after))
 
     def note(self, action: Action) -> None:
         """Keep up with what the file holds."""
@@ -189,15 +190,6 @@ class _Fold:
             self.open, self.tools, self.tokens = [], [], 0
         if after is not None:
             self.known = after
-
-
-def _whole_lines(change: FileChange, text: str) -> FileChange:
-    """An edit of a part of a line, as the lines that it changes in `text`."""
-    index = text.index(change.before)
-    start = text.rfind("\n", 0, index) + 1
-    end = text.find("\n", index + len(change.before))
-    lines = text[start : end if end >= 0 else len(text)]
-    return FileChange(change.path, lines, lines.replace(change.before, change.after))
 
 
 class RunReading(NamedTuple):

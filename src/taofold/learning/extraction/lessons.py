@@ -7,10 +7,10 @@ does not say what a file held.
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import groupby
-from typing import Final, get_args
+from typing import Final, NamedTuple, get_args
 
 from taofold.core.checks import Check, is_test
-from taofold.learning.extraction.diffs import Hunk, hunks
+from taofold.learning.extraction.diffs import Hunk, excerpt, hunks
 from taofold.learning.extraction.generalisation import (
     error_type_of,
     hints_of,
@@ -21,7 +21,6 @@ from taofold.learning.extraction.generalisation import (
 )
 from taofold.learning.extraction.history import FileChange, LoopHistory, RepairAttempt
 from taofold.learning.extraction.repairs import (
-    CAUSE,
     DOES,
     category_of,
     gist,
@@ -68,9 +67,7 @@ def _sign_of(check: Check) -> Sign:
 def _repeated(history: LoopHistory) -> Iterator[Pattern]:
     judged = [attempt for attempt in history.attempts if attempt.judged and attempt.changes]
     for sign in _signs(judged):
-        stayed = [
-            attempt for attempt in judged if _in(sign, attempt.before) and _in(sign, attempt.after)
-        ]
+        stayed = [attempt for attempt in judged if _in_vain(attempt, sign)]
         rounds = len({attempt.iteration for attempt in stayed})
         # In a loop that got there in the end, several tries in one iteration are how one works.
         times = rounds if history.succeeded else max(rounds, len(stayed))
@@ -81,7 +78,7 @@ def _repeated(history: LoopHistory) -> Iterator[Pattern]:
         yield _pattern(
             history,
             "repeated_same_error",
-            f"For {gist(*sign)}: " + "; ".join(edits),
+            "; ".join(edits),
             f"the same error stayed after {times} of {times} edits",
             _better(history, sign),
             check,
@@ -93,6 +90,16 @@ def _signs(attempts: Sequence[RepairAttempt]) -> list[Sign]:
     return [sign for sign, _ in Counter(signs).most_common(3)]
 
 
+def _in_vain(attempt: RepairAttempt, sign: Sign) -> bool:
+    """Did it leave the error where it was, and settle no other one either?"""
+    return (
+        attempt.judged
+        and not attempt.turned
+        and _in(sign, attempt.before)
+        and _in(sign, attempt.after)
+    )
+
+
 def _in(sign: Sign, checks: Sequence[Check]) -> bool:
     return any(_sign_of(check) == sign for check in checks)
 
@@ -100,7 +107,10 @@ def _in(sign: Sign, checks: Sequence[Check]) -> bool:
 def _edits(attempts: Sequence[RepairAttempt]) -> list[str]:
     """The different edits that were made, each in one line."""
     lines = [
-        text for attempt in attempts for change in attempt.changes if (text := edit_line(change))
+        text
+        for attempt in attempts
+        for change in attempt.changes
+        if not is_test(change.path) and (text := edit_line(change))
     ]
     return list(dict.fromkeys(lines))[:_MOST_EDITS]
 
@@ -214,8 +224,8 @@ def extract(
 
 def _errors(history: LoopHistory) -> Iterator[Pattern]:
     bodies: set[tuple[str, str, str]] = set()
-    for alike, changes in pairs(history):
-        body = _error_fix(alike, changes)
+    for alike, changes, before in pairs(history):
+        body = _error_fix(alike, changes, before)
         key = (body.signature.name, body.signature.pattern, body.fix.diff)
         if key in bodies:
             continue
@@ -234,7 +244,15 @@ def _tags(*words: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys([w.lower().replace("_", "-") for w in words if w and w != "other"]))
 
 
-def pairs(history: LoopHistory) -> Iterator[tuple[list[Check], tuple[FileChange, ...]]]:
+class SettledError(NamedTuple):
+    """Failing checks of one error, the changes after which they passed, the attempts before."""
+
+    alike: list[Check]
+    changes: tuple[FileChange, ...]
+    before: tuple[RepairAttempt, ...]
+
+
+def pairs(history: LoopHistory) -> Iterator[SettledError]:
     """Failing checks of one error with the changes after which these same checks passed.
 
     Changes to tests prove nothing, and what was taken back, or broke other checks, is no fix.
@@ -245,16 +263,33 @@ def pairs(history: LoopHistory) -> Iterator[tuple[list[Check], tuple[FileChange,
         # What broke another check may have moved the fault: it is no example to follow.
         if not (attempt.kept and attempt.judged) or attempt.broke:
             continue
-        changes = tuple([c for c in attempt.changes if not is_test(c.path) and _readable(c)])
+        edits = [c for c in attempt.changes if not is_test(c.path)]
+        changes = tuple([c for c in _joined(edits) if _readable(c)])
         settled = [*attempt.turned, *_settled(attempt, history.attempts[number + 1 :])]
         groups = [group for group in _distinct(settled) if _told(group[0])]
         for alike in groups[:_PER_FIX] if changes else ():
-            # Of several files the one in which the error
-            # arose is taken for the place of the fix.
-            near = tuple([c for c in changes if c.path and c.path == alike[0].place.path])
+            # Of several files those through which the error
+            # came up are taken for the place of the fix.
+            through = {place.path for place in alike[0].places if place.path}
+            near = tuple([c for c in changes if c.path in through])
             # Otherwise nobody can say which change settled which error, and nothing is taught.
             if near or len({c.path for c in changes}) == 1 or len(groups) == 1:
-                yield alike, near or changes
+                yield SettledError(alike, near or changes, history.attempts[:number])
+
+
+def _joined(changes: Sequence[FileChange]) -> list[FileChange]:
+    """Edits of one file, each of what the last one left, as one change of it."""
+    joined: dict[str, FileChange] = {}
+    apart: list[FileChange] = []
+    for change in changes:
+        last = joined.get(change.path)
+        if last is not None and last.after == change.before and not change.unsure:
+            joined[change.path] = FileChange(change.path, last.before, change.after)
+        elif last is None:
+            joined[change.path] = change
+        else:
+            apart.append(change)
+    return [*joined.values(), *apart]
 
 
 def _told(check: Check) -> bool:
@@ -284,8 +319,12 @@ def _distinct(checks: list[Check]) -> list[list[Check]]:
     return sorted(groups, key=lambda g: (-len(g), _sign_of(g[0])))
 
 
-def _error_fix(alike: list[Check], changes: tuple[FileChange, ...]) -> ErrorFix:
+def _error_fix(
+    alike: list[Check], changes: tuple[FileChange, ...], before: tuple[RepairAttempt, ...]
+) -> ErrorFix:
     check = alike[0]
+    vain = [attempt for attempt in before if _in_vain(attempt, _sign_of(check))]
+    changes = tuple([_since(change, vain) for change in changes])
     differences = [hunk for change in changes for hunk in hunks(change)]
     language = language_of(changes[0].path)
     template = plausible(
@@ -307,9 +346,34 @@ def _error_fix(alike: list[Check], changes: tuple[FileChange, ...]) -> ErrorFix:
             template_code(differences)[0],
             language,
             difference(changes),
-            CAUSE.get(template, ""),
+            files=tuple(dict.fromkeys([change.path for change in changes])),
+            vain=_tried(vain, changes),
         ),
     )
+
+
+def _since(change: FileChange, vain: Sequence[RepairAttempt]) -> FileChange:
+    """The change with what was tried right before it and stayed in the file, as one."""
+    for attempt in reversed(vain):
+        for earlier in reversed(attempt.changes):
+            if (earlier.path, earlier.after) == (change.path, change.before) and earlier.before:
+                change = FileChange(change.path, earlier.before, change.after)
+    return change
+
+
+def _tried(vain: Sequence[RepairAttempt], fix: Sequence[FileChange]) -> tuple[str, ...]:
+    """The lines that were tried and left the error there, those of the fix left out."""
+    fixing = {line.strip() for change in fix for hunk in hunks(change) for line in hunk.added}
+    tried = [
+        f"`{line.strip()[:_MOST_EDIT]}`"
+        for attempt in vain
+        for change in attempt.changes
+        if not is_test(change.path)
+        for hunk in hunks(change)
+        for line in hunk.added
+        if line.strip() and line.strip() not in fixing
+    ]
+    return tuple(dict.fromkeys(tried))[:_MOST_EDITS]
 
 
 def _template(changes: tuple[FileChange, ...], error: str) -> str:
@@ -318,7 +382,7 @@ def _template(changes: tuple[FileChange, ...], error: str) -> str:
 
 def difference(changes: tuple[FileChange, ...]) -> str:
     """Lines with `-` and `+`, under their own names; an empty line between places."""
-    return "\n\n".join([hunk.text for change in changes for hunk in hunks(change)])
+    return "\n\n".join([text for change in changes if (text := excerpt(change))])
 
 
 def approaches(history: LoopHistory, least: float = LEAST) -> Iterator[Pattern]:
@@ -339,8 +403,8 @@ def approaches(history: LoopHistory, least: float = LEAST) -> Iterator[Pattern]:
     steps: list[str] = []
     tools: list[str] = []
     languages: list[str] = []
-    for alike, changes in pairs(history):
-        body = _error_fix(alike, changes)
+    for alike, changes, before in pairs(history):
+        body = _error_fix(alike, changes, before)
         # An error that was not there at first came to light after another one was settled.
         later |= _sign_of(alike[0]) not in first
         where = f" in {body.signature.seen}" if body.signature.seen else ""
@@ -384,7 +448,7 @@ def _shortly(diff: str) -> str:
 
 def _templates(history: LoopHistory) -> Iterator[Pattern]:
     codes: set[str] = set()
-    for (check, *_), changes in pairs(history):
+    for (check, *_), changes, _before in pairs(history):
         differences = [hunk for change in changes for hunk in hunks(change)]
         code, holes = template_code(differences)
         # An exchange of words, or a line alone, is no template: the lesson shows it.

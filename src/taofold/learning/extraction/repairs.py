@@ -41,31 +41,6 @@ DOES: Final = {
     "restructure": "Restructure the code around the failure",
 }
 """What each kind of repair does, in twenty characters or more."""
-CAUSE: Final = {
-    "add_null_check": "a value that was used can be missing",
-    "add_guard": "an empty or zero value was not thought of",
-    "add_base_case": "the recursion had no end for the smallest case",
-    "off_by_one": "a bound, an index or a count was one off",
-    "swap_comparison": "the comparison was wrong at its boundary",
-    "swap_arithmetic": "the wrong operator or sign",
-    "fix_boolean": "the condition was wrong: and, or, not",
-    "wrong_variable": "another name in scope was meant",
-    "missing_return": "nothing was returned on this path",
-    "move_statement": "a statement stood in the wrong block",
-    "wrong_constant": "the wrong constant or first value",
-    "swap_arguments": "two arguments or operands were the wrong way round",
-    "fix_call": "the call did not suit the signature",
-    "missing_import": "a name was used that nothing imports",
-    "rename_attribute": "the attribute has another name",
-    "rename_key": "the key has another name, or may be missing",
-    "swap_function": "a similar function was meant",
-    "fix_rounding": "the wrong number of digits",
-    "convert_type": "a value of another type was passed on",
-    "mutable_default": "a default value was shared between calls",
-    "initialise": "the name had no value on some path",
-    "update_dependency": "the version of a dependency",
-}
-"""Why the error arose, where the kind of repair tells."""
 _ANSWERS: Final = {
     "add_null_check": r"None|null|undefined|nil|E0599|TS2531|TS2532|TS18047|TS18048",
     "missing_import": r"NameError|ReferenceError|undefined|not defined|F821|E04[23]\d|Cannot find",

@@ -73,7 +73,9 @@ class Fix(Value, frozen=True):
     `category` is one of the schema's eight, `template` the finer word for the shape of the
     edit, such as "off_by_one", where there is one. `code` is a template with `{{holes}}`, `diff`
     the removed and added lines under their true names, each behind `-` or `+` (with holes in
-    patterns of release 0.1). `cause` says why the error arose, as far as the edit tells.
+    patterns of release 0.1), and lines around them behind a space. `files` are the files that
+    it changed; `vain` are edits that the same loop had tried before, which left the error there.
+    `cause` is a sentence of files and of earlier releases.
     """
 
     description: str = ""
@@ -83,6 +85,8 @@ class Fix(Value, frozen=True):
     language: str = ""
     diff: str = ""
     cause: str = ""
+    files: tuple[str, ...] = ()
+    vain: tuple[str, ...] = ()
 
 
 class ErrorFix(Value, frozen=True, tag_field="kind", tag="error"):

@@ -130,7 +130,7 @@ def choose(ranked: Sequence[Ranked], settings: Injection) -> PatternChoice:
             left, key=lambda one: (one.score * _AGAIN ** _answered(one, chosen), *_last(one))
         )
         left.remove(best)
-        reason = _surplus(best, chosen)
+        reason = _beside(best, ranked) or _surplus(best, chosen)
         if reason:
             refused[best.pattern.id] = reason
         else:
@@ -162,7 +162,16 @@ def _surplus(ranked: Ranked, chosen: Sequence[Ranked]) -> str:
         change = _change(ranked.pattern)
         if change and change == _change(other.pattern) and ranked.answers == other.answers:
             return f"{other.pattern.id} holds the same change"
-        if _of_one_loop(ranked.pattern, other.pattern):
+    return ""
+
+
+def _beside(candidate: Ranked, ranked: Sequence[Ranked]) -> str:
+    """Why an approach or a template adds nothing to what its own loop taught about an error.
+
+    Nor where that lesson is not shown: what tells nothing new does not do so as a template.
+    """
+    for other in ranked:
+        if _of_one_loop(candidate.pattern, other.pattern):
             return f"{other.pattern.id} tells it, from the same loop"
     return ""
 

@@ -38,6 +38,7 @@ from taofold.learning.retrieval.index import (
     telling,
     words,
 )
+from taofold.learning.retrieval.novelty import about_this_program, same_case, told_already
 
 _CODE_TERMS: Final = 40
 _LINE_TERMS: Final = 80
@@ -357,11 +358,16 @@ def _of_error(
     line = _line_is_here(pattern, question)
     # Refused unless some failing check speaks for it: words alone bring lessons about other errors.
     best = Relevance(0.0, refused="it answers another error")
+    silence = ""
     pairs = zip(question.case.failing, question.said, strict=False)
     for number, (failing, message) in enumerate(pairs):
         same = _kinship(signature, failing)
         alike = _alike(signature, says, failing, message, question)
         plain = failing.error_type in GENERIC_ERRORS
+        if same >= _SAME_CLASS and not plain:
+            # `users.map is not a function` has no word that says something but those that differ.
+            sentence = same_sentence(literal(signature.pattern), failing.message)
+            alike = max(alike, sentence if sentence >= _SAME_WORDS else 0.0)
         if same >= _SAME_CLASS and not plain and alike < _LEAST_ERROR and _exception(failing):
             continue  # a class such as TypeError has many causes: the words must agree
         if same >= _SAME_CLASS and not plain:
@@ -382,9 +388,22 @@ def _of_error(
         near = 0.1 if any(_at(hint, _where_at(failing)) for hint in signature.hints) else 0.0
         around = max(text, line)
         value = scale * min(0.75 * min(error + near, 1.0) + 0.25 * around, 1.0)
-        if value > best.value:
+        known = _nothing_new(pattern, signature, failing)
+        silence = known or silence
+        if value > best.value and not known:
             best = Relevance(value, number)
-    return best
+    return best if best.value else best._replace(refused=silence or best.refused)
+
+
+def _nothing_new(pattern: Pattern, signature: ErrorSignature, failing: Check) -> str:
+    """Why a reader learns nothing from the lesson about this error; "" if there is something."""
+    match pattern.body:
+        case ErrorFix(fix=fix):
+            return told_already(signature, fix, failing)
+        case Avoidance() if about_this_program(signature, failing):
+            return "" if same_case(signature, failing) else "it was tried in another program"
+        case _:
+            return ""
 
 
 def _exception(failing: Check) -> bool:
