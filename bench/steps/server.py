@@ -34,6 +34,11 @@ _PIECE = (
     b'data: {"id":"x","object":"chat.completion.chunk","created":1,"model":"fake","choices":'
     b'[{"index":0,"delta":%b,"finish_reason":%b}]}\n\n'
 )
+_USED = (
+    b'data: {"id":"x","object":"chat.completion.chunk","created":1,"model":"fake","choices":[],'
+    b'"usage":{"prompt_tokens":10,"completion_tokens":5,"total_tokens":15}}\n\n'
+)
+_DONE = b"data: [DONE]\n\n"
 
 
 def reply(body: bytes) -> bytes:
@@ -41,6 +46,25 @@ def reply(body: bytes) -> bytes:
     steps = int(found[1]) if found else 1
     turn = sum(body.count(mark) for mark in _RESULTS)
     return _REPLY % (_CALL % (turn, turn) if turn < steps - 1 else _TEXT % last(steps))
+
+
+def streamed(body: bytes) -> bytes:
+    """The same reply as a stream: a call in four pieces, a text in words, then the usage."""
+    found = _STEPS.search(body)
+    steps = int(found[1]) if found else 1
+    turn = sum(body.count(mark) for mark in _RESULTS)
+    if turn < steps - 1:
+        first = b'"id":"call_%d","type":"function","function":{"name":"add","arguments":""}' % turn
+        pieces = [b'"function":{"arguments":"%b"}' % piece
+                  for piece in (b'{\\"a\\": ', b"%d" % turn, b', \\"b\\": 1}')]  # fmt: skip
+        deltas = [b'{"tool_calls":[{"index":0,%b}]}' % piece for piece in (first, *pieces)]
+        end = b'"tool_calls"'
+    else:
+        words = last(steps).replace(b" ", b"| ").split(b"|")
+        deltas = [b'{"content":"%b"}' % word for word in words]
+        end = b'"stop"'
+    events = [_PIECE % (delta, b"null") for delta in (b'{"role":"assistant"}', *deltas)]
+    return b"".join([chunk(event) for event in (*events, _PIECE % (b"{}", end), _USED, _DONE)])
 
 
 def last(steps: int) -> bytes:
@@ -85,6 +109,8 @@ class Connection(asyncio.Protocol):
             task = asyncio.ensure_future(self.talk(int(tokens[1])))
             self.tasks.add(task)
             task.add_done_callback(self.tasks.discard)
+        elif _STREAM.search(body):
+            self.transport.write(_CHUNKED + streamed(body) + b"0\r\n\r\n")
         else:
             text = reply(body)
             self.transport.write(_WHOLE % (len(text), text))
@@ -98,7 +124,7 @@ class Connection(asyncio.Protocol):
             write(chunk(_PIECE % (text, b"null")))
             if i % 16 == 15:
                 await asyncio.sleep(0)
-        write(chunk(_PIECE % (b"{}", b'"stop"')) + chunk(b"data: [DONE]\n\n") + b"0\r\n\r\n")
+        write(chunk(_PIECE % (b"{}", b'"stop"')) + chunk(_DONE) + b"0\r\n\r\n")
 
 
 async def serve(delay: float) -> None:
