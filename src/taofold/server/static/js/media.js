@@ -11,6 +11,12 @@ export function media(run, items = []) {
   return h("ul", { class: "media", "aria-label": "Files" }, items.map((one) => h("li", {}, shown(run, one))));
 }
 
+/** The goal without the lines that stand for what is shown beside it. */
+export function words(goal, items = []) {
+  const lines = goal.split("\n").filter((line) => !items.some((one) => one.digest && line.startsWith(`[${one.kind} `) && line.endsWith(` ${one.digest.slice(0, 8)}]`)));
+  return lines.join("\n") || goal;
+}
+
 function shown(run, one) {
   const words = [one.name || one.kind, one.mediaType, size(one.size)].filter(Boolean).join(" · ");
   if (!one.digest) return h("span", { class: "file" }, `${words} · ${one.url}`);

@@ -5,7 +5,7 @@ import { failed, fill, h, loading, toast } from "./dom.js";
 import { ago, count, dollars, duration } from "./format.js";
 import { keys } from "./keys.js";
 import { ENDED, follow } from "./live.js";
-import { media } from "./media.js";
+import { media, words } from "./media.js";
 import { timeline } from "./timeline.js";
 import { trace } from "./trace.js";
 
@@ -37,7 +37,7 @@ function show(main, run, undo) {
     h("label", { class: "unseen", for: "steer" }, "Tell the agent something"),
     h("input", { id: "steer", name: "text", maxlength: 2000, autocomplete: "off", placeholder: "Tell the agent something; it reads it at its next turn" }),
     h("button", {}, "Send"));
-  const title = h("h1", { class: "goal" }, run.goal);
+  const title = h("h1", { class: "goal" }, words(run.goal, run.media));
 
   fill(main, h("article", { class: "run" },
     h("header", { class: "runhead" },
