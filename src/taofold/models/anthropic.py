@@ -502,7 +502,8 @@ class _Answer(msgspec.Struct):
     input_transformations: list[dict[str, Any]] | None = None
 
 
-_DECODE: Final = msgspec.json.Decoder(_Answer).decode
+_ANSWER: Final = msgspec.json.Decoder(_Answer)
+_ANY: Final = msgspec.json.Decoder()
 
 
 class _Growing:
@@ -545,7 +546,7 @@ class _Growing:
                 whole = self.block
                 if self.json:
                     sent = "".join(self.json).encode("utf-8", "surrogatepass")
-                    whole = {**whole, "input": decoded(frame, msgspec.json.decode, sent)}
+                    whole = {**whole, "input": decoded(frame, _ANY, sent)}
                 return [OpaquePart(encode(whole).decode(), kind)]
 
     def _thought(self) -> list[Part]:
@@ -582,11 +583,13 @@ class MessagesReader(EventReader):
         self._note(answer)
         return self._reply()
 
-    def _complete(self) -> bool:
+    @property
+    def complete(self) -> bool:
+        """Is it said why the reply ended? All blocks came before."""
         return self._finish is not None
 
     def _decode(self, body: bytes) -> _Answer:
-        answer = decoded(self._frame, _DECODE, body)
+        answer = decoded(self._frame, _ANSWER, body)
         if answer.error or answer.type == "error":
             raise reported(self._frame, answer.error)
         return answer
@@ -598,6 +601,8 @@ class MessagesReader(EventReader):
                 self._count(event.message.usage)
                 self._note(event.message)
             case "content_block_start" if event.content_block is not None:
+                if event.index in self._blocks:
+                    raise self._frame.unreadable(f"block {event.index} begins twice")
                 self._blocks[event.index] = _Growing(event.content_block)
                 self._speak(event.content_block.get("text"))
             case "content_block_delta" if event.delta:
@@ -610,6 +615,8 @@ class MessagesReader(EventReader):
                 self._count(event.usage)
                 if event.delta:
                     self._explain(event.delta.stop_details)
+            case "message_stop":
+                self._ended = True
             case _:
                 pass
 

@@ -39,13 +39,13 @@ from taofold.models.wire import (
     Frame,
     arguments_of,
     as_text,
+    batch,
     blob,
     content_for,
     data_url,
     encode,
     finish_of,
     follows_its_call,
-    pending,
     pieces,
     raw,
     seen,
@@ -110,7 +110,7 @@ class _Answer(msgspec.Struct):
     error: Any = None
 
 
-_DECODE: Final = msgspec.json.Decoder(_Answer).decode
+_ANSWER: Final = msgspec.json.Decoder(_Answer)
 
 
 def _text(content: str | list[Any] | None) -> str:
@@ -157,6 +157,41 @@ class _Growing:
         return encode(self.extra).decode() if self.extra else ""
 
 
+class _Detail:
+    """One of `reasoning_details`, which arrives in pieces."""
+
+    __slots__ = ("_fields", "_pieces")
+
+    def __init__(self, detail: dict[str, Any]) -> None:
+        self._fields: dict[str, Any] = {}
+        # Joined once, at the end: there may be very many.
+        self._pieces: dict[str, list[str]] = {}
+        self.add(detail, first=True)
+
+    def goes_on(self, detail: dict[str, Any]) -> bool:
+        """Is `detail` the next piece of this one?"""
+        index = detail.get("index")
+        fields = self._fields
+        return (
+            index is not None
+            and fields.get("index") == index
+            and fields.get("type") == detail.get("type")
+        )
+
+    def add(self, detail: dict[str, Any], *, first: bool = False) -> None:
+        for name, value in detail.items():
+            if name in _MERGED and isinstance(value, str):
+                self._pieces.setdefault(name, []).append(value)
+                self._fields[name] = value
+            elif value is not None or first:
+                self._fields[name] = value
+                self._pieces.pop(name, None)
+
+    def whole(self) -> dict[str, Any]:
+        """The detail as it would have come at once."""
+        return self._fields | {name: "".join(pieces) for name, pieces in self._pieces.items()}
+
+
 class ChatReader(EventReader):
     """Reads one answer; the `ReplyReader` of this format."""
 
@@ -165,13 +200,12 @@ class ChatReader(EventReader):
         self._text: list[str] = []
         self._thinking: list[str] = []
         self._echo = ""
-        self._details: list[dict[str, Any]] = []
+        self._details: list[_Detail] = []
         self._refusal: list[str] = []
         self._calls: dict[int, _Growing] = {}
         self._usage: _Usage | None = None
         self._tier = ""
         self._finish: str | None = None
-        self._ended = False
 
     def whole(self, body: bytes) -> Reply:
         """Read an answer that was not streamed."""
@@ -186,11 +220,13 @@ class ChatReader(EventReader):
         self._usage, self._tier = answer.usage, answer.service_tier or ""
         return self._reply()
 
-    def _complete(self) -> bool:
+    @property
+    def complete(self) -> bool:
+        """Is the reply whole? The usage may still be to come."""
         return self._ended or self._finish is not None
 
     def _decode(self, body: bytes) -> _Answer:
-        answer = decoded(self._frame, _DECODE, body)
+        answer = decoded(self._frame, _ANSWER, body)
         if answer.error:
             raise reported(self._frame, answer.error)
         return answer
@@ -233,21 +269,10 @@ class ChatReader(EventReader):
 
     def _detail(self, detail: dict[str, Any]) -> None:
         """Pieces of one detail have one index and one type; they come one after the other."""
-        last = self._details[-1] if self._details else None
-        same = (
-            last is not None
-            and detail.get("index") is not None
-            and last.get("index") == detail.get("index")
-            and last.get("type") == detail.get("type")
-        )
-        if last is None or not same:
-            self._details.append(dict(detail))
-            return
-        for name, value in detail.items():
-            if name in _MERGED and isinstance(value, str) and isinstance(last.get(name), str):
-                last[name] += value
-            elif value is not None:
-                last[name] = value
+        if self._details and self._details[-1].goes_on(detail):
+            self._details[-1].add(detail)
+        else:
+            self._details.append(_Detail(detail))
 
     def _grow(self, call: _Call) -> None:
         index = call.index
@@ -257,14 +282,19 @@ class ChatReader(EventReader):
             index = len(self._calls) if new else max(self._calls)
         elif index in self._calls and call.id and call.id != self._calls[index].id:
             index = max(self._calls) + 1  # whole calls that all say they are the first
-        self._calls.setdefault(index, _Growing()).add(call)
+        if index not in self._calls:
+            self._frame.check_calls(len(self._calls) + 1)
+            self._calls[index] = _Growing()
+        self._calls[index].add(call)
 
     def _reply(self) -> Reply:
         frame = self._frame
         parts: list[Part] = []
         thinking = "".join(self._thinking)
         if self._details:
-            parts.append(OpaquePart(encode(self._details).decode(), DETAILS))
+            parts.append(
+                OpaquePart(encode([detail.whole() for detail in self._details]).decode(), DETAILS)
+            )
             # What the details hold comes back in them, and only there.
             self._echo = ""
         # Also empty: DeepSeek wants the field back with every tool call.
@@ -446,22 +476,17 @@ class ChatModel(RemoteModel):
         message = conversation[index]
         if message.role == "tool" and follows_its_call(conversation, index):
             return b",".join([_result(result.id, result.text) for result in message.results])
-        return b",".join(
-            [*self._behind(conversation, index), encode(self._entry(conversation, index))]
-        )
+        entry = encode(self._entry(conversation, index))
+        behind = self._behind(conversation, index)
+        return b",".join([*behind, entry]) if behind else entry
 
     def _behind(self, conversation: Conversation, end: int) -> list[bytes]:
         """What follows the batch of results before `end`: those that are missing, and the media
         of all of them as the user's, because a result holds only text here.
         """
-        written = [_result(call.id, NO_RESULT) for call in pending(conversation, end)]
-        media: list[Part] = []
-        at = end - 1
-        while at >= 0 and conversation[at].role == "tool":
-            accepted = [part for part in conversation[at].media if self._takes(part)]
-            # Backwards through the batch, so each goes in front.
-            media = [*accepted, *media]
-            at -= 1
+        before = batch(conversation, end)
+        written = [_result(call.id, NO_RESULT) for call in before.open_calls]
+        media = [part for part in before.media if self._takes(part)]
         if media:
             content = self._content((TextPart("What the tools returned:"), *media))
             written.append(encode({"role": "user", "content": content}))

@@ -133,7 +133,7 @@ class _Event(msgspec.Struct):
     message: str = ""
 
 
-_EVENT: Final = msgspec.json.Decoder(_Event).decode
+_EVENT: Final = msgspec.json.Decoder(_Event)
 
 
 class _EventStream:
@@ -147,14 +147,21 @@ class _EventStream:
         """Read an answer that was not streamed."""
         return self._inner.whole(body)
 
-    def feed(self, chunk: bytes) -> None:
-        """Take in bytes of a stream."""
+    @property
+    def complete(self) -> bool:
+        """Is the reply whole, even if the stream should break off now?"""
+        return self._inner.complete
+
+    def feed(self, chunk: bytes) -> bool:
+        """Take in bytes of a stream. True if it says that nothing follows."""
+        ended = False
         for payload in self._payloads(chunk):
             event = decoded(self._frame, _EVENT, payload)
             if event.payload is None:
                 raise self._frame.unreadable(event.message or "an event holds nothing")
             # As a server-sent event, so that one reader serves both.
-            self._inner.feed(b"data: " + event.payload + b"\n\n")
+            ended = self._inner.feed(b"data: " + event.payload + b"\n\n")
+        return ended
 
     def _payloads(self, chunk: bytes) -> list[bytes]:
         library = _library("botocore.eventstream", "bedrock")

@@ -33,7 +33,11 @@ from taofold.runtime.model import Speaker
 AGAIN: Final = frozenset({"rate", "server", "network", "reply"})
 """The kinds that may pass by themselves. A timeout may not: it has cost its time already."""
 _EXCERPT: Final = 300
-_DELAY: Final = re.compile(rb'"retryDelay":\s*"([0-9.]+)s"')
+_DELAY: Final = re.compile(rb'"retryDelay":\s*"(\d{1,12}(?:\.\d{1,12})?)s"')
+_LONGEST_WAIT: Final = 86_400.0
+"""Seconds. A server may ask to wait for ever; after a day it is asked again."""
+_EVENTS: Final = (b"data:", b"event:", b"id:", b"retry:", b":", b"\xef\xbb\xbf")
+"""How a stream of events begins, and no JSON does."""
 _OVERFLOW: Final = (
     "context_length_exceeded",
     "maximum context length",
@@ -109,17 +113,22 @@ def retry_after(headers: Mapping[str, str], now: Callable[[], float] = time.time
     value = headers.get("Retry-After") or headers.get("retry-after")
     try:
         if exact:
-            return max(0.0, float(exact) / 1000)
+            return _bounded(float(exact) / 1000)
         if not value:
             return None
         if value.strip().replace(".", "", 1).isdigit():
-            return float(value)
+            return _bounded(float(value))
         moment = parsedate_to_datetime(value)
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=UTC)
-        return max(0.0, moment.timestamp() - now())
+        return _bounded(moment.timestamp() - now())
     except (ValueError, OverflowError):
         return None
+
+
+def _bounded(seconds: float) -> float:
+    # In this order: what is no number compares as false, and becomes 0.
+    return min(max(0.0, seconds), _LONGEST_WAIT)
 
 
 def failure(answer: HttpResponse, url: str, secret: str = "") -> ModelError:
@@ -134,7 +143,7 @@ def failure(answer: HttpResponse, url: str, secret: str = "") -> ModelError:
 def _delay_in(body: bytes) -> float | None:
     """The delay that Google writes into the body: `"retryDelay": "1.5s"`."""
     match = _DELAY.search(body) if b"retryDelay" in body else None
-    return float(match[1]) if match else None
+    return _bounded(float(match[1])) if match else None
 
 
 def fault(
@@ -142,7 +151,8 @@ def fault(
 ) -> ModelError:
     """The error for what a provider says, be it in a status, a body or a stream."""
     kind, advice = _sort(status, f"{code} {message}".lower())
-    public = message if not secret else message.replace(secret, "***")
+    public = _printable(message if not secret else message.replace(secret, "***"))
+    code = _printable(code)[:_EXCERPT]
     text = f"{place(url)} answered {status}" if status else f"{place(url)} reported an error"
     text += f" ({code})" if code and code != str(status) else ""
     text += f": {public[:_EXCERPT]}" if public else ""
@@ -150,6 +160,13 @@ def fault(
     return ModelError(
         f"{text} [{advice}]" if advice else text, kind=kind, status=status, retry_after=wait
     )
+
+
+def _printable(text: str) -> str:
+    """The text without what a terminal would obey."""
+    if text.isprintable():
+        return text
+    return "".join([char if char.isprintable() or char == "\n" else " " for char in text])
 
 
 def _sort(status: int, said: str) -> tuple[str, str]:
@@ -264,6 +281,11 @@ class Limiter:
     def _limits(self) -> bool:
         return bool(self._per_request or self._per_token or self._gap)
 
+    @property
+    def shut(self) -> float:
+        """Seconds for which the provider wants to be left alone."""
+        return max(0.0, self._shut_until - self._clock())
+
     async def admit(self, tokens: int) -> None:
         """Wait until a request of `tokens` may start."""
         # Looked at again after each sleep: whoever woke first has moved the next turn on.
@@ -319,8 +341,13 @@ _RETRY: Final = RetryPolicy()
 class ReplyReader(Protocol):
     """Reads one answer, streamed or whole. A new one serves each attempt."""
 
-    def feed(self, chunk: bytes) -> None:
-        """Take in bytes of a stream."""
+    @property
+    def complete(self) -> bool:
+        """Is the reply whole, even if the stream should break off now?"""
+        ...
+
+    def feed(self, chunk: bytes) -> bool | None:
+        """Take in bytes of a stream. True if it says that nothing follows."""
         ...
 
     def close(self) -> Reply:
@@ -400,6 +427,7 @@ class Endpoint:
         while True:
             attempt += 1
             if self.limiter.busy:
+                self._refuse_long_wait()
                 await self.limiter.admit(tokens)
             # After the wait: a 429 to this request says
             # something about the account as it is now.
@@ -416,6 +444,16 @@ class Endpoint:
                 if error.kind != "rate":
                     await self._sleep(delay)
 
+    def _refuse_long_wait(self) -> None:
+        """Another run was told to come back much later: nobody waits for that in silence."""
+        if (shut := self.limiter.shut) > self._retry.seconds:
+            raise ModelError(
+                f"{place(self.url)} asked to be left alone for {shut:.0f} s more: the account's "
+                "rate limit is reached; use another model, or come back then",
+                kind="rate",
+                retry_after=shut,
+            )
+
     async def _signed(self, url: str, body: Body) -> Mapping[str, str]:
         if self._sign is None:
             return self._headers
@@ -428,17 +466,31 @@ class Endpoint:
         if speaker is not None:
             # What an attempt before said is void.
             speaker.rewind()
-        answer = await transport.post(
-            url,
-            await self._signed(url, body),
-            body,
-            self._bounds,
-            reader.feed if streaming else None,
-        )
+        headers = await self._signed(url, body)
+        try:
+            answer = await transport.post(
+                url, headers, body, self._bounds, reader.feed if streaming else None
+            )
+        except ModelError as error:
+            # Of a stream that broke off, or never ended, nothing is lacking if its reply is whole.
+            if not streaming or error.kind not in ("network", "timeout") or not reader.complete:
+                raise
+            return reader.close()
         if answer.status != 200:
             raise failure(answer, url, self.secret)
-        # A server may answer a request for a stream with one document: then nothing was fed.
-        reply = reader.whole(answer.body) if answer.body or not streaming else reader.close()
+        reply = _read(reader, answer.body, streaming=streaming)
         if self.limiter.busy:
             self.limiter.accept()
         return reply
+
+
+def _read(reader: ReplyReader, body: bytes, *, streaming: bool) -> Reply:
+    """The reply: a server may answer a request for a stream with one document, in which case
+    nothing was fed, or send a stream and call it something else.
+    """
+    if not body and streaming:
+        return reader.close()
+    if body.lstrip().startswith(_EVENTS):
+        reader.feed(body)
+        return reader.close()
+    return reader.whole(body)

@@ -399,7 +399,7 @@ class _Answer(msgspec.Struct):
     error: Any = None
 
 
-_DECODE: Final = msgspec.json.Decoder(_Answer).decode
+_ANSWER: Final = msgspec.json.Decoder(_Answer)
 
 
 class GeminiReader(EventReader):
@@ -408,6 +408,8 @@ class GeminiReader(EventReader):
     def __init__(self, frame: Frame) -> None:
         super().__init__(frame)
         self._parts: list[Part] = []
+        self._more: list[str] = []
+        """Further pieces of the last part."""
         self._usage: _Usage | None = None
         self._finish: str | None = None
         self._notes: list[str] = []
@@ -419,11 +421,13 @@ class GeminiReader(EventReader):
             raise self._frame.unreadable("it holds no candidate")
         return self._reply()
 
-    def _complete(self) -> bool:
+    @property
+    def complete(self) -> bool:
+        """Is it said why the reply ended? A signature may still come behind that."""
         return self._finish is not None
 
     def _event(self, data: bytes) -> None:
-        answer = decoded(self._frame, _DECODE, data)
+        answer = decoded(self._frame, _ANSWER, data)
         if answer.error:
             raise reported(self._frame, answer.error)
         self._usage = answer.usageMetadata or self._usage
@@ -447,30 +451,42 @@ class GeminiReader(EventReader):
             arguments = encode(call.get("args") or {}).decode()
             name, call_id = str(call.get("name") or ""), str(call.get("id") or "")
             position = len(self._parts)
-            self._parts.append(self._frame.call(name, arguments, call_id, position, bound))
+            self._add(self._frame.call(name, arguments, call_id, position, bound))
         elif isinstance(part.get("text"), str):
             self._text(str(part["text"]), bool(part.get("thought")), bound)
         else:
             kind = next((name for name in part if name not in (_SIGNATURE, "thought")), "part")
-            self._parts.append(OpaquePart(encode(part).decode(), kind))
+            self._add(OpaquePart(encode(part).decode(), kind))
 
     def _text(self, text: str, thought: bool, opaque: str) -> None:
         last = self._parts[-1] if self._parts else None
         if thought:
             if isinstance(last, ThinkingPart):
-                self._parts[-1] = ThinkingPart(last.text + text)
+                self._more.append(text)
             elif text:
-                self._parts.append(ThinkingPart(text))
+                self._add(ThinkingPart(text))
             return
         if text and self._frame.speaker:
             self._frame.speaker(text)
         # Pieces of a stream are one text; a signed part is never joined with another.
         if isinstance(last, TextPart) and not last.opaque and not opaque:
-            self._parts[-1] = TextPart(last.text + text)
+            self._more.append(text)
         elif text or opaque:
-            self._parts.append(TextPart(text, opaque=opaque))
+            self._add(TextPart(text, opaque=opaque))
+
+    def _add(self, part: Part) -> None:
+        self._join()
+        self._parts.append(part)
+
+    def _join(self) -> None:
+        """Put what came after it into the last part: once, since there may be very many pieces."""
+        last = self._parts[-1] if self._parts else None
+        if self._more and isinstance(last, TextPart | ThinkingPart):
+            self._parts[-1] = msgspec.structs.replace(last, text="".join((last.text, *self._more)))
+        self._more = []
 
     def _reply(self) -> Reply:
+        self._join()
         finish = _FINISH.get(self._finish or "", "")
         calls = any([isinstance(part, ToolCall) for part in self._parts])
         # Google says STOP of calls too.

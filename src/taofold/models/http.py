@@ -12,6 +12,7 @@ import asyncio
 import io
 import os
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
@@ -53,6 +54,10 @@ class _Session:
     )
     lifetime: AsyncGenerator[None, None] | None = None
 
+
+_DOCUMENTS: Final = ("application/json", "text/html")
+_LINGER: Final = 1.0
+"""Seconds in which a server should end a stream after the reply has."""
 
 _sessions: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, _Session]] = WeakKeyDictionary()
 
@@ -174,8 +179,10 @@ async def _exchange(
                 )
             if on_bytes is None:
                 got.append(chunk)
-            else:
-                _tell(on_bytes, chunk)
+            elif _tell(on_bytes, chunk):
+                if not response.content.at_eof():
+                    await _finish(response, bounds.size - size)
+                break
         return HttpResponse(response.status, response.headers, b"".join(got))
 
 
@@ -248,18 +255,30 @@ def _refused() -> type[Exception]:
 
 
 def _streams(response: aiohttp.ClientResponse) -> bool:
-    return response.status == 200 and response.content_type != "application/json"
+    return response.status == 200 and response.content_type not in _DOCUMENTS
 
 
 class _ListenerFailed(Exception):
     """Keeps a listener's OSError (a closed pipe, say) from being taken for the network's."""
 
 
-def _tell(on_bytes: OnBytes, chunk: bytes) -> None:
+def _tell(on_bytes: OnBytes, chunk: bytes) -> bool:
     try:
-        on_bytes(chunk)
+        return on_bytes(chunk) is True
     except OSError as error:
         raise _ListenerFailed from error
+
+
+async def _finish(response: aiohttp.ClientResponse, size: int) -> None:
+    """Read to the end of a stream whose reply is complete, so that its connection can be kept.
+
+    A server that does not close it, breaks off, or goes on talking loses the connection instead.
+    """
+    body = response.content
+    with suppress(TimeoutError, *_failures()):
+        async with asyncio.timeout(_LINGER):
+            while size > 0 and (chunk := await body.readany()):
+                size -= len(chunk)
 
 
 def _broken(error: Exception, url: str, bounds: Bounds) -> ModelError:
@@ -281,6 +300,10 @@ def _broken(error: Exception, url: str, bounds: Bounds) -> ModelError:
         return ModelError(f"{where!r} is not a URL that can be called", kind="request")
     elif isinstance(error, aiohttp.ClientConnectorDNSError):
         reason = "its name cannot be resolved"
+    elif isinstance(error, aiohttp.ClientPayloadError):
+        reason = "its answer broke off, or is not encoded as it says"
+    elif isinstance(error, aiohttp.ClientResponseError):
+        reason = f"its answer is not HTTP that can be read ({error.message.splitlines()[0][:80]})"
     elif isinstance(error, OSError):
         reason = os.strerror(error.errno) if error.errno else kind
     else:

@@ -82,7 +82,7 @@ class _Answer(msgspec.Struct):
     error: str | None = None
 
 
-_DECODE: Final = msgspec.json.Decoder(_Answer).decode
+_ANSWER: Final = msgspec.json.Decoder(_Answer)
 
 
 class OllamaReader:
@@ -101,9 +101,15 @@ class OllamaReader:
         self._line(body)
         return self.close()
 
-    def feed(self, chunk: bytes) -> None:
-        """Take in bytes of a stream."""
+    @property
+    def complete(self) -> bool:
+        """Did the last line come?"""
+        return self._last is not None
+
+    def feed(self, chunk: bytes) -> bool:
+        """Take in bytes of a stream. True if the last line has come."""
         self._lines.feed(chunk)
+        return self._last is not None
 
     def close(self) -> Reply:
         """The stream ended."""
@@ -130,7 +136,7 @@ class OllamaReader:
     def _line(self, line: bytes) -> None:
         if not line.strip():
             return
-        answer = decoded(self._frame, _DECODE, line)
+        answer = decoded(self._frame, _ANSWER, line)
         if answer.error:
             # Ollama reports errors in the middle of a stream whose status was 200.
             raise fault(0, "", answer.error, self._frame.url)

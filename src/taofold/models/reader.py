@@ -5,11 +5,17 @@ wherever the network cut it. A provider may send anything: whatever it is, a rea
 or raises `ModelError`.
 """
 
+import json
+import re
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 import msgspec
+from msgspec import structs
 
+from taofold.core.content import Part, TextPart, ThinkingPart, ToolCall
 from taofold.core.errors import ModelError
 from taofold.core.value import is_object
 from taofold.core.values import Reply
@@ -18,6 +24,8 @@ from taofold.models.endpoint import fault
 from taofold.models.wire import Frame
 
 DONE: Final = b"[DONE]"
+_BOM: Final = b"\xef\xbb\xbf"
+"""A stream may begin with it (WHATWG HTML 9.2.5)."""
 
 
 class LineDecoder:
@@ -72,6 +80,8 @@ class EventDecoder:
         elif not line and self._data:
             data, self._data = self._data, []
             self._on_event(b"\n".join(data))
+        elif line.startswith(_BOM):
+            self._line(line[len(_BOM) :])
 
 
 Decoded = TypeVar("Decoded")
@@ -79,20 +89,44 @@ Decoded = TypeVar("Decoded")
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What decoding raises for bytes that are no JSON, of another shape, or nested without end."""
 _SHOWN: Final = 120
+_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
-def decoded(frame: Frame, decode: Callable[[bytes], Decoded], data: bytes) -> Decoded:
-    """`decode(data)`.
+def decoded(frame: Frame, decoder: "msgspec.json.Decoder[Decoded]", data: bytes) -> Decoded:
+    """What `decoder` reads.
+
+    Half a character is let through as it was sent: servers that count in UTF-16 cut a character
+    in two, and the other half is in the next event (`paired`).
 
     Raises:
         ModelError: the bytes are not what the format says.
     """
     try:
-        return decode(data)
+        return decoder.decode(data)
     except UNREADABLE as error:
+        if _SURROGATE.search(data):
+            with suppress(ValueError, RecursionError, msgspec.ValidationError):
+                return msgspec.convert(json.loads(data), decoder.type)
         excerpt = bytes(data[:_SHOWN]).decode("utf-8", "replace")
         # An excerpt: an answer may be megabytes of a proxy's HTML.
         raise frame.unreadable(f"{error}; it begins {excerpt!r}") from None
+
+
+def paired(text: str) -> str:
+    """The text with the halves of characters put together; a lone one becomes U+FFFD."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def _whole_characters(part: Part) -> Part:
+    match part:
+        case TextPart() | ThinkingPart():
+            return structs.replace(part, text=paired(part.text))
+        case ToolCall():
+            return structs.replace(part, arguments=paired(part.arguments))
+        case _:
+            return part
 
 
 def reported(frame: Frame, error: Any) -> ModelError:
@@ -118,29 +152,40 @@ def objects(value: Any) -> list[dict[str, Any]]:
 class EventReader:
     """Reads one answer as events; the `ReplyReader` of a format is a subclass.
 
-    Subclasses take in an event (`_event`), say whether the reply ended (`_complete`), and make
-    it (`_reply`).
+    Subclasses take in an event (`_event`), say whether the reply is whole (`complete`), and make
+    it (`_reply`). `_ended`: the provider said that nothing follows.
     """
 
     def __init__(self, frame: Frame) -> None:
         self._frame = frame
         self._events = EventDecoder(self._event)
+        self._ended = False
 
-    def feed(self, chunk: bytes) -> None:
-        """Take in bytes of a stream."""
+    @property
+    def complete(self) -> bool:
+        """Is the reply whole, even if the stream should break off now?"""
+        raise NotImplementedError
+
+    def feed(self, chunk: bytes) -> bool:
+        """Take in bytes of a stream. True if it says that nothing follows."""
         self._events.feed(chunk)
+        return self._ended
 
     def close(self) -> Reply:
         """The stream ended. Raises `ModelError` if the reply is not complete."""
         self._events.close()
-        if not self._complete():
+        if not self.complete:
             raise self._frame.broken_off()
-        return self._reply()
+        reply = self._reply()
+        try:
+            reply.text.encode()
+            for call in reply.calls:
+                call.arguments.encode()
+        except UnicodeEncodeError:
+            return replace(reply, parts=tuple([_whole_characters(part) for part in reply.parts]))
+        return reply
 
     def _event(self, data: bytes) -> None:
-        raise NotImplementedError
-
-    def _complete(self) -> bool:
         raise NotImplementedError
 
     def _reply(self) -> Reply:

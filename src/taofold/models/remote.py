@@ -159,6 +159,8 @@ class RemoteModel:
 
     def _told(self, reply: Reply, notes: Sequence[str]) -> Reply:
         """The reply, with what of the settings could not be had: said once per model."""
+        if not notes:
+            return reply
         fresh = [note for note in notes if note not in self._warned]
         if not fresh:
             return reply

@@ -350,14 +350,14 @@ class _Event(msgspec.Struct):
     type: str = ""
     response: _Response | None = None
     item: dict[str, Any] | None = None
-    output_index: int = 0
+    output_index: int | None = None
     delta: Any = None
     code: str | None = None
     message: str | None = None
 
 
-_EVENT: Final = msgspec.json.Decoder(_Event).decode
-_RESPONSE: Final = msgspec.json.Decoder(_Response).decode
+_EVENT: Final = msgspec.json.Decoder(_Event)
+_RESPONSE: Final = msgspec.json.Decoder(_Response)
 _ENDS: Final = ("response.completed", "response.incomplete", "response.failed")
 
 
@@ -382,21 +382,25 @@ class ResponsesReader(EventReader):
                     self._frame.speaker(text)
         return self._reply()
 
-    def _complete(self) -> bool:
+    @property
+    def complete(self) -> bool:
+        """Did the last event come?"""
         return self._last is not None
 
     def _event(self, data: bytes) -> None:
         event = decoded(self._frame, _EVENT, data)
         match event.type:
             case "response.output_item.done" if event.item is not None:
-                self._items[event.output_index] = event.item
+                # Where the server does not number its items, they are in order.
+                place = len(self._items) if event.output_index is None else event.output_index
+                self._items[place] = event.item
             case "response.output_text.delta" | "response.refusal.delta":
                 if self._frame.speaker and isinstance(event.delta, str):
                     self._frame.speaker(event.delta)
             case "error":
                 raise reported(self._frame, {"code": event.code, "message": event.message})
             case name if name in _ENDS and event.response is not None:
-                self._last = event.response
+                self._last, self._ended = event.response, True
             case _:
                 pass
 

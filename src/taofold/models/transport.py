@@ -13,7 +13,8 @@ from urllib.request import getproxies, proxy_bypass
 
 from taofold.core.errors import ConfigError
 
-OnBytes: TypeAlias = Callable[[bytes], None]
+OnBytes: TypeAlias = Callable[[bytes], bool | None]
+"""Hears bytes of a stream. True: the reply has ended, whatever may still come."""
 Body: TypeAlias = bytes | tuple[bytes, ...]
 """What is sent; in pieces if it is so large that joining them would cost more than sending them."""
 LARGE: Final = 1 << 20

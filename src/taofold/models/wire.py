@@ -6,7 +6,7 @@ Functions of messages. It knows no provider.
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from secrets import token_hex
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -21,7 +21,7 @@ from taofold.core.content import (
     TextPart,
     ToolResult,
     content_of,
-    parts_of,
+    media_of,
     unbound,
 )
 from taofold.core.errors import ModelError
@@ -54,8 +54,11 @@ _FINISH: Final = {
     "error": "error",
 }
 _CHARS_PER_TOKEN: Final = 4
+_MOST_CALLS: Final = 256
+"""More in one reply were never meant: no provider allows half as many tools."""
 _MOST_TOKENS: Final = 1 << 40
 _MARK: Final = f"blob {token_hex(16)} "
+_MARK_BYTES: Final = _MARK.encode()
 """Stands in encoded JSON where the bytes of a blob go; nobody outside can know it."""
 _DIGEST: Final = 40
 
@@ -108,10 +111,10 @@ def pieces(encoded: bytes, blobs: Mapping[str, bytes]) -> Pieces:
     Raises:
         ModelError: the bytes of a medium are not at hand.
     """
-    # The mark is random for each process, so no text of a model or tool can pass for one.
-    first, *rest = encoded.split(_MARK.encode())
-    if not rest:
+    if _MARK_BYTES not in encoded:
         return encoded
+    # The mark is random for each process, so no text of a model or tool can pass for one.
+    first, *rest = encoded.split(_MARK_BYTES)
     chunks = [first]
     for text in rest:
         digest = text[:_DIGEST].decode()
@@ -150,26 +153,60 @@ def arguments_of(call: ToolCall) -> dict[str, Any]:
     """
     try:
         return _OBJECT.decode(call.arguments or "{}")
-    except (msgspec.DecodeError, UnicodeError):
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         return {"unreadable": call.arguments}
 
 
 def pending(messages: Sequence[Message], end: int) -> tuple[ToolCall, ...]:
     """The calls of the batch that ends before index `end` which have no result yet."""
+    return batch(messages, end).open_calls
+
+
+class Batch(NamedTuple):
+    """Calls and what answers them so far. `media`: those in the results, in order."""
+
+    open_calls: tuple[ToolCall, ...] = ()
+    media: tuple[MediaPart, ...] = ()
+
+
+_NO_BATCH: Final = Batch()
+
+
+def batch(messages: Sequence[Message], end: int) -> Batch:
+    """The batch of calls and results that ends before index `end`.
+
+    One pass backwards, up to the message that made the calls: each message of a run is asked for
+    this, so it reads parts where properties would read them again.
+    """
     answered: set[str] = set()
+    media: list[MediaPart] = []
     for at in range(end - 1, -1, -1):
         message = messages[at]
+        content = message.content
         if message.role != "tool":
-            return tuple([call for call in message.calls if call.id not in answered])
-        # Backwards over results up to the message that made the calls.
-        answered.update([result.id for result in message.results])
-    return ()
+            if isinstance(content, str):
+                break
+            calls = [part for part in content if type(part) is ToolCall]
+            return Batch(tuple([call for call in calls if call.id not in answered]), tuple(media))
+        if isinstance(content, str):
+            continue
+        shown: list[MediaPart] = []
+        for part in content:
+            if type(part) is ToolResult:
+                answered.add(part.id)
+                if type(part.content) is tuple:
+                    shown += media_of(part.content)
+        media[:0] = shown
+    return Batch((), tuple(media)) if media else _NO_BATCH
 
 
 def follows_its_call(messages: Sequence[Message], index: int) -> bool:
     """Does the tool message at `index` answer an open call of the batch before it?"""
-    ids = {result.id for result in messages[index].results}
-    return any([call.id in ids for call in pending(messages, index)])
+    content = messages[index].content
+    if isinstance(content, str):
+        return False
+    ids = [part.id for part in content if type(part) is ToolResult]
+    return any([call.id in ids for call in batch(messages, index).open_calls])
 
 
 def content_for(conversation: Conversation, index: int, issuer: Issuer) -> Content:
@@ -242,6 +279,23 @@ def _ended(calls: tuple[ToolCall, ...], finish: str) -> tuple[bool, str]:
     return False, "tool_calls" if whole else finish
 
 
+def _told_apart(parts: Sequence[Part], calls: Sequence[ToolCall]) -> Sequence[Part]:
+    """The parts, no two calls of which have one id: their results could not be told apart."""
+    taken: set[str] = set()
+    if len({call.id for call in calls}) == len(calls):
+        return parts
+    distinct: list[Part] = []
+    for part in parts:
+        if type(part) is ToolCall:
+            number, fresh = 1, part.id
+            while fresh in taken:
+                number, fresh = number + 1, f"{part.id}_{number + 1}"
+            taken.add(fresh)
+            part = part if fresh == part.id else replace(part, id=fresh)
+        distinct.append(part)
+    return distinct
+
+
 def _count(tokens: int) -> int:
     return min(max(tokens, 0), _MOST_TOKENS)
 
@@ -264,6 +318,11 @@ class Frame(msgspec.Struct, frozen=True):
         # Servers that send no id get one that is the same in a replay: turn and place.
         return ToolCall(original, arguments, id or f"call_{self.turn}_{index}", opaque)
 
+    def check_calls(self, count: int) -> None:
+        """Raise `ModelError` for more calls than anybody makes in one reply."""
+        if count > _MOST_CALLS:
+            raise self.unreadable(f"it holds more than {_MOST_CALLS} tool calls")
+
     def usage(
         self,
         input_tokens: int,
@@ -277,15 +336,16 @@ class Frame(msgspec.Struct, frozen=True):
 
         Counts are the provider's word: none is below zero, or too large to be written down.
         """
-        taken, output = _count(input_tokens), _count(output_tokens)
-        usage = Usage(
-            taken,
-            output,
-            min(_count(cached), taken),
-            0.0,
-            min(_count(written), taken),
-            min(_count(reasoning), output),
-        )
+        taken, output = input_tokens, output_tokens
+        if not (
+            0 <= cached <= taken <= _MOST_TOKENS
+            and 0 <= reasoning <= output <= _MOST_TOKENS
+            and 0 <= written <= taken
+        ):
+            taken, output = _count(input_tokens), _count(output_tokens)
+            cached, written = min(_count(cached), taken), min(_count(written), taken)
+            reasoning = min(_count(reasoning), output)
+        usage = Usage(taken, output, cached, 0.0, written, reasoning)
         if self.price is None:
             return usage
         usd = self.price.cost(usage, tier)
@@ -296,6 +356,9 @@ class Frame(msgspec.Struct, frozen=True):
     ) -> Reply:
         """The finished reply."""
         calls = tuple([part for part in parts if type(part) is ToolCall])
+        if len(calls) > 1:
+            self.check_calls(len(calls))
+            parts = _told_apart(parts, calls)
         whole, finish = _ended(calls, finish)
         if whole and not all([call.arguments for call in calls]):
             parts = [
@@ -308,7 +371,7 @@ class Frame(msgspec.Struct, frozen=True):
             usage=usage,
             model=self.model,
             finish=finish,
-            parts=content_of(parts_of(tuple(parts))),
+            parts=tuple(parts),
             issuer=self.issuer,
             notes=notes,
         )

@@ -21,6 +21,7 @@ _NAME: Final = re.compile(r"[\w.\-]*")
 _NEAR: Final = 400
 _WORDS: Final = 6
 """Words between a name and its value, at most: `password: str | None = …`."""
+_LONG: Final = 512
 MOST: Final = 16_384
 """Characters that are held back at most."""
 REMEMBERED: Final = 64
@@ -31,14 +32,22 @@ class Trickle:
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor, self._rest = redactor, ""
+        self._next = 0
+        """Characters held back from which another look is worth its cost."""
         self._seen: dict[str, None] = {}
         """Secrets that were taken out: the same value later on is one without its name, too."""
 
     def feed(self, piece: str) -> str:
         """What may be shown after `piece` arrived; "" if nothing yet."""
         self._rest += piece
+        held = len(self._rest)
+        if held < self._next:
+            return ""
         cut = self._safe(self._rest)
         safe, self._rest = self._rest[:cut], self._rest[cut:]
+        # A look reads all that is held back. Looked at again for each piece, a long stretch without
+        # an end would cost the square of its length; waiting longer is always safe.
+        self._next = held + held // 8 if held > _LONG and not safe else 0
         return self._shown(safe)
 
     def end(self) -> str:
