@@ -344,10 +344,15 @@ class Resolved(Decided, frozen=True, tag="resolved"):
 
 
 class Started(Happened, frozen=True, tag="started"):
-    """The tool is about to be called. Without an `Observed`, nobody knows whether it ran."""
+    """The tool is about to be called. Without an `Observed`, nobody knows whether it ran.
+
+    With `kept` the call goes on: the tool has put on record how (`RunContext.keep`), so that after
+    a crash it is called again with that, and nobody needs to be asked whether it happened.
+    """
 
     key: str
     index: int = 0
+    kept: Any = None
 
 
 # A class of its own per durability: `disk` is a fact of the type, so that the log knows it without

@@ -35,6 +35,8 @@ class Attempts:
     """Was it ever started by code that said it must not be repeated?"""
     answer: PersonAnswer | None
     """A person's answer to the tool's own question, with which it was started last."""
+    kept: Any = None
+    """How the tool goes on with the call, if it said so."""
 
 
 AGAIN: Final = "this very call timed out before and may have happened, or may still finish"
@@ -71,6 +73,7 @@ class PastCall:
                 [isinstance(start, e.StartedOnce) and start.effect == "once" for start in starts]
             ),
             answer=_answer(events),
+            kept=starts[-1].kept,
         )
 
     def ruled(self, ruling: Ruling) -> Ruling:
@@ -123,10 +126,13 @@ class PastCall:
         if tool.agent is not None:
             # A child run has a log of its own: it is carried on, not begun anew.
             return action, await invocation.delegate()
+        invocation.kept = attempts.kept
         since = await invocation.answered_since()
         # What asked a person after its last start was waiting, not at work: nothing is in doubt.
+        # Nor is what the tool goes on with by itself.
         # The order: ask the tool itself first (`verify`), a person only if it cannot say.
-        if since is None and (tool.effect == "once" or attempts.once):
+        doubtful = since is None and attempts.kept is None
+        if doubtful and (tool.effect == "once" or attempts.once):
             verified = await self._verified(invocation)
             if verified is not None:
                 return action, verified

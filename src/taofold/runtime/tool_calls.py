@@ -116,10 +116,31 @@ class Invocation:
     def __init__(self, ledger: Ledger, key: str, index: int, action: Action, tool: Tool) -> None:
         self.ledger, self.key, self.index = ledger, key, index
         self.action, self.tool = action, tool
+        self.kept: Any = None
+        """What the tool kept of the call (`RunContext.keep`)."""
 
     def start(self) -> None:
-        """Put on record that the call starts, now."""
-        self.ledger.new(started(self.key, self.index, self.tool))
+        """Put on record that the call starts, or goes on, now."""
+        event = started(self.key, self.index, self.tool)
+        self.ledger.new(msgspec.structs.replace(event, kept=self.kept) if self.kept else event)
+
+    async def keep(self, state: Any) -> None:
+        """Put durably on record how the tool goes on with the call.
+
+        Raises:
+            ValueError: it cannot be written as it is.
+        """
+        if not state or self._altered(state) or len(msgspec.json.encode(state)) > STATE:
+            raise ValueError(f"{self.tool.name} keeps what cannot be written as it is")
+        self.kept = state
+        self.start()
+        # Not `save`: a cancellation of the run is not for the tool to see.
+        await self.ledger.flush()
+
+    def _altered(self, state: Any) -> bool:
+        """Would the log give something else back than `state`?"""
+        kept = jsonable(state)
+        return kept != state or self.ledger.setup.redactor.json(kept) != kept
 
     async def perform(
         self,
@@ -184,6 +205,7 @@ class Invocation:
             raise questions.signal
         if again and failures < tool.retries and self._time_left():
             await asyncio.sleep(FIRST_PAUSE * 2**failures)
+            self.kept = None  # it begins anew
             self.start()
             return await self.perform(bound, answer, questions_left, failures + 1)
         if again and failures:
@@ -338,6 +360,8 @@ class Invocation:
             data=_data(store.state, self.tool),
             answer=answer,
             ask=None if setup.approve is None else questions,
+            keep=self.keep,
+            kept=self.kept,
             on_progress=self._progress(),
         )
 

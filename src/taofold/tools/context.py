@@ -65,6 +65,14 @@ class RunContext(Generic[Deps]):
     """Puts a question to the person who is there while the call goes on, and raises it if nobody
     answers now. None: nobody is there, only raising helps. Its deadline waits meanwhile.
     """
+    keep: "Callable[[JSON], Awaitable[None]] | None" = None
+    """Puts how to go on with this very call durably on record: the id of a job that works on
+    elsewhere. After a crash the tool is called again and finds it in `kept`, instead of a person
+    being asked whether the call happened; so it must go on from there, never begin anew.
+    Raises ValueError for what cannot be kept: over 65,536 bytes, no JSON, or with a secret in it.
+    """
+    kept: JSON = None
+    """What this very call kept last; None: it begins."""
 
     @property
     def state(self) -> dict[str, JSON]:
