@@ -353,6 +353,24 @@ async def test_a_streamed_draft_is_not_repeated_and_a_wrong_one_is_replaced() ->
         assert list(whole.values())[-1] == "hello world"
 
 
+async def test_what_was_thought_stands_before_the_answer_that_is_streamed() -> None:
+    """Mutants: the draft begins without it; it is told again with its record."""
+    told = Told(finish("hello world"))
+    await told.run()
+    assert told.result is not None
+    thought = told.result.steps[0].thought.content
+    scene = Scene(told.result.run_id, "t", "a")
+    events = [*scene.open(), *scene.draft("hel", thought), *scene.draft("hello", thought)]
+    for record in told.seen:
+        events += scene.tell(record)
+    sent = wire(events)
+    check(sent)
+    kinds = [e["type"] for e in sent]
+    assert kinds.index("REASONING_END") < kinds.index("TEXT_MESSAGE_START")
+    said = [e["delta"] for e in sent if e["type"] == "REASONING_MESSAGE_CONTENT"]
+    assert said == [thought]
+
+
 async def test_every_cut_of_a_log_can_be_told_and_the_rest_carries_on() -> None:
     child = Agent(
         ScriptedModel([act("publish", text="deep"), finish("inner")]), name="helper",

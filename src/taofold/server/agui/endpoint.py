@@ -208,7 +208,7 @@ async def _events(server: Server, turn: _Turn) -> AsyncIterator[BaseEvent]:
             # Taken before the log is read: what is published meanwhile sets this very event.
             change = channel.change
             if channel.live:
-                for event in scene.draft(channel.answer):
+                for event in scene.draft(channel.answer, channel.thought):
                     yield event
             # The draft comes first: it is text that the records below make final.
             async for event in _recorded(scene, tail):

@@ -14,7 +14,7 @@ from ag_ui.core import events as ag
 from taofold.core import events as e
 from taofold.core.state import RunState, reduce
 from taofold.core.trace import child_id
-from taofold.core.values import FINISH, Action, Usage
+from taofold.core.values import FINISH, Action, Thought, Usage
 from taofold.log.log import Log
 from taofold.runtime.tool_calls import render
 from taofold.server.agui import events as agui_events
@@ -51,6 +51,8 @@ class Scene:
         self._spawned: dict[str, str] = {}
         self._asks: dict[Place, e.Record] = {}
         self._message, self._text, self._messages = "", "", 0
+        self._thought = ""
+        """What was told of the model's thinking before its record came."""
 
     def before(self, records: Iterable[e.Record]) -> list[dict[str, Any]]:
         """Take in what earlier activations told, without telling it again; the messages of it."""
@@ -88,8 +90,11 @@ class Scene:
                 event.timestamp = record.at
                 yield event
 
-    def draft(self, text: str) -> Iterator[ag.BaseEvent]:
-        """The answer as far as it is known; what was told of it before is not repeated."""
+    def draft(self, text: str, thought: str = "") -> Iterator[ag.BaseEvent]:
+        """The answer as far as it is known; what was told of it before is not repeated.
+
+        `thought` is told before it: clients show messages in the order in which they began.
+        """
         if self.ended:
             return
         # A delta can only append. Text that changed before its end begins a new message.
@@ -101,6 +106,10 @@ class Scene:
         if not self._message:
             self._messages += 1
             self._message = f"{self.name}:{self._messages}"
+            if thought and thought != self._thought:
+                self._thought = thought
+                here = f"{self._message}:thought"
+                yield from agui_events.thought_events(here, Thought(thought))
             yield ag.TextMessageStartEvent(message_id=self._message, role="assistant")
         self._text = text
         yield ag.TextMessageContentEvent(message_id=self._message, delta=text[sent:])
@@ -182,7 +191,11 @@ class Scene:
         run, here = record.run, f"{record.run}:{record.seq}"
         self._steps[run, event.key] = None
         yield ag.StepStartedEvent(step_name=_step(event.key))
-        yield from agui_events.thought_events(here, event.thought)
+        # Unless it was told with the draft of the answer that it leads to.
+        if run != self.run or event.thought.content != self._thought:
+            yield from agui_events.thought_events(here, event.thought)
+        if run == self.run:
+            self._thought = ""
         for index, action in enumerate(event.actions):
             name = f"{here}:{index}"
             self._calls[run, event.key, index] = (name, action)
@@ -208,7 +221,7 @@ class Scene:
         opened = state.open.get(event.key)
         # Decided by the policy alone. A `Resolved` has a person's or a rule's name in `by`.
         decided = None if opened is None else opened.slots[event.index].decided
-        if decided is None or decided.by == "policy":
+        if event.kept is None and (decided is None or decided.by == "policy"):
             name, action = self._calls[run, event.key, event.index]
             value = {"toolCallId": name, "tool": action.tool, "effect": event.effect}
             yield self._of(run, ag.CustomEvent(name="autonomous_action", value=value))

@@ -38,10 +38,13 @@ _PART: Final = 40
 
 
 class PartialAnswer:
-    """Hears the pieces of one reply. `text` is the answer as far as it arrived."""
+    """Hears the pieces of one reply. `text` is the answer as far as it arrived.
+
+    `thought` is what the reply says before it; the strict form of a reply begins with that.
+    """
 
     def __init__(self) -> None:
-        self.text = ""
+        self.text, self.thought = "", ""
         self._said = ""
         self._next = _FIRST
 
@@ -51,15 +54,22 @@ class PartialAnswer:
         if len(self._said) < self._next:
             return False
         self._next = len(self._said) + max(_FIRST, len(self._said) // _PART)
-        answer = shown(self._said)
-        if answer is None or answer == self.text:
+        document = _begun(self._said)
+        answer = None if document is None else _answer(document)
+        if document is None or answer is None or answer == self.text:
             return False
-        self.text = answer
+        self.text, self.thought = answer, _thought(document)
         return True
 
 
 def shown(reply: str) -> str | None:
     """The answer that the beginning of a reply shows, None if it shows none."""
+    document = _begun(reply)
+    return None if document is None else _answer(document)
+
+
+def _begun(reply: str) -> dict[str, Any] | None:
+    """The object that a reply begins with, as far as it arrived."""
     begin = reply.find("{")
     if begin < 0:
         return None
@@ -68,8 +78,16 @@ def shown(reply: str) -> str | None:
         document: Any = from_json(reply[begin:], allow_partial="trailing-strings")
     except ValueError:
         return None
-    if not is_object(document):
-        return None
+    return document if is_object(document) else None
+
+
+def _thought(document: dict[str, Any]) -> str:
+    thought: Any = document.get("thought")
+    content = thought.get("content") if is_object(thought) else thought
+    return content if isinstance(content, str) else ""
+
+
+def _answer(document: dict[str, Any]) -> str | None:
     action = document.get("action")
     several = document.get("actions")
     # With several actions the answer is not final: `finish` stands alone.
@@ -104,6 +122,8 @@ class RunChannel:
         self.told: list[DeliveredEvent] = []
         self.answer = ""
         """What is known of the answer's text."""
+        self.thought = ""
+        """What the model thought before it, as the reply that is still arriving says."""
         self.generation = 0
         """Rises when `answer` is something else than a longer version of itself."""
         self.live = False
@@ -153,6 +173,7 @@ class RunChannel:
     def hear(self, reply: PartialAnswer) -> None:
         """More of the answer has arrived."""
         self._say(reply.text)
+        self.thought = reply.thought
         self.live = True
         self._wake()
 
