@@ -32,6 +32,8 @@ OFFERS: Final = {
     "dspy": Offer(202, "compiling programs with DSPy", partial(_python, "dspy")),
     "fastmcp3": Offer(150, "MCP servers made with FastMCP 3 (4 comes with phoenix)",
                       partial(_python, "fastmcp3")),
+    "fastmcp-tasks": Offer(160, "MCP servers whose tools are tasks",
+                           partial(_python, "fastmcp-tasks")),
     "langchain": Offer(277, "tools and agents of LangChain", partial(_python, "langchain")),
     "mcp-clients": Offer(104, "our MCP server with pydantic-ai and the OpenAI agents SDK",
                          partial(_python, "mcp-clients")),

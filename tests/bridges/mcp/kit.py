@@ -98,6 +98,17 @@ def sample(seen: list[Any] | None = None) -> MCPServer:
         """What is up today."""
         return "nothing much"
 
+    @server.resource("memo://on/{day}")
+    def on_day(day: str) -> str:
+        """What is up on a day."""
+        return f"little on {day}"
+
+    @server.tool()
+    async def touch(context: Context) -> str:
+        """Change what is up today."""
+        await context.notify_resource_updated("memo://today")
+        return "touched"
+
     @server.prompt()
     def greet(name: str) -> str:
         """Greet."""

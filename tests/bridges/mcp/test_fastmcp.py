@@ -13,7 +13,7 @@ from tests import environments
 from tests.ports import free_port, wait_for
 from tests.runtime.kit import Memo, act, finish
 
-from taofold import Agent, Decision, MemoryLog, RunContext
+from taofold import Agent, Decision, MemoryLog, Principal, RunContext
 from taofold.bridges.mcp import McpServer
 from taofold.bridges.mcp import serving as mcp_serving
 from taofold.core.errors import ConfigError
@@ -82,6 +82,28 @@ async def call(server: McpServer, name: str, **parameters: Any) -> Outcome:
     return await server[f"s_{name}"].bind(parameters).run(RunContext(None))
 
 
+@pytest.mark.parametrize(("name", "mode"), PEERS)
+async def test_each_principal_calls_with_credentials_of_its_own(
+    name: str, mode: str, tmp_path: Path
+) -> None:
+    asked: list[str] = []
+
+    def headers(principal: Principal | None) -> dict[str, str]:
+        asked.append("" if principal is None else principal.id)
+        return {"Authorization": f"Bearer {'' if principal is None else principal.id}-token"}
+
+    with peer(name, tmp_path, token="*") as there:
+        async with bridge(there, mode=mode, headers=headers) as server:
+
+            async def who(name: str) -> Any:
+                context = RunContext(None, principal=Principal(name))
+                return (await server["s_who"].bind({}).run(context)).value
+
+            said = await asyncio.gather(*[who(name) for name in ("ann", "bob", "ann", "bob")])
+            assert said == ["ann-token", "bob-token", "ann-token", "bob-token"]
+            assert sorted(asked) == ["", "ann", "bob"], "each once, and once for the list"
+
+
 def bridge(there: Peer, **options: Any) -> McpServer:
     return McpServer.http(there.url, **{"name": "s", "pins": False, "trust": True} | options)
 
@@ -146,7 +168,7 @@ async def test_600_tools_are_listed_and_those_that_are_wanted_are_not_cut_off(
     with peer(name, tmp_path, more=600) as there:
         async with bridge(there) as every:
             assert len(every) == mcp_serving.MOST
-            assert len(every.skipped) == 605 - mcp_serving.MOST
+            assert len(every.skipped) == 606 - mcp_serving.MOST
             assert "tools=" in every.skipped[0]
         async with bridge(there, tools=["t599", "echo"]) as few:
             assert sorted(few) == ["s_echo", "s_t599"]
@@ -160,7 +182,7 @@ async def test_600_tools_are_listed_and_those_that_are_wanted_are_not_cut_off(
 async def test_300_tools_are_all_offered(name: str, tmp_path: Path) -> None:
     with peer(name, tmp_path, more=300) as there:
         async with bridge(there) as server:
-            assert len(server) == 305
+            assert len(server) == 306
             assert (await call(server, "t299", text="the last")).value == "the last"
 
 
@@ -212,7 +234,7 @@ async def test_over_stdio_it_is_started_again_and_says_as_much(name: str, tmp_pa
     there = Peer(environments.needs(name), tmp_path, 300)
     server = McpServer.stdio(*there.command(0), name="s", pins=False, trust=True)
     async with server:
-        assert len(server) == 305
+        assert len(server) == 306
         large = await call(server, "large", size=FIVE_MB)
         assert "characters left out" in str(large.value)
         await server.close()

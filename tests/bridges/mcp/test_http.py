@@ -53,12 +53,15 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
 
 @asynccontextmanager
 async def serving(
-    folder: Path, agents: Sequence[Any] = (), tools: Sequence[Any] = (pay,)
+    folder: Path,
+    agents: Sequence[Any] = (),
+    tools: Sequence[Any] = (pay,),
+    hosts: frozenset[str] = frozenset(),
 ) -> AsyncIterator[Served]:
     log, local = MemoryLog(), LocalToken()
-    entrance = McpEntrance.of(TokenStore(folder / "tokens.json"), local, None)
+    entrance = McpEntrance.of(TokenStore(folder / "tokens.json"), local, None, hosts)
     server = make_server(Offers.of(agents, tools, log=log))
-    app = Front(http_app(server, entrance.authenticate), entrance)
+    app = Front(http_app(server, entrance.authenticate, hosts=hosts), entrance)
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]
     running = uvicorn.Server(uvicorn.Config(app, log_level="warning", ws="none"))
@@ -173,3 +176,19 @@ async def test_a_run_of_somebody_else_is_neither_resumed_nor_decided_on(served: 
         answer = await client.post(served.url, json=body, headers=session)
     assert "was not started here" in answer.text
     assert DONE == []
+
+
+async def test_behind_a_proxy_its_name_is_served_and_no_other(tmp_path: Path) -> None:
+    async with serving(tmp_path, hosts=frozenset({"mcp.example"})) as there:
+        for token, host, status in (
+            (there.token("ann", "EDITOR"), "mcp.example", 200),
+            (there.token("bob", "EDITOR"), "mcp.example:443", 200),
+            (there.token("eve", "EDITOR"), "evil.example", 403),
+            # The local token is this user's own authority: a proxy passes on requests of others.
+            (there.local.value(), "mcp.example", 401),
+        ):
+            headers = {"Host": host, "Via": "1.1 proxy", "Authorization": f"Bearer {token}"}
+            assert (await post(there.url, initialize(), **headers)).status_code == status
+        own = {"Host": "mcp.example", "Origin": "https://mcp.example"}
+        token = f"Bearer {there.token('ann', 'EDITOR')}"
+        assert (await post(there.url, initialize(), Authorization=token, **own)).status_code == 200

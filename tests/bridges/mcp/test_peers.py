@@ -41,8 +41,9 @@ class Peer:
         assert line, (await self._process.stderr.read()).decode()
         return json.loads(line)
 
-    async def call(self, name: str, **arguments: Any) -> Any:
-        self._process.stdin.write(json.dumps([name, arguments]).encode() + b"\n")
+    async def call(self, *words: Any, **arguments: Any) -> Any:
+        line = [*words, arguments] if arguments else words
+        self._process.stdin.write(json.dumps(line).encode() + b"\n")
         return await self.line()
 
 

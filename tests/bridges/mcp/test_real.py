@@ -285,3 +285,16 @@ async def test_a_question_survives_the_process_that_asked_it(
     await log.close()
     assert third["status"] == "finished"
     assert ("wiped /x: True" if era == "modern" else "Ada") in third["seen"][0]
+
+
+async def test_changes_of_a_resource_are_told_in_the_older_era(real: servers.Servers) -> None:
+    async with everything(real, name="e", pins=False, trust=True) as server:
+        templates = [template["uriTemplate"] for template in await server.templates()]
+        assert any("{" in template for template in templates)
+        uri = (await server.resources())[0]["uri"]
+        changes = server.changes(uri)
+        first = asyncio.ensure_future(anext(changes))
+        await server["e_toggle-subscriber-updates"].bind({}).run(RunContext(None))
+        async with asyncio.timeout(30):
+            assert await first == uri
+        await changes.aclose()

@@ -359,6 +359,29 @@ async def test_resources_and_prompts_can_be_read_by_people_and_models() -> None:
     assert steps[4].observations[0].status == "failure"
 
 
+async def test_templates_are_listed_and_read_and_changes_are_told() -> None:
+    async with bridged(sample(), resources=True, trust=True) as server:
+        [template] = await server.templates()
+        assert template["uriTemplate"] == "memo://on/{day}"
+        script = [
+            act("s_list_resource_templates"),
+            act("s_read_resource", uri="memo://on/monday"),
+            finish(),
+        ]
+        listed, read = list((await agent(server, *script).run("x")).steps)[:2]
+        assert "memo://on/{day}" in str(listed.observations[0].result)
+        assert read.observations[0].result == "little on monday"
+
+        changes = server.changes("memo://today")
+        first = asyncio.ensure_future(anext(changes))
+        async with asyncio.timeout(20):
+            while not first.done():  # until the server has heard who watches
+                await value(server, "s_touch")
+                await asyncio.sleep(0.05)
+            assert first.result() == "memo://today"
+            await changes.aclose()
+
+
 async def test_a_closed_server_is_opened_again_by_the_next_call() -> None:
     async with bridged(sample(), trust=True) as server:
         await server.close()

@@ -7,7 +7,8 @@ environment when the server is started, so that no secret stands in a file.
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from hashlib import blake2b
 from pathlib import PurePath
 from typing import Any, Final, Literal
@@ -17,6 +18,7 @@ import msgspec
 
 from taofold.core.errors import ConfigError
 from taofold.core.value import is_array
+from taofold.core.values import Principal
 from taofold.policy.redaction import Redactor
 
 _VARIABLE: Final = re.compile(r"\$\{(\w+)\}")
@@ -70,6 +72,8 @@ class ServerAddress:
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     header_source: Any = field(default=None, repr=False)
     """Gives the headers instead of `headers`: a function without parameters."""
+    personal: bool = False
+    """Does `header_source` take a principal? See `of`."""
     server: Any = field(default=None, repr=False)
     oauth: OAuth | None = None
 
@@ -89,6 +93,12 @@ class ServerAddress:
                 raise ConfigError(wrong)
             if parts.username or parts.password:
                 raise ConfigError("credentials do not belong in a url: use headers with ${NAME}")
+
+    def of(self, principal: Principal | None) -> "ServerAddress":
+        """The same place, with the headers of `principal` where each has its own."""
+        if not self.personal:
+            return self
+        return replace(self, header_source=partial(self.header_source, principal), personal=False)
 
     @property
     def digest(self) -> str:

@@ -9,7 +9,9 @@ after a person has accepted it. Resources and prompts of the server are read by 
 import asyncio
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, Protocol, Self
 
@@ -24,7 +26,7 @@ from taofold.bridges.mcp.package import get, load
 from taofold.bridges.mcp.serving import Serving
 from taofold.bridges.mcp.transport import Headers, HeaderSource
 from taofold.core.errors import ConfigError
-from taofold.core.values import Tier
+from taofold.core.values import Principal, Tier
 from taofold.tools import InputRequired, Outcome, PersonAnswer, RunContext, Tool, Toolset, external
 
 Mode = Literal["auto", "legacy"]
@@ -88,6 +90,10 @@ class Readable(Protocol):
         """As it lists them."""
         ...
 
+    async def templates(self) -> list[dict[str, Any]]:
+        """As it lists them."""
+        ...
+
     async def prompts(self) -> list[dict[str, Any]]:
         """As it lists them."""
         ...
@@ -108,6 +114,9 @@ def readers(server: Readable, prefix: str, options: McpOptions) -> list[Tool]:
     async def resources(_: dict[str, Any]) -> Any:
         return await server.resources()
 
+    async def templates(_: dict[str, Any]) -> Any:
+        return await server.templates()
+
     async def prompts(_: dict[str, Any]) -> Any:
         return await server.prompts()
 
@@ -124,6 +133,8 @@ def readers(server: Readable, prefix: str, options: McpOptions) -> list[Tool]:
     tools: list[Tool] = []
     if options.get("resources", False):
         tools.append(made("list_resources", "List what can be read", _NOTHING, resources))
+        about = "List the forms of uris, in braces what to fill in, that read_resource takes"
+        tools.append(made("list_resource_templates", about, _NOTHING, templates))
         tools.append(made("read_resource", "Read a resource", _URI, read))
     if options.get("prompts", False):
         tools.append(made("list_prompts", "List the prompts", _NOTHING, prompts))
@@ -132,13 +143,13 @@ def readers(server: Readable, prefix: str, options: McpOptions) -> list[Tool]:
 
 
 SLACK: Final = 5.0
+PRINCIPALS: Final = 64
+"""With credentials of their own, whose connections one server keeps open."""
 _LOGGER: Final = logging.getLogger("taofold.mcp")
 
 
-async def _asked(
-    ask: Callable[[InputRequired], Awaitable[PersonAnswer]], wants: InputRequired
-) -> PersonAnswer:
-    return await ask(wants)
+async def _awaited(made: Awaitable[Any]) -> Any:
+    return await made
 
 
 def _place(
@@ -148,18 +159,27 @@ def _place(
     oauth: OAuth | None,
 ) -> ServerAddress:
     if callable(headers):
-        return ServerAddress(kind, url=url, header_source=headers, oauth=oauth)
+        personal = any(
+            parameter.default is Parameter.empty
+            for parameter in signature(headers).parameters.values()
+        )
+        return ServerAddress(kind, url=url, header_source=headers, personal=personal, oauth=oauth)
     return ServerAddress(kind, url=url, headers=dict(headers or {}), oauth=oauth)
 
 
 class McpServer(Toolset):
     """The tools of one MCP server. It is asked for them at the first use."""
 
-    __slots__ = ("_lock", "_made", "_options", "_pins", "_serving", "label", "place")
+    __slots__ = (
+        *("_lock", "_made", "_options", "_personal", "_pins", "_serving"),
+        *("label", "place"),
+    )
     remote: ClassVar[bool] = True
 
     def __init__(self, place: ServerAddress, **options: Unpack[McpOptions]) -> None:
         self.place = place
+        if options.get("tools") is not None:
+            options["tools"] = list(options["tools"])  # it is gone through more than once
         self._options = options
         self.label = options.get("name") or place.label
         pins = options.get("pins", True)
@@ -170,6 +190,8 @@ class McpServer(Toolset):
         self._lock = threading.Lock()
         self._made: dict[str, Tool] | None = None
         self._serving: Serving | None = None
+        self._personal: OrderedDict[str, Serving] = OrderedDict()
+        """By the principal's id, where each has credentials of its own; the newest last."""
 
     @classmethod
     def stdio(
@@ -196,7 +218,9 @@ class McpServer(Toolset):
         """A server that speaks streamable HTTP.
 
         `headers` may be a function that gives them, awaited if need be: it is asked once, and
-        again whenever the server answers 401. With `oauth`, the tokens are used for which somebody
+        again whenever the server answers 401. One with a parameter gets the principal of the run
+        that calls (None where the tools are listed): each principal has its own connection then,
+        with its own credentials. With `oauth`, the tokens are used for which somebody
         has signed in (`taofold mcp login`), or the client's own credentials.
         """
         return cls(_place("http", url, headers, oauth), **options)
@@ -261,8 +285,9 @@ class McpServer(Toolset):
 
     async def close(self) -> None:
         """End the connection and the program. A later call opens it again."""
-        if self._serving is not None:
-            await beside(self._serving.connection.close())
+        for serving in (self._serving, *self._personal.values()):
+            if serving is not None:
+                await beside(serving.connection.close())
 
     async def __aenter__(self) -> Self:
         """`open`."""
@@ -285,18 +310,9 @@ class McpServer(Toolset):
     async def _offer(self) -> dict[str, Tool]:
         load()
         options = self._options
-        only = options.get("tools")
-        selection = None if only is None else list(only)
+        selection = options.get("tools")
         if self._serving is None:
-            mode, seconds = options.get("mode", "auto"), options.get("connect_timeout", 30.0)
-            self._serving = Serving(
-                self.label,
-                self.place,
-                self._pins,
-                mode=mode,
-                connect_timeout=seconds,
-                wanted=None if selection is None else frozenset(selection),
-            )
+            self._serving = self._work(self.place.of(None))
         try:
             definitions_now = await self._serving.tools()
         except Unreachable as error:
@@ -324,23 +340,63 @@ class McpServer(Toolset):
             tools.setdefault(tool.name, tool)
         return tools
 
+    def _work(self, place: ServerAddress) -> Serving:
+        """The server at work, as it is reached from `place`."""
+        options = self._options
+        only = options.get("tools")
+        return Serving(
+            self.label,
+            place,
+            self._pins,
+            mode=options.get("mode", "auto"),
+            connect_timeout=options.get("connect_timeout", 30.0),
+            wanted=None if only is None else frozenset(only),
+        )
+
+    def _for(self, principal: Principal) -> Serving:
+        """The server at work for `principal`. On the connections' loop: nobody else looks."""
+        assert self._serving is not None
+        if not self.place.personal:
+            return self._serving
+        serving = self._personal.pop(principal.id, None)
+        self._personal[principal.id] = serving = serving or self._work(self.place.of(principal))
+        while len(self._personal) > PRINCIPALS:
+            _, oldest = self._personal.popitem(last=False)
+            oldest.connection.retire()
+        return serving
+
     def _tool(self, one: Definition, name: str) -> Tool:
         async def call(ctx: RunContext[Any], parameters: dict[str, Any]) -> Outcome:
-            assert self._serving is not None
             loop = asyncio.get_running_loop()
 
             def report(text: str) -> None:
                 # Back from the connections' thread to the loop of the run.
                 loop.call_soon_threadsafe(ctx.report, text)
 
-            async def ask(wants: InputRequired) -> PersonAnswer:
-                assert ctx.ask is not None
+            async def back(made: Awaitable[Any]) -> Any:
                 return await asyncio.wrap_future(
-                    asyncio.run_coroutine_threadsafe(_asked(ctx.ask, wants), loop)
+                    asyncio.run_coroutine_threadsafe(_awaited(made), loop)
                 )
 
-            there = None if ctx.ask is None else ask
-            return await beside(self._serving.call(one, ctx, parameters, report, there))
+            async def ask(wants: InputRequired) -> PersonAnswer:
+                assert ctx.ask is not None
+                return await back(ctx.ask(wants))
+
+            async def keep(state: Any) -> None:
+                assert ctx.keep is not None
+                await back(ctx.keep(state))
+
+            async def called() -> Outcome:
+                return await self._for(ctx.principal).call(
+                    one,
+                    ctx,
+                    parameters,
+                    report,
+                    None if ctx.ask is None else ask,
+                    None if ctx.keep is None else keep,
+                )
+
+            return await beside(called())
 
         options = self._options
         return definitions.made(
@@ -360,6 +416,43 @@ class McpServer(Toolset):
     async def resources(self) -> list[dict[str, Any]]:
         """The server's resources, as it lists them."""
         return await beside((await self._served()).pages("resources"))
+
+    async def templates(self) -> list[dict[str, Any]]:
+        """The forms of uris (RFC 6570) that the server can read, as it lists them."""
+        return await beside((await self._served()).pages("resource_templates"))
+
+    async def changes(self, *uris: str) -> AsyncGenerator[str]:
+        """The uri of one of these resources whenever the server says that it has changed.
+
+            async for uri in server.changes("memo://today"):
+                print(await server.read(uri))
+
+        After the server was away each is given once more, since nobody knows what was missed.
+
+        Raises:
+            MCPError: of the mcp package; the server has no subscriptions.
+        """
+        serving, loop = await self._served(), asyncio.get_running_loop()
+        changed: asyncio.Queue[str] = asyncio.Queue()
+
+        def heard(uri: str) -> None:
+            # Back from the connections' thread to the loop of whoever watches.
+            loop.call_soon_threadsafe(changed.put_nowait, uri)
+
+        watching = asyncio.ensure_future(beside(serving.watch(uris, heard)))
+        # What ends the watching must not be waited for behind a change that never comes.
+        waiting = asyncio.ensure_future(changed.get())
+        try:
+            while True:
+                await asyncio.wait([waiting, watching], return_when=asyncio.FIRST_COMPLETED)
+                if not waiting.done():
+                    await watching
+                    return
+                yield waiting.result()
+                waiting = asyncio.ensure_future(changed.get())
+        finally:
+            waiting.cancel()
+            watching.cancel()
 
     async def prompts(self) -> list[dict[str, Any]]:
         """The server's prompts, as it lists them."""

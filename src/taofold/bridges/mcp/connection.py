@@ -163,6 +163,13 @@ class ServerConnection:
             text = f"{self._place.words} went away in the middle of a call{detail}{self._last()}"
             raise Unreachable(text, maybe=True) from error
 
+    def retire(self) -> None:
+        """End the session once its calls are over; a later call opens another."""
+        ready = self._ready
+        if ready is not None and ready.done() and not ready.exception():
+            self._retire(ready, ready.result())
+            _open.discard(self)
+
     def _retire(self, ready: "asyncio.Future[McpSession] | None", session: McpSession) -> None:
         """Open another session for the next call; this one ends when its calls are over."""
         if ready is None or self._ready is not ready or self._owner is None:

@@ -63,6 +63,8 @@ class PendingQuestions:
     now: str = ""
     repeats: bool = False
     """Was the call cancelled, so that answering makes it again?"""
+    task: str = ""
+    """The task that asks, if the call became one."""
 
     def next(self, wrong: str = "") -> None:
         """Put the next open question; return if there is none.
@@ -115,14 +117,25 @@ def requested(server: str, result: Any) -> PendingQuestions:
     Raises:
         Unaskable: it asks for something that is not offered.
     """
-    asks: dict[str, dict[str, Any]] = {}
     requests: dict[str, Any] = getattr(result, "input_requests", None) or {}
+    return PendingQuestions(server, requests_of(requests), getattr(result, "request_state", None))
+
+
+def requests_of(requests: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """What a server wants to know, by its own keys.
+
+    Raises:
+        Unaskable: it asks for something that is not offered.
+    """
+    asks: dict[str, dict[str, Any]] = {}
     for key, request in requests.items():
         whole = plain(request)
-        if whole.get("method") != "elicitation/create":
-            raise Unaskable(f"the server wants {whole.get('method')}, which is not offered")
-        asks[key] = whole.get("params", {})
-    return PendingQuestions(server, asks, getattr(result, "request_state", None))
+        if not is_object(whole) or whole.get("method") != "elicitation/create":
+            wanted = whole.get("method") if is_object(whole) else whole
+            raise Unaskable(f"the server wants {wanted!s:.100}, which is not offered")
+        params: Any = whole.get("params", {})
+        asks[str(key)] = params if is_object(params) else {}
+    return asks
 
 
 def identity(params: Any) -> str:
@@ -290,18 +303,32 @@ class Flights:
         question = PendingQuestions(
             self._name, {key: params}, legacy=True, done=dict(flight.answers)
         )
-        wants: InputRequired | None = None
-        while key not in question.done:
-            try:
-                if wants is None:
-                    question.next()
-                else:
-                    question.hear(await flight.ask(wants))
-            except InputRequired as again:
-                if again is wants:
-                    return False  # nobody answers now
-                wants = again
-            except (Unaskable, ValueError):
-                return False  # said once the call is over
+        try:
+            await put(question, flight.ask)
+        except (InputRequired, Unaskable, ValueError):
+            return False  # nobody answers now, or it is said once the call is over
         flight.answers = question.done
         return True
+
+
+async def put(question: PendingQuestions, ask: Ask) -> None:
+    """Put each open question to the person who is there.
+
+    Raises:
+        InputRequired: nobody answers now.
+        Unaskable: it must not be asked.
+        ValueError: it cannot be kept.
+    """
+    wants: InputRequired | None = None
+    while True:
+        try:
+            if wants is not None:
+                question.hear(await ask(wants))
+                wants = None
+            question.next()
+        except InputRequired as again:
+            if again is wants:
+                raise
+            wants = again
+        else:
+            return

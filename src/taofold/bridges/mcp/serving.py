@@ -5,7 +5,8 @@ accepted before each call, as fresh as the server lets us know; if it changed, a
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from time import monotonic
 from typing import Any, Final
 
@@ -17,18 +18,23 @@ from taofold.bridges.mcp import results as results
 from taofold.bridges.mcp.address import ServerAddress
 from taofold.bridges.mcp.connection import ServerConnection, Unreachable
 from taofold.bridges.mcp.definitions import Definition, Pins, offered
+from taofold.bridges.mcp.extension import TASK
 from taofold.bridges.mcp.package import code, data, get, load, plain
 from taofold.bridges.mcp.questions import Ask, Flight, Flights
+from taofold.bridges.mcp.tasks import RemoteTask, TaskGone, recalled
 from taofold.bridges.mcp.transport import URL_REQUIRED, McpSession
 from taofold.core.errors import ConfigError
 from taofold.core.text import visible
 from taofold.core.value import is_array, is_object
 from taofold.tools import InputRequired, Outcome, RunContext
 
+Keep = Callable[[Any], Awaitable[None]]
 FRESH: Final = 60.0
 """Seconds for which a list counts as fresh at least, whatever the server says."""
 STALE: Final = 300.0
 """Seconds for which it does if the server says nothing."""
+AWAY_S: Final = 1.0
+"""Seconds until a server whose changes are watched is tried again."""
 PAGES: Final = 100
 MOST: Final = 512
 """Tools of one server that are looked at."""
@@ -36,6 +42,8 @@ ACCEPT: Final = "accept"
 OLD_WAY: Final = "server-initiated requests is unavailable"
 """What the package says where a server asks in the older way on a connection of the newer era."""
 _LATE: Final = 5.0
+_EARLY: Final = 0.25
+"""Seconds before its deadline from which on a call that is cancelled counts as too late."""
 
 
 class Serving:
@@ -63,6 +71,7 @@ class Serving:
         self.names: tuple[str, ...] = ()
         """Of the tools that the server lists, wanted or not."""
         self.instructions = ""
+        self._watchers: list[Callable[[str], None]] = []
         self._listed: dict[str, Definition] = {}
         self._until = 0.0
         self._opened = -1
@@ -139,8 +148,43 @@ class Serving:
     async def _heard(self, message: Any) -> None:
         """A notification: a list that changed is asked for anew before the next call."""
         notification = getattr(message, "root", message)
-        if get(notification, "method") == "notifications/tools/list_changed":
-            self._until = 0.0
+        match get(notification, "method"):
+            case "notifications/tools/list_changed":
+                self._until = 0.0
+            case "notifications/resources/updated":
+                uri = str(get(get(notification, "params"), "uri", ""))
+                for hear in self._watchers:
+                    hear(uri)
+            case _:
+                pass
+
+    async def watch(self, uris: Sequence[str], hear: Callable[[str], None]) -> None:
+        """Tell `hear` of each of these resources that changes, for ever.
+
+        Of all of them whenever the server was away: nobody knows what happened meanwhile.
+
+        Raises:
+            Unreachable: it cannot be reached at the beginning.
+            Exception: of the protocol; the server has no such subscription.
+        """
+
+        def heard(uri: str) -> None:
+            if uri in uris:
+                hear(uri)
+
+        self._watchers.append(heard)
+        try:
+            await self.connection.session()
+            while True:
+                with suppress(Unreachable):
+                    await self.connection.use(lambda session: session.watch(uris, heard))
+                await asyncio.sleep(AWAY_S)
+                with suppress(Unreachable):
+                    await self.connection.session()
+                    for uri in uris:
+                        hear(uri)
+        finally:
+            self._watchers.remove(heard)
 
     async def call(
         self,
@@ -149,13 +193,21 @@ class Serving:
         parameters: dict[str, Any],
         report: Callable[[str], None],
         ask: Ask | None = None,
+        keep: Keep | None = None,
     ) -> Outcome:
         """Call the tool, or ask a person first what must be asked.
+
+        A call that became a task in an earlier life of the run is not made again: its task is
+        asked for the result.
 
         Raises:
             InputRequired: the server, or a change of the tool, needs a person's word.
         """
+        until = monotonic() + ctx.timeout_s - _EARLY
         try:
+            task = recalled(ctx)
+            if task:
+                return await self._followed(task, pinned, ctx, until, report, ask)
             now = (await self.listed()).get(pinned.name)
             if now is None:
                 return Outcome(f"{self.name} does not offer {pinned.name!r} any more", "failure")
@@ -164,7 +216,9 @@ class Serving:
             refusal = refusal or now.misfit(arguments)
             if refusal:
                 return Outcome(refusal, "failure")
-            return await self._made(now, arguments, ctx, report, ask)
+            return await self._made(now, arguments, ctx, until, report, ask, keep)
+        except TaskGone as error:
+            return Outcome(visible(str(error)), "failure")
         except asking.Unaskable as error:
             return Outcome(f"{error}; the call was not completed", "failure")
         except Unreachable as error:
@@ -205,8 +259,10 @@ class Serving:
         now: Definition,
         arguments: dict[str, Any],
         ctx: RunContext[Any],
+        until: float,
         report: Callable[[str], None],
         ask: Ask | None,
+        keep: Keep | None,
     ) -> Outcome:
         question = asking.recalled(ctx.answer)
         if question is not None and ctx.answer is not None:
@@ -246,6 +302,35 @@ class Serving:
             again = asking.requested(self.name, result)
             again.next()
             return Outcome("the server asks for nothing and does not go on", "failure")
+        if get(result, "result_type") == TASK:
+            if keep is not None:
+                # What cannot be written down is followed all the same, but not after a crash.
+                with suppress(ValueError):
+                    await keep({TASK: result.task_id})
+            return await self._followed(result.task_id, now, ctx, until, report, ask)
+        return self._came(now, result)
+
+    async def _followed(
+        self,
+        task: str,
+        now: Definition,
+        ctx: RunContext[Any],
+        until: float,
+        report: Callable[[str], None],
+        ask: Ask | None,
+    ) -> Outcome:
+        """What the task `task` that the call became comes to."""
+        question = asking.recalled(ctx.answer)
+        if question is not None and ctx.answer is not None and question.task:
+            question.hear(ctx.answer)
+            question.next()
+        else:
+            question = None
+        remote = RemoteTask(self.name, self.connection, task, until)
+        return self._came(now, await remote.ended(report, ask, question))
+
+    def _came(self, now: Definition, result: Any) -> Outcome:
+        """The outcome of a call that is complete."""
         odd = "" if get(result, "is_error") else now.misshapen(get(result, "structured_content"))
         # A structured result that breaks its promise would be taken for data of that shape.
         if odd:

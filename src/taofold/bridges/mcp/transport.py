@@ -13,16 +13,18 @@ import asyncio
 import logging
 import os
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from datetime import timedelta
 from inspect import isawaitable, signature
 from typing import Any, Final, TypeAlias
 
 from taofold import __version__
 from taofold.bridges.mcp.address import ServerAddress, filled
+from taofold.bridges.mcp.extension import extension
 from taofold.bridges.mcp.oauth import AUTHORIZING, SignInFailed, SignInRequired, provider
 from taofold.bridges.mcp.package import load
+from taofold.core.values import Principal
 from taofold.network.direct import origin
 from taofold.policy.redaction import Redactor
 from taofold.reserved import MARK, SERVER
@@ -41,8 +43,11 @@ _SHOWN: Final = 300
 _LOGGER: Final = logging.getLogger("taofold.mcp")
 
 Headers: TypeAlias = Mapping[str, str]
-HeaderSource: TypeAlias = Callable[[], "Headers | Awaitable[Headers]"]
-"""Gives the headers when they are first needed, and again whenever the server answers 401."""
+_Sent: TypeAlias = Headers | Awaitable[Headers]
+HeaderSource: TypeAlias = Callable[[], _Sent] | Callable[[Principal | None], _Sent]
+"""Gives the headers, a principal's own where it takes one, when they are first needed, and again
+whenever the server answers 401.
+"""
 
 
 class Credentials:
@@ -203,6 +208,8 @@ def _answer(errors: Any, request: Any, status: int, code: int, message: str) -> 
 
 URL_REQUIRED: Final = -32042
 _TAIL: Final = 4_000
+_LOOK_S: Final = 1.0
+"""Seconds between two looks whether a session of the older era is still there."""
 
 Elicit = Callable[[Any, Any], Awaitable[Any]]
 Hear = Callable[[Any], Awaitable[None]]
@@ -260,6 +267,35 @@ class McpSession:
         """A resource."""
         return await self.inner.read_resource(uri)
 
+    async def watch(self, uris: Sequence[str], hear: Callable[[str], None]) -> None:
+        """Tell `hear` of each of these resources that changes, until the server goes away.
+
+        In the older era the server tells `hear` of the session (`opened`) instead.
+        """
+        if not self.modern:
+            types = load("mcp.types")
+            for uri in uris:
+                params = types.SubscribeRequestParams(uri=uri)
+                request = types.SubscribeRequest(method="resources/subscribe", params=params)
+                await self.inner.send_request(request, types.EmptyResult)
+            while not self.closed:  # noqa: ASYNC110 - the package has no event for it
+                await asyncio.sleep(_LOOK_S)
+            return
+        subscriptions = load("mcp.client.subscriptions")
+        listening = subscriptions.listen(
+            self.inner,
+            tools_list_changed=False,
+            prompts_list_changed=False,
+            resources_list_changed=False,
+            resource_subscriptions=list(uris),
+            on_event=None,
+        )
+        with suppress(subscriptions.SubscriptionLost):
+            async with listening as events:
+                async for event in events:
+                    if isinstance(event, subscriptions.ResourceUpdated):
+                        hear(str(event.uri))
+
     async def prompt(self, name: str, arguments: dict[str, str]) -> Any:
         """A prompt, filled in."""
         return await self.inner.get_prompt(name, arguments)
@@ -286,6 +322,7 @@ class McpSession:
             input_responses=responses,
             request_state=sealed,
             allow_input_required=True,
+            allow_claimed=True,
         )
 
 
@@ -325,6 +362,7 @@ async def opened(
             message_handler=hear,
             client_info=mcp.Implementation(name="taofold", version=__version__),
             cache=None,
+            extensions=[extension()],
         )
         await stack.enter_async_context(client)
         modern = str(client.protocol_version) >= "2026"

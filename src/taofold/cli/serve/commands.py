@@ -154,6 +154,7 @@ def start(
             model=model,
             root=root,
             tokens=token_file,
+            hosts=frozenset(name.lower() for name in allow_host or ()),
         )
         return
     try:

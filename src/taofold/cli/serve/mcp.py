@@ -29,8 +29,11 @@ def serve_mcp(
     model: str = "",
     root: Path | None = None,
     tokens: Path | None = None,
+    hosts: frozenset[str] = frozenset(),
 ) -> None:
     """Serve until the client leaves (standard input and output) or Ctrl-C (HTTP).
+
+    `hosts` are the names by which a proxy is reached that passes requests on to this machine.
 
     `agents` are agent files or module:attr, each also as NAME=AGENT; `tools` are module:attr,
     whose functions are called directly, under the operator's policy.
@@ -41,7 +44,7 @@ def serve_mcp(
     if http and host not in LOOPBACK:
         raise ConfigError(
             f"MCP is served on this machine only, not on {host!r}: it speaks plain HTTP. "
-            "Put it behind a proxy with TLS",
+            "Put it behind a proxy with TLS, and name that with --allow-host",
             path="--host",
         )
     try:
@@ -55,10 +58,9 @@ def serve_mcp(
     if http:
         from taofold.cli.project import home
 
-        entrance = _entrance(tokens or home() / "tokens.json")
-        _serve_http(
-            _fronted(http_app(server, entrance.authenticate, host), entrance), host, port, log
-        )
+        entrance = _entrance(tokens or home() / "tokens.json", hosts)
+        app = http_app(server, entrance.authenticate, host, hosts)
+        _serve_http(_fronted(app, entrance), host, port, log)
         return
     # On standard error, as all prose: standard output belongs to the protocol.
     say("serving MCP on standard input and output")
@@ -72,7 +74,7 @@ async def _stdio(work: Any, log: "Log") -> None:
         await log.close()
 
 
-def _entrance(tokens: Path) -> "McpEntrance":
+def _entrance(tokens: Path, hosts: frozenset[str]) -> "McpEntrance":
     from taofold.cli.project import home
     from taofold.server.auth.mcp import McpEntrance
     from taofold.server.auth.tokens import LocalToken, TokenStore
@@ -80,7 +82,7 @@ def _entrance(tokens: Path) -> "McpEntrance":
     store, local = TokenStore(tokens), LocalToken.of_user()
     store.all()  # a file that cannot be read is said now
     local.value()
-    return McpEntrance.of(store, local, home())
+    return McpEntrance.of(store, local, home(), hosts)
 
 
 def _fronted(app: Any, entrance: "McpEntrance") -> Any:

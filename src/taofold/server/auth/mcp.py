@@ -29,10 +29,19 @@ class McpEntrance:
     counts: Counts = field(default_factory=Counts)
 
     @classmethod
-    def of(cls, tokens: TokenStore, local: LocalToken, folder: Path | None) -> "McpEntrance":
-        """The entrance for these tokens; the audit is kept in `folder`."""
+    def of(
+        cls,
+        tokens: TokenStore,
+        local: LocalToken,
+        folder: Path | None,
+        hosts: frozenset[str] = frozenset(),
+    ) -> "McpEntrance":
+        """The entrance for these tokens; the audit is kept in `folder`.
+
+        `hosts` are served besides this machine's own names, in lower case.
+        """
         audit = Audit(folder / "audit.jsonl" if folder else None)
-        return cls(Door(tokens, Signin(tokens), local), audit)
+        return cls(Door(tokens, Signin(tokens), local, hosts), audit)
 
     def authenticate(self, scope: Scope) -> Principal | None:
         """Who sent the request; None if nobody that is known."""

@@ -1,9 +1,9 @@
 """In the environment of a FastMCP: a server for `test_fastmcp.py`.
 
 Arguments: the port, or 0 for standard input and output; a folder; how many more tools there are.
-In the folder, `token` is the one bearer token that is accepted, if the file is there. With `oauth`
-the server brings an authorization server along; `expire` ends all of its tokens, once. `calls` gets
-a line for each call of `note`.
+In the folder, `token` is the one bearer token that is accepted, if the file is there; with `*` any
+is. With `oauth` the server brings an authorization server along; `expire` ends all of its tokens,
+once. `calls` gets a line for each call of `note`.
 """
 
 import asyncio
@@ -15,13 +15,14 @@ from fastmcp import Context, FastMCP
 from fastmcp.server.auth import AccessToken, TokenVerifier
 from fastmcp.server.auth.auth import ClientRegistrationOptions
 from fastmcp.server.auth.providers.in_memory import InMemoryOAuthProvider
+from fastmcp.server.dependencies import get_http_headers
 
 PORT, FOLDER, MORE = int(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
 
 
 class OneToken(TokenVerifier):
     async def verify_token(self, token: str) -> AccessToken | None:
-        if token != (FOLDER / "token").read_text():
+        if (FOLDER / "token").read_text() not in (token, "*"):
             return None
         return AccessToken(token=token, client_id="tests", scopes=[])
 
@@ -65,6 +66,12 @@ def note(text: str) -> str:
     with (FOLDER / "calls").open("a") as calls:
         calls.write(f"{text}\n")
     return "noted"
+
+
+@server.tool
+def who() -> str:
+    """The token of whoever calls."""
+    return get_http_headers(include_all=True)["authorization"].removeprefix("Bearer ")
 
 
 @server.tool

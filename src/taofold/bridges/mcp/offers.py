@@ -1,0 +1,266 @@
+"""What clients of our MCP server are offered: agents that take a goal, and tools called directly.
+
+A direct call is a run of its own, with one step that the client wrote. Knows nothing about the
+protocol; `server` does.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from taofold.agent import Agent, RunResult
+from taofold.agent.activation import new_id
+from taofold.agent.result import Happening, Progress
+from taofold.core import events as e
+from taofold.core.effects import Act, Answer, Strategy
+from taofold.core.errors import ConfigError, Conflict, ModelError, Refused, UnknownRun
+from taofold.core.state import ENDED
+from taofold.core.value import is_object
+from taofold.core.values import Action, Observation, Principal, Profile, Reply, Thought, Tier
+from taofold.log.log import Log
+from taofold.policy import Policy
+from taofold.reasoning import Task
+from taofold.runtime.endings import RESUMABLE
+from taofold.runtime.model import OnText, Request
+from taofold.tools import Tool, Toolset
+
+PREFIX: Final = "mcp:"
+"""Before the tool's name in the name of the agent of a direct call."""
+RESUME: Final = "resume_run"
+WRAP: Final = "result"
+"""Where a structured result lies that is no object."""
+LOOK_S: Final = 0.2
+"""Seconds between two looks at a run that somebody else drives."""
+_GOAL: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {"goal": {"type": "string", "description": "What the agent should do."}},
+    "required": ["goal"],
+    "additionalProperties": False,
+}
+
+
+class SilentModel:
+    """The model of a run that needs none."""
+
+    name: str = "none"
+    profile: Profile = Profile()
+
+    async def complete(self, request: Request, on_text: OnText | None = None) -> Reply:
+        """Raises: nobody may ask it."""
+        raise ModelError("a direct call of a tool asks no model")
+
+    def price(self, input_tokens: int, output_tokens: int) -> float | None:
+        """Nothing."""
+        return 0.0
+
+
+def direct(task: Task) -> Strategy[Answer]:
+    """One call that somebody else wrote: its observation is the answer."""
+    thought = Thought(f"an MCP client calls {task.data['tool']}")
+    call = Action(str(task.data["tool"]), dict(task.data["parameters"]), "asked for by the client")
+    [observation] = yield Act(thought, (call,), planned=True)
+    if observation.status == "success" and not observation.refused:
+        return Answer(observation.result)
+    return Answer(None, "error", str(observation.result))
+
+
+@dataclass(frozen=True, slots=True)
+class McpOffer:
+    """One thing a client may call. `settings` are kept with its runs, to make the agent again."""
+
+    name: str
+    description: str
+    schema: dict[str, Any]
+    agent: Agent[Any, Any]
+    tools: tuple[Tool, ...]
+    tool: str = ""
+    """Of a direct call; "" = an agent with a goal."""
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    result_schema: Mapping[str, Any] | None = None
+    """Of the structured result; None = it is text, or nobody knows."""
+
+    def structured(self, output: Any) -> dict[str, Any] | None:
+        """The output (JSON) as it is promised; what is no object lies below `result`."""
+        if self.result_schema is None or not _wrapped(self.agent.answer.schema):
+            return output if is_object(output) else None
+        return {WRAP: output}
+
+    @property
+    def reads(self) -> bool:
+        """Does nothing that it can do change anything?"""
+        return all(tool.effect == "read" for tool in self.tools)
+
+    @property
+    def repeatable(self) -> bool:
+        """May it be called twice with the same effect as once?"""
+        return all(tool.effect != "once" for tool in self.tools)
+
+    @property
+    def tier(self) -> Tier:
+        """The highest of its tools'."""
+        return max((tool.tier for tool in self.tools), default=Tier.AUTO)
+
+
+@dataclass(frozen=True, slots=True)
+class Offers:
+    """Everything on offer, with the log and on whose behalf it runs."""
+
+    known: Mapping[str, McpOffer]
+    log: Log
+    principal: Principal = Principal()
+    policy: Policy = field(default_factory=Policy)
+
+    @classmethod
+    def of(
+        cls,
+        agents: Sequence[Agent[Any, Any]] = (),
+        tools: Sequence[Any] = (),
+        *,
+        log: Log,
+        principal: Principal = Principal(),
+        policy: Policy | None = None,
+        settings: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> "Offers":
+        """Offers of agents and tools. `settings` are by the agents' names.
+
+        Raises:
+            ConfigError: a name occurs twice, or is reserved.
+        """
+        rules = Policy() if policy is None else policy
+        offers = [
+            _agent(agent.but(log=log), (settings or {}).get(agent.name, {})) for agent in agents
+        ]
+        offers += [_tool(tool, log, rules) for tool in Toolset.of(*tools).values()]
+        by_name: dict[str, McpOffer] = {}
+        for offer in offers:
+            if offer.name in by_name or offer.name == RESUME:
+                raise ConfigError(f"{offer.name!r} is offered twice or reserved: rename it")
+            by_name[offer.name] = offer
+        return cls(by_name, log, principal, rules)
+
+    async def run(
+        self, name: str, arguments: Mapping[str, Any], hear: Callable[[Happening], None] | None
+    ) -> RunResult[Any]:
+        """Start what `name` offers.
+
+        Raises:
+            ConfigError: the agent cannot run; the goal is empty.
+        """
+        offer = self.known[name]
+        run = new_id()
+        options: dict[str, Any] = {"principal": self.principal, "listener": hear, "run_id": run}
+        if hear is not None:
+            hear(Progress(run, name, f"run {run}"))
+        if offer.tool:
+            data = {"tool": offer.tool, "parameters": dict(arguments)}
+            return await offer.agent.run(f"call {offer.tool}", data=data, **options)
+        goal = str(arguments.get("goal", ""))
+        return await offer.agent.run(goal, settings=offer.settings, **options)
+
+    async def begin(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """Put a run of what `name` offers into the log; whoever calls `advance` drives it.
+
+        Raises:
+            ConfigError: the agent cannot run; the goal is empty.
+        """
+        offer = self.known[name]
+        if offer.tool:
+            data = {"tool": offer.tool, "parameters": dict(arguments)}
+            return await offer.agent.begin(
+                f"call {offer.tool}", data=data, principal=self.principal
+            )
+        goal = str(arguments.get("goal", ""))
+        return await offer.agent.begin(goal, settings=offer.settings, principal=self.principal)
+
+    async def resume(self, run: str, hear: Callable[[Happening], None]) -> RunResult[Any]:
+        """Carry on a run that was started here, or wait for its end; an ended run's result.
+
+        Whoever lost the answer, by a time-out or with the connection, gets it here.
+
+        Raises:
+            Refused: it is not one of ours.
+        """
+        offer = await self.first(run)
+        while True:
+            so_far = await offer.agent.result(run)
+            if so_far.status in ENDED and so_far.stop_reason not in RESUMABLE:
+                return so_far
+            try:
+                return await offer.agent.resume(run, principal=self.principal, listener=hear)
+            except Conflict:
+                if not (await self.log.row(run)).held:
+                    raise
+            await asyncio.sleep(LOOK_S)  # the call that began it still drives it
+
+    async def first(self, run: str) -> McpOffer:
+        """What `run` was started with.
+
+        Raises:
+            Refused: it is not one of the principal's, or was not started here.
+        """
+        first = await self._first(run)
+        offer = self.known.get(first.agent.removeprefix(PREFIX))
+        if (
+            offer is None
+            or offer.agent.name != first.agent
+            or first.principal.id != self.principal.id
+        ):
+            raise Refused(f"run {run!r} was not started here")
+        return offer
+
+    async def _first(self, run: str) -> e.RunStarted:
+        try:
+            records = await self.log.read(run, limit=1)
+        except UnknownRun:
+            records = []
+        if not records or not isinstance(records[0].event, e.RunStarted):
+            raise Refused(f"there is no run {run!r}")
+        return records[0].event
+
+
+def said(result: RunResult[Any]) -> Observation:
+    """What came of a run, as one observation."""
+    if result.success:
+        return Observation(result.output)
+    why = result.error or result.stop_reason
+    partial = "" if result.output is None else f"; so far: {result.output}"
+    return Observation(f"{why}{partial} (run {result.run_id}, {result.status})", "failure")
+
+
+def _agent(agent: Agent[Any, Any], settings: Mapping[str, Any]) -> McpOffer:
+    tool = agent.as_tool()
+    inner = tuple(agent.toolset.values())
+    promised = agent.answer.schema
+    if promised is not None and _wrapped(promised):
+        # The protocol's structured results are objects; clients of the package unwrap this one.
+        definitions = promised.get("$defs", {})
+        bare = {name: value for name, value in promised.items() if name != "$defs"}
+        promised = {"type": "object", "properties": {WRAP: bare}, "required": [WRAP]}
+        promised |= {"$defs": definitions} if definitions else {}
+    return McpOffer(
+        tool.name,
+        tool.description,
+        _GOAL,
+        agent,
+        inner,
+        settings=settings,
+        result_schema=promised,
+    )
+
+
+def _wrapped(schema: Mapping[str, Any] | None) -> bool:
+    return schema is not None and schema.get("type") != "object"
+
+
+def _tool(tool: Tool, log: Log, policy: Policy) -> McpOffer:
+    agent = Agent[Any, Any](
+        SilentModel(),
+        name=PREFIX + tool.name,
+        tools=(tool,),
+        strategy=direct,
+        output=Any,  # pyright: ignore[reportArgumentType]
+        policy=policy,
+        log=log,
+    )
+    return McpOffer(tool.name, tool.description, tool.schema, agent, (tool,), tool.name)

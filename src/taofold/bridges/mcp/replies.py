@@ -1,0 +1,175 @@
+"""What clients of our MCP server are told: results, questions to people, progress.
+
+And how what a person at the client answers becomes a decision.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final
+
+import mcp.types as types
+import msgspec
+from mcp import MCPError
+
+from taofold.agent import RunResult
+from taofold.agent.result import Happening, Progress
+from taofold.bridges.mcp.offers import RESUME, McpOffer, Offers, said
+from taofold.core import events as e
+from taofold.core.values import Tier
+from taofold.policy.policy import Right
+from taofold.runtime import control
+from taofold.runtime.setup import Approval, Decision
+from taofold.runtime.tool_calls import render
+
+LAST_WORDS: Final = 2.0
+"""Seconds for which a result waits until its progress was told."""
+_CONSENT: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "approve": {"type": "boolean", "description": "Let it happen?"},
+        "reason": {"type": "string", "description": "For the record; the agent reads it."},
+    },
+    "required": ["approve"],
+}
+_ANSWER: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {"answer": {"type": "string"}},
+    "required": ["answer"],
+}
+
+
+async def take(offers: Offers, one: Approval, decision: Decision) -> None:
+    """Put a decision where the run looks for it."""
+    await control.decide(offers.log, one.id, decision, by=offers.principal, policy=offers.policy)
+
+
+def require(offers: Offers, right: Right) -> None:
+    """Hold the roles of whoever asks against the right.
+
+    Raises:
+        MCPError: they do not give it.
+    """
+    why = offers.policy.lacks(offers.principal, right)
+    if why:
+        raise MCPError(types.INVALID_REQUEST, why)
+
+
+class Teller:
+    """A listener that tells the client of the progress: what is thought, what tools report."""
+
+    def __init__(self, context: Any) -> None:
+        self._context, self._count = context, 0
+        self._last: asyncio.Task[None] | None = None
+
+    def __call__(self, happening: Happening) -> None:
+        """Tell of a step that begins, or of a tool's progress."""
+        if isinstance(happening, Progress):
+            self._say(happening.text.strip())
+        elif isinstance(happening, e.Record) and isinstance(happening.event, e.Proposed):
+            self._say(happening.event.thought.content)
+
+    def _say(self, text: str) -> None:
+        self._count += 1
+        # A chain: each waits for the one before, because progress must rise.
+        self._last = asyncio.ensure_future(self._tell(float(self._count), text[:200], self._last))
+
+    async def _tell(self, count: float, text: str, before: "asyncio.Task[None] | None") -> None:
+        if before is not None:
+            await before  # in order
+        try:
+            await self._context.session.report_progress(count, None, text)
+        except Exception:  # noqa: BLE001 - a client that hears nothing must not stop the run
+            return
+
+    async def close(self) -> None:
+        """Wait until everything is said, but not for long."""
+        if self._last is not None:
+            await asyncio.wait([self._last], timeout=LAST_WORDS)
+            self._last.cancel()
+
+
+def described(one: McpOffer) -> Any:
+    return types.Tool(
+        name=one.name,
+        description=one.description,
+        input_schema=one.schema,
+        output_schema=None if one.result_schema is None else dict(one.result_schema),
+        annotations=types.ToolAnnotations(
+            read_only_hint=one.reads,
+            destructive_hint=not one.reads and one.tier >= Tier.CONFIRM,
+            idempotent_hint=one.repeatable,
+            open_world_hint=not one.tool,
+        ),
+        _meta={"tier": int(one.tier)},
+    )
+
+
+def can_ask(context: Any) -> bool:
+    able = context.session.client_capabilities
+    asking = None if able is None else able.elicitation
+    if asking is None:
+        return False
+    return asking.form is not None or asking.url is None  # older clients do not say which
+
+
+def question_text(one: Approval) -> str:
+    what = one.question or f"{one.preview}\n(tier {int(one.tier)}: {one.reason})"
+    return f"{one.action.tool}: {what}"
+
+
+def answer_form(one: Approval) -> dict[str, Any]:
+    if one.form:
+        return dict(one.form)
+    return _ANSWER if one.wants_text else _CONSENT
+
+
+def decision_of(one: Approval, action: str, content: Mapping[str, Any]) -> Decision | None:
+    """What the person at the client said; None if he said nothing."""
+    by = one.requester
+    if action == "decline":
+        return Decision("deny", by=by, reason="declined at the MCP client")
+    if action != "accept":
+        return None
+    if one.form:
+        return Decision("answer", by=by, answer=msgspec.json.encode(dict(content)).decode())
+    if one.wants_text:
+        return Decision("answer", by=by, answer=str(content.get("answer", "")))
+    # Anything but a plain yes is a no.
+    verdict = "approve" if content.get("approve") is True else "deny"
+    return Decision(verdict, by=by, reason=str(content.get("reason", "")))
+
+
+def waiting_result(result: RunResult[Any]) -> Any:
+    approval = result.pending[0] if result.pending else None
+    what = "" if approval is None else f": {question_text(approval)[:500]} [id {approval.id}]"
+    how = (
+        "taofold approvals approve ID, or deny"
+        if approval is None
+        else (f"taofold approvals approve {approval.id}, or deny")
+    )
+    text = (
+        f"run {result.run_id} waits for a person{what}\n"
+        f"Decide with `{how}`, then call {RESUME} with run_id {result.run_id!r}."
+    )
+    return tool_result(text, failed=True, run=result.run_id)
+
+
+def tool_result(
+    value: Any, *, failed: bool = False, run: str = "", structured: dict[str, Any] | None = None
+) -> Any:
+    text = "" if value is None else render(value)
+    return types.CallToolResult(
+        content=[types.TextContent(type="text", text=text)],
+        # The protocol has structured content for objects only.
+        structured_content=None if failed else structured,
+        is_error=failed,
+        _meta={"taofold/run": run} if run else None,
+    )
+
+
+def final_result(offer: McpOffer, result: RunResult[Any]) -> Any:
+    """The result of a run that has ended."""
+    if not result.success:
+        return tool_result(said(result).result, failed=True, run=result.run_id)
+    value = result.output if offer.tool else offer.agent.answer.dump(result.output)
+    return tool_result(value, run=result.run_id, structured=offer.structured(value))
