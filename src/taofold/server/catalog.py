@@ -14,6 +14,7 @@ from taofold.core.events import RunStarted
 from taofold.log.log import Log
 from taofold.policy import Facts, Policy
 from taofold.runtime.model import resolve
+from taofold.server.client_tools import CLIENT_TOOLS, tools_of
 from taofold.tools import Tool
 
 AnyAgent: TypeAlias = Agent[Any, Any]
@@ -80,7 +81,13 @@ class Catalog:
             ConfigError: this server does not have it.
         """
         if self.ours(started):
-            return self._agents[started.settings[SETTINGS]["agent"]]
+            settings = started.settings[SETTINGS]
+            agent = self._agents[settings["agent"]]
+            if not settings.get(CLIENT_TOOLS):
+                return agent
+            if run not in self._made:
+                self._made[run] = self.with_tools(agent, settings[CLIENT_TOOLS])
+            return self._made[run]
         # Kept until the run ends (`forget`): else each advance would build the agent anew.
         if run not in self._made and self._rebuild is not None:
             rebuilt = self._rebuild(started)
@@ -91,6 +98,10 @@ class Catalog:
                 f"this server does not offer the agent of run {run!r}: continue it where it began"
             )
         return self._made[run]
+
+    def with_tools(self, agent: AnyAgent, definitions: Sequence[Mapping[str, Any]]) -> AnyAgent:
+        """The agent with the tools of a client, as they are kept with its run."""
+        return agent.but(tools=[*agent.tools, *tools_of(definitions)])
 
     def forget(self, run: str) -> None:
         """The run has ended: what was made for it is not needed any more."""

@@ -1,17 +1,19 @@
 """`POST /ag-ui`: a conversation with an agent, for clients that speak AG-UI 1.0.
 
 A thread is a session of its principal. Each request starts a run, or carries on the one that
-waits; history, roles and tools of the request are not believed, for the log knows them.
+waits; history and roles of the request are not believed, for the log knows them. Its tools are
+what the client does itself (`client_tools`), its state what the new run's tools find.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any, Final
 
-from ag_ui.core import BaseEvent, ResumeEntry, RunAgentInput, UserMessage
+import msgspec
+from ag_ui.core import BaseEvent, ResumeEntry, RunAgentInput, ToolMessage, UserMessage
 from ag_ui.core.events import CustomEvent
 from ag_ui.encoder import EventEncoder
 from starlette.responses import Response
@@ -31,6 +33,7 @@ from taofold.server.api.attachments import from_ag_ui
 from taofold.server.api.schemas import LONGEST_GOAL, Decide
 from taofold.server.api.start import framed, offered
 from taofold.server.catalog import SETTINGS
+from taofold.server.client_tools import CLIENT_TOOLS, definitions
 from taofold.server.endpoint import ApiCall, ApiEndpoint, Problem
 from taofold.server.server import Server
 from taofold.server.streams.channel import LONGEST_REPORT
@@ -41,6 +44,8 @@ from taofold.tools.media import Attachment, Prompt
 LOOK_S: Final = 0.5
 """Seconds between two looks at the log, should nobody say that something happened."""
 _LONGEST_NAME: Final = 150
+LARGEST_STATE: Final = 65_536
+"""Bytes of the state that a client brings along."""
 _OVER: Final = (404, 409, 410)
 """Refusals after which the run goes on without this answer: it was resolved, or is too late."""
 ASKED: Final = "ag-ui"
@@ -77,7 +82,10 @@ async def talk(call: ApiCall) -> Response:
     rows = await server.log.rows(session=session, limit=1)
     last = rows[0] if rows else None
     if body.resume and not _answered(last, body.resume):
-        turn = await _resumed(call, last, thread, name)
+        answers = {entry.interrupt_id: decision(entry) for entry in body.resume}
+        turn = await _resumed(call, last, answers, thread, name)
+    elif last is not None and (done := await _done(server, last, body)):
+        turn = await _resumed(call, last, done, thread, name)
     elif last is not None and (body.resume or await _same(server, last, body)):
         turn = await _back(server, last, body)
     elif last is not None and last.status == "waiting":
@@ -91,8 +99,13 @@ async def talk(call: ApiCall) -> Response:
         run = await _start(call, body, session)
         turn = _Turn(Scene(run, thread, name), Tail(server.log, run))
     if body.tools:
-        ignored = [tool.name for tool in body.tools]
-        turn.notes.append(CustomEvent(name="tools_ignored", value=ignored))
+        started = opening(await server.log.read(turn.tail.run, limit=1))
+        settings: Any = None if started is None else started.settings.get(SETTINGS)
+        offers: Any = settings.get(CLIENT_TOOLS, ()) if is_object(settings) else ()
+        known = {definition["name"] for definition in offers}
+        ignored = [tool.name for tool in body.tools if tool.name not in known]
+        if ignored:
+            turn.notes.append(CustomEvent(name="tools_ignored", value=ignored))
     return sent(server, allowed(call, turn.tail.run, _frames(call, turn, cancel=cancel)))
 
 
@@ -132,6 +145,10 @@ async def _same(server: Server, last: RunRow, body: RunAgentInput) -> bool:
         return False
     if asked.get("run") == body.run_id:
         return True
+    newest = body.messages[-1] if body.messages else None
+    # The result of a call of this run, sent once more after it was taken.
+    if isinstance(newest, ToolMessage) and newest.tool_call_id.startswith(f"{last.run}:"):
+        return True
     message = _said(body)
     return (
         last.status not in ENDED
@@ -167,10 +184,42 @@ def _thread(body: RunAgentInput, told: list[dict[str, Any]]) -> list[dict[str, A
     return [*dumped, *told]
 
 
-async def _resumed(call: ApiCall, last: RunRow | None, thread: str, name: str) -> _Turn:
+async def _done(server: Server, last: RunRow, body: RunAgentInput) -> dict[str, Decide]:
+    """What the client has done of the calls that the waiting run left to it."""
+    newest = body.messages[-1] if body.messages else None
+    if last.status != "waiting" or not isinstance(newest, ToolMessage):
+        return {}
+    tail, scene = Tail(server.log, last.run), Scene(last.run, body.thread_id, body.run_id)
+    scene.before([record async for record in tail.pull()])
+    return _results(body.messages, scene.client_calls)
+
+
+def _results(messages: Sequence[Any], open_calls: Mapping[str, str]) -> dict[str, Decide]:
+    """The results at the end of the client's messages, as answers to the open calls.
+
+    `open_calls` has the ids of the questions by the calls' ids.
+    """
+    answers: dict[str, Decide] = {}
+    for message in reversed(messages):
+        if not isinstance(message, ToolMessage):
+            break
+        question = open_calls.get(message.tool_call_id)
+        if question is None:
+            continue
+        if message.error:
+            answers[question] = Decide(decision="deny", reason=message.error[:2000])
+        else:
+            content = message.content if isinstance(message.content, str) else str(message.content)
+            text = msgspec.json.encode({"result": content}).decode()
+            answers[question] = Decide(decision="answer", answer=text)
+    return answers
+
+
+async def _resumed(
+    call: ApiCall, last: RunRow | None, answers: dict[str, Decide], thread: str, name: str
+) -> _Turn:
     """Carry on the run that waits for the answers."""
     body: RunAgentInput = call.body
-    answers = {entry.interrupt_id: decision(entry) for entry in body.resume or ()}
     run = _asking(None if last is None or last.status in ENDED else last, answers)
     # Read before the answers are written: what they cause is new to the client and must be told.
     tail = Tail(call.server.log, run)
@@ -249,6 +298,14 @@ async def _start(call: ApiCall, said: RunAgentInput, session: str) -> str:
     agent_name = props.get("agent") if is_object(props) else None
     name, agent = offered(server, str(agent_name or ""))
     run, goal = new_id(), _goal(said)
+    settings: dict[str, Any] = {"agent": name, ASKED: _asked(said)}
+    theirs = definitions(
+        [(tool.name, tool.description, tool.parameters) for tool in said.tools or ()],
+        agent.toolset,
+    )
+    if theirs:
+        settings[CLIENT_TOOLS] = theirs
+        agent = server.catalog.with_tools(agent, theirs)
     context = "; ".join(f"{entry.description}: {entry.value}" for entry in said.context or ())
     try:
         await server.worker.begin(
@@ -259,13 +316,31 @@ async def _start(call: ApiCall, said: RunAgentInput, session: str) -> str:
             principal=call.principal,
             session=session,
             ui_context=framed(context)[:UI_CONTEXT],
-            settings={SETTINGS: {"agent": name, ASKED: _asked(said)}},
+            data=_data(said),
+            settings={SETTINGS: settings},
         )
     except Conflict:
         # Two requests may both have seen a free thread; the log lets only one begin.
         raise Problem(409, "session_busy", "the thread has a run that has not ended") from None
     server.audit("start", call.principal.id, run=run, agent=name)
     return run
+
+
+def _data(said: RunAgentInput) -> dict[str, Any]:
+    """What the client has made of the shared state: what the tools of the new run find there.
+
+    A client sends back the state that it was shown. `data` is what it may change; the rest is ours.
+
+    Raises:
+        Problem: 422, it is too large.
+    """
+    state: Any = said.state
+    data: Any = state.get("data") if is_object(state) else None
+    if not is_object(data):
+        return {}
+    if len(msgspec.json.encode(data)) > LARGEST_STATE:
+        raise Problem(422, "state", f"the shared state has at most {LARGEST_STATE} bytes")
+    return data
 
 
 def _asked(said: RunAgentInput) -> dict[str, str]:

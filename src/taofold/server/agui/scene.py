@@ -20,6 +20,7 @@ from taofold.runtime.tool_calls import render
 from taofold.server.agui import events as agui_events
 from taofold.server.agui.events import patch, view
 from taofold.server.agui.interrupts import interrupt
+from taofold.server.client_tools import asks_client
 
 VERSION: Final = "1.0"
 Place = tuple[str, str, int]
@@ -49,6 +50,8 @@ class Scene:
         self._children: dict[str, str] = {}
         """Child runs that are at work or wait, with their agents' names."""
         self._spawned: dict[str, str] = {}
+        self._brought: set[Place] = set()
+        """Calls of which the client has the result already."""
         self._asks: dict[Place, e.Record] = {}
         self._message, self._text, self._messages = "", "", 0
         self._thought = ""
@@ -123,6 +126,15 @@ class Scene:
         if len(calls) == 1:  # of several calls at once it is not known which one speaks
             value["toolCallId"] = calls[0]
         yield self._of(run, ag.CustomEvent(name="progress", value=value))
+
+    @property
+    def client_calls(self) -> dict[str, str]:
+        """The calls that wait for the client to do them: their questions by their ids."""
+        return {
+            self._calls[position][0]: f"{record.run}:{record.seq}"
+            for position, record in self._asks.items()
+            if isinstance(record.event, e.Decided) and asks_client(record.event)
+        }
 
     def waiting(self) -> Iterator[ag.BaseEvent]:
         """The end of this activation, if somebody is asked who has not answered."""
@@ -211,7 +223,13 @@ class Scene:
             self._asks[call] = record
             return
         question = self._asks.pop(call, None)
-        if question is not None:
+        if question is None or not isinstance(question.event, e.Decided):
+            return
+        if asks_client(question.event):
+            # A client that brought the result along has a message of it already.
+            if f"{question.run}:{question.seq}" in self._answered:
+                self._brought.add(call)
+        else:
             yield self._of(record.run, agui_events.resolved_event(question, event))
 
     def _autonomous(
@@ -230,7 +248,7 @@ class Scene:
         call = (run, event.key, event.index)
         self._asks.pop(call, None)
         name, action = self._calls[call]
-        if action.tool != FINISH:
+        if action.tool != FINISH and not (call in self._brought and self._shown):
             yield agui_events.result_event(name, event.observation)
         # The fold closes a step with its last observation;
         # only then is it finished for the client.
@@ -242,21 +260,30 @@ class Scene:
         """The run waits for a person, if anybody is asked who has not answered yet."""
         if run != self.run:
             return
+        unanswered = {
+            position: record
+            for position, record in self._asks.items()
+            if f"{record.run}:{record.seq}" not in self._answered
+        }
+        if not unanswered:
+            return
         interrupts = [
             interrupt(
                 record, *self._calls[position], child="" if position[0] == run else position[0]
             )
-            for position, record in self._asks.items()
-            if f"{record.run}:{record.seq}" not in self._answered
+            for position, record in unanswered.items()
+            if not (isinstance(record.event, e.Decided) and asks_client(record.event))
         ]
-        if not interrupts:
-            return
         yield from self._paused()
         self.ended = True
         yield ag.RunFinishedEvent(
             thread_id=self.thread,
             run_id=self.name,
-            outcome=ag.RunFinishedInterruptOutcome(interrupts=interrupts),
+            # With calls for the client alone it is over as far as the protocol goes: the client
+            # does them, and comes back with the results.
+            outcome=ag.RunFinishedInterruptOutcome(interrupts=interrupts)
+            if interrupts
+            else ag.RunFinishedSuccessOutcome(),
             usage=agui_events.usage(self._spent, self._states[run]) or None,
         )
 
