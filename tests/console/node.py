@@ -18,6 +18,8 @@ PINNED: Final[Mapping[str, str]] = {
     "axe-core": "4.14.1",
 }
 """What the tests need."""
+COPILOTKIT: Final[Mapping[str, str]] = {"@copilotkit/runtime": "1.75.0"}
+"""The server side of CopilotKit, which speaks AG-UI to agents."""
 
 
 def place(pinned: Mapping[str, str] = PINNED) -> Path:
@@ -46,9 +48,9 @@ def make(pinned: Mapping[str, str] = PINNED) -> Path:
     return folder
 
 
-def needs() -> Path:
+def needs(pinned: Mapping[str, str] = PINNED) -> Path:
     """The folder; skips the running test where it was not made."""
     NODE.need()
-    if not (place() / "done").exists():
+    if not (place(pinned) / "done").exists():
         pytest.skip(environments.reason("npm packages"))
-    return place()
+    return place(pinned)

@@ -28,6 +28,8 @@ def _python(name: str) -> Path:
 
 
 OFFERS: Final = {
+    "copilotkit": Offer(284, "our AG-UI endpoint behind CopilotKit's runtime",
+                        partial(node.make, node.COPILOTKIT)),
     "crewai": Offer(854, "the CrewAI bridge with CrewAI itself", partial(_python, "crewai")),
     "dspy": Offer(202, "compiling programs with DSPy", partial(_python, "dspy")),
     "fastmcp3": Offer(150, "MCP servers made with FastMCP 3 (4 comes with phoenix)",
@@ -49,7 +51,7 @@ OFFERS: Final = {
                      partial(node.make, restate.PINNED)),
     "site": Offer(155, "the documentation as a site (make site)", partial(_python, "site")),
 }  # fmt: skip
-"""By name. npm and node are needed for "mcp-servers", "npm" and "restate"."""
+"""By name. npm and node are needed for "copilotkit", "mcp-servers", "npm" and "restate"."""
 
 
 def main(wanted: list[str]) -> int:

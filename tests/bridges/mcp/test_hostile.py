@@ -7,7 +7,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from mcp.server import Server
 
 from taofold import RunContext
@@ -135,3 +138,37 @@ def said(pid: int) -> bytes:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return b""
+
+
+FIELDS = st.dictionaries(
+    st.sampled_from("abc"),
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "type": st.sampled_from(
+                ["string", "integer", "number", "boolean", "null", "array", "object"]
+            ),
+            "minimum": st.just(1),
+            "title": st.just("x"),
+        },
+    ),
+)
+VALUES = st.dictionaries(
+    st.sampled_from("abcd"),
+    st.one_of(
+        st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(),
+        st.just([1]), st.just({"x": 1}),
+    ),
+)  # fmt: skip
+
+
+@given(FIELDS, st.lists(st.sampled_from("abc"), unique=True), st.booleans(), VALUES)
+def test_what_the_short_check_takes_the_validator_takes(
+    fields: dict[str, Any], required: list[str], others: bool, value: dict[str, Any]
+) -> None:
+    """Mutants: a bool is an integer; a field that is missing, or not allowed, is not seen."""
+    schema = {
+        "type": "object", "properties": fields, "required": required,
+        "additionalProperties": others,
+    }  # fmt: skip
+    assert (checker(schema)(value) == "") == jsonschema.Draft202012Validator(schema).is_valid(value)

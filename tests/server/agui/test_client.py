@@ -3,6 +3,7 @@
 import asyncio
 import json
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,14 @@ SCRIPT = Path(__file__).with_name("client.mjs")
 
 
 async def drive(
-    agent: Agent[Any, Any], folder: Path, *payloads: Any, script: Path = SCRIPT
+    agent: Agent[Any, Any],
+    folder: Path,
+    *payloads: Any,
+    script: Path = SCRIPT,
+    pinned: Mapping[str, str] = node.PINNED,
 ) -> dict[str, Any]:
     """What the client says after it ran the agent and gave the answers, one by one."""
-    packages = await asyncio.to_thread(node.needs)
+    packages = await asyncio.to_thread(node.needs, pinned)
     program = shutil.which("node")
     assert program is not None
     tokens = TokenStore(folder / "tokens.json")
@@ -34,7 +39,7 @@ async def drive(
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
         try:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(90):
                 said, wrong = await process.communicate()
         finally:
             if process.returncode is None:
@@ -162,3 +167,22 @@ async def test_a_client_that_is_cut_off_at_any_event_comes_back_to_the_same(
         assert cut["messages"][1:] == whole["messages"][1:], number
         assert {**cut["state"], "goal": ""} == {**whole["state"], "goal": ""}, number
     assert bench.done.count(("publish", "seen")) == len(cuts) + 1, "each thread acted once"
+
+
+async def test_behind_copilotkit_each_cut_thread_ends_alike_and_acts_once(tmp_path: Path) -> None:
+    """The stream between CopilotKit's runtime and us is cut at every event of a run."""
+    bench = Bench()
+    agent = bench.agent(
+        batch("I look twice", ("look", {"at": "a"}), ("look", {"at": "b"})),
+        act("I tell", "publish", text="seen"),
+        finish("all seen"),
+    )
+    told = await drive(
+        agent, tmp_path, script=SCRIPT.with_name("copilotkit.mjs"), pinned=node.COPILOTKIT
+    )
+    whole, threads = told["whole"], told["all"]
+    assert len(threads) == whole["events"] > 30
+    for number, thread in enumerate(threads, 1):
+        assert thread["cuts"] == 1, number
+        assert thread["last"]["result"]["output"] == "all seen", number
+    assert bench.done.count(("publish", "seen")) == len(threads) + 1, "each thread acted once"

@@ -62,10 +62,39 @@ def submitted(work: Coroutine[Any, Any, T]) -> Future[T]:
 
 async def beside(work: Coroutine[Any, Any, T]) -> T:
     """Await `work`, which runs on the connections' loop. Cancelling this cancels it."""
+    here = asyncio.get_running_loop()
     # Waiting for work on one's own loop would never end.
-    if asyncio.get_running_loop() is _loop:
+    if here is _loop:
         return await work
-    return await asyncio.wrap_future(submitted(work))
+    # By hand: a future of `concurrent.futures` between the two costs more than the hop itself.
+    there, told = loop(), here.create_future()
+    tasks: list[asyncio.Task[T]] = []
+
+    def begin() -> None:
+        tasks.append(there.create_task(work))
+        tasks[0].add_done_callback(ended)
+
+    def ended(task: asyncio.Task[T]) -> None:
+        error = None if task.cancelled() else task.exception()
+        with suppress(RuntimeError):  # the loop that waited is closed: nobody wants it any more
+            here.call_soon_threadsafe(tell, task, error)
+
+    def tell(task: asyncio.Task[T], error: BaseException | None) -> None:
+        if told.done():
+            return
+        if task.cancelled():
+            told.cancel()
+        elif error is not None:
+            told.set_exception(error)
+        else:
+            told.set_result(task.result())
+
+    there.call_soon_threadsafe(begin)
+    try:
+        return await told
+    except asyncio.CancelledError:
+        there.call_soon_threadsafe(lambda: tasks[0].cancel())
+        raise
 
 
 def _end() -> None:
