@@ -140,7 +140,7 @@ class Invocation:
     def _altered(self, state: Any) -> bool:
         """Would the log give something else back than `state`?"""
         kept = jsonable(state)
-        return kept != state or self.ledger.setup.redactor.json(kept) != kept
+        return bool(kept != state or self.ledger.setup.redactor.json(kept) != kept)
 
     async def perform(
         self,

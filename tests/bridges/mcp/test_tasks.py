@@ -116,6 +116,7 @@ async def test_after_a_crash_the_task_is_asked_for_and_the_call_is_not_made_agai
         assert result.success, "nobody had to be asked"
         assert result.steps[0].observations[0].result == {"done": "once"}
         assert worker.lines("calls") == ["once"]
+    await log.close()
 
 
 async def test_a_run_that_is_interrupted_leaves_the_task_at_work(worker: Worker) -> None:

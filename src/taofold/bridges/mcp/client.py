@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
 from inspect import Parameter, signature
 from pathlib import Path
-from typing import Any, ClassVar, Final, Literal, Protocol, Self
+from typing import Any, ClassVar, Final, Literal, Protocol, Self, TypeVar
 
 from typing_extensions import TypedDict, Unpack
 
@@ -29,6 +29,7 @@ from taofold.core.errors import ConfigError
 from taofold.core.values import Principal, Tier
 from taofold.tools import InputRequired, Outcome, PersonAnswer, RunContext, Tool, Toolset, external
 
+T = TypeVar("T")
 Mode = Literal["auto", "legacy"]
 
 
@@ -148,7 +149,7 @@ PRINCIPALS: Final = 64
 _LOGGER: Final = logging.getLogger("taofold.mcp")
 
 
-async def _awaited(made: Awaitable[Any]) -> Any:
+async def _awaited(made: Awaitable[T]) -> T:
     return await made
 
 
@@ -373,7 +374,7 @@ class McpServer(Toolset):
                 # Back from the connections' thread to the loop of the run.
                 loop.call_soon_threadsafe(ctx.report, text)
 
-            async def back(made: Awaitable[Any]) -> Any:
+            async def back(made: Awaitable[T]) -> T:
                 return await asyncio.wrap_future(
                     asyncio.run_coroutine_threadsafe(_awaited(made), loop)
                 )

@@ -67,7 +67,8 @@ async def beside(work: Coroutine[Any, Any, T]) -> T:
     if here is _loop:
         return await work
     # By hand: a future of `concurrent.futures` between the two costs more than the hop itself.
-    there, told = loop(), here.create_future()
+    there = loop()
+    told: asyncio.Future[T] = here.create_future()
     tasks: list[asyncio.Task[T]] = []
 
     def begin() -> None:

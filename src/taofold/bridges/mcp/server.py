@@ -50,6 +50,7 @@ from taofold.core.values import Principal
 from taofold.runtime.control import pending
 from taofold.tools.arguments import BadArguments, Checker
 
+__all__ = ["PRINCIPAL", "Authenticate", "Desk", "Offers", "http_app", "make_server", "serve_stdio"]
 INSTRUCTIONS: Final = (
     "Agents take a goal and may work for minutes; their runs are recorded, and the first message "
     f"of a call's progress names its run. If you lose the answer, {RESUME} with that id gives it. "

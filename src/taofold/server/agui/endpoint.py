@@ -16,6 +16,7 @@ import msgspec
 from ag_ui.core import BaseEvent, ResumeEntry, RunAgentInput, ToolMessage, UserMessage
 from ag_ui.core.events import CustomEvent
 from ag_ui.encoder import EventEncoder
+from pydantic import ValidationError
 from starlette.responses import Response
 
 from taofold.agent.activation import UI_CONTEXT, new_id
@@ -198,6 +199,9 @@ def _results(messages: Sequence[Any], open_calls: Mapping[str, str]) -> dict[str
     """The results at the end of the client's messages, as answers to the open calls.
 
     `open_calls` has the ids of the questions by the calls' ids.
+
+    Raises:
+        Problem: 422, one cannot be taken.
     """
     answers: dict[str, Decide] = {}
     for message in reversed(messages):
@@ -207,11 +211,16 @@ def _results(messages: Sequence[Any], open_calls: Mapping[str, str]) -> dict[str
         if question is None:
             continue
         if message.error:
-            answers[question] = Decide(decision="deny", reason=message.error[:2000])
+            word = {"decision": "deny", "reason": message.error[:2000]}
         else:
             content = message.content if isinstance(message.content, str) else str(message.content)
             text = msgspec.json.encode({"result": content}).decode()
-            answers[question] = Decide(decision="answer", answer=text)
+            word = {"decision": "answer", "answer": text}
+        try:
+            answers[question] = Decide.model_validate(word)
+        except ValidationError as error:
+            fault = error.errors(include_url=False, include_input=False)[0]["msg"]
+            raise Problem(422, "messages", f"the result of a tool: {fault}") from None
     return answers
 
 
