@@ -1,8 +1,10 @@
 """Spellings that servers meet in the field, each in words of our own."""
 
+from typing import Any
+
 import pytest
 
-from taofold.parsing import Prose, Turn, Unparsed, read_reply
+from taofold.parsing import Parsed, Prose, Turn, Unparsed, parse, read_reply
 
 TOOLS = {
     "search": {
@@ -103,11 +105,90 @@ def test_no_row_of_marks_is_too_deep_to_be_read(text):
     assert isinstance(read_reply(text, TOOLS, finish_reason="stop"), Unparsed | Prose | Turn)
 
 
-def test_a_list_of_calls_in_the_midst_of_prose_is_a_question_never_an_answer():
-    text = 'Sure.\n\n[search(query="a"),\n search(query="b")]\n\nThat tells us.'
+@pytest.mark.parametrize(
+    "text",
+    [
+        'Sure.\n\n[search(query="a"),\n search(query="b")]\n\nThat tells us.',
+        'I shall look. [search(query="a")]',
+        'I shall look. [search(query="a")] Then I know. [search(query="b")]',
+    ],
+)
+def test_a_list_of_calls_in_the_midst_of_prose_is_a_question_never_an_answer(text):
+    """Mutant: only the start of a line is looked at."""
     reply = read_reply(text, TOOLS, finish_reason="stop")
     assert isinstance(reply, Unparsed)
     assert reply.reason == "ambiguous"
+
+
+def test_a_list_that_names_a_tool_and_another_word_is_calls():
+    """Mutant: one unknown name makes an answer of the list."""
+    turn = read_reply('[search(query="a"), unknown(query="b")]', TOOLS)
+    assert isinstance(turn, Turn)
+    assert [call.tool for call in turn.calls] == ["search", "unknown"]
+
+
+def test_a_list_that_names_no_tool_is_an_answer():
+    assert isinstance(read_reply("x = [f(1), g(x=2)]", TOOLS), Prose)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<tool_call>{"name": "search", "arguments": {"limit": "7"}}</tool_call>',
+        '<tool_call>search\n{"limit": "7"}</tool_call>',
+        '<|tool_call>call:search{limit:<|"|>7<|"|>}<tool_call|>',
+        '[search(limit="7")]',
+    ],
+)
+def test_what_a_model_quoted_stays_a_text_for_the_tools_own_validator(text):
+    """Mutant: a quoted text is typed by the schema, without a mark."""
+    turn = read_reply(text, TOOLS, finish_reason="stop")
+    assert isinstance(turn, Turn)
+    assert turn.calls[0].parameters == {"limit": "7"}
+
+
+@pytest.mark.parametrize("form", ["{}", "[{}]"])
+def test_arguments_without_a_name_are_no_call(form):
+    """Mutant: `arguments` is taken for the name of a tool."""
+    text = form.replace("{}", '{"arguments": {"query": "a"}}')
+    turn = read_reply(f"<tool_call>{text}</tool_call>", TOOLS, finish_reason="stop")
+    assert isinstance(turn, Turn)
+    assert turn.calls[0].error.startswith("the action names no tool")
+
+
+@pytest.mark.parametrize(
+    ("text", "is_marked"),
+    [
+        ('<tool_call>{"name": "search"}</tool_call>', True),
+        (
+            "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>search<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+            True,
+        ),
+        ('<tool_call>{"name": "search", "arguments": {}}</tool_call>', False),
+        ('<tool_call>{"function": {"name": "search", "arguments": {}}}</tool_call>', False),
+        ('<tool_call>{"name": "now"}</tool_call>', False),
+        ("<tool_call>search</tool_call>", False),
+    ],
+)
+def test_a_call_whose_arguments_were_not_written_is_marked(text, is_marked):
+    """Mutant: nothing is as good as `{}`."""
+    turn = read_reply(text, {**TOOLS, "now": {"properties": {}}}, finish_reason="stop")
+    assert isinstance(turn, Turn)
+    assert (turn.calls[0].parameters, turn.calls[0].error) == ({}, "")
+    kinds = [repair.kind for repair in turn.calls[0].repairs if repair.content]
+    assert ("no_arguments" in kinds) == is_marked
+
+
+def test_of_a_long_list_the_items_that_are_json_are_read_as_json():
+    """Mutants: every item is read by the tolerant reader; the decoder is asked for each of many
+    broken ones."""
+    good = '{"id": 1, "x": "a", "y": {"z": []}}'
+    broken = "{'id': 2, x: \"b\",}"
+    text = "[" + ", ".join([good, broken] * 20 + [good]) + ",]"
+    value = parse(text, list[dict[str, Any]])
+    assert isinstance(value, Parsed)
+    first, second = {"id": 1, "x": "a", "y": {"z": []}}, {"id": 2, "x": "b"}
+    assert value.value == [first, second] * 20 + [first]
 
 
 TEXT = {"properties": {"text": {"type": "string"}}}

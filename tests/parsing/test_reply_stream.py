@@ -76,6 +76,28 @@ def test_of_a_call_nothing_is_shown(dialect):
     assert stream.diverged == bool(seen)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[{"name": "f", "arguments": {"x": "the argument"}}]',
+        '[\n  {"tool": "f", "parameters": {"x": "the argument"}}\n]',
+        'Both: functools[{"name": "f", "arguments": {"x": "the argument"}}]',
+        'Now call:f{x:<|"|>the argument<|"|>}',
+        'So: function call {"name": "f", "arguments": {"x": "the argument"}}',
+    ],
+)
+def test_of_a_call_without_a_mark_of_its_own_nothing_is_shown(text):
+    """Mutants: a list is text; a call in the midst of a line is only looked for at its start."""
+    seen, tail, _ = shown(list(text))
+    assert "argument" not in seen + tail
+
+
+@pytest.mark.parametrize("text", ['[{"city": "Rome"}, {"city": "Oslo"}]', "[1, 2]", "a [b] {c}"])
+def test_a_list_of_data_is_an_answer(text):
+    seen, tail, stream = shown(list(text))
+    assert (seen + tail, stream.diverged) == (text, False)
+
+
 def test_the_words_before_a_call_are_told_apart_from_an_answer():
     call = '<tool_call>{"name": "f", "arguments": {"x": "y"}}</tool_call>'
     seen, tail, stream = shown([f"I will look.\n{call}"])

@@ -11,10 +11,14 @@ import re
 from typing import Any
 
 BROKEN = re.compile(
-    r"incomplete|partial|trunc|malformed|invalid|broken|unclosed|almost_valid", re.IGNORECASE
+    r"incomplete|partial|trunc|malformed|invalid|broken|unclosed|almost_valid"
+    r"|TOOLCALLING\.(?:batch\.[45]|stream\.4)\b",
+    re.IGNORECASE,
 )
 """Names of tests that say themselves that their reply is none of the family's: each server has its
-own mind about what to make of it."""
+own mind about what to make of it. The numbers are those of a table whose key says so of them."""
+DIFFERENT = "(servers differ)"
+"""Rows of a table that records what three servers make of a reply, where they do not agree."""
 SETTINGS = {
     "test_k2_horizon": "which of two formats the request asked for, or which tool it named",
     "minicpm5xml_tool_parser.py::test_alias_": "one benchmark's table of other names for tools",
@@ -35,6 +39,8 @@ def out_of_scope(row: dict[str, Any]) -> str:
         return "dropped"
     if BROKEN.search(name):
         return "broken"
+    if DIFFERENT in name:
+        return "servers differ"
     return "prose" if in_prose(row) else ""
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from literals import Call, Literals, Name, Struct, plain, tokens_of
 from rows import Row, Wanted, loads, names_in, schema
+from scope import DIFFERENT
 
 
 def ollama(root: Path) -> Iterator[Row]:
@@ -347,3 +348,33 @@ def _ginkgo_row(body: str) -> Row | None:
             call.entries += [((key,), item) for key, item in entry.items()]
     tools = {name: schema() for name in names_in(text) | {c.name for c in calls if c.name}}
     return Row("localai", "", text, tools, calls)
+
+
+_PARITY = ("dynamo", "vllm", "sglang")
+
+
+def dynamo(root: Path) -> Iterator[Row]:
+    """The table with which Dynamo compares its parsers with those of vLLM and SGLang.
+
+    `tests/parity/toolcalling/fixtures/*/*.yaml`; Dynamo's own reading is the one that is wanted.
+    """
+    import yaml
+
+    for path in sorted((root / "tests/parity/toolcalling/fixtures").glob("*/*.yaml")):
+        table = yaml.safe_load(path.read_text())
+        for name, case in table["cases"].items():
+            readings = [case.get("expected", {}).get(server, {}) for server in _PARITY]
+            if "calls" not in readings[0]:
+                continue
+            text = case.get("model_text")
+            if text is None:
+                text = "".join(each.get("delta_text") or "" for each in case["chunks"])
+            calls = [each["calls"] for each in readings if "calls" in each]
+            differ = any(each != calls[0] for each in calls)
+            yield Row(
+                "dynamo",
+                f"{path.parent.name} {name}{' ' + DIFFERENT if differ else ''}",
+                text,
+                {each["name"]: each.get("parameters") or schema() for each in case["tools"]},
+                [Wanted(each["name"], each["arguments"]) for each in calls[0]],
+            )

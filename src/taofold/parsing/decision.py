@@ -17,7 +17,7 @@ from taofold.core.value import is_array, is_object
 from taofold.parsing.markup.calls import RawCall
 from taofold.parsing.outcome import Call, Remark, Repair, Turn
 from taofold.parsing.schema.coercion import Coercion, Misfit
-from taofold.parsing.schema.scalars import LooseText, plain
+from taofold.parsing.schema.scalars import LooseText, TaggedText, plain
 from taofold.parsing.schema.shape import ANY, TypeShape, plan_of_schema
 from taofold.parsing.spans import object_in
 
@@ -124,6 +124,7 @@ Tools = Collection[str] | Mapping[str, Mapping[str, Any]]
 
 _OF_TEXT = frozenset({"padding", "entities"})
 NAMELESS = "the action names no tool"
+NO_ARGUMENTS = Repair("no_arguments", "none", content=True)
 _LIMIT = 160
 _MOST = 1e6
 """No confidence is larger, in whatever unit."""
@@ -207,18 +208,36 @@ def calls_in(value: Any, tools: Tools) -> Iterator[Call]:
     for item in value if is_array(value) else [value]:
         calls = turn_of(item, tools).calls if is_decision(item) else ()
         if calls:
-            yield from calls
+            yield from (_marked(call, item, tools) for call in calls)
         # `{"tool": {arguments}}`: here the key names the tool.
         elif _is_named_by_keys(item):
             for name, arguments in item.items():
                 yield Call(name, arguments or {})
         else:
-            yield call_of(item, tools)
+            yield _marked(call_of(item, tools), item, tools)
+
+
+def _marked(call: Call, item: Any, tools: Tools) -> Call:
+    """The call; marked if nothing was written for the arguments that its tool takes.
+
+    Where arguments are JSON at least `{}` is written: what is not there may have been lost.
+    """
+    if call.parameters or (is_object(item) and not _texts(item).isdisjoint(PARAMETER_KEYS)):
+        return call
+    if call.error or not parameter_names(call.tool, tools):
+        return call
+    return replace(call, repairs=(*call.repairs, NO_ARGUMENTS))
+
+
+def _texts(item: Object) -> set[str]:
+    """The keys of an object and of the objects in it."""
+    inner = (each for each in item.values() if is_object(each))
+    return set(item).union(*inner)
 
 
 def _is_named_by_keys(item: Any) -> bool:
     """Whether an object's keys are the names of tools: `{"tool": {arguments}}`."""
-    if not is_object(item) or not item or any(key in item for key in TOOL_KEYS):
+    if not is_object(item) or not item or any(key in item for key in (*TOOL_KEYS, *PARAMETER_KEYS)):
         return False
     return all(is_object(each) or each is None for each in item.values())
 
@@ -229,7 +248,7 @@ def call_of_request(request: RawCall, tools: Tools) -> Call:
         return Call(request.tool, {}, "", "", request.repairs, request.error)
     arguments = request.parameters
     if arguments is None:
-        return Call(request.tool, {}, "", "", request.repairs)
+        return _marked(Call(request.tool, {}, "", "", request.repairs), None, tools)
     if not is_object(arguments):
         source = str(arguments) if isinstance(arguments, str) else arguments
         parameters, repairs, error = arguments_of(request.tool, source, tools)
@@ -297,10 +316,14 @@ def _unwrapped(given: Object, shape: TypeShape) -> Object:
 
 
 def _as_text(value: Any, shape: TypeShape | None) -> Any:
-    """What was marked as a text, where the schema has none: typed as any text is."""
-    if type(value) is not str or shape is None or _takes_text(shape):
+    """A value, or the text that its tag says it is: loose where the schema has no text.
+
+    What stands in quotes is a text that the model wrote so, and the tool's validator judges it.
+    """
+    if not isinstance(value, TaggedText):
         return value
-    return LooseText(value)
+    is_text = shape is None or _takes_text(shape)
+    return str(value) if is_text else LooseText(value)
 
 
 def _takes_text(shape: TypeShape) -> bool:

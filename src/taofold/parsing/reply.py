@@ -13,7 +13,7 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from heapq import merge
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -110,6 +110,10 @@ _OWN_LINE = re.compile(r"(?:^|\n)[ \t]*(?:```[\w-]*[ \t]*\n?[ \t]*)?\Z")
 _LEAD_END = re.compile(r"(?:[.!?:…。！？：)\]\"'”*`]|\n)[ \t]*\Z")
 _HEADED = re.compile(r"(?:\[\s*)?([A-Za-z_][\w.-]{0,127})(?:[ \t]*\n\s*\{|\(\s*\{)")
 """The name of a tool over its object, or before it as in a call: `f({"a": 1})`."""
+_LISTED = re.compile(
+    r"(?:^|(?P<before>[^\n]))(?P<list>\[\s{0,8}(?P<name>[\w.]{1,128})\()", re.MULTILINE
+)
+_MOST_LISTS: Final = 1_000
 _ASSIGNED = re.compile(r"([A-Za-z_]\w{0,63}) ?= ?(?=\w)")
 _SPEAKER = re.compile(r"[ \t#*_]{0,8}(?:user|human)\b", re.IGNORECASE)
 _SPILLED = re.compile(r'[,}\]\s]*+"[^"\n]{1,80}"\s*+:')
@@ -447,21 +451,30 @@ class _Reply:
             return self._headed(reader, body, named.start(1))
         at = 0
         if body and not reader.is_python(0):
-            line = re.search(r"^\[(?=\s*[\w.]+\()", body, re.MULTILINE)
-            at = line.start() if line else -1
+            at = self._listed(body)
         if not body or at < 0 or not reader.is_python(at):
             return None
         block = reader.python_block(at)
-        if not block.calls or any(call.tool not in self._names for call in block.calls):
+        # A lone `f(x=1)` in prose is code, a list of calls to tools on offer is not.
+        is_list = body[at] == "["
+        unknown = sum(call.tool not in self._names for call in block.calls)
+        if not block.calls or unknown == len(block.calls) or (unknown and not is_list):
             return None
         if not block.closed and not block.error:
             return refusal("incomplete", self._text)
-        if block.error or body[block.end :].strip().strip("`"):
-            listed = body[at] == "["  # a lone `f(x=1)` in prose is code, a list of them is not
-            return self._refuse("ambiguous", _ALONE) if listed else None
+        is_alone = body[:at][-1:] in ("", "\n") and not body[block.end :].strip().strip("`")
+        if block.error or not is_alone:
+            return self._refuse("ambiguous", _ALONE) if is_list else None
         calls = [call_of_request(each, self._tools) for each in block.calls]
         notes = (Repair("dialect", "none", at=at), *((BESIDE,) if at else ()))
         return Turn(_remark(body[:at]), tuple(calls), notes)
+
+    def _listed(self, body: str) -> int:
+        """Where a list of calls begins: a line, or one that names a tool; -1 if none does."""
+        for begin in islice(_LISTED.finditer(body), _MOST_LISTS):
+            if not begin["before"] or begin["name"] in self._names:
+                return begin.start("list")
+        return -1
 
     def _headed(self, reader: CallReader, body: str, at: int) -> Turn | Unparsed | None:
         """A whole reply that is the name of an offered tool and an object."""

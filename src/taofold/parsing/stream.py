@@ -281,7 +281,7 @@ _LINE_LONGEST: Final = 192
 """The most of a line that is looked at for its label."""
 _STRETCH: Final = 4096
 """Characters of a piece that are looked at together."""
-_SIGN: Final = re.compile(r"[<\[\]◁\n]")
+_SIGN: Final = re.compile(r"[<\[\]◁{\n]")
 """What may begin a mark, and the end of a line."""
 _ENDS: Final = {
     "<": re.compile(r"<(?:\s|[^>\n]*+[>\n])"),
@@ -325,6 +325,13 @@ _HEAD_RUN: Final = re.compile(
 )
 """The beginning of a call without a mark of its own at the start of a line."""
 _LINE_END: Final = re.compile(r"[^\n]*+\n")
+_LIST: Final = re.compile(r"\[\s{0,40}+")
+_LIST_LONGEST: Final = 41
+_HEADED: Final = re.compile(
+    r"(?:functools|function call|\bcall:[A-Za-z_][\w.-]{0,127}+)\s{0,20}+\Z"
+)
+"""The beginning of a call in the midst of a line, before its bracket."""
+_TAIL: Final = 160
 _FENCE: Final = re.compile(r"```\w*[ \t]*\n")
 _NAMED: Final = re.compile(r"<([\w.-]+)\s*/?>|\[\s*([\w.]+)\(")
 """What opens a call only if it names a tool on offer."""
@@ -379,6 +386,8 @@ class ReplyStream:
         self._rest: str = ""
         """What arrived and was not decided."""
         self._indent: str = ""
+        self._tail: str = ""
+        """The last characters that were passed on as text."""
         self._state: Callable[[], bool] = self._line
         self._angles = 0
         self._closer: re.Pattern[str] | None = None
@@ -438,6 +447,7 @@ class ReplyStream:
 
     def _show(self, text: str) -> None:
         """Shows text; blanks at the edges of an answer are none of it."""
+        self._tail = (self._tail + text)[-_TAIL:] if len(text) < _TAIL else text[-_TAIL:]
         trimmed = text.rstrip()
         if trimmed:
             body = "".join(self._held) + trimmed
@@ -474,6 +484,8 @@ class ReplyStream:
             return True
         if char == "`":
             return self._fence()
+        if char == "[":
+            return self._list()
         if char == "]":
             return self._separator()
         if char in _ENDS:
@@ -498,6 +510,18 @@ class ReplyStream:
         self._held.append(line)
         self._rest = self._rest[len(line) :]
         self._indent = ""
+        return True
+
+    def _list(self) -> bool:
+        """Holds the bracket of a list back: its first object may be a decision."""
+        bracket = _LIST.match(self._rest)
+        end = bracket.end() if bracket else 0
+        if end == len(self._rest) < _LIST_LONGEST:
+            return False
+        if self._rest[end : end + 1] != "{":
+            return self._mark("[")
+        self._held.append(self._rest[:end])
+        self._rest = self._rest[end:]
         return True
 
     def _is_head(self) -> bool | None:
@@ -574,11 +598,15 @@ class ReplyStream:
             self._advance(sign.start())
             return True
         char = sign[0]
+        if char in "[{" and _HEADED.search(self._tail):
+            return self._stop()
         if char == "]":
             return self._separator()
         if char in _ENDS:
             return self._mark(char)
         self._advance(1)
+        if char == "{":
+            return True
         self._indent = ""
         self._state = self._line
         return True

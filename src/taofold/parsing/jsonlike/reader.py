@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from taofold.parsing.jsonlike.quoting import CLOSING, MARK
+from taofold.parsing.jsonlike.strict import DECODER
 from taofold.parsing.jsonlike.tokens import MISSING, RAW_QUOTE, TextEnd, TokenReader
 from taofold.parsing.outcome import Repair
 from taofold.parsing.schema.shape import ReadingPlan
@@ -19,6 +20,11 @@ from taofold.parsing.schema.shape import ReadingPlan
 DEPTH = 100
 """The deepest nesting that is read; deeper text is refused as too large."""
 _CLOSER = {"{": "}", "[": "]", "(": ")"}
+_MARKED = frozenset("`~<[]")
+"""What a mark may begin with."""
+_NEXT = re.compile(r"\s*+[,\]]")
+_FAILURES = 8
+"""The most items of lists that the decoder is asked for and cannot read."""
 _BARE_KEY = re.compile(r"[\w$][\w$.-]{0,63}+")
 
 
@@ -66,6 +72,8 @@ class JsonReader:
         self._text = text
         self._tokens = TokenReader(text, plan)
         self._doubled = 0
+        self._failures = 0
+        self._ended = 0  # where the last value ended
 
     @property
     def furthest(self) -> int:
@@ -114,7 +122,7 @@ class JsonReader:
         if char in "}])" and not frame.due:
             return self._close(stack, char, at)
         # The mark of a family, or a fence, ends whatever is open: it belongs to no value.
-        if frame.filled and MARK.match(self._text, at):
+        if char in _MARKED and frame.filled and MARK.match(self._text, at):
             self._tokens.note("missing_closer", at, content=True, cost=3)
             stack.clear()
             return at
@@ -147,6 +155,7 @@ class JsonReader:
         if not frame.filled and frame.container:
             self._tokens.note("trailing_comma", at)
         stack.pop()
+        self._ended = at + 1
         return at + 1
 
     def _key(self, frame: _Frame, at: int) -> int:
@@ -183,8 +192,8 @@ class JsonReader:
 
     def _missing_comma(self, at: int) -> None:
         """Notes a missing comma; one that slipped into the string before it changed that."""
-        before = self._text[max(0, at - 80) : at].rstrip()
-        slipped = before[-1:] in "\"'" and before[-2:-1] in (",", ":", ";")
+        end = self._ended
+        slipped = self._text[end - 1] in "\"'" and self._text[end - 2] in ",:;"
         self._tokens.note("missing_comma", at, content=slipped, cost=3 if slipped else 1)
 
     def _bare_key(self, frame: _Frame, at: int) -> tuple[str, int]:
@@ -202,6 +211,12 @@ class JsonReader:
         if is_item and frame.filled:
             self._missing_comma(at)
         char = self._text[at]
+        if char == "{" and is_item:
+            item, end = self._item(at)
+            if end:
+                self._put(frame, item, at)
+                self._ended = end
+                return end
         if char in "{[":
             child: Any = {} if char == "{" else []
             self._put(frame, child, at)
@@ -209,7 +224,24 @@ class JsonReader:
             return at + 1
         value, end = self._tokens.value(at, "item" if is_item else "member")
         self._put(frame, value, at)
+        self._ended = end
         return end
+
+    def _item(self, at: int) -> tuple[Any, int]:
+        """An object in a list that is JSON as it stands, and its end: 0 if it is not.
+
+        Of a long list only few items are broken; the decoder reads the others ten times as fast.
+        """
+        if self._failures >= _FAILURES:
+            return None, 0
+        try:
+            value, end = DECODER.raw_decode(self._text, at)
+        except (ValueError, RecursionError):
+            value, end = None, 0
+        if not end or _NEXT.match(self._text, end) is None:
+            self._failures += 1
+            return None, 0
+        return value, end
 
     def _put(self, frame: _Frame, value: Any, at: int) -> None:
         if frame.closer == "]":

@@ -382,7 +382,8 @@ class CallReader:
                     repeated=frozenset(entries.repeated),
                 ), entries.end
         if CALL_CLOSE.match(self._text, after) or CALL_OPEN.match(self._text, after):
-            return RawCall(name, {}, at=at), after
+            # With a separator a family always writes arguments, others leave an empty list out.
+            return RawCall(name, None if self._is_separated else {}, at=at), after
         if after >= len(self._text):
             return RawCall(name, {}, at=at, closed=False), after
         return None, after

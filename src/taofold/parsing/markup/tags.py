@@ -25,7 +25,7 @@ from taofold.parsing.markup.families import (
     closing,
 )
 from taofold.parsing.outcome import Repair
-from taofold.parsing.schema.scalars import LooseText
+from taofold.parsing.schema.scalars import LooseText, TaggedText
 
 DEPTH = 40
 ENTRIES = 5_000
@@ -219,7 +219,7 @@ def _leaf(body: str, attributes: str) -> Any:
     if data:
         return data[1]
     if attributes and _VERBATIM.search(attributes):
-        return body
+        return TaggedText(body)
     if attributes and _ENCODED.search(attributes):
         try:
             value = json.loads(body)

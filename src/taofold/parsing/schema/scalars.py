@@ -21,6 +21,12 @@ _NAMESPACES = ("functions.", "default_api.", "tools.")
 _EXACT = 2**53
 
 
+class TaggedText(str):
+    """Text that its tag says is one, `string="true"`: loose where the schema has no text."""
+
+    __slots__ = ()
+
+
 class LooseText(str):
     """A value from a form that writes everything as text (YAML, XML, TAO): typed freely."""
 
