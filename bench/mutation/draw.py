@@ -24,7 +24,7 @@ from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator, operator_names
 
 ROOMS = ("core", "policy", "runtime", "reasoning")
-SEED = 21
+SEED, FEWEST = 21, 40
 EQUIVALENT = re.compile(
     r"(Eq|NotEq|Lt|LtE|Gt|GtE)_(Is|IsNot)$|_(Is|IsNot)_(Eq|NotEq|Lt|LtE|Gt|GtE)$"
 )
@@ -74,41 +74,66 @@ class Covering:
         self.data.read()
         self.seconds = json.loads((tree / "seconds.json").read_text(encoding="utf-8"))
 
-    def tests(self, path: Path, line: int) -> list[str]:
-        """A line that only runs at import is taken to be covered by all tests of its module."""
+    def tests(self, path: Path, line: int) -> tuple[list[str], bool]:
+        """The tests, and whether the line runs at import: then they are all of its module."""
         lines = self.data.contexts_by_lineno(str(path))
-        tests = {test for test in lines.get(line, []) if test in self.seconds}
-        tests = tests or {t for found in lines.values() for t in found if t in self.seconds}
-        return sorted(tests, key=lambda test: self.seconds[test])
+        first, last = statement(path.read_text(encoding="utf-8"), line)
+        contexts = {test for each in range(first, last + 1) for test in lines.get(each, [])}
+        at_import = "" in contexts
+        if at_import:
+            contexts = {test for each in lines.values() for test in each}
+        tests = [test for test in contexts if test in self.seconds]
+        return sorted(tests, key=lambda test: self.seconds[test]), at_import
+
+
+def statement(code: str, line: int) -> tuple[int, int]:
+    """The first and last line of the innermost statement there; of a block, only of its head."""
+    first, last = line, line
+    for node in ast.walk(ast.parse(code)):  # breadth first: the innermost comes last
+        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or 0):
+            body = getattr(node, "body", None)
+            first = node.lineno
+            last = body[0].lineno - 1 if body else node.end_lineno or line
+    return (first, last) if first <= line <= last else (line, line)
+
+
+def drawn(tree: Path, size: int) -> Iterator[tuple[Path, Json, float]]:
+    """A share of the places of each room, and the room's weight in the whole."""
+    random.seed(SEED)
+    by_room: dict[str, list[tuple[Path, Json]]] = {}
+    for room in ROOMS:
+        files = sorted((tree / "src/taofold" / room).rglob("*.py"))
+        by_room[room] = [(path, place) for path in files for place in places(path)]
+    whole = sum(map(len, by_room.values()))
+    for room, everything in by_room.items():
+        share = min(len(everything), max(FEWEST, round(size * len(everything) / whole)))
+        print(f"{room}: {share} of {len(everything)} places")
+        for path, place in random.sample(everything, share):
+            yield path, place, len(everything) / whole
 
 
 def main(tree: Path, size: int) -> None:
-    random.seed(SEED)
-    files = [p for room in ROOMS for p in sorted((tree / "src/taofold" / room).rglob("*.py"))]
-    everything = [(path, place) for path in files for place in places(path)]
-    covering, drawn = Covering(tree), []
-    for path, place in random.sample(everything, min(size, len(everything))):
+    covering, mutants = Covering(tree), []
+    for path, place, weight in drawn(tree, size):
         original = path.read_text(encoding="utf-8")
         changed = mutate_code(original, get_operator(place["operator"])(), place["occurrence"])
         if changed is None or changed == original:
             continue
-        lines = zip(original.splitlines(), changed.splitlines(), strict=False)
+        lines = zip(original.split("\n"), changed.split("\n"), strict=False)
         now = next((new for old, new in lines if old != new), "")
         room = f"tests/{path.relative_to(tree / 'src/taofold').parts[0]}/"
-        tests = covering.tests(path, place["line"])
-        drawn.append(
-            {
-                "path": str(path.relative_to(tree)),
-                **place,
-                "was": original.splitlines()[place["line"] - 1].strip(),
-                "now": now.strip(),
-                "code": changed,
-                "own": [test for test in tests if test.startswith(room)],
-                "others": [test for test in tests if not test.startswith(room)],
-            }
-        )
-    (tree / "mutants.json").write_text(json.dumps(drawn), encoding="utf-8")
-    print(f"{len(drawn)} of {len(everything)} places in {len(files)} files")
+        tests, at_import = covering.tests(path, place["line"])
+        mutant = {
+            "path": str(path.relative_to(tree)), **place, "weight": weight, "at_import": at_import,
+            "was": original.splitlines()[place["line"] - 1].strip(), "now": now.strip(),
+            "code": changed,
+            "own": [test for test in tests if test.startswith(room)],
+            "others": [test for test in tests if not test.startswith(room)],
+        }  # fmt: skip
+        mutants.append(mutant)
+    random.shuffle(mutants)  # a run that is cut short has then judged a sample too
+    (tree / "mutants.json").write_text(json.dumps(mutants), encoding="utf-8")
+    print(f"{len(mutants)} mutants")
 
 
 if __name__ == "__main__":
