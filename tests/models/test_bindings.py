@@ -16,6 +16,7 @@ from tests.pictures import PICTURE
 from taofold import Agent, Image, Limits, tool
 from taofold.core import events as e
 from taofold.core.content import MediaPart, Message, ToolResult
+from taofold.log.sqlite.log import SqliteLog
 from taofold.models.prices import find
 from taofold.policy.redaction import MARK, Redactor
 from taofold.runtime.redaction import unsaid
@@ -120,6 +121,33 @@ async def test_a_life_that_is_killed_at_the_second_try_is_not_asked_to_forget_it
     result = await doing(form, provider, log=log).resume("r")
     assert (result.success, result.output) == (True, "It is 10."), result.error
     assert opaque(provider.requests[0], form) == 0
+
+
+class Reading(Cassette):
+    """A provider that looks, at each request, at what a killed process would have left."""
+
+    def __init__(self, exchanges: list[dict[str, Any]], log: str) -> None:
+        super().__init__(exchanges)
+        self._log = log
+        self.cuts: list[int] = []
+
+    async def post(self, *args: Any, **more: Any) -> Any:
+        opened = SqliteLog(self._log)
+        try:
+            records = await opened.read("r")
+        finally:
+            await opened.close()
+        self.cuts.append(sum([isinstance(record.event, e.Cut) for record in records]))
+        return await super().post(*args, **more)
+
+
+@each
+async def test_a_cut_is_in_the_log_before_it_is_asked_again(form: Form, tmp_path: Path) -> None:
+    log, exchanges = str(tmp_path / "log.db"), form.recorded(streamed=False)
+    provider = Reading([exchanges[0], refusal(form), *exchanges[1:]], log)
+    result = await doing(form, provider, log=log).run(form.goal, run_id="r")
+    assert result.success, result.error
+    assert provider.cuts == [0, 0, 1, 1]
 
 
 @each
