@@ -14,8 +14,10 @@ from typing import Any
 
 from taofold.core.events import Record
 from taofold.core.state import RunState, fold
+from taofold.core.text import iso
 from taofold.core.trace import opening
 from taofold.core.value import plain
+from taofold.log.log import RunRow
 from taofold.runtime.setup import Approval
 
 
@@ -55,16 +57,41 @@ def counts_json(state: RunState) -> dict[str, Any]:
     }
 
 
+def run_json(row: RunRow) -> dict[str, Any]:
+    """A run in a list. Times are ISO 8601; the session is the one that its principal named."""
+    return {
+        "id": row.run,
+        "status": row.status,
+        "goal": row.goal,
+        "agent": row.agent,
+        "session": row.session.removeprefix(f"{row.principal}/"),
+        "parent": row.parent,
+        "principal": row.principal,
+        "created_at": iso(row.created_at),
+        "updated_at": iso(row.updated_at),
+        "events": row.events,
+        "waiting_for": row.waiting_for,
+    }
+
+
 def approval_json(approval: Approval) -> dict[str, Any]:
-    """What waits for a person. `digest` is of the action: it says what exactly was decided on."""
+    """What waits for a person. `digest` is of the action: it says what exactly was decided on.
+
+    `batch` is the same for all that one step of a run asks at once.
+    """
     return {
         "id": approval.id,
         "run": approval.run,
         "tool": approval.action.tool,
+        "args": dict(approval.action.parameters),
+        "summary": approval.preview,
+        "asked_at": iso(approval.asked_at),
+        "expires_at": iso(approval.expires_at) if approval.expires_at else None,
         "tier": int(approval.tier),
         "reason": approval.reason,
         "question": approval.question,
         "form": None if approval.form is None else dict(approval.form),
         "digest": approval.digest,
         "requester": approval.requester,
+        "batch": f"{approval.run}#{approval.key}",
     }

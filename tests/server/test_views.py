@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from taofold import Agent, tool
-from taofold.cli.runs.drive import pending_json
+from taofold.cli.runs.drive import as_json, pending_json
 from taofold.cli.runs.show import state_json
 from taofold.core.events import Record
 from taofold.runtime.control import pending_in
 from taofold.server import views
 from taofold.testing.models import ScriptedModel
-from taofold.views import approval_json, run_state_json
+from taofold.views import approval_json, run_json, run_state_json
 
 pytestmark = pytest.mark.anyio
 
@@ -39,6 +39,19 @@ async def test_the_command_line_and_http_show_the_same_state() -> None:
     assert shared["agent"] == "postman"
     assert {name: http[name] for name in shared} == shared
     assert {name: line[name] for name in shared} == shared
+
+
+async def test_a_run_in_a_list_is_shown_the_same() -> None:
+    reply = '{"thought": "done", "action": {"tool": "finish", "parameters": {"answer": "x"}}}'
+    result = await Agent(ScriptedModel([reply]), log="memory").run("a word")
+    row = await result.log.row(result.run_id)
+    shared = run_json(row)
+    assert views.run(row).model_dump() == shared
+    detail = views.detail(row, await result.log.read(row.run), [], []).model_dump()
+    printed = as_json(result)
+    both = {name for name in printed if name in detail} - {"pending", "steps"}
+    assert {"status", "output", "tokens", "usd", "seconds", "model_calls"} <= both
+    assert {name: printed[name] for name in both} == {name: detail[name] for name in both}
 
 
 async def test_a_question_has_the_same_digest_and_reason_wherever_it_is_shown() -> None:

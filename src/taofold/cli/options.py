@@ -5,11 +5,25 @@ from typing import Annotated
 
 import typer
 
-Run = Annotated[str, typer.Argument(metavar="RUN", help="The run's id, its beginning, or `last`.")]
+from taofold.cli import completion
+
+Run = Annotated[
+    str,
+    typer.Argument(
+        metavar="RUN",
+        help="The run's id, its beginning, or `last`.",
+        autocompletion=completion.runs,
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print only the result, as JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no trace.")]
 Loop = Annotated[
-    str, typer.Argument(metavar="LOOP", help="The loop's id, its beginning, or `last`.")
+    str,
+    typer.Argument(
+        metavar="LOOP",
+        help="The loop's id, its beginning, or `last`.",
+        autocompletion=completion.loops,
+    ),
 ]
 AgentName = Annotated[
     str, typer.Option("--agent", metavar="AGENT", help="Agent file or module:attr to use instead.")
@@ -35,7 +49,7 @@ Approve = Annotated[
 Seq = Annotated[int | None, typer.Option("--at", metavar="SEQ", help="Event number, from 0.")]
 Root = Annotated[
     Path | None,
-    typer.Option("--root", metavar="DIR", help="Work root of the built-in tools [default: here]."),
+    typer.Option("--root", metavar="DIR", help="Work root of the built-in tools (else here)."),
 ]
 Network = Annotated[bool, typer.Option("--network", help="Let contained commands use the network.")]
 Autonomy = Annotated[

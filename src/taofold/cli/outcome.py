@@ -3,6 +3,7 @@
 Also how the program itself is called, for the commands that a person is told to type.
 """
 
+import errno
 import json
 import shutil
 import sys
@@ -81,6 +82,10 @@ def explain(error: Exception) -> int | None:
         for fault in faults:
             say(f"  {fault}")
         return USAGE
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        where = f" ({error.filename})" if error.filename else ""
+        say(f"error: the disk is full{where}: free some space, then go on where it stopped")
+        return UNREACHED
     if not isinstance(error, TaofoldError):
         return None
     say(f"error: {_text(error)}")

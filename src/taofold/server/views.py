@@ -22,7 +22,7 @@ from taofold.policy import Facts
 from taofold.runtime.model import Model
 from taofold.runtime.setup import Approval
 from taofold.server.api import schemas
-from taofold.views import approval_json, counts_json, run_state_json
+from taofold.views import approval_json, counts_json, run_json, run_state_json
 
 LOCAL = "local"
 """The principal of this machine: shares its sessions with the command line."""
@@ -38,23 +38,7 @@ def inner_session(principal: Principal, name: str) -> str:
 
 def run(row: RunRow) -> schemas.RunView:
     """A row of the list."""
-    return schemas.RunView(**_row(row))
-
-
-def _row(row: RunRow) -> dict[str, Any]:
-    return {
-        "id": row.run,
-        "status": row.status,
-        "goal": row.goal,
-        "agent": row.agent,
-        "session": row.session.removeprefix(f"{row.principal}/"),
-        "parent": row.parent,
-        "principal": row.principal,
-        "created_at": iso(row.created_at),
-        "updated_at": iso(row.updated_at),
-        "events": row.events,
-        "waiting_for": row.waiting_for,
-    }
+    return schemas.RunView(**run_json(row))
 
 
 def detail(
@@ -66,7 +50,7 @@ def detail(
     """A run with how it stands."""
     state, started = fold(records), opening(records)
     return schemas.RunDetail(
-        **{**_row(row), "goal": state.goal or row.goal},
+        **{**run_json(row), "goal": state.goal or row.goal},
         model=started.model if started else "",
         strategy=started.strategy if started else "",
         stop_reason=state.stop_reason,
@@ -120,10 +104,6 @@ def approval(question: Approval, row: RunRow) -> schemas.ApprovalView:
         **approval_json(question),
         agent=row.agent,
         goal=row.goal,
-        args=question.action.parameters,
-        summary=question.preview,
-        asked_at=iso(question.asked_at),
-        expires_at=iso(question.expires_at) if question.expires_at else None,
     )
 
 

@@ -111,7 +111,9 @@ def show(result: "RunResult[Any]", *, json: bool, hints: bool = True, summary: b
 
 
 def as_json(result: "RunResult[Any]") -> dict[str, Any]:
-    """The result as one JSON object."""
+    """The result as one JSON object. What it took is named as HTTP names it."""
+    from taofold.views import counts_json
+
     usage = result.usage
     return {
         "run_id": result.run_id,
@@ -121,27 +123,24 @@ def as_json(result: "RunResult[Any]") -> dict[str, Any]:
         "output": result.state.output,
         "error": result.error,
         "steps": len(result.steps),
-        "tool_calls": result.state.tool_calls,
+        **counts_json(result.state),
         "usage": {
             "input_tokens": usage.input_tokens,
             "output_tokens": usage.output_tokens,
             "usd": round(usage.usd, 9),
         },
-        "seconds": result.state.active_ms / 1000,
         "pending": [pending_json(approval) for approval in result.pending],
     }
 
 
 def pending_json(approval: "Approval") -> dict[str, Any]:
-    """What waits for a person, as JSON. Times are milliseconds since the epoch, 0 = never."""
+    """What waits for a person, as HTTP shows it; also under the names of earlier releases."""
     from taofold.views import approval_json
 
     return {
         **approval_json(approval),
         "parameters": approval.action.parameters,
         "preview": approval.preview,
-        "asked_at": approval.asked_at,
-        "expires_at": approval.expires_at,
     }
 
 
@@ -187,7 +186,7 @@ def _everything(asking: "PromptApprover | None") -> "Approver":
     from taofold.runtime.ledger import Park
     from taofold.runtime.setup import Decision
 
-    async def approve(request: "Approval") -> "Decision":
+    async def approve(request: "Approval") -> "Decision | list[Decision]":
         # A question is not approved but answered: after a crash nobody may guess what happened.
         if not request.question:
             return Decision("allow", reason=WAVED)

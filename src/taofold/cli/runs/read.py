@@ -42,6 +42,7 @@ def list_runs(
     from taofold.cli.render.tables import runs_table
     from taofold.cli.runs.status import status as status_of
     from taofold.log.store import clock
+    from taofold.views import run_json
 
     if status and status not in STATUSES:
         fail(f"--status is one of {', '.join(STATUSES)}, not {status!r}")
@@ -57,7 +58,8 @@ def list_runs(
 
     rows = with_log(work)
     if json:
-        give_json([plain(row) for row in rows])
+        # As HTTP shows a run, besides what only the log's row has.
+        give_json([{**plain(row), **run_json(row)} for row in rows])
     elif rows:
         runs_table(rows, clock())
     else:

@@ -37,7 +37,7 @@ TokenFile = Annotated[
     typer.Option(
         "--token-file",
         metavar="FILE",
-        help="Tokens [default: .taofold/tokens.json, or the database that TAOFOLD_LOG names].",
+        help="Tokens (else .taofold/tokens.json, or the database that TAOFOLD_LOG names).",
     ),
 ]
 
@@ -47,8 +47,9 @@ class Group(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Put the command's name where it was left out."""
-        # An agent that is called like one of the commands is reached as NAME=AGENT.
-        if not args or args[0] not in (*self.commands, *(ctx.help_option_names or ())):
+        # An agent that is called like one of the commands is reached as NAME=AGENT. `--help` is
+        # about serving, too: the options are what is asked for.
+        if not args or args[0] not in self.commands:
             args = [_START, *args]
         return super().parse_args(ctx, args)
 
@@ -137,7 +138,8 @@ def start(
 
     Prints a link that signs a browser in, once, and how a program on this machine signs in;
     nobody comes in without. To be reachable from elsewhere it wants tokens:
-    `taofold serve tokens add NAME --role ROLE` makes a token.
+    `taofold serve tokens add NAME --role ROLE` makes a token, `taofold serve tokens --help` says
+    more.
     """
     from taofold.cli.ancestry import refuse
 
