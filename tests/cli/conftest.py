@@ -71,6 +71,12 @@ class Point(BaseModel):
 
 adder = Agent(scripted(act("17 and 25", "add", "goal", a=17, b=25),
                        act("it is 42", "finish", "synthesis", answer="42")), tools=[add])
+def both(thought, *texts):
+    calls = [{"tool": "note", "parameters": {"text": text}, "rationale": "r"} for text in texts]
+    return json.dumps({"thought": thought, "thought_type": "goal", "actions": calls})
+
+pair = Agent(scripted(both("two notes", "one", "two"),
+                      act("they were written", "finish", "synthesis", answer="done")), tools=[note])
 writer = Agent(scripted(act("a note of 7777", "note", "goal", text="hello 7777"),
                         act("it was written", "finish", "synthesis", answer="done")), tools=[note])
 impatient = Agent(scripted(act("this step is slow", "wait", "goal"),

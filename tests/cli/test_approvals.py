@@ -45,6 +45,29 @@ def test_a_run_may_stand_for_its_one_question(taofold: Taofold, project: Path) -
     assert (project / "notes.txt").read_text() == "edited_1\n"
 
 
+def test_all_that_a_run_asks_is_decided_with_one_word(taofold: Taofold, project: Path) -> None:
+    done = taofold("run", "agents.py:pair", "go", "--json")
+    ids = [one["id"] for one in json.loads(done.out)["pending"]]
+    assert len(ids) == 2
+    run = ids[0].partition(":")[0]
+    refused = taofold("approvals", "approve", run)
+    assert (refused.code, "--all" in refused.err) == (2, True)
+    one = taofold("approvals", "approve", run, "--all", "--answer", "x")
+    assert (one.code, "name one" in one.err) == (2, True)
+    assert taofold("approvals", "approve", run, "--all").err.count("approved:") == 2
+    assert taofold("runs", "resume", run).code == 0
+    assert (project / "notes.txt").read_text() == "one\ntwo\n"
+    assert taofold("approvals", "approve", run, "--all").code == 1
+
+
+def test_several_ids_are_decided_at_once(taofold: Taofold, project: Path) -> None:
+    done = taofold("run", "agents.py:pair", "go", "--json")
+    ids = [one["id"] for one in json.loads(done.out)["pending"]]
+    assert taofold("approvals", "deny", *ids, "--reason", "no").code == 0
+    assert taofold("runs", "resume", "last").code == 0
+    assert not (project / "notes.txt").exists()
+
+
 def test_denied_it_does_not_run_and_the_agent_reads_why(taofold: Taofold, project: Path) -> None:
     action = waiting(taofold)
     assert taofold("approvals", "deny", action, "--reason", "not_today").code == 0

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,36 @@ def request(question: str = "", tool: str = "note") -> Approval:
 )
 async def test_a_person_decides(lines: list[str], decision: Decision) -> None:
     assert await PromptApprover(Script(*lines))(request()) == decision
+
+
+def several() -> Approval:
+    first, second = request(), replace(request(), id="r:4", index=1, preview="would write y")
+    return replace(first, batch=(first, second))
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("lines", "decisions"),
+    [
+        (["what?", "a"], [Decision("allow")] * 2),
+        (["d", "not now"], [Decision("deny", reason="not now")] * 2),
+    ],
+)
+async def test_all_that_a_step_asks_is_listed_and_decided_at_once(
+    lines: list[str], decisions: list[Decision]
+) -> None:
+    script = Script(*lines)
+    assert await PromptApprover(script)(several()) == decisions
+    assert "would write x" in script.shown[0]
+    assert "would write y" in script.shown[0]
+
+
+@pytest.mark.anyio
+async def test_one_by_one_is_said_once_for_a_batch() -> None:
+    script = Script("o", "a", "d", "")
+    approver = PromptApprover(script)
+    assert await approver(several()) == Decision("allow")
+    assert await approver(replace(several(), id="r:4")) == Decision("deny")
 
 
 @pytest.mark.anyio

@@ -120,6 +120,126 @@ async def test_a_batch_waits_in_the_middle_and_every_call_is_answered(
     assert [o.status for o in done.steps[0].observations] == ["success"] * 3
 
 
+THREE = [
+    ("look", {"what": "a"}),
+    ("pay", {"amount": 1}),
+    ("look", {"what": "b"}),
+    ("pay", {"amount": 2}),
+    ("pay", {"amount": 3}),
+]
+
+
+async def test_all_that_a_step_needs_a_person_for_is_asked_at_once() -> None:
+    agent = payer(batch(*THREE), finish())
+    result = await agent.run("goal")
+    assert [one.action.parameters["amount"] for one in result.pending] == [1, 2, 3]
+    assert PAID == ["a"]
+    first, second, third = result.pending
+    # The last two first: nothing behind a call that waits runs before it.
+    await decide(result.log, third.id, Decision("deny", reason="too much"))
+    await decide(result.log, second.id, Decision("edit", parameters={"amount": 20}))
+    result = await agent.resume(result)
+    assert (result.status, PAID) == ("waiting", ["a"])
+    assert [one.id for one in result.pending] == [first.id]
+    # Taken in, so that no message keeps the run awake; and settled for good.
+    assert await result.log.inbox(result.run_id) == []
+    assert "not pending" in await decided(result, second.id, Decision("deny"))
+    await decide(result.log, first.id, Decision("approve"))
+    done = await agent.resume(result)
+    assert PAID == ["a", (1, "bob"), "b", (20, "bob")]
+    assert [o.refused for o in done.steps[0].observations] == ["", "", "", "", "denied"]
+    await assert_replays(agent, done)
+
+
+async def test_what_is_answered_in_order_runs_before_the_rest_is_answered() -> None:
+    agent = payer(batch(*THREE), finish())
+    result = await agent.run("goal")
+    await decide(result.log, result.pending[0].id, Decision("approve"))
+    result = await agent.resume(result)
+    assert PAID == ["a", (1, "bob"), "b"]
+    assert [one.action.parameters["amount"] for one in result.pending] == [2, 3]
+    for one in result.pending:
+        await decide(result.log, one.id, Decision("approve"))
+    done = await agent.resume(result)
+    assert PAID[3:] == [(2, "bob"), (3, "bob")]
+    await assert_replays(agent, done)
+
+
+async def test_nothing_behind_a_question_of_the_agent_is_asked_before_its_answer() -> None:
+    calls = [("pay", {"amount": 1}), ("ask_user", {"question": "More?"}), ("pay", {"amount": 2})]
+    result = await payer(batch(*calls), finish(), ask_user=True).run("goal")
+    assert [one.action.tool for one in result.pending] == ["pay"]
+
+
+async def test_a_callback_gets_the_whole_batch_and_answers_each() -> None:
+    seen: list[list[Any]] = []
+
+    def approve(request: Any) -> list[Any]:
+        seen.append([one.action.parameters["amount"] for one in request.batch])
+        return [True, Decision("deny", reason="no"), Decision("edit", parameters={"amount": 9})]
+
+    agent = payer(batch(*THREE), finish(), approve=approve)
+    done = await agent.run("goal")
+    assert seen == [[1, 2, 3]]
+    assert PAID == ["a", (1, "bob"), "b", (9, "bob")]
+    assert done.steps[0].observations[3].refused == "denied"
+    await assert_replays(agent, done)
+
+
+async def test_a_callback_that_answers_one_call_is_asked_about_the_next() -> None:
+    seen: list[Any] = []
+
+    def approve(request: Any) -> bool:
+        seen.append((request.action.parameters["amount"], len(request.batch)))
+        return request.action.parameters["amount"] != 2
+
+    await payer(batch(*THREE), finish(), approve=approve).run("goal")
+    assert seen == [(1, 3), (2, 2), (3, 0)]
+    assert PAID == ["a", (1, "bob"), "b", (3, "bob")]
+
+
+@pytest.mark.parametrize("answers", [[], [True], [True, True], [True] * 4, ["yes"] * 3])
+async def test_answers_that_do_not_fit_the_batch_approve_nothing(answers: Any) -> None:
+    done = await payer(batch(*THREE), finish(), approve=lambda _: answers).run("goal")
+    assert PAID == ["a", "b"]
+    refused = [o for o in done.steps[0].observations if o.refused]
+    assert len(refused) == 3
+
+
+async def test_a_denial_from_elsewhere_outweighs_the_callbacks_word_on_the_batch() -> None:
+    log = MemoryLog()
+
+    async def approve(request: Any) -> list[bool]:
+        if len(request.batch) > 1:
+            await decide(log, request.batch[1].id, Decision("deny", reason="stop"))
+        return [True] * len(request.batch)
+
+    done = await payer(batch(*THREE), finish(), approve=approve, log=log).run("goal")
+    assert PAID == ["a", (1, "bob"), "b", (3, "bob")]
+    assert done.steps[0].observations[3].refused == "denied"
+    assert await log.inbox(done.run_id) == []
+
+
+async def test_an_approval_of_a_batch_is_void_after_a_change_and_asked_again() -> None:
+    agent = payer(batch(*THREE), finish())
+    result = await agent.run("goal")
+    await decide(result.log, result.pending[1].id, Decision("approve"))
+    result = await agent.resume(result)
+
+    @tool(tier=3, name="pay")
+    def pay_more(amount: int, to: str = "eve") -> str:
+        """Pay otherwise."""
+        PAID.append((amount, to))
+        return "paid"
+
+    other = agent.but(tools=[pay_more, look])
+    await decide(result.log, result.pending[0].id, Decision("approve"))
+    result = await other.resume(result)
+    assert PAID == ["a"]
+    assert result.status == "waiting"
+    assert result.pending
+
+
 @pytest.mark.scenario("RCT-16")
 async def test_an_approval_expires_without_a_click_and_without_a_call() -> None:
     agent = payer(policy=Policy(approve_seconds=300))

@@ -5,7 +5,18 @@ from typing import Any
 
 import pytest
 
-from taofold import Agent, Decision, Limits, MemoryLog, Policy, Principal, RunContext, tool
+from taofold import (
+    Agent,
+    Decision,
+    Limits,
+    MemoryLog,
+    Policy,
+    Principal,
+    RunContext,
+    Tier,
+    Toolset,
+    tool,
+)
 from taofold.core import events as e
 from taofold.core.state import fold
 from taofold.core.values import Reply, Usage
@@ -102,6 +113,60 @@ async def test_the_parents_callback_serves_the_child() -> None:
     assert result.success
     assert DONE == [5]
     assert "pay" in asked
+
+
+async def test_a_childs_call_is_asked_about_once() -> None:
+    """Not again for the parent's call of the child."""
+    helper = child(act("pay", amount=5), finish("paid"))
+    agent = parent(act("helper", goal="pay"), finish(), tools=[helper])
+    result = await agent.run("goal")
+    assert [one.action.tool for one in result.pending] == ["pay"]
+    await decide(result.log, result.pending[0].id, Decision("approve"))
+    done = await agent.resume(result)
+    assert (done.success, DONE) == (True, [5])
+    await assert_replays(agent, done)
+
+
+def raised(helper: Agent[Any, Any]) -> dict[str, Any]:
+    return {"tools": [Toolset.of(helper.as_tool()).with_tier(3, "helper")]}
+
+
+def named(helper: Agent[Any, Any]) -> dict[str, Any]:
+    return {"tools": [helper], "policy": Policy(tiers={"helper": Tier.CONFIRM})}
+
+
+def in_production(helper: Agent[Any, Any]) -> dict[str, Any]:
+    tiers = {"helper": Tier.CONFIRM}
+    return {"tools": [helper], "policy": Policy(production=True, production_tiers=tiers)}
+
+
+@pytest.mark.parametrize("means", [raised, named, in_production])
+async def test_a_tier_that_somebody_gave_to_an_agent_asks_about_its_call(means: Any) -> None:
+    helper = child(act("pay", amount=5), finish("paid"))
+    result = await parent(act("helper", goal="pay"), finish(), **means(helper)).run("goal")
+    assert [one.action.tool for one in result.pending] == ["helper"]
+
+
+async def test_a_child_that_approves_for_itself_is_asked_about_as_a_whole() -> None:
+    helper = child(act("pay", amount=5), finish("paid"), approve="all")
+    result = await parent(act("helper", goal="pay"), finish(), tools=[helper]).run("goal")
+    assert [one.action.tool for one in result.pending] == ["helper"]
+    assert DONE == []
+
+
+async def test_a_conservative_callers_child_asks_about_each_write_itself() -> None:
+    @tool(effect="idempotent", tier=1, reversible=True)
+    def label(name: str) -> str:
+        """Label."""
+        DONE.append(name)
+        return "labelled"
+
+    helper = child(act("label", name="x"), finish(), tools=[label])
+    policy = Policy(autonomy="conservative")
+    agent = parent(act("helper", goal="x"), finish(), tools=[helper], policy=policy)
+    result = await agent.run("goal")
+    assert [one.action.tool for one in result.pending] == ["label"]
+    assert DONE == []
 
 
 async def test_the_tier_of_an_agent_tool_is_the_highest_of_its_tools() -> None:

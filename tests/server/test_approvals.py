@@ -53,6 +53,52 @@ async def test_an_approved_action_runs_once_and_the_run_finishes_by_itself(tmp_p
         assert resolved.data["by"] == "local"
 
 
+TWO = batch("tell", ("publish", {"text": "a"}), ("publish", {"text": "b"}))
+
+
+async def test_what_a_step_asks_at_once_is_listed_together_and_decided_in_one_request(
+    tmp_path: Path,
+) -> None:
+    bench = Bench()
+    async with serving(bench.agent(TWO, finish()), tmp_path / "runs.db") as client:
+        run = await client.start()
+        await client.until(run, "waiting")
+        items = (await client.get("/approvals")).json()["items"]
+        assert [one["args"]["text"] for one in items] == ["a", "b"]
+        assert items[0]["batch"] == items[1]["batch"]
+        events = await client.events(run, most=3)
+        asked = [event.data for event in events if event.name == "confirmation_request"]
+        assert [one["batch"] for one in asked] == [items[0]["batch"]] * 2
+        decisions = [
+            {"id": items[1]["id"], "decision": "deny", "reason": "no"},
+            {"id": items[0]["id"], "decision": "approve", "digest": items[0]["digest"]},
+            {"id": f"{run}:999", "decision": "approve"},
+        ]
+        answer = await client.post("/approvals", {"decisions": decisions})
+        assert answer.status_code == 202
+        taken = [(one["taken"], one["status"]) for one in answer.json()["items"]]
+        assert taken == [(True, 202), (True, 202), (False, 409)]
+        assert (await client.until(run))["status"] == "finished"
+        assert bench.done == [("publish", "a")]
+
+
+async def test_each_of_several_decisions_is_judged_by_itself(tmp_path: Path) -> None:
+    """A stranger's is refused as if there were no such action, whatever stands beside it."""
+    bench, tokens = Bench(), TokenStore(tmp_path / "tokens.json")
+    ann, bob = tokens.add("ann", ["USER"]), tokens.add("bob", ["USER"])
+    agent = bench.agent(TWO, finish())
+    async with serving(agent, tmp_path / "runs.db", tokens=tokens, token=ann) as client:
+        run = await client.start()
+        await client.until(run, "waiting")
+        items = (await client.get("/approvals")).json()["items"]
+        decisions = [{"id": one["id"], "decision": "approve"} for one in items]
+        headers = {"Authorization": f"Bearer {bob}"}
+        answer = await client.post("/approvals", {"decisions": decisions}, headers=headers)
+        assert answer.status_code == 202, answer.text
+        assert [one["status"] for one in answer.json()["items"]] == [404, 404]
+        assert bench.done == []
+
+
 @pytest.mark.scenario("RCT-15")
 async def test_a_denied_action_never_runs_and_the_model_is_told(tmp_path: Path) -> None:
     bench = Bench()

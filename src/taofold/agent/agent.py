@@ -423,6 +423,8 @@ class Agent(Generic[Deps, Out]):
             effect="read" if all(tool.effect == "read" for tool in tools) else "idempotent",
             reversible=True,
             agent=self,
+            # With an approver of its own it asks somebody else than its caller would (D15).
+            delegated=self.approve is None,
         )
 
 

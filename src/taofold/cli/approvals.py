@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from taofold.cli import options
+from taofold.cli import completion, options
 from taofold.cli.outcome import fail, give_json, invocation, say
 from taofold.cli.runs.find import find, with_log
 from taofold.core.errors import Refused
@@ -20,7 +20,15 @@ app = typer.Typer(
     no_args_is_help=True,
     help="What waits for a person. ID is as `approvals list` shows it, or a run with one question.",
 )
-Id = Annotated[str, typer.Argument(metavar="ID", help="RUN:SEQ, or RUN if it has one question.")]
+Ids = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="ID…",
+        help="RUN:SEQ, or RUN if it has one question.",
+        autocompletion=completion.questions,
+    ),
+]
+All = Annotated[bool, typer.Option("--all", help="ID is a run: decide on everything that it asks.")]
 
 
 @app.command("list")
@@ -58,7 +66,7 @@ def list_pending(
 
 @app.command("approve")
 def approve(
-    id: Id,  # noqa: A002 - the word
+    ids: Ids,
     parameters: Annotated[
         str, typer.Option("--parameters", metavar="JSON", help="Run it with these instead.")
     ] = "",
@@ -69,11 +77,14 @@ def approve(
         bool, typer.Option("--done", help="It had already happened before the crash.")
     ] = False,
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="For the log.")] = "",
+    all: All = False,  # noqa: A002 - the word
 ) -> None:
-    """Let a pending action run, or answer a question."""
+    """Let pending actions run, or answer a question."""
     from taofold.runtime.setup import Decision
 
     edited = _parameters(parameters)
+    if (answer or done or edited is not None) and (all or len(ids) > 1):
+        fail("--answer, --parameters and --done are about one question: name one")
     if answer:
         decision = Decision("answer", answer=answer, reason=reason)
     elif done:
@@ -83,20 +94,40 @@ def approve(
     else:
         decision = Decision("approve", reason=reason)
     what = "answered" if answer else "noted as done" if done else "approved"
-    _said(what, *with_log(lambda log: _decide(log, id, decision)))
+    _decided(what, with_log(lambda log: _decide_each(log, ids, decision, everything=all)))
 
 
 @app.command("deny")
 def deny(
-    id: Id,  # noqa: A002 - the word
+    ids: Ids,
     reason: Annotated[
         str, typer.Option("--reason", metavar="TEXT", help="The agent reads it.")
     ] = "",
+    all: All = False,  # noqa: A002 - the word
 ) -> None:
-    """Refuse a pending action."""
+    """Refuse pending actions."""
     from taofold.runtime.setup import Decision
 
-    _said("denied", *with_log(lambda log: _decide(log, id, Decision("deny", reason=reason))))
+    decision = Decision("deny", reason=reason)
+    _decided("denied", with_log(lambda log: _decide_each(log, ids, decision, everything=all)))
+
+
+async def _decide_each(
+    log: "Log", ids: "list[str]", decision: "Decision", *, everything: bool
+) -> "list[tuple[Approval, bool]]":
+    """Decide on each; what was decided, and whether a process waits for it and goes on."""
+    from taofold.runtime import control
+
+    if everything:
+        names = [await find(log, name) for name in ids]
+        waiting = [approval for name in names for approval in await control.pending(log, name)]
+        if not waiting:
+            raise Refused(f"nothing waits for a person in {', '.join(names)}")
+        asked = [approval for approval in waiting if approval.question]
+        if asked and decision.verdict != "deny":
+            fail(f"{asked[0].id} is a question: answer it by itself")
+        ids = [approval.id for approval in waiting]
+    return [await _decide(log, name, decision) for name in ids]
 
 
 async def _decide(log: "Log", said: str, decision: "Decision") -> "tuple[Approval, bool]":
@@ -136,7 +167,7 @@ async def _pending(log: "Log", said: str) -> "Approval":
         return waiting[0]
     if waiting:
         ids = ", ".join(approval.id for approval in waiting)
-        fail(f"run {run!r} has {len(waiting)} questions: {ids}")
+        fail(f"run {run!r} has {len(waiting)} questions: {ids}; name them, or add --all")
     raise Refused(f"run {run!r} has nothing that waits for a person")
 
 
@@ -152,10 +183,12 @@ def _parameters(text: str) -> dict[str, Any] | None:
     return edited
 
 
-def _said(what: str, one: "Approval", live: bool) -> None:
-    subject = one.question if one.wants_text else one.preview
-    say(f"{what}: {subject or one.action.tool}")
-    if live:
-        say("the run goes on by itself, at the terminal that asked")
-    else:
-        say(f"go on with: {invocation()} runs resume {one.run}")
+def _decided(what: str, decisions: "list[tuple[Approval, bool]]") -> None:
+    for approval, _ in decisions:
+        subject = approval.question if approval.wants_text else approval.preview
+        say(f"{what}: {subject or approval.action.tool}")
+    for run, live in {approval.run: live for approval, live in decisions}.items():
+        if live:
+            say("the run goes on by itself, at the terminal that asked")
+        else:
+            say(f"go on with: {invocation()} runs resume {run}")

@@ -9,7 +9,7 @@ import json
 import os
 import select
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Protocol
 
 from taofold.cli.render.story import why
@@ -41,10 +41,43 @@ class PromptApprover:
 
     def __init__(self, lines: ApprovalConsole, before: Callable[[], None] = lambda: None) -> None:
         self._lines, self._before = lines, before
+        self._apart = ("", "")
+        """Run and step of a batch whose calls the person wants to decide on one by one."""
 
-    async def __call__(self, request: Approval) -> Decision:
-        """The person's word. Raises `Park` if he leaves it open."""
+    async def __call__(self, request: Approval) -> Decision | list[Decision]:
+        """The person's word, on all that a step asks at once. Raises `Park` if he leaves it."""
         self._before()
+        if request.batch and self._apart != (request.run, request.key):
+            decisions = await self._together(request.batch)
+            if decisions:
+                return decisions
+            self._apart = request.run, request.key
+        return await self._alone(request)
+
+    async def _together(self, batch: Sequence[Approval]) -> list[Decision]:
+        """One word for all; nothing if each is to be asked about."""
+        fields = [
+            (f"{n}.", f"{one.preview}  (tier {int(one.tier)})") for n, one in enumerate(batch, 1)
+        ]
+        self._lines.show(f"{len(batch)} calls of one step need your word", fields, "")
+        while True:
+            reply = await self._line(
+                "[a]pprove all  [d]eny all  [o]ne by one  [q]uit and leave them waiting"
+            )
+            match reply.strip().lower():
+                case "a" | "approve":
+                    return [Decision("allow") for _ in batch]
+                case "d" | "deny" | "n" | "no":
+                    why = await self._line("why? (the agent reads it; empty = no reason)")
+                    return [Decision("deny", reason=why.strip()) for _ in batch]
+                case "o" | "one":
+                    return []
+                case "q" | "quit":
+                    raise Park("awaiting_approval")
+                case _:
+                    continue
+
+    async def _alone(self, request: Approval) -> Decision:
         # Three kinds of question: for text (answered),
         # after a crash (in doubt), for a permission.
         if request.question and request.wants_text:
@@ -226,4 +259,4 @@ def _difference(line: str) -> Any:
     return Text(line)
 
 
-Approve = Callable[[Approval], Awaitable[Decision]]
+Approve = Callable[[Approval], Awaitable[Decision | list[Decision]]]

@@ -107,12 +107,16 @@ _DIAL: Final = ("conservative", "balanced", "autonomous")
 
 
 class Facts(Value, frozen=True):
-    """What the policy needs to know of a tool. `definition` is its digest."""
+    """What the policy needs to know of a tool. `definition` is its digest.
+
+    `delegated`: it is an agent, whose own run asks about each of its calls, under this policy too.
+    """
 
     tier: Tier
     effect: Sideeffect
     role: str = ""
     definition: str = ""
+    delegated: bool = False
 
 
 class Ruling(Value, frozen=True):
@@ -197,7 +201,12 @@ class Policy:
         # After the denials: a model that calls its exception critical can only ask, never open.
         if critical:
             return Ruling("ask", max(tier, Tier.CARD), "the agent flagged a critical exception")
+        if facts.delegated and not self._raises(name):
+            return Ruling("allow", tier)  # else a person is asked twice about the same
         return self._dial(tier, facts)
+
+    def _raises(self, name: str) -> bool:
+        return name in self.tiers or (self.production and name in self.production_tiers)
 
     def tier(self, name: str, facts: Facts) -> Tier:
         """The tool's tier under this policy: never lower than declared."""

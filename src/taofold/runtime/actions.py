@@ -10,6 +10,8 @@ from collections.abc import Awaitable
 from functools import partial
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from taofold.core import events as e
 from taofold.core.effects import Act
 from taofold.core.values import ASK_USER, Action, Observation, Step, Tier
@@ -53,6 +55,8 @@ class ActionBatch:
         """As the guard judged them."""
         self._attempts: dict[int, Attempts] = {}
         """Of calls that an earlier life started and nobody observed."""
+        self._questions: dict[int, OpenQuestion] = {}
+        """Asked together with an earlier call; each is settled when it is its turn."""
         self._guard = ledger.guard(key)
         self._ready: list[ReadyCall] = []
         self._same: dict[str, int] = {}
@@ -65,7 +69,7 @@ class ActionBatch:
             observation = local[index] if index < len(local) else None
             if observation is not None:
                 self._observe(index, observation)
-            elif self._recalled(index):
+            elif self.observations[index] is not None or self._recalled(index):
                 continue
             # What stands before the question runs first: its results may be what the person asks
             # about.
@@ -109,12 +113,12 @@ class ActionBatch:
         # it had not.
         verdict = self._was_started(index, action)
         if verdict is None:
-            if await self._hooked(index, action):
+            # A question that is asked already has been through the hooks.
+            if index not in self._questions and await self._hooked(index, action):
                 return
             ruling = self._rule(index, action, tool)
             if ruling.verdict == "ask":
-                # A question stops the batch here: nothing behind it is considered before it is
-                # answered.
+                # A question stops the batch here: nothing behind it runs before it is answered.
                 verdict = await self._asked(index, action, tool, ruling)
             elif self._ruled(index, ruling):
                 verdict = action
@@ -187,7 +191,12 @@ class ActionBatch:
         """What the policy says, and the doubt whether it has happened."""
         ledger, setup, thought = self.ledger, self.ledger.setup, self.effect.thought
         critical = thought.critical and thought.type == "exception"
-        ruling = setup.policy.rule(action, facts(tool), setup.principal, critical=critical)
+        known = facts(tool)
+        recorded = ledger.tape.peek(e.Decided, self.key, index) if known.delegated else None
+        # Older releases asked about the call of an agent, too: what was asked stays asked.
+        if recorded is not None and recorded.verdict == "ask":
+            known = replace(known, delegated=False)
+        ruling = setup.policy.rule(action, known, setup.principal, critical=critical)
         return PastCall(ledger, self.key, index, action, tool).ruled(ruling)
 
     async def _hooked(self, index: int, action: Action) -> bool:
@@ -222,7 +231,12 @@ class ActionBatch:
         """The action to run, perhaps edited by a person, or None if it was answered."""
         await self._run_ready()
         ledger, rule = self.ledger, partial(self._rule, index, action, tool)
-        question = OpenQuestion(ledger, self.key, index, action, tool)
+        question = self._questions.pop(index, None)
+        if question is None:
+            question = OpenQuestion(ledger, self.key, index, action, tool)
+            question.ask(ruling)
+            await self._ask_ahead(index)
+        question.behind = tuple([q for at, q in self._questions.items() if at > index])
         settled = await question.settle(ruling, rule=rule)
         if not isinstance(settled, Observation):
             return settled
@@ -230,6 +244,44 @@ class ActionBatch:
         if settled.refused == "denied" and ledger.setup.on_denial == "stop":
             raise Denied(str(settled.result))
         return None
+
+    async def _ask_ahead(self, index: int) -> None:
+        """Ask now about every later call that will need a person, so that he sees them together.
+
+        Nothing else happens to these calls here: each is ruled on again when it is its turn.
+        """
+        ledger, key, tape = self.ledger, self.key, self.ledger.tape
+        # What was asked alone, and answered, is the past: its batch goes on as it did then.
+        if tape.peek(e.Resolved, key, index) is not None:
+            return
+        for later in range(index + 1, len(self.actions)):
+            action = self.actions[later]
+            if action.tool == ASK_USER:
+                return  # what the person answers may be what the rest is about
+            local = self.effect.local[later] if later < len(self.effect.local) else None
+            tool = ledger.tools.get(action.tool)
+            if local is not None or tool is None or not self._open(later, action, tool):
+                continue
+            ruling = self._rule(later, action, tool)
+            if ruling.verdict == "ask" and not await self._hooked(later, action):
+                question = OpenQuestion(ledger, key, later, action, tool)
+                question.ask(ruling)
+                self._questions[later] = question
+
+    def _open(self, index: int, action: Action, tool: Tool) -> bool:
+        """May the call be asked about before its turn? Changes nothing."""
+        ledger, key, tape = self.ledger, self.key, self.ledger.tape
+        if ledger.exact and tape.peek(e.Decided, key, index) is None:
+            return False  # older releases asked one after the other
+        if tape.peek(e.Started, key, index) or tape.peek(e.Observed, key, index):
+            return False
+        if self._unfit(action, tool) or isinstance(_bound(tool, action), Observation):
+            return False
+        if self.effect.planned:
+            return True
+        call = ledger.call(action)
+        beside = sum([ledger.call(other).key == call.key for other in self.actions[:index]])
+        return self._guard.judge(action, call, beside).level == "run"
 
     def _was_started(self, index: int, action: Action) -> Action | None:
         """On resume what an earlier life started is ruled on no more: it may have happened."""
@@ -382,4 +434,4 @@ def _bound(tool: Tool | None, action: Action) -> Bound | Observation:
 
 def facts(tool: Tool) -> Facts:
     """What the policy needs to know of `tool`."""
-    return Facts(tool.tier, tool.effect, tool.role, tool.definition)
+    return Facts(tool.tier, tool.effect, tool.role, tool.definition, tool.delegated)

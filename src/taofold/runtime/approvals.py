@@ -11,9 +11,9 @@ import asyncio
 import dataclasses
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -70,6 +70,15 @@ class OpenQuestion:
         self.ledger, self.key, self.index = ledger, key, index
         self.action, self.tool = action, tool
         self.text, self.request = text, request
+        self.behind: tuple[OpenQuestion, ...] = ()
+        """Questions about later calls of the same step, which are asked already."""
+        self._asked: e.Record | None = None
+        self._resolved: e.Resolved | None = None
+        """What became of it before it was its turn."""
+
+    def ask(self, ruling: Ruling) -> None:
+        """Put the question on record before its turn; `settle` waits for the answer."""
+        self._asked = self._ask(ruling)
 
     async def settle(
         self, ruling: Ruling | None, *, rule: Callable[[], Ruling] | None = None
@@ -79,7 +88,9 @@ class OpenQuestion:
         If the approval is void, `rule` is asked anew. Parks the run if nobody answers now.
         """
         while True:
-            resolved = await self._resolve(self._ask(ruling))
+            # Asked once: what became void is asked anew.
+            asked, self._asked = self._asked or self._ask(ruling), None
+            resolved = await self._resolve(asked)
             if resolved.verdict != "void":
                 return _outcome(resolved, self.action, self.tool, doubt=ruling is None)
             if ruling is not None and rule is not None:
@@ -138,6 +149,9 @@ class OpenQuestion:
         ledger, event = self.ledger, asked.event
         assert isinstance(event, e.Decided)
         key, index = event.key, event.index
+        if self._resolved is not None:
+            early, self._resolved = self._resolved, None
+            return self._voided(event, early) or early
         recorded = ledger.tape.take(e.Resolved, key, index)
         if recorded is not None and isinstance(recorded.event, e.Resolved):
             ledger.replayed(recorded)
@@ -161,6 +175,8 @@ class OpenQuestion:
                 raise Cancelled(by)
             # Steering in the inbox goes on record first: no run is parked over unread messages.
             ledger.hear(key)
+            for question in self.behind:
+                question._hear()
             wants_text = self.action.tool == ASK_USER or bool(
                 event.request and event.request["form"]
             )
@@ -172,25 +188,71 @@ class OpenQuestion:
                 resolved = await self._from_callback_or_inbox(asked)
             except Park:
                 ledger.hear(key)
+                for question in self.behind:
+                    question._hear()
                 raise
         ledger.put(resolved)
         return self._voided(event, resolved) or resolved
 
+    def _hear(self) -> None:
+        """Take in what a person posted before it is this question's turn.
+
+        The run waits for another answer: a message that stays would wake it for nothing.
+        """
+        asked = self._asked
+        if asked is None or self._resolved is not None or self._recorded():
+            return
+        self._resolved = self._from_inbox(asked)
+        if self._resolved is not None:
+            self.ledger.put(self._resolved)
+
+    def _recorded(self) -> bool:
+        """Does the tape say what became of it?"""
+        return self.ledger.tape.peek(e.Resolved, self.key, self.index) is not None
+
     async def _from_callback_or_inbox(self, asked: e.Record) -> e.Resolved:
-        """The callback's word, or that of a person who decided elsewhere meanwhile.
+        """The callback's word, or that of a person who decided elsewhere meanwhile."""
+        ledger = self.ledger
+        answer = await self._callback(asked)
+        # A callback may have taken minutes: look once more, or a decision from elsewhere is
+        # overrun.
+        ledger.inbox.stale = True
+        await ledger.inbox.refresh(ledger.store)
+        if isinstance(answer, e.Resolved):
+            self._from_inbox(asked)
+            return answer
+        decisions = self._each(answer)
+        for question, decision in zip(self.behind, decisions[1:], strict=False):
+            question._foretold(decision)
+        return self._reconciled(asked, decisions[0])
+
+    def _each(self, answer: Any) -> list[Decision]:
+        """The callback's answer as decisions: on this question, or on it and on all behind it."""
+        if not isinstance(answer, list | tuple):
+            return [self._decision(answer)]
+        answers = cast("Sequence[Any]", answer)
+        if len(answers) != 1 + len(self.behind):
+            # Which of them is about which call is anybody's guess: nothing is approved.
+            asked = f"{1 + len(self.behind)} call" + ("s" if self.behind else "")
+            wrong = f"approve gave {len(answers)} answers about {asked}"
+            refusal = Decision("deny", by=self.ledger.setup.principal.id, reason=wrong)
+            return [refusal] * (1 + len(self.behind))
+        return [self._decision(each) for each in answers]
+
+    def _foretold(self, decision: Decision) -> None:
+        """Record the callback's decision before it is this question's turn."""
+        if self._asked is not None and self._resolved is None and not self._recorded():
+            self._resolved = self._reconciled(self._asked, decision)
+            self.ledger.put(self._resolved)
+
+    def _reconciled(self, asked: e.Record, decision: Decision) -> e.Resolved:
+        """What a callback and a person elsewhere come to.
 
         Where both spoke, whoever did not allow is heard; the other is on the record as refused.
         """
         ledger, event = self.ledger, asked.event
         assert isinstance(event, e.Decided)
-        decision = await self._callback(asked)
-        # A callback may have taken minutes: look once more, or a decision from elsewhere is
-        # overrun.
-        ledger.inbox.stale = True
-        await ledger.inbox.refresh(ledger.store)
         posted = self._from_inbox(asked)
-        if isinstance(decision, e.Resolved):
-            return decision
         resolved = self._from_decision(event, decision)
         if posted is None:
             return resolved
@@ -203,15 +265,22 @@ class OpenQuestion:
         ledger.store.dispatch(refusal)
         return heard
 
-    async def _callback(self, asked: e.Record) -> Decision | e.Resolved:
+    def _approval(self, asked: e.Record) -> Approval:
+        ledger = self.ledger
+        requester = ledger.setup.principal.id
+        return approval(ledger.store.run, asked, self.action, requester, self.text)
+
+    async def _callback(self, asked: e.Record) -> Any:
         """What the callback says; while it waits, a person elsewhere may decide or cancel."""
         ledger, event = self.ledger, asked.event
-        approve, requester = ledger.setup.approve, ledger.setup.principal.id
+        approve = ledger.setup.approve
         assert approve is not None
         assert isinstance(event, e.Decided)
-        decision: Any = approve(
-            approval(ledger.store.run, asked, self.action, requester, self.text)
-        )
+        request = self._approval(asked)
+        if self.behind:
+            others = [q._approval(q._asked) for q in self.behind if q._asked is not None]
+            request = dataclasses.replace(request, batch=(request, *others))
+        decision: Any = approve(request)
         if inspect.isawaitable(decision):
             asking = asyncio.ensure_future(decision)
             try:
@@ -233,12 +302,16 @@ class OpenQuestion:
                     # The prompt of a callback must not stay open when somebody else has answered.
                     asking.cancel()
                     await asyncio.gather(asking, return_exceptions=True)
-        if isinstance(decision, Decision):
-            return decision
-        if isinstance(decision, bool):
-            return Decision("allow" if decision else "deny", by=requester)
+        return decision
+
+    def _decision(self, answer: Any) -> Decision:
+        requester = self.ledger.setup.principal.id
+        if isinstance(answer, Decision):
+            return answer
+        if isinstance(answer, bool):
+            return Decision("allow" if answer else "deny", by=requester)
         # Fail closed: a callback that gives anything else (None, "yes") has approved nothing.
-        wrong = f"approve gave {quote(decision)}, not a bool or a Decision"
+        wrong = f"approve gave {quote(answer)}, not a bool or a Decision"
         return Decision("deny", by=requester, reason=wrong)
 
     def _from_decision(self, asked: e.Decided, decision: Decision) -> e.Resolved:
@@ -455,8 +528,15 @@ def approve_all(request: Approval) -> bool:
     return True
 
 
-async def at_terminal(request: Approval) -> Decision:
-    """Ask the person at the terminal."""
+async def at_terminal(request: Approval) -> Decision | list[Decision]:
+    """Ask the person at the terminal; what a step asks at once is listed first."""
+    if not request.batch:
+        return await _answered(request)
+    await WORKERS.run(_overview, request.batch)
+    return [await _answered(each) for each in request.batch]
+
+
+async def _answered(request: Approval) -> Decision:
     # In a thread: reading a line blocks, and leases and other branches must go on.
     answer = await WORKERS.run(_ask, request)
     if answer is None:
@@ -464,6 +544,12 @@ async def at_terminal(request: Approval) -> Decision:
     if request.wants_text:
         return Decision("allow", answer=answer)
     return Decision("allow" if answer.lower() in ("y", "yes") else "deny")
+
+
+def _overview(batch: Sequence[Approval]) -> None:
+    """What is asked at once, before each of it is asked."""
+    rows = [f"  {n}. {visible(each.preview)}\n" for n, each in enumerate(batch, 1)]
+    sys.stderr.write(f"\n! {len(batch)} calls of one step need your word:\n{''.join(rows)}")
 
 
 def _ask(request: Approval) -> str | None:

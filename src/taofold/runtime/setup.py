@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeAlias
@@ -62,6 +62,8 @@ class Approval:
     """What the agent wants to know (`ask_user`), or the doubt whether it already happened."""
     form: Mapping[str, Any] | None = None
     """A tool asks in the middle of its call: JSON Schema of the answer, empty for yes or no."""
+    batch: tuple["Approval", ...] = ()
+    """What one step asks at once, in the order of its calls, this one first; () = it asks alone."""
 
     @property
     def wants_text(self) -> bool:
@@ -85,7 +87,10 @@ class Decision:
     """Of what the person was shown; "" = not said. Another digest is refused (D10)."""
 
 
-Approver: TypeAlias = Callable[[Approval], "bool | Decision | Awaitable[bool | Decision]"]
+ApproverAnswer: TypeAlias = "bool | Decision | Sequence[bool | Decision]"
+"""Of an approver: about the call that it was asked about, or a list with one for each of its
+`batch`."""
+Approver: TypeAlias = Callable[[Approval], "ApproverAnswer | Awaitable[ApproverAnswer]"]
 OnDelta: TypeAlias = Callable[[str, str], None]
 """Hears (run id, text) while a reply streams in."""
 OnProgress: TypeAlias = Callable[[str, str, str], None]

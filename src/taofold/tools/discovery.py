@@ -82,7 +82,8 @@ def discover(
                 continue
             # A file that lies in a folder says of itself what it likes: at least a card to a
             # person.
-            governed = tool if trusted else replace(tool, tier=max(tool.tier, Tier.CARD))
+            asked = max(tool.tier, Tier.CARD)
+            governed = tool if trusted else replace(tool, tier=asked, delegated=False)
             taken[tool.name] = (governed, path)
     tools = Toolset(tool for tool, _ in taken.values())
     return Discovery(tools, tuple(faults), tuple(hidden))

@@ -112,6 +112,9 @@ class Tool(Generic[P, R]):
     toolset: str = ""
     agent: Any = field(default=None, hash=False)
     """An agent that serves the call; the runtime treats such tools specially."""
+    delegated: bool = False
+    """Its tier is that of the agent's tools, each of which is asked about in the agent's own run:
+    the call itself asks nobody."""
     function: Callable[P, R] | None = None
     signature: FunctionSignature | None = field(default=None, repr=False, hash=False)
     definition: str = field(init=False, default="")

@@ -93,7 +93,14 @@ class Toolset(Mapping[str, Tool]):
                 )
         floor = check_tier(tier, "with_tier()")
         return Toolset(
-            replace(tool, tier=max(tool.tier, floor)) if not names or name in names else tool
+            replace(
+                tool,
+                tier=max(tool.tier, floor),
+                # A tier that somebody gave to an agent is for the call of the agent itself.
+                delegated=tool.delegated and not names and tool.tier >= floor,
+            )
+            if not names or name in names
+            else tool
             for name, tool in self.items()
         )
 

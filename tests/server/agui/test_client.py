@@ -114,7 +114,8 @@ async def test_it_takes_a_batch_with_several_interrupts(tmp_path: Path) -> None:
         batch("all", ("look", {}), ("publish", {"text": "x"}), ("comment", {"text": "y"})),
         finish("done"),
     )
-    told = await drive(agent, tmp_path, {"approved": True}, {"approved": True})
+    # Both are asked at once: one answer has a decision for each.
+    told = await drive(agent, tmp_path, {"approved": True})
     assert told["failures"] == []
     assert sorted(name for name, _ in bench.done) == ["comment", "look", "publish"]
     assert told["messages"][-1]["content"] == "done"

@@ -21,7 +21,7 @@ from taofold.runtime.inbox import SHAPES
 from taofold.runtime.setup import Approval, Decision
 from taofold.server import views
 from taofold.server.api import forms, schemas
-from taofold.server.api.schemas import ApprovalsQuery, Decide
+from taofold.server.api.schemas import ApprovalsQuery, Decide, DecideMany
 from taofold.server.catalog import AnyAgent, facts_of
 from taofold.server.endpoint import ApiCall, ApiEndpoint, Problem, seen
 
@@ -72,7 +72,34 @@ async def _rows(call: ApiCall, run: str) -> list[RunRow]:
 
 async def decide(call: ApiCall) -> BaseModel:
     """Approve, deny, edit or answer. The run goes on by itself, if its agent is offered here."""
-    server, action_id, body = call.server, call.path["action"], call.body
+    return await _decide(call, call.path["action"], call.body)
+
+
+async def decide_many(call: ApiCall) -> BaseModel:
+    """Decide on several actions, in this order; one that is refused stops none of the others."""
+    body: DecideMany = call.body
+    outcomes: list[schemas.DecisionOutcome] = []
+    for each in body.decisions:
+        try:
+            done = await _decide(call, each.id, each)
+        except Problem as problem:
+            outcome = schemas.DecisionOutcome(
+                id=each.id,
+                taken=False,
+                status=problem.status,
+                code=problem.code,
+                detail=problem.detail,
+            )
+        else:
+            outcome = schemas.DecisionOutcome(
+                id=each.id, taken=True, goes_on=done.goes_on, note=done.note
+            )
+        outcomes.append(outcome)
+    return schemas.DecisionOutcomes(items=outcomes)
+
+
+async def _decide(call: ApiCall, action_id: str, body: Decide) -> schemas.DecisionView:
+    server = call.server
     run = action_id.rpartition(":")[0]
     try:
         row = await server.log.row(run)
@@ -91,7 +118,7 @@ async def decide(call: ApiCall) -> BaseModel:
     if approval is not None:
         _fits(approval, body)
         decision = _filled(approval, decision)
-        await _requester(call, approval, facts, policy)
+        await _requester(call, approval, facts, policy, body)
     try:
         done = await control.decide(
             server.log,
@@ -179,7 +206,9 @@ def _filled(one: Approval, decision: Decision) -> Decision:
     return replace(decision, answer=forms.answer(one.form, decision.answer or ""))
 
 
-async def _requester(call: ApiCall, one: Approval, facts: Facts | None, policy: Policy) -> None:
+async def _requester(
+    call: ApiCall, one: Approval, facts: Facts | None, policy: Policy, body: Decide
+) -> None:
     """The requester must still be one who may use the tool (RCT-18).
 
     Raises:
@@ -192,7 +221,7 @@ async def _requester(call: ApiCall, one: Approval, facts: Facts | None, policy: 
     if not may(now.roles, required, policy.roles):
         # Denying stays possible: else nobody could close the question.
         detail = f"{one.requester!r} may not use {one.action.tool!r} any more: deny it"
-        if call.body.decision != "deny":
+        if body.decision != "deny":
             raise Problem(403, "requester", detail)
 
 
@@ -254,6 +283,17 @@ ENDPOINTS: Final = (
         query=ApprovalsQuery,
         answers={200: schemas.Approvals},
         errors=(404,),
+        right="read",
+    ),
+    ApiEndpoint(
+        "POST",
+        "/approvals",
+        decide_many,
+        "Decide on several actions at once.",
+        "approvals",
+        body=DecideMany,
+        answers={202: schemas.DecisionOutcomes},
+        status=202,
         right="read",
     ),
     ApiEndpoint(

@@ -53,6 +53,16 @@ class Attached(RequestModel):
         return self
 
 
+class Bounds(RequestModel):
+    """Limits of one run: they can only be tighter than those of its agent."""
+
+    steps: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
+    tool_calls: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
+    tokens: Annotated[int, Field(ge=0, le=1_000_000_000_000)] | None = None
+    usd: Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)] | None = None
+    seconds: Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)] | None = None
+
+
 class NewRun(RequestModel):
     """A run to be started."""
 
@@ -70,6 +80,8 @@ class NewRun(RequestModel):
     data: dict[str, Any] = Field(
         default_factory=dict[str, Any], description="What the run's state begins with."
     )
+    model: _Name = Field("", description="Of an offered agent, instead of this agent's own.")
+    limits: Bounds | None = Field(None, description="Tighter than the agent's own.")
     on_disconnect: Literal["continue", "cancel"] = Field(
         "continue", description="What becomes of the run when its stream is left for 5 seconds."
     )
@@ -82,7 +94,7 @@ class NewRun(RequestModel):
         description="What the model is shown besides the goal, in this order.",
     )
 
-    @field_validator("goal", "session", "ui_context", "agent")
+    @field_validator("goal", "session", "ui_context", "agent", "model")
     @classmethod
     def _valid(cls, text: str) -> str:
         return _writable(text)
@@ -128,6 +140,26 @@ class Decide(RequestModel):
     @classmethod
     def _valid(cls, text: str | None) -> str | None:
         return text if text is None else _writable(text)
+
+
+class DecideOne(Decide):
+    """A person's word on one of several actions."""
+
+    id: Annotated[str, StringConstraints(min_length=1, max_length=400)]
+
+
+class DecideMany(RequestModel):
+    """A person's word on several actions, such as all that one step asks at once."""
+
+    decisions: Annotated[list[DecideOne], Field(min_length=1, max_length=100)]
+
+
+class RetirePattern(RequestModel):
+    """Why a pattern is shown no more."""
+
+    reason: Annotated[str, StringConstraints(min_length=1, max_length=300)]
+
+    _valid = field_validator("reason")(_writable)
 
 
 class Login(RequestModel):
@@ -233,6 +265,8 @@ class ApprovalView(ResponseBody, title="Approval"):
     """JSON Schema of the answer that a tool wants in the middle of its call."""
     digest: str
     requester: str
+    batch: str
+    """The same for all that one step of a run asks at once."""
     asked_at: str
     expires_at: str | None
 
@@ -336,6 +370,24 @@ class DecisionView(ResponseBody, title="Decided"):
     decision: str
     goes_on: bool = True
     note: str = ""
+
+
+class DecisionOutcome(ResponseBody, title="DecisionOutcome"):
+    """What became of one of several decisions: taken, or refused with `status` and `detail`."""
+
+    id: str
+    taken: bool
+    goes_on: bool = False
+    note: str = ""
+    status: int = 202
+    code: str = ""
+    detail: str = ""
+
+
+class DecisionOutcomes(ResponseBody):
+    """Each decision is taken or refused by itself."""
+
+    items: list[DecisionOutcome]
 
 
 class Accepted(ResponseBody):

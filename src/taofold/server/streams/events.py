@@ -236,6 +236,7 @@ class EventProjection:
             "expiresAt": iso(event.expires_at) if event.expires_at else None,
             "digest": event.digest,
             "requester": started.principal.id if started is not None else "",
+            "batch": f"{run}#{event.key}",
         }
 
     def _started(self, run: str, event: e.Started) -> Iterator[tuple[Name, dict[str, Any]]]:
