@@ -28,6 +28,8 @@ PATIENCE = 20_000
 HEADS = {
     "runs": "Runs",
     "approvals": "Approvals",
+    "sessions": "Sessions",
+    "evals": "Evals",
     "loops": "Loops",
     "patterns": "Patterns",
     "learning": "Learning",
@@ -117,6 +119,7 @@ async def seated(
     folder: Path,
     *,
     csp: bool = True,
+    server: Mapping[str, Any] | None = None,
     **view: Any,
 ) -> AsyncIterator[Seat]:
     """A signed-in browser. On leaving, nothing may have gone wrong in the page."""
@@ -125,7 +128,9 @@ async def seated(
     token = TokenStore(folder / "tokens.json").add("ann", ["ADMIN"])
     tokens = TokenStore(folder / "tokens.json")
     async with (
-        serving(agents, folder / "runs.db", tokens=tokens, token=token, seconds=180) as client,
+        serving(
+            agents, folder / "runs.db", tokens=tokens, token=token, seconds=180, **(server or {})
+        ) as client,
         async_playwright() as playwright,
     ):
         browser = await playwright.chromium.launch(executable_path=program, args=[*FLAGS])

@@ -70,7 +70,9 @@ def evaluate(
         return
     if file is None:
         fail("name a file of cases: taofold eval cases.yaml (see docs/evals.md)")
+    from taofold.cli.project import home
     from taofold.evals import compare, evaluate, read_cases
+    from taofold.evals.store import keep
 
     agents: dict[str, Agent[Any, Any]] = {}
 
@@ -105,15 +107,11 @@ def evaluate(
 
     reports = with_log(work, create=True)
     comparison = compare(*reports) if against else None
+    keep(home(), name or file.stem, reports, comparison)
     if json:
         document: dict[str, Any] = {"reports": [report.as_json() for report in reports]}
         if comparison is not None:
-            document["comparison"] = {
-                "difference": comparison.difference,
-                "p": comparison.p,
-                "better": comparison.better,
-                "worse": comparison.worse,
-            }
+            document["comparison"] = comparison.as_json()
         give_json(document)
     else:
         for report in reports:

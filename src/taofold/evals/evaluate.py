@@ -152,6 +152,18 @@ class Comparison:
     """Cases in which the first passed more often."""
     worse: tuple[str, ...]
 
+    def as_json(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "first": self.first,
+            "second": self.second,
+            "cases": self.cases,
+            "difference": self.difference,
+            "p": self.p,
+            "better": list(self.better),
+            "worse": list(self.worse),
+        }
+
     def __str__(self) -> str:
         if not self.better and not self.worse:
             return f"{self.first} and {self.second} pass alike in all {_count(self.cases, 'case')}"

@@ -12,8 +12,8 @@ from taofold.agent import Agent
 from taofold.core.errors import ConfigError
 from taofold.core.events import RunStarted
 from taofold.log.log import Log
-from taofold.policy import Facts, Policy
-from taofold.runtime.model import resolve
+from taofold.policy import Facts, Limits, Policy
+from taofold.runtime.model import Model, resolve
 from taofold.server.client_tools import CLIENT_TOOLS, tools_of
 from taofold.tools import Tool
 
@@ -83,10 +83,12 @@ class Catalog:
         if self.ours(started):
             settings = started.settings[SETTINGS]
             agent = self._agents[settings["agent"]]
-            if not settings.get(CLIENT_TOOLS):
+            if not any([settings.get(key) for key in (CLIENT_TOOLS, "model", "limits")]):
                 return agent
             if run not in self._made:
-                self._made[run] = self.with_tools(agent, settings[CLIENT_TOOLS])
+                changed = self.changed(agent, settings)
+                definitions = settings.get(CLIENT_TOOLS)
+                self._made[run] = self.with_tools(changed, definitions) if definitions else changed
             return self._made[run]
         # Kept until the run ends (`forget`): else each advance would build the agent anew.
         if run not in self._made and self._rebuild is not None:
@@ -102,6 +104,26 @@ class Catalog:
     def with_tools(self, agent: AnyAgent, definitions: Sequence[Mapping[str, Any]]) -> AnyAgent:
         """The agent with the tools of a client, as they are kept with its run."""
         return agent.but(tools=[*agent.tools, *tools_of(definitions)])
+
+    def changed(self, agent: AnyAgent, settings: Mapping[str, Any]) -> AnyAgent:
+        """The agent with the model and within the limits that one run was started with.
+
+        Raises:
+            ConfigError: no agent that is offered has the model.
+        """
+        changes: dict[str, Any] = {}
+        if settings.get("limits"):
+            # `Limits` bounds steps by default: what is not named here bounds nothing.
+            bounds = Limits(**{"steps": None, **settings["limits"]})
+            changes["limits"] = agent.limits.within(bounds)
+        if settings.get("model"):
+            models = {cast("Model", known.model).name: known for known in self._agents.values()}
+            # Only what the operator offers: a model costs his money and sees his data.
+            if settings["model"] not in models:
+                names = ", ".join(models)
+                raise ConfigError(f"no model {settings['model']!r} is offered; there are {names}")
+            changes["model"] = models[settings["model"]].model
+        return agent.but(**changes) if changes else agent
 
     def forget(self, run: str) -> None:
         """The run has ended: what was made for it is not needed any more."""

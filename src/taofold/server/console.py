@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pydantic import BaseModel
 from starlette.responses import Response
 
 from taofold.core.state import ENDED, fold
+from taofold.evals import store
 from taofold.log.log import Log
 from taofold.server.api import runs, schemas
 from taofold.server.api.schemas import RunsQuery
@@ -90,6 +91,48 @@ class Totals(schemas.ResponseBody):
     usd: float
 
 
+class DayCost(schemas.ResponseBody):
+    """What the runs that began on one day (UTC) took."""
+
+    day: str
+    runs: int
+    tokens: int
+    usd: float
+
+
+class ModelCost(schemas.ResponseBody):
+    """What one model took, over the same runs."""
+
+    model: str
+    runs: int
+    tokens: int
+    usd: float
+
+
+class Costs(schemas.ResponseBody):
+    """What the caller's newest runs cost, by day (the oldest first) and by model."""
+
+    measured: int
+    days: list[DayCost]
+    models: list[ModelCost]
+
+
+class Evals(schemas.ResponseBody):
+    """Reports of evals of this project, the newest first."""
+
+    items: list[dict[str, Any]]
+
+
+class EvalReport(schemas.ResponseBody):
+    """One eval: its reports, with every trial."""
+
+    id: str
+    at: str
+    name: str
+    reports: list[dict[str, Any]]
+    comparisons: list[dict[str, Any]]
+
+
 async def index(call: ApiCall) -> Response:
     """The page."""
     return _answer(call, FILES["index.html"])
@@ -143,19 +186,75 @@ async def totals(call: ApiCall) -> BaseModel:
     )
 
 
+async def costs(call: ApiCall) -> BaseModel:
+    """What your newest runs cost."""
+    server = call.server
+    listed = await runs.page(_with(call, RunsQuery.model_validate({"limit": NEWEST})))
+    assert isinstance(listed, schemas.Runs)
+    own = [run for run in listed.items if not run.parent and run.principal == call.principal.id]
+    days: dict[str, DayCost] = {}
+    models: dict[str, ModelCost] = {}
+    for run in own:
+        measured = await _measure(server.log, run)
+        name = run.created_at[:10]
+        day = days.setdefault(name, DayCost(day=name, runs=0, tokens=0, usd=0.0))
+        _add(day, measured.figures["tokens"], measured.figures["usd"])
+        for model, (tokens, usd) in measured.models.items():
+            entry = models.setdefault(model, ModelCost(model=model, runs=0, tokens=0, usd=0.0))
+            _add(entry, tokens, usd)
+    return Costs(
+        measured=len(own),
+        days=[days[name] for name in sorted(days)],
+        models=sorted(models.values(), key=lambda entry: -entry.usd),
+    )
+
+
+def _add(to: DayCost | ModelCost, tokens: int, usd: float) -> None:
+    to.runs += 1
+    to.tokens += tokens
+    to.usd += usd
+
+
+async def evals(call: ApiCall) -> BaseModel:
+    """Reports of evals."""
+    folder = call.server.folder
+    return Evals(items=store.kept(folder) if folder is not None else [])
+
+
+async def eval_report(call: ApiCall) -> BaseModel:
+    """One eval.
+
+    Raises:
+        Problem: 404.
+    """
+    folder = call.server.folder
+    document = store.read(folder, call.path["eval"]) if folder is not None else None
+    if document is None:
+        raise Problem(404, "not_found", "there is no such eval")
+    return EvalReport(**document)
+
+
 def _with(call: ApiCall, query: Any) -> ApiCall:
     return ApiCall(call.server, call.request, call.principal, call.path, query, None, call.csrf)
 
 
 # Of the whole process: servers in one process (tests) are told apart by `id(log)`.
-_known: Final[OrderedDict[tuple[int, str, int], dict[str, Any]]] = OrderedDict()
+_known: Final[OrderedDict[tuple[int, str, int], "Measured"]] = OrderedDict()
+
+
+class Measured(NamedTuple):
+    """What a run took, in all and by model."""
+
+    figures: dict[str, Any]
+    models: dict[str, tuple[int, float]]
+    """Tokens and US dollars."""
 
 
 async def _measured(log: Log, runs: Sequence[schemas.RunView]) -> list[Figures]:
-    return [Figures(**run.model_dump(), **await _figures(log, run)) for run in runs]
+    return [Figures(**run.model_dump(), **(await _measure(log, run)).figures) for run in runs]
 
 
-async def _figures(log: Log, run: schemas.RunView) -> dict[str, Any]:
+async def _measure(log: Log, run: schemas.RunView) -> Measured:
     """What a run took; of an ended one, remembered."""
     # The number of events is part of the key: a run that was resumed has other figures.
     key = (id(log), run.id, run.events)
@@ -171,12 +270,14 @@ async def _figures(log: Log, run: schemas.RunView) -> dict[str, Any]:
         "usd": state.usage.usd,
         "seconds": state.active_ms / 1000,
     }
+    by_model = state.usage_by_model.items()
+    measured = Measured(figures, {name: (usage.tokens, usage.usd) for name, usage in by_model})
     # A running one would fill the cache with a new key at each event.
     if run.status in ENDED:
-        _known[key] = figures
+        _known[key] = measured
         if len(_known) > REMEMBERED:
             _known.popitem(last=False)
-    return figures
+    return measured
 
 
 ENDPOINTS: Final = (
@@ -211,5 +312,33 @@ ENDPOINTS: Final = (
         "console",
         answers={200: Totals},
         right="read",
+    ),
+    ApiEndpoint(
+        "GET",
+        "/console/costs",
+        costs,
+        "What your newest runs cost, by day and by model.",
+        "console",
+        answers={200: Costs},
+        right="read",
+    ),
+    ApiEndpoint(
+        "GET",
+        "/console/evals",
+        evals,
+        "Reports of evals, the newest first.",
+        "console",
+        answers={200: Evals},
+        right="learning",
+    ),
+    ApiEndpoint(
+        "GET",
+        "/console/evals/{eval}",
+        eval_report,
+        "A report with its trials.",
+        "console",
+        answers={200: EvalReport},
+        errors=(404,),
+        right="learning",
     ),
 )

@@ -184,6 +184,7 @@ class Server:
         """
         self.log, self.settings, self.now = log, settings, now
         self.journal, self.registry = journal, registry
+        self.folder = folder
         self.tokens = tokens or TokenStore()
         self.local = local or LocalToken()
         self.catalog = Catalog(

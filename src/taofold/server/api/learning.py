@@ -19,7 +19,7 @@ from taofold.loop.state import LoopState
 from taofold.loop.stream import LoopStream, ids, load
 from taofold.server.api import schemas
 from taofold.server.api.schemas import LoopsQuery, PatternsQuery
-from taofold.server.endpoint import ApiCall, ApiEndpoint, Problem
+from taofold.server.endpoint import ApiCall, ApiEndpoint, Nothing, Problem
 
 _NONE: Final = "this server keeps no loops and patterns"
 
@@ -145,6 +145,29 @@ async def pattern(call: ApiCall) -> BaseModel:
     )
 
 
+async def retire(call: ApiCall) -> BaseModel:
+    """Show a pattern to no loop any more; it stays listed, with the reason."""
+    body: schemas.RetirePattern = call.body
+    registry, name = _registry(call), call.path["pattern"]
+    try:
+        await registry.retire(name, f"{call.principal.id}: {body.reason}")
+    except Refused:
+        _unknown("pattern")
+    call.server.audit("retire_pattern", call.principal.id, pattern=name, reason=body.reason)
+    return _pattern(await registry.show(name))
+
+
+async def restore(call: ApiCall) -> BaseModel:
+    """Bring a pattern back from retirement or from the archive."""
+    registry, name = _registry(call), call.path["pattern"]
+    try:
+        restored = await registry.restore(name)
+    except Refused:
+        _unknown("pattern")
+    call.server.audit("restore_pattern", call.principal.id, pattern=name)
+    return _pattern(restored)
+
+
 async def metrics(call: ApiCall) -> BaseModel:
     """What learning has saved, with its interval and counts."""
     return schemas.LearningView((await _registry(call).metrics()).as_json())
@@ -242,6 +265,28 @@ ENDPOINTS: Final = (
         "What learning has saved.",
         "learning",
         answers={200: schemas.LearningView},
+        errors=(404,),
+        right="learning",
+    ),
+    ApiEndpoint(
+        "POST",
+        "/patterns/{pattern}/retire",
+        retire,
+        "Show it to no loop any more.",
+        "learning",
+        body=schemas.RetirePattern,
+        answers={200: schemas.PatternView},
+        errors=(404,),
+        right="learning",
+    ),
+    ApiEndpoint(
+        "POST",
+        "/patterns/{pattern}/restore",
+        restore,
+        "Bring it back.",
+        "learning",
+        body=Nothing,
+        answers={200: schemas.PatternView},
         errors=(404,),
         right="learning",
     ),

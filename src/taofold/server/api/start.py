@@ -11,7 +11,7 @@ import msgspec
 from starlette.responses import JSONResponse, Response
 
 from taofold.agent.activation import new_id
-from taofold.core.errors import Conflict, UnknownRun
+from taofold.core.errors import ConfigError, Conflict, UnknownRun
 from taofold.core.state import ENDED
 from taofold.core.text import visible
 from taofold.core.trace import opening
@@ -35,9 +35,15 @@ async def create(call: ApiCall) -> Response:
     body: NewRun = call.body
     server = call.server
     name, agent = offered(server, body.agent)
-    # Without attachments a request has the digest that earlier releases gave it.
-    fields = body.model_dump(exclude=set() if body.attachments else {"attachments"})
+    # Without what came later a request has the digest that earlier releases gave it.
+    unset = {name for name in ("attachments", "model", "limits") if not getattr(body, name)}
+    fields = body.model_dump(exclude=unset)
     digest = blake2b(msgspec.json.encode(fields), digest_size=8).hexdigest()
+    changes = body.model_dump(include={"model", "limits"} - unset, exclude_none=True)
+    try:
+        agent = server.catalog.changed(agent, changes)
+    except ConfigError as error:
+        raise Problem(422, "model", str(error)) from None
     run, keyed = _named(call)
     session = views.inner_session(call.principal, body.session)
     # The common case of a repeated request. The race of two at once ends in `Conflict` below.
@@ -48,7 +54,7 @@ async def create(call: ApiCall) -> Response:
         "session": session,
         "data": body.data,
         "ui_context": framed(body.ui_context),
-        "settings": {SETTINGS: {"agent": name, "request": digest}},
+        "settings": {SETTINGS: {"agent": name, "request": digest, **changes}},
     }
     waits = bool(session) and body.on_busy == "wait"
     try:

@@ -4,6 +4,7 @@ import { part, post } from "./api.js";
 import { announce, h, toast } from "./dom.js";
 import { form } from "./form.js";
 import { pretty } from "./format.js";
+import { readable } from "./json.js";
 
 const TIERS = { 1: "automatic", 2: "asks", 3: "confirmation", 4: "forbidden" };
 const SAID = { approve: "approved", deny: "denied", edit: "approved with changes", answer: "answered", done: "noted as done" };
@@ -21,6 +22,7 @@ export const asked = (event) => ({
   form: event.form,
   digest: event.digest,
   requester: event.requester,
+  batch: event.batch,
   expires_at: event.expiresAt,
 });
 
@@ -115,11 +117,46 @@ export function card(one, more = null) {
   return node;
 }
 
+/** One decision for all of the cards that one step asks at once; `cards` gives those still open. */
+export function together(cards) {
+  const wrong = h("p", { class: "wrong", role: "alert" });
+  const words = h("p", {});
+  const buttons = ["approve", "deny"].map((decision) => h("button", { type: "button", "data-do": `${decision}-all`, onclick: () => decide(decision) }, decision === "approve" ? "Approve all" : "Deny all"));
+  const node = h("div", { class: "together", role: "group", "aria-label": "All that this step asks" }, words, h("div", { class: "buttons" }, buttons), wrong);
+
+  async function decide(decision) {
+    wrong.textContent = "";
+    for (const button of buttons) button.disabled = true;
+    const open = cards();
+    try {
+      const { items } = await post("/approvals", { decisions: open.map((one) => ({ id: one.id, digest: one.digest, decision })) });
+      const refused = items.filter((one) => !one.taken);
+      wrong.textContent = refused.map((one) => one.detail).join("; ");
+      announce(`${items.length - refused.length} ${SAID[decision]}`);
+      document.dispatchEvent(new CustomEvent("decided", { detail: open[0]?.id }));
+    } catch (error) {
+      wrong.textContent = error.message;
+    }
+    for (const button of buttons) button.disabled = false;
+  }
+
+  const update = () => {
+    const open = cards().length;
+    node.hidden = open < 2;
+    words.textContent = `This step asks ${open} things at once. Nothing behind a call that waits runs before it is decided.`;
+  };
+  update();
+  return { node, update };
+}
+
+/** Can it be decided by approve or deny alone? */
+export const plain = (one) => !one.question && !one.form && one.tool !== "ask_user";
+
 /** Parameters as a list of names and values. */
 export function parameters(args) {
   const rows = Object.entries(args ?? {});
   if (!rows.length) return "";
-  return h("dl", { class: "parameters" }, rows.map(([name, value]) => [h("dt", {}, name), h("dd", { class: "mono" }, pretty(value))]));
+  return h("dl", { class: "parameters" }, rows.map(([name, value]) => [h("dt", {}, name), h("dd", { class: "mono" }, value !== null && typeof value === "object" ? readable(value) : pretty(value))]));
 }
 
 function until(expires) {

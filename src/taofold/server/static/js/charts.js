@@ -11,13 +11,14 @@ const BOTTOM = 26;
  * `title` is what a screen reader says, `wide` the width for which it is drawn.
  */
 export function line(points, { title, top, unit = "", second = [], names = ["", ""], wide: WIDTH = 540 }) {
-  const most = top ?? Math.max(1, ...points.map((p) => p.y), ...second.map((p) => p.y));
+  const found = Math.max(0, ...points.map((p) => p.y), ...second.map((p) => p.y));
+  const most = top ?? (found > 0 && points.every((p) => p.y <= 1) ? found : Math.max(1, found));
   const last = Math.max(1, points.length - 1);
   const x = (i) => LEFT + (i / last) * (WIDTH - LEFT - 14);
   const y = (value) => 12 + (1 - value / most) * (HEIGHT - BOTTOM - 12);
   const path = (list) => list.map((p, i) => `${i ? "L" : "M"}${x(p.x ?? i).toFixed(1)} ${y(p.y).toFixed(1)}`).join("");
   const marks = [0, most / 2, most];
-  const figure = (value) => `${value % 1 ? value.toFixed(1) : value}${unit}`;
+  const figure = (value) => `${value % 1 ? value.toFixed(value < 0.1 ? 4 : value < 1 ? 2 : 1) : value}${unit}`;
   return h("figure", { class: "figure" },
     s("svg", { class: "chart", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": `${title}: ${points.map((p) => `${p.label} ${figure(p.y)}`).join(", ")}` },
       marks.map((value) => [s("line", { class: "axis", x1: LEFT, x2: WIDTH, y1: y(value), y2: y(value) }),

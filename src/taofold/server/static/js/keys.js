@@ -4,7 +4,8 @@ const bound = new Map();
 let leader = 0;
 
 export const SHORTCUTS = [
-  ["g r, g a, g l, g p, g m", "go to runs, approvals, loops, patterns, learning"],
+  ["g r, g a, g s, g e", "go to runs, approvals, sessions, evals"],
+  ["g l, g p, g m", "go to loops, patterns, learning"],
   ["n", "start a run"],
   ["/", "filter the list"],
   ["j, k", "next and previous entry"],

@@ -19,9 +19,9 @@ export function learningView(main) {
       throw error;
     });
     try {
-      const [loops, metrics, totals] = await Promise.all([
-        quiet(get("/loops"), { items: [] }), quiet(get("/patterns/metrics"), {}), get("/console/totals")]);
-      if (!left) fill(body, draw(loops.items, metrics, totals));
+      const [loops, metrics, totals, costs] = await Promise.all([
+        quiet(get("/loops"), { items: [] }), quiet(get("/patterns/metrics"), {}), get("/console/totals"), get("/console/costs")]);
+      if (!left) fill(body, draw(loops.items, metrics, totals, costs));
     } catch (error) {
       if (!left) fill(body, failed(error, load));
     }
@@ -30,7 +30,7 @@ export function learningView(main) {
   return () => (left = true);
 }
 
-function draw(loops, metrics, totals) {
+function draw(loops, metrics, totals, costs) {
   const ended = loops.filter((one) => one.status === "completed" && one.iterations > 0).slice(0, LAST).reverse();
   const others = loops.filter((one) => one.status !== "completed").length;
   const shares = Object.entries(totals.statuses);
@@ -44,8 +44,21 @@ function draw(loops, metrics, totals) {
       [["runs", count(totals.runs)], ...shares.map(([name, n]) => [name, count(n)]), ["model calls", count(totals.model_calls)], ["tool calls", count(totals.tool_calls)],
         ["tokens", count(totals.tokens)], ["cost", dollars(totals.usd)]].map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])),
       totals.runs > totals.measured && h("p", { class: "lead" }, `Measured over the newest ${totals.measured}.`)),
+    spent(costs),
     h("section", { class: "panel" }, h("h2", {}, "Patterns"), Object.keys(metrics).length
       ? figures(metrics) : h("p", { class: "lead" }, "No pattern was ever extracted here.")))];
+}
+
+/** What runs cost by day and by model. */
+function spent({ days, models }) {
+  const short = (day) => day.slice(5);
+  const rows = models.map((one) => [one.model, one.runs, count(one.tokens), dollars(one.usd)]);
+  return h("section", { class: "panel wide" }, h("h2", {}, "Cost"),
+    days.length ? [h("p", { class: "lead" }, "US dollars by day, of your newest runs."),
+      line(days.map((one) => ({ y: one.usd, label: one.day, short: short(one.day) })), { title: "US dollars by day", wide: 1120 }),
+      h("div", { class: "scroll", tabindex: 0 }, h("table", { class: "table" }, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "model"), ["runs", "tokens", "cost"].map((name) => h("th", { class: "n", scope: "col" }, name)))),
+        h("tbody", {}, rows.map(([name, ...figures]) => h("tr", {}, h("th", { scope: "row" }, name), figures.map((figure) => h("td", { class: "n" }, figure)))))))]
+      : h("p", { class: "lead" }, "No run was measured yet."));
 }
 
 function means(loops) {

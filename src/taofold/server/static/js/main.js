@@ -1,40 +1,36 @@
 /** Begins: who is signed in, which view is shown, and the keys that work everywhere. */
 
 import { me, signIn } from "./api.js";
+import { sessionsView, sessionView } from "./chat.js";
+import { compareView } from "./compare.js";
 import { fill, h, toast } from "./dom.js";
+import { evalsView, evalView } from "./evals.js";
 import { keys, SHORTCUTS, walk } from "./keys.js";
 import { learningView } from "./learning.js";
 import { loopsView, loopView } from "./loops.js";
 import { patternsView, patternView } from "./patterns.js";
+import { place } from "./place.js";
 import { runView } from "./run.js";
 import { runsView } from "./runs.js";
 import { startRun } from "./start.js";
 import { approvalsView, press, watchApprovals } from "./tray.js";
 
-const LISTS = { runs: runsView, approvals: approvalsView, loops: loopsView, patterns: patternsView, learning: learningView };
-const ONES = { runs: runView, loops: loopView, patterns: patternView };
+const LISTS = { runs: runsView, approvals: approvalsView, sessions: sessionsView, evals: evalsView, loops: loopsView, patterns: patternsView, learning: learningView };
+const ONES = { runs: runView, sessions: sessionView, evals: evalView, compare: compareView, loops: loopView, patterns: patternView };
 
 const main = document.getElementById("main");
 let leave = null;
 
 function route() {
-  const [section = "runs", one = ""] = location.hash.replace(/^#\/?/, "").split("/");
-  const name = section in LISTS ? section : "runs";
+  const { section, one, other } = place();
+  const name = section in LISTS || (section in ONES && one) ? section : "runs";
   leave?.();
   for (const link of document.querySelectorAll("[data-section]")) {
     if (link.dataset.section === name) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
   window.scrollTo(0, 0);
-  leave = one && ONES[name] ? ONES[name](main, decoded(one)) : LISTS[name](main);
-}
-
-function decoded(text) {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
-  }
+  leave = one && ONES[name] ? ONES[name](main, one, other) : LISTS[name](main);
 }
 
 function theme() {
@@ -93,12 +89,12 @@ async function begin() {
 
 const go = (where) => () => (location.hash = `#/${where}`);
 keys({
-  "g r": go("runs"), "g a": go("approvals"), "g l": go("loops"), "g p": go("patterns"), "g m": go("learning"),
+  "g r": go("runs"), "g a": go("approvals"), "g s": go("sessions"), "g e": go("evals"), "g l": go("loops"), "g p": go("patterns"), "g m": go("learning"),
   n: () => void startRun(), t: theme, "?": help,
   j: () => walk(".entry, .step, .card", 1), k: () => walk(".entry, .step, .card", -1),
   a: () => press("approve"), d: () => press("deny"),
 });
-document.getElementById("new-run").addEventListener("click", startRun);
+document.getElementById("new-run").addEventListener("click", () => startRun());
 document.getElementById("theme").addEventListener("click", theme);
 document.getElementById("help").addEventListener("click", help);
 document.addEventListener("signedout", signedOut);

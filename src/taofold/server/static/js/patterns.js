@@ -1,8 +1,8 @@
 /** What was learnt across loops: effectiveness with its raw counts, and where it came from. */
 
-import { part } from "./api.js";
+import { part, post } from "./api.js";
 import { line, meter } from "./charts.js";
-import { empty, fill, h, loading } from "./dom.js";
+import { empty, fill, h, loading, toast } from "./dom.js";
 import { ago, percent, pretty } from "./format.js";
 import { fresh } from "./loops.js";
 
@@ -31,6 +31,24 @@ function row(one) {
     meter(one.rate), h("span", { class: "num" }, raw(one))));
 }
 
+/** Retire it, with the reason that stays with it, or bring it back. */
+function judged(one, id) {
+  const reason = h("input", { id: "why", maxlength: 300, required: true, placeholder: "why it should not be shown", autocomplete: "off" });
+  const said = h("p", { class: "wrong", role: "alert" });
+  async function send(event) {
+    event.preventDefault();
+    try {
+      await post(`/patterns/${part(id)}/${one.retired ? "restore" : "retire"}`, one.retired ? {} : { reason: reason.value });
+      toast(one.retired ? "It is shown again." : "It is retired: no loop is shown it.");
+      dispatchEvent(new HashChangeEvent("hashchange"));
+    } catch (error) {
+      said.textContent = error.message;
+    }
+  }
+  return h("form", { class: "judged", onsubmit: send }, !one.retired && [h("label", { class: "unseen", for: "why" }, "Reason"), reason],
+    h("button", { "data-do": one.retired ? "restore" : "retire" }, one.retired ? "Restore" : "Retire"), said);
+}
+
 export function patternView(main, id) {
   fill(main, loading("the pattern"));
   return fresh(main, `/patterns/${part(id)}`, (one) => {
@@ -40,7 +58,7 @@ export function patternView(main, id) {
       ["control loops", one.held?.loops], ["iterations without", one.held?.mean?.toFixed?.(1)], ["on probation", one.probation ? "yes" : ""], ["tags", (one.tags ?? []).join(", ")], ["retired", one.retired]]
       .filter(([, value]) => value !== undefined && value !== null && value !== "");
     return h("article", {},
-      h("header", { class: "runhead" }, h("p", { class: "crumbs" }, h("a", { href: "#/patterns" }, "Patterns"), " / ", h("span", { class: "mono" }, id)), h("div", { class: "title" }, h("h1", {}, one.name))),
+      h("header", { class: "runhead" }, h("p", { class: "crumbs" }, h("a", { href: "#/patterns" }, "Patterns"), " / ", h("span", { class: "mono" }, id)), h("div", { class: "title" }, h("h1", {}, one.name), judged(one, id))),
       h("div", { class: "panels" },
         h("section", { class: "panel" }, h("h2", {}, "Effect"), h("dl", { class: "facts" }, facts.map(([name, value]) => [h("dt", {}, name), h("dd", {}, String(value))])),
           trend.length > 1 && line(trend.map((t) => ({ y: Math.round(100 * t.rate), label: `after ${t.size}`, short: t.size })), { title: "Success rate after so many outcomes", top: 100, unit: " %" })),

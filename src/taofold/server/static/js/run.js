@@ -3,9 +3,12 @@
 import { get, part, post } from "./api.js";
 import { failed, fill, h, loading, toast } from "./dom.js";
 import { ago, count, dollars, duration } from "./format.js";
+import { chooseOther } from "./compare.js";
 import { keys } from "./keys.js";
 import { ENDED, follow } from "./live.js";
 import { media, words } from "./media.js";
+import { choose, place } from "./place.js";
+import { startRun } from "./start.js";
 import { timeline } from "./timeline.js";
 import { trace } from "./trace.js";
 
@@ -24,6 +27,8 @@ export function runView(main, id) {
   return () => undo.forEach((one) => one());
 }
 
+const number = (text) => (/^\d+$/.test(text ?? "") ? Number(text) : null);
+
 function show(main, run, undo) {
   const id = run.id;
   const figures = h("dl", { class: "figures" });
@@ -31,8 +36,13 @@ function show(main, run, undo) {
   const wire = h("span", { class: "wire", role: "status" });
   const story = h("section", { class: "trace", "aria-label": "Trace" });
   const told = trace(story, id);
-  const time = timeline(id, { changed: told.travel, fork, seen: told.timing });
+  const { chosen } = place();
+  const time = timeline(id, { changed: told.travel, fork, seen: told.timing, chosen: (at, against) => choose({ at, against }),
+    at: number(chosen.get("at")), against: number(chosen.get("against")) });
   const cancel = h("button", { type: "button", "data-do": "cancel", onclick: stop }, "Cancel");
+  const resume = h("button", { type: "button", "data-do": "resume", onclick: goOn }, "Resume");
+  const again = h("button", { type: "button", "data-do": "again", onclick: () => startRun({ goal: run.goal, agent: run.agent, session: run.session }) }, "Run again");
+  const beside = h("button", { type: "button", "data-do": "beside", onclick: () => chooseOther(run) }, "Compare");
   const line = h("form", { class: "steer", onsubmit: steer },
     h("label", { class: "unseen", for: "steer" }, "Tell the agent something"),
     h("input", { id: "steer", name: "text", maxlength: 2000, autocomplete: "off", placeholder: "Tell the agent something; it reads it at its next turn" }),
@@ -43,7 +53,7 @@ function show(main, run, undo) {
     h("header", { class: "runhead" },
       h("p", { class: "crumbs" }, h("a", { href: "#/runs" }, "Runs"), " / ", h("span", { class: "mono" }, id),
         run.parent && [" · child of ", h("a", { href: `#/runs/${part(run.parent)}` }, run.parent)]),
-      h("div", { class: "title" }, title, h("div", { class: "title-side" }, status, wire, cancel)),
+      h("div", { class: "title" }, title, h("div", { class: "title-side" }, status, wire, h("span", { class: "buttons" }, cancel, resume, again, beside))),
       h("p", { class: "by" }, [run.agent, run.model, run.strategy].filter(Boolean).join(" · "), ` · started ${ago(run.created_at)}`),
       media(id, (run.media ?? []).map((one) => ({ ...one, mediaType: one.media_type }))), figures),
     h("div", { class: "columns" }, h("div", { class: "left" }, story, line), time.panel),
@@ -57,6 +67,8 @@ function show(main, run, undo) {
     status.className = `pill ${now.status}`;
     status.textContent = now.status;
     cancel.hidden = line.hidden = ENDED.includes(now.status);
+    again.hidden = !cancel.hidden || Boolean(now.parent);
+    resume.hidden = !["failed", "cancelled"].includes(now.status) || Boolean(now.parent);
     const rows = [["steps", count(now.steps)], ["model calls", count(now.model_calls)], ["tool calls", count(now.tool_calls)],
       ["tokens", count(now.tokens)], ["cost", dollars(now.usd)], ["active", duration((now.seconds ?? 0) * 1000)]];
     const grounded = now.metrics?.grounding_score;
@@ -96,9 +108,30 @@ function show(main, run, undo) {
     });
   }
 
+  // A run that waits opens at its question, unless the address names a moment or somebody scrolls.
+  let seeking = run.status === "waiting" && !chosen.has("at");
+  let sought = 0;
+  const found = () => (seeking = false);
+  for (const name of ["wheel", "touchmove", "keydown", "pointerdown"]) {
+    addEventListener(name, found, { passive: true });
+    undo.push(() => removeEventListener(name, found));
+  }
+  function seek() {
+    clearTimeout(sought);
+    sought = setTimeout(() => {
+      const question = seeking && story.querySelector(".card:not(.settled)");
+      if (!question) return;
+      found();
+      question.scrollIntoView({ block: "center" });
+      question.focus({ preventScroll: true });
+    }, 120);
+  }
+  undo.push(() => clearTimeout(sought));
+
   const words = { live: "live", lost: "reconnecting …", ended: "" };
   undo.push(() => clearTimeout(due), follow(id, (event) => {
     told.tell(event);
+    if (seeking) seek();
     keepUp();
     if (event.type !== "answer_chunk" && event.type !== "progress") refresh();
   }, (state) => {
@@ -112,6 +145,16 @@ function show(main, run, undo) {
       const made = await post(`/runs/${part(id)}/fork`, { at });
       toast("Forked: this is the new run.");
       location.hash = `#/runs/${part(made.id)}`;
+    } catch (error) {
+      toast(error.message, "bad");
+    }
+  }
+
+  async function goOn() {
+    try {
+      await post(`/runs/${part(id)}/resume`);
+      toast("It goes on where it was.");
+      dispatchEvent(new HashChangeEvent("hashchange"));
     } catch (error) {
       toast(error.message, "bad");
     }

@@ -4,6 +4,7 @@ import { get, part } from "./api.js";
 import { empty, failed, fill, h, loading } from "./dom.js";
 import { ago, count, dollars, duration, several } from "./format.js";
 import { keys } from "./keys.js";
+import { choose, place } from "./place.js";
 import { startRun } from "./start.js";
 
 const STATUSES = ["", "running", "waiting", "finished", "limited", "failed", "cancelled"];
@@ -13,7 +14,7 @@ export function runsView(main) {
   let left = false;
   let pages = 1;
   let drawn = "";
-  const chosen = new URLSearchParams(sessionStorage.getItem("taofold.runs") ?? "");
+  const { chosen } = place();
   const words = h("input", { type: "search", id: "filter", placeholder: "Filter by goal, agent, id", value: chosen.get("words") ?? "", autocomplete: "off", oninput: () => draw() });
   const status = h("select", { id: "status", onchange: () => { pages = 1; load(); } },
     STATUSES.map((one) => h("option", { value: one, selected: one === (chosen.get("status") ?? "") }, one || "any status")));
@@ -43,7 +44,7 @@ export function runsView(main) {
 
   function draw() {
     const wanted = words.value.trim().toLowerCase();
-    sessionStorage.setItem("taofold.runs", new URLSearchParams({ words: words.value, status: status.value }).toString());
+    choose({ words: words.value, status: status.value });
     const shown = items.filter((run) => !wanted || `${run.goal} ${run.agent} ${run.id} ${run.status}`.toLowerCase().includes(wanted));
     const sign = JSON.stringify([shown, wanted, Math.floor(Date.now() / 60000)]);
     if (sign === drawn) return;
@@ -54,7 +55,7 @@ export function runsView(main) {
       if (items.length || status.value) fill(list, empty("Nothing fits", "No run matches this filter.",
         h("button", { type: "button", onclick: () => { words.value = ""; status.value = ""; load(); } }, "Show all runs")));
       else fill(list, empty("No runs yet", "A run is one goal that an agent works on. Everything that it thinks and does will be here.",
-        h("button", { type: "button", class: "primary", onclick: startRun }, "Start a run")));
+        h("button", { type: "button", class: "primary", onclick: () => startRun() }, "Start a run")));
       return;
     }
     fill(list, h("ol", { class: "rows" }, shown.map(row)));

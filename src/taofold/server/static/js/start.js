@@ -6,14 +6,20 @@ import { attached } from "./media.js";
 
 const MOST_BYTES = 17e6;
 
-export async function startRun() {
+/** Opens the dialog; `before` is what a run that is to be run again was begun with. */
+export async function startRun(before = {}) {
   if (document.querySelector("dialog[open]")) return;
   const wrong = h("p", { class: "wrong", role: "alert" });
   const agents = h("select", { name: "agent", id: "agent" });
   const about = h("p", { class: "hint", id: "about" });
   const goal = h("textarea", { name: "goal", id: "goal", rows: 4, required: true, maxlength: 20000, placeholder: "What should be reached?" });
   const files = h("input", { type: "file", name: "files", id: "files", multiple: true });
-  const session = h("input", { name: "session", id: "session", autocomplete: "off", maxlength: 200 });
+  const model = h("select", { name: "model", id: "model" }, h("option", { value: "" }, "as the agent says"));
+  const bound = (name, step) => h("input", { type: "number", id: `limit-${name}`, name, min: 0, step, inputmode: "decimal" });
+  const limits = { steps: bound("steps", 1), tool_calls: bound("tool_calls", 1), tokens: bound("tokens", 1), usd: bound("usd", "any"), seconds: bound("seconds", "any") };
+  const state = h("textarea", { id: "state", class: "mono", rows: 3, spellcheck: "false", placeholder: '{"name": "value"}' });
+  const session = h("input", { name: "session", id: "session", autocomplete: "off", maxlength: 200, value: before.session || null });
+  goal.value = before.goal ?? "";
   const go = h("button", { class: "primary" }, "Start");
   const dialog = h("dialog", { class: "dialog", "aria-labelledby": "starting" },
     h("form", { method: "dialog", onsubmit: send },
@@ -21,7 +27,12 @@ export async function startRun() {
       h("label", { for: "goal" }, "Goal"), goal,
       h("label", { for: "files" }, "Files ", h("small", {}, "(optional: images, PDFs, sound, text)")), files,
       h("label", { for: "agent" }, "Agent"), agents, about,
-      h("label", { for: "session" }, "Session ", h("small", {}, "(optional: earlier turns are remembered)")), session, wrong,
+      h("label", { for: "session" }, "Session ", h("small", {}, "(optional: earlier turns are remembered)")), session,
+      h("details", { class: "more-options" }, h("summary", {}, "Model, limits and state"),
+        h("label", { for: "model" }, "Model"), model,
+        h("fieldset", {}, h("legend", {}, "Limits ", h("small", {}, "(only tighter than the agent's own)")),
+          Object.entries(limits).map(([name, field]) => h("label", { for: field.id }, name === "usd" ? "US dollars" : name.replaceAll("_", " "), field))),
+        h("label", { for: "state" }, "State ", h("small", {}, "(JSON that the run begins with)")), state), wrong,
       h("div", { class: "buttons" }, h("button", { type: "button", onclick: () => dialog.close() }, "Not now"), go)));
   dialog.addEventListener("close", () => dialog.remove());
   goal.addEventListener("keydown", (event) => {
@@ -34,6 +45,8 @@ export async function startRun() {
   try {
     const { items } = await get("/agents");
     fill(agents, items.map((one) => h("option", { value: one.name }, one.name)));
+    model.append(...[...new Set(items.map((one) => one.model))].map((name) => h("option", { value: name }, name)));
+    if (items.some((one) => one.name === before.agent)) agents.value = before.agent;
     const tell = () => {
       const one = items.find((agent) => agent.name === agents.value);
       about.textContent = one ? [one.description, one.model, `${one.tools.length} tools`].filter(Boolean).join(" · ") : "";
@@ -61,6 +74,10 @@ export async function startRun() {
     go.disabled = true;
     try {
       const body = { goal: goal.value, agent: agents.value };
+      if (model.value) body.model = model.value;
+      const bounds = Object.entries(limits).filter(([, field]) => field.value !== "").map(([name, field]) => [name, Number(field.value)]);
+      if (bounds.length) body.limits = Object.fromEntries(bounds);
+      if (state.value.trim()) body.data = data(state.value);
       if (chosen.length) body.attachments = await Promise.all(chosen.map(attached));
       if (session.value.trim()) body.session = session.value.trim();
       const run = await post("/runs", body);
@@ -71,4 +88,15 @@ export async function startRun() {
       go.disabled = false;
     }
   }
+}
+
+function data(text) {
+  let value = null;
+  try {
+    value = JSON.parse(text);
+  } catch (error) {
+    throw new Error(`The state is not JSON: ${error.message}`);
+  }
+  if (value === null || typeof value !== "object" || Array.isArray(value)) throw new Error("The state is a JSON object.");
+  return value;
 }

@@ -4,6 +4,7 @@ import { get, part } from "./api.js";
 import { difference } from "./difference.js";
 import { announce, fill, h, s } from "./dom.js";
 import { clock, cut, pretty } from "./format.js";
+import { readable } from "./json.js";
 
 const KINDS = {
   run_started: "begin", forked: "begin", resumed: "begin", rewound: "begin", proposed: "thought", replied: "model",
@@ -13,8 +14,11 @@ const KINDS = {
 
 const TALL = { thought: 22, begin: 22, end: 22, ask: 18, limit: 18, tool: 14, model: 9 };
 
-/** `changed(seq | null)` hears where the slider stands; null is now. */
-export function timeline(run, { changed, fork, seen }) {
+/**
+ * `changed(seq | null)` hears where the slider stands, null is now; `chosen(at, against)` hears what the address
+ * should say. `at` and `against` are what it said when the page was opened.
+ */
+export function timeline(run, { changed, fork, seen, chosen, at: opened = null, against = null }) {
   const records = [];
   const chart = s("svg", { class: "ticks", preserveAspectRatio: "none", viewBox: "0 0 1000 28", "aria-hidden": "true" });
   const range = h("input", { type: "range", min: 0, max: 0, value: 0, "aria-label": "Event", oninput: () => move(Number(range.value)) });
@@ -28,8 +32,8 @@ export function timeline(run, { changed, fork, seen }) {
     h("div", { class: "rail" }, chart, range),
     h("div", { class: "controls" }, press("back", "‹", () => step(-1), "["), press("on", "›", () => step(1), "]"), label,
       h("span", { class: "buttons" }, hold, forking, back)));
-  let held = null;
-  let here = null;
+  let held = against;
+  let here = opened;
   let asked = 0;
   let drawing = 0;
   let showing = 0;
@@ -69,6 +73,15 @@ export function timeline(run, { changed, fork, seen }) {
       after = page.items[page.items.length - 1].seq;
     }
     range.max = Math.max(0, records.length - 1);
+    if (opened !== null && records.length) {
+      // As the address says; a number beyond the end is now.
+      range.value = Math.max(0, records.findIndex((record) => record.seq >= opened));
+      if (records[records.length - 1].seq < opened) [here, range.value] = [null, range.max];
+      changed(here);
+      opened = null;
+      draw();
+      await show();
+    }
     draw();
     if (here === null) {
       range.value = range.max;
@@ -103,6 +116,7 @@ export function timeline(run, { changed, fork, seen }) {
     drawing = requestAnimationFrame(() => {
       drawing = 0;
       changed(here);
+      chosen(here, held);
       draw();
       clearTimeout(showing);
       showing = setTimeout(show, 60); // a state is only asked for where the slider rests
@@ -117,6 +131,7 @@ export function timeline(run, { changed, fork, seen }) {
     here = null;
     range.value = range.max;
     changed(null);
+    chosen(null, null);
     draw();
     show();
     return true;
@@ -125,6 +140,7 @@ export function timeline(run, { changed, fork, seen }) {
   function compare() {
     held = held === null ? at() : null;
     if (held !== null) announce(`Comparing with event ${held}`);
+    chosen(here, held);
     draw();
     show();
   }
@@ -171,8 +187,8 @@ function told(state, record, past) {
   return [
     h("h3", {}, past ? `State at event ${record.seq}` : "State now"),
     h("dl", { class: "facts" }, rows.map(([name, value]) => [h("dt", {}, name), h("dd", {}, String(value))])),
-    h("h4", {}, "Data"), h("pre", { tabindex: 0 }, pretty(state.data ?? {})),
-    h("h4", {}, "This event"), h("pre", { tabindex: 0 }, pretty(record.event)),
+    h("h4", {}, "Data"), readable(state.data ?? {}),
+    h("h4", {}, "This event"), readable(record.event),
   ];
 }
 

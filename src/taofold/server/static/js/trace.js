@@ -1,9 +1,11 @@
 /** The story of a run: typed thoughts, calls with their results, child runs, questions, the answer. */
 
 import { part } from "./api.js";
-import { asked, card } from "./card.js";
+import { asked, card, plain, together } from "./card.js";
 import { announce, h } from "./dom.js";
 import { brief, clock, count, cut, dollars, duration, pretty } from "./format.js";
+import { readable } from "./json.js";
+import { markdown } from "./markdown.js";
 import { media } from "./media.js";
 import { takeBack } from "./undone.js";
 
@@ -15,6 +17,7 @@ export function trace(root, run) {
   const groups = new Map();
   const calls = new Map();
   const cards = new Map();
+  const batches = new Map();
   const settled = new Set();
   const steps = new Map();
   let chunks = "";
@@ -76,7 +79,7 @@ export function trace(root, run) {
     const state = h("span", { class: "how" }, event.type === "tool_start" ? "running" : "");
     const took = h("span", { class: "meta" });
     const extract = h("span", { class: "extract" });
-    const inside = h("div", { class: "inside" }, h("h4", {}, "Parameters"), h("pre", { tabindex: 0 }, pretty(event.args ?? {})));
+    const inside = h("div", { class: "inside" }, h("h4", {}, "Parameters"), readable(event.args ?? {}));
     const more = h("details", {}, h("summary", {}, h("span", { class: "dot", "aria-hidden": "true" }), h("span", { class: "tool" }, event.tool),
       h("span", { class: "args" }, brief(event.args)), state, took), inside);
     const nest = h("div", { class: "nest" });
@@ -96,7 +99,7 @@ export function trace(root, run) {
     one.state.textContent = event.refused || (event.status === "success" ? "" : event.status);
     one.took.textContent = event.refused ? "" : duration(event.durationMs);
     one.extract.textContent = cut(event.extraction || pretty(event.result), 220);
-    one.inside.append(h("h4", {}, event.cut ? "Result (an excerpt)" : "Result"), h("pre", { tabindex: 0 }, pretty(event.result)), media(event.run, event.media) ?? "");
+    one.inside.append(h("h4", {}, event.cut ? "Result (an excerpt)" : "Result"), readable(event.result), media(event.run, event.media) ?? "");
     if (!ok) announce(`${event.tool}: ${event.refused || event.status}`);
   }
 
@@ -105,7 +108,22 @@ export function trace(root, run) {
     const node = placed(card(asked(event)), event);
     cards.set(event.actionId, node);
     (calls.get(event.callId)?.body ?? body(event)).append(node);
+    join(event, node);
     announce(`Your decision is needed: ${event.summary || event.question || event.tool}`);
+  }
+
+  /** What one step asks at once can be decided at once. */
+  function join(event, node) {
+    if (!event.batch || !plain(asked(event))) return;
+    const known = batches.get(event.batch) ?? { all: [], bar: null };
+    batches.set(event.batch, known);
+    known.all.push({ ...asked(event), node });
+    if (known.bar) known.bar.update();
+    else if (known.all.length === 2) {
+      known.bar = together(() => known.all.filter((one) => cards.get(one.id) === one.node && one.node.isConnected));
+      body(event).append(known.bar.node);
+      known.bar.update();
+    }
   }
 
   function resolved(event) {
@@ -114,9 +132,10 @@ export function trace(root, run) {
     const note = placed(h("p", { class: `note ${event.decision}` }, h("span", { class: "tool" }, event.tool), ` ${words}`), event);
     const shown = cards.get(event.actionId);
     settled.add(event.callId);
-    if (event.decision === "denied" || event.decision === "expired") note.append(h("span", { class: "args" }, ` ${brief(event.args)}`));
+    if (event.decision === "denied" || event.decision === "expired") note.append(h("span", { class: "with" }, ` ${brief(event.args)}`));
     if (shown) shown.replaceWith(note);
     else body(event).append(note);
+    for (const known of batches.values()) known.bar?.update();
     announce(`${event.tool} ${event.decision}`);
   }
 
@@ -140,12 +159,20 @@ export function trace(root, run) {
     if (event.run === run) [answer, chunks] = [null, ""];
   }
 
+  let wanted = "";
+  let drawn = 0;
   function answering(text) {
     if (!answer) {
-      answer = h("div", { class: "text" });
+      answer = h("div", { class: "text md" });
       ending.prepend(h("section", { class: "answer", "aria-label": "Answer" }, h("h3", {}, "Answer"), answer));
     }
-    answer.textContent = text;
+    wanted = text;
+    if (drawn) return;
+    // While it streams, once for each frame: each drawing reads all of it.
+    drawn = requestAnimationFrame(() => {
+      drawn = 0;
+      answer?.replaceChildren(...markdown(wanted));
+    });
   }
 
   function tell(event) {
@@ -158,7 +185,7 @@ export function trace(root, run) {
       case "autonomous_action": return void call(event).node.querySelector("summary").append(h("span", { class: "flag" }, "without asking"));
       case "progress": return progress(event);
       case "rewound": return rewound(event);
-      case "limit_reached": return aside(event, "limit", `Limit reached: ${event.limit.replaceAll("_", " ")}`);
+      case "limit_reached": return aside(event, "limit", `Limit reached: ${event.limit.replaceAll("_", " ")}${event.detail ? `. ${event.detail}` : ""}`);
       case "loop_warning": return aside(event, "limit", `It repeats itself: ${event.detail || event.rule}`);
       case "answer_chunk":
         chunks = chunks.slice(0, event.offset) + event.text;

@@ -1,7 +1,7 @@
 /** Everything that waits for a person, across all runs. */
 
 import { get, part } from "./api.js";
-import { card } from "./card.js";
+import { card, plain, together } from "./card.js";
 import { announce, empty, failed, fill, h, loading } from "./dom.js";
 import { ago, cut } from "./format.js";
 
@@ -40,6 +40,29 @@ export function watchApprovals() {
 export function approvalsView(main) {
   const list = h("div", { class: "cards" }, loading("questions"));
   const shown = new Map();
+  const bars = new Map();
+
+  /** Above the cards of one step that asks several things: one decision for all of them. */
+  function group(items) {
+    const groups = new Map();
+    for (const one of items.filter((other) => other.batch && plain(other))) groups.set(one.batch, [...(groups.get(one.batch) ?? []), one]);
+    for (const [batch, bar] of bars) {
+      if ((groups.get(batch) ?? []).length > 1) continue;
+      bar.node.remove();
+      bars.delete(batch);
+    }
+    for (const [batch, all] of groups) {
+      if (all.length < 2) continue;
+      const known = bars.get(batch) ?? { all };
+      known.all = all;
+      if (!known.node) {
+        Object.assign(known, together(() => known.all));
+        bars.set(batch, known);
+        shown.get(all[0].id)?.before(known.node);
+      }
+      known.update();
+    }
+  }
   fill(main, h("header", { class: "viewhead" }, h("h1", {}, "Approvals"), h("p", { class: "lead" }, "What agents may not do without you.")), list);
   document.title = "Approvals · taofold";
 
@@ -66,6 +89,7 @@ export function approvalsView(main) {
       shown.set(one.id, node);
       list.append(node);
     }
+    group(items);
     if (!shown.size) fill(list, empty("Nothing waits for you", "When an agent wants to do what needs a person's word, it is shown here and the run waits."));
   }
 

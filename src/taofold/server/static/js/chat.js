@@ -1,0 +1,105 @@
+/** A session as a conversation: each run is a turn, and what is written here begins the next one. */
+
+import { get, part, post } from "./api.js";
+import { announce, empty, failed, fill, h, loading } from "./dom.js";
+import { ago, dollars } from "./format.js";
+import { ENDED } from "./live.js";
+import { markdown } from "./markdown.js";
+
+const EVERY = 1500;
+
+export function sessionsView(main) {
+  let left = false;
+  const list = h("div", {}, loading("sessions"));
+  fill(main, h("header", { class: "viewhead" }, h("h1", {}, "Sessions"), h("p", { class: "lead" }, "Conversations: each run of one remembers the runs before it.")), list);
+  document.title = "Sessions · taofold";
+  async function load() {
+    try {
+      const { items } = await get("/runs?limit=200");
+      if (left) return;
+      const last = new Map();
+      for (const run of items) if (run.session && !last.has(run.session)) last.set(run.session, run);
+      fill(list, last.size ? h("ol", { class: "rows" }, [...last].map(([name, run]) => h("li", {}, h("a", { class: "row session entry", href: `#/sessions/${part(name)}` },
+        h("span", { class: `pill ${run.status}` }, run.status), h("span", { class: "what" }, h("span", { class: "goal" }, name), h("span", { class: "by" }, run.goal)), h("time", { class: "when" }, ago(run.created_at))))))
+        : empty("No session yet", "Start a run with a session's name: the next one of the same name remembers it."));
+    } catch (error) {
+      if (!left) fill(list, failed(error, load));
+    }
+  }
+  load();
+  return () => (left = true);
+}
+
+export function sessionView(main, name) {
+  let left = false;
+  let agent = "";
+  let timer = 0;
+  const turns = new Map();
+  const talk = h("ol", { class: "talk", "aria-label": "Conversation" }, h("li", {}, loading("the conversation")));
+  const text = h("textarea", { id: "message", rows: 2, maxlength: 20000, required: true, placeholder: "Write to the agent" });
+  const wrong = h("p", { class: "wrong", role: "alert" });
+  const send = h("button", { class: "primary" }, "Send");
+  const line = h("form", { class: "compose", onsubmit: say }, h("label", { class: "unseen", for: "message" }, "Message"), text, send);
+  fill(main, h("header", { class: "viewhead" }, h("h1", {}, name), h("p", { class: "lead" }, h("a", { href: "#/sessions" }, "All sessions"))), talk, line, wrong);
+  document.title = `${name} · taofold`;
+  text.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) line.requestSubmit();
+  });
+
+  async function load() {
+    clearTimeout(timer);
+    try {
+      const { items } = await get(`/runs?session=${part(name)}&limit=50`);
+      if (left) return;
+      const runs = items.filter((run) => !run.parent).reverse();
+      agent = runs.at(-1)?.agent ?? agent;
+      if (!turns.size) talk.replaceChildren();
+      for (const run of runs) await draw(run);
+      if (!runs.length) fill(talk, h("li", { class: "lead" }, "Nothing was said yet."));
+      if (!left && runs.some((run) => !ENDED.includes(run.status))) timer = setTimeout(load, EVERY);
+    } catch (error) {
+      if (!left) wrong.textContent = error.message;
+    }
+  }
+
+  async function draw(run) {
+    const known = turns.get(run.id);
+    const sign = `${run.status}:${run.waiting_for}`;
+    if (known?.sign === sign) return;
+    const ended = ENDED.includes(run.status);
+    const detail = ended ? await get(`/runs/${part(run.id)}`) : run;
+    if (left) return;
+    const reply = !ended ? h("p", { class: "lead", role: "status" }, run.waiting_for ? "It waits for you: " : "At work …")
+      : typeof detail.output === "string" ? h("div", { class: "md" }, markdown(detail.output)) : h("p", {}, detail.error || JSON.stringify(detail.output) || run.status);
+    const more = h("a", { href: `#/runs/${part(run.id)}` }, run.waiting_for ? "open its question" : "how it came to this");
+    const node = h("li", { class: "turn", "data-run": run.id }, h("div", { class: "mine" }, h("span", { class: "unseen" }, "You: "), run.goal),
+      h("div", { class: "its" }, h("span", { class: "unseen" }, `${run.agent || "agent"}: `), reply, h("p", { class: "by" }, more, ended && ` · ${dollars(detail.usd)} · ${ago(run.created_at)}`)));
+    if (known) known.node.replaceWith(node);
+    else talk.append(node);
+    turns.set(run.id, { node, sign });
+    if (known && ended) announce(`Answer: ${String(detail.output ?? detail.error).slice(0, 200)}`);
+    node.scrollIntoView({ block: "nearest" });
+  }
+
+  async function say(event) {
+    event.preventDefault();
+    if (!text.value.trim()) return;
+    send.disabled = true;
+    wrong.textContent = "";
+    try {
+      await post("/runs", { goal: text.value, session: name, ...(agent ? { agent } : {}) });
+      text.value = "";
+      await load();
+    } catch (error) {
+      wrong.textContent = error.code === "session_busy" ? "It is still at work on what you said before." : error.message;
+    }
+    send.disabled = false;
+    text.focus();
+  }
+
+  load();
+  return () => {
+    left = true;
+    clearTimeout(timer);
+  };
+}

@@ -1,0 +1,62 @@
+/** Evals: how agents did on their cases, with intervals, case by case. */
+
+import { get, part } from "./api.js";
+import { meter } from "./charts.js";
+import { empty, failed, fill, h, loading } from "./dom.js";
+import { ago, count, dollars, duration, percent, several } from "./format.js";
+
+export function evalsView(main) {
+  let left = false;
+  const list = h("div", {}, loading("evals"));
+  fill(main, h("header", { class: "viewhead" }, h("h1", {}, "Evals"), h("p", { class: "lead" }, "How agents did on cases whose right answers are known.")), list);
+  document.title = "Evals · taofold";
+  async function load() {
+    try {
+      const { items } = await get("/console/evals");
+      if (left) return;
+      fill(list, items.length ? h("ol", { class: "rows" }, items.map((one) => h("li", {}, h("a", { class: "row eval entry", href: `#/evals/${part(one.id)}` },
+        h("span", { class: "what" }, h("span", { class: "goal" }, one.name), h("span", { class: "by" }, one.reports.map((r) => r.agent).join(" against "))),
+        h("span", { class: "num" }, one.reports.map((r) => percent(r.rate)).join(" · ")), h("time", { class: "when" }, ago(one.at))))))
+        : empty("No eval has run here", "`taofold eval cases.yaml` runs an agent on cases and leaves its report here."));
+    } catch (error) {
+      if (!left) fill(list, failed(error, load));
+    }
+  }
+  load();
+  return () => (left = true);
+}
+
+export function evalView(main, id) {
+  let left = false;
+  async function load() {
+    fill(main, loading("the eval"));
+    try {
+      const one = await get(`/console/evals/${part(id)}`);
+      if (!left) fill(main, ...draw(one));
+      document.title = `${one.name} · taofold`;
+    } catch (error) {
+      if (!left) fill(main, failed(error, load));
+    }
+  }
+  load();
+  return () => (left = true);
+}
+
+function draw(one) {
+  const names = [...new Set(one.reports.flatMap((report) => Object.keys(report.cases)))];
+  const share = (report, name) => report.cases[name];
+  return [
+    h("header", { class: "viewhead" }, h("h1", {}, one.name), h("p", { class: "lead" }, h("a", { href: "#/evals" }, "All evals"), ` · ${ago(one.at)}`)),
+    h("div", { class: "panels" }, one.reports.map((report) => h("section", { class: "panel" }, h("h2", {}, report.agent),
+      h("p", { class: "summary" }, `${percent(report.rate)} pass`, h("small", {}, ` (19 times in 20 between ${percent(report.interval[0])} and ${percent(report.interval[1])})`)), meter(report.rate),
+      h("dl", { class: "facts" }, [["cases", count(Object.keys(report.cases).length)], ["trials", count(report.trials.length)], ["tokens", count(report.tokens)], ["cost", dollars(report.usd)], ["time", duration(report.seconds * 1000)],
+        ...Object.entries(report.scorers).map(([name, value]) => [name, percent(value)])].map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])))),
+    one.comparisons.map((pair) => h("section", { class: "panel" }, h("h2", {}, `${pair.first} against ${pair.second}`),
+      h("p", {}, `${pair.difference >= 0 ? "+" : "−"}${Math.abs(100 * pair.difference).toFixed(0)} points over ${several(pair.cases, "case")}; by chance alone so large a difference comes up in ${percent(pair.p)} of such comparisons.`)))),
+    h("div", { class: "scroll", tabindex: 0 }, h("table", { class: "table" },
+      h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "case"), one.reports.map((report) => h("th", { class: "n", scope: "col" }, report.agent)))),
+      h("tbody", {}, names.map((name) => h("tr", { class: new Set(one.reports.map((r) => share(r, name))).size > 1 ? "differs" : "" }, h("th", { scope: "row" }, name),
+        one.reports.map((report) => h("td", { class: "n" }, share(report, name) === undefined ? "–" : percent(share(report, name)),
+          report.trials.filter((trial) => trial.case === name && trial.run).map((trial) => [" ", h("a", { href: `#/runs/${part(trial.run)}`, title: trial.scores.map((s) => `${s.scorer}: ${s.reason || s.value}`).join("; ") }, trial.passed ? "✓" : "✗", h("span", { class: "unseen" }, ` run ${trial.repetition + 1}`))])))))))),
+  ];
+}
