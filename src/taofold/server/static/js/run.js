@@ -128,14 +128,14 @@ function show(main, run, undo) {
   }
   undo.push(() => clearTimeout(sought));
 
-  const words = { live: "live", lost: "reconnecting …", ended: "" };
+  const states = { live: "live", lost: "reconnecting …", ended: "" };
   undo.push(() => clearTimeout(due), follow(id, (event) => {
     told.tell(event);
     if (seeking) seek();
     keepUp();
     if (event.type !== "answer_chunk" && event.type !== "progress") refresh();
   }, (state) => {
-    wire.textContent = words[state];
+    wire.textContent = states[state];
     wire.className = `wire ${state}`;
     refresh();
   }));
