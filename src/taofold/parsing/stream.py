@@ -281,7 +281,7 @@ _LINE_LONGEST: Final = 192
 """The most of a line that is looked at for its label."""
 _STRETCH: Final = 4096
 """Characters of a piece that are looked at together."""
-_SIGN: Final = re.compile(r"[<\[\]◁{\n]")
+_SIGN: Final = re.compile(r"[<\[\]◁\n]|\{+")
 """What may begin a mark, and the end of a line."""
 _ENDS: Final = {
     "<": re.compile(r"<(?:\s|[^>\n]*+[>\n])"),
@@ -327,9 +327,7 @@ _HEAD_RUN: Final = re.compile(
 _LINE_END: Final = re.compile(r"[^\n]*+\n")
 _LIST: Final = re.compile(r"\[\s{0,40}+")
 _LIST_LONGEST: Final = 41
-_HEADED: Final = re.compile(
-    r"(?:functools|function call|\bcall:[A-Za-z_][\w.-]{0,127}+)\s{0,20}+\Z"
-)
+_HEADED: Final = re.compile(r"(?:functools|function call|call:[A-Za-z_][\w.-]*+)[ \t]*+\Z")
 """The beginning of a call in the midst of a line, before its bracket."""
 _TAIL: Final = 160
 _FENCE: Final = re.compile(r"```\w*[ \t]*\n")
@@ -387,7 +385,7 @@ class ReplyStream:
         """What arrived and was not decided."""
         self._indent: str = ""
         self._tail: str = ""
-        """The last characters that were passed on as text."""
+        """The end of the text that stands before the next sign, on its line."""
         self._state: Callable[[], bool] = self._line
         self._angles = 0
         self._closer: re.Pattern[str] | None = None
@@ -447,7 +445,6 @@ class ReplyStream:
 
     def _show(self, text: str) -> None:
         """Shows text; blanks at the edges of an answer are none of it."""
-        self._tail = (self._tail + text)[-_TAIL:] if len(text) < _TAIL else text[-_TAIL:]
         trimmed = text.rstrip()
         if trimmed:
             body = "".join(self._held) + trimmed
@@ -459,6 +456,11 @@ class ReplyStream:
     def _advance(self, count: int) -> None:
         self._show(self._rest[:count])
         self._rest = self._rest[count:]
+
+    def _pass_on(self, count: int) -> None:
+        """Shows text that holds no sign."""
+        self._tail = (self._tail + self._rest[max(0, count - _TAIL) : count])[-_TAIL:]
+        self._advance(count)
 
     # ---- states: each returns whether it took anything away
 
@@ -592,19 +594,20 @@ class ReplyStream:
     def _prose(self) -> bool:
         sign = _SIGN.search(self._rest)
         if sign is None:
-            self._advance(len(self._rest))
+            self._pass_on(len(self._rest))
             return False
         if sign.start():
-            self._advance(sign.start())
+            self._pass_on(sign.start())
             return True
-        char = sign[0]
-        if char in "[{" and _HEADED.search(self._tail):
+        tail, self._tail = self._tail, ""
+        char = sign[0][0]
+        if tail and char in "[{" and _HEADED.search(tail):
             return self._stop()
         if char == "]":
             return self._separator()
         if char in _ENDS:
             return self._mark(char)
-        self._advance(1)
+        self._advance(sign.end())
         if char == "{":
             return True
         self._indent = ""
@@ -660,8 +663,9 @@ class ReplyStream:
         self._angles += self._rest[0] == "<"
         if self._angles > ANGLES:  # the whole reply will be refused as too large
             return self._stop()
-        sign = _SIGN.search(self._rest, 1)
-        self._advance(sign.start() if sign else len(self._rest))
+        self._advance(1)
+        sign = _SIGN.search(self._rest)
+        self._pass_on(sign.start() if sign else len(self._rest))
         return self._begin_prose()
 
     def _is_of_a_call(self, token: str) -> bool:
