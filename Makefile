@@ -4,7 +4,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 STAMP := .venv/.ready
 JOBS ?= 2
-RUNTIME := tests/runtime tests/engine/test_local.py
+RUNTIME := tests/agent tests/runtime tests/engine/test_local.py
 # dspy has an environment of its own: it brings 349 MB
 EXTRAS := $(addprefix --extra ,serve mcp langchain otel code embeddings postgres dbos restate)
 

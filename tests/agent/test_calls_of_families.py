@@ -93,7 +93,10 @@ def test_every_call_of_a_batch_runs(form):
 
 def test_an_empty_tag_is_a_call_beside_a_full_one():
     calls, _, _ = ran("<shell/><label><tags>x</tags></label>")
-    assert calls == ["", ["x"]]
+    # Calls of one reply run at once, in no order.
+    assert len(calls) == 2
+    assert "" in calls
+    assert ["x"] in calls
 
 
 BROKEN_BATCHES = {

@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from taofold.agent.result import Happening
 from taofold.core.errors import Refused, UnknownRun
@@ -36,6 +36,7 @@ from taofold.server.catalog import AnyAgent, Catalog, Rebuild
 from taofold.server.endpoint import Problem
 from taofold.server.middleware import Audit, Counts, RateLimiter
 from taofold.server.streams.hub import Hub, Watching
+from taofold.server.streams.relay import Broadcast, Relay
 from taofold.tools.media import Prompt
 
 
@@ -81,6 +82,8 @@ class Worker:
         def heard(happening: Happening) -> None:
             self._hub.hear(run, happening)
 
+        if self._hub.relay is not None:
+            self._hub.begin(run, (await self._log.row(run)).events)
         try:
             return await agent.advance(
                 # With today's roles, not those of the start:
@@ -269,6 +272,12 @@ class Server:
             # Called from the log's own thread (LISTEN of
             # PostgreSQL), hence the hop into the loop.
             self._deafen = await asyncio.to_thread(hear, heard)
+            self.hub.hears_changes = True
+        wire = self.log
+        if hasattr(wire, "broadcast"):
+            relay = Relay(cast(Broadcast, wire), self.hub)
+            await relay.start()
+            self.hub.relay = relay
         # After listening: what is written while the engine looks for left runs is heard.
         await self.engine.start()
 

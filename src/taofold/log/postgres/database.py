@@ -38,6 +38,17 @@ _LOCK_MS: Final = 5000
 _ATTEMPTS: Final = 5
 _PAUSE_S: Final = 0.05
 _RELISTEN_S: Final = 1.0
+_MESSAGES: Final = 2000
+"""Broadcasts that wait to be sent; of more the oldest are lost."""
+_LONGEST: Final = 7999
+
+# Nobody waits for these commits, so they need not wait for the disk: a commit that notifies holds
+# a lock that all others that notify wait for.
+_BROADCAST: Final = (
+    "with quick as materialized (select set_config('synchronous_commit', 'off', true)) "
+    "select pg_notify(taofold_channel() || '_live', message) "
+    "from quick, unnest(%b::text[]) as message"
+)
 
 _KEPT: Final = "select version, body from taofold_kept where key = %b"
 _KEEP: Final = (
@@ -97,7 +108,10 @@ class Database:
         self._writing: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._listeners: list[Listener] = []
+        self._hearers: list[Listener] = []
         self._listening = False
+        self._messages: deque[str] = deque(maxlen=_MESSAGES)
+        self._sending = False
         self._weak = False
         """Does the server, by itself, tell of commits before they are on disk?"""
 
@@ -205,19 +219,47 @@ class Database:
         "" stands for any: connections break, and nobody knows what was missed. Only statuses
         and messages are told, not events. Returns the way to stop it.
         """
+        return self._listened(self._listeners, listener)
 
+    def hear(self, listener: Listener) -> Callable[[], None]:
+        """Call `listener`, in the database's thread, with each broadcast, of this process too.
+
+        Returns the way to stop it.
+        """
+        return self._listened(self._hearers, listener)
+
+    def _listened(self, listeners: list[Listener], listener: Listener) -> Callable[[], None]:
         async def begin() -> None:
-            self._listeners.append(listener)
+            listeners.append(listener)
             if not self._listening:
                 self._listening = True
                 self._keep(self._listen())
 
         def stop() -> None:
             with suppress(ValueError):
-                self._listeners.remove(listener)
+                listeners.remove(listener)
 
         self.call_now(begin)
         return stop
+
+    def broadcast(self, message: str) -> None:
+        """Tell `message`, ASCII of less than 8000 bytes, to all who hear. It does not wait.
+
+        It may be lost: when the server is away, or when more is told than can be sent.
+
+        Raises:
+            LogError: it is too long, or this database is closed.
+        """
+        if len(message) > _LONGEST or not message.isascii():
+            raise LogError(f"a broadcast is ASCII of at most {_LONGEST} bytes")
+
+        async def hand_in() -> None:
+            self._messages.append(message)
+            if not self._sending:
+                self._sending = True
+                self._keep(self._send_all())
+
+        self._submit(hand_in)
 
     def close(self) -> None:
         """Finish what was handed in, and let go of all connections. Blocks."""
@@ -487,17 +529,36 @@ class Database:
             ]
         return [(write, await cursor.fetchone()) for write, cursor in cursors]
 
+    async def _send_all(self) -> None:
+        """Send what was handed in, all that waits in one transaction."""
+        try:
+            while self._messages:
+                messages = list(self._messages)
+                self._messages.clear()
+                await self._rows(_BROADCAST, (messages,))
+        except LogError as error:
+            self._messages.clear()
+            _logger.info("a broadcast was lost: %s", error)
+        finally:
+            self._sending = False
+
     async def _listen(self) -> None:
         while True:
             db: Connection | None = None
             try:
                 db = await self._connect()
                 row = await (await db.execute("select taofold_channel()")).fetchone()
-                await db.execute(f'listen "{row[0] if row else ""}"'.encode())
+                channel = row[0] if row else ""
+                await db.execute(f'listen "{channel}"'.encode())
+                await db.execute(f'listen "{channel}_live"'.encode())
                 # From now on changes are heard; what came before may have been missed.
-                self._tell("")
+                self._tell(self._listeners, "")
                 async for notice in db.notifies():
-                    self._tell(bytes.fromhex(notice.payload).decode("utf-8", "replace"))
+                    if notice.channel == channel:
+                        run = bytes.fromhex(notice.payload).decode("utf-8", "replace")
+                        self._tell(self._listeners, run)
+                    else:
+                        self._tell(self._hearers, notice.payload)
             except (LogError, psycopg.Error) as error:
                 _logger.info("the log does not tell of changes now, trying again: %s", error)
             finally:
@@ -506,10 +567,10 @@ class Database:
                         await db.close()
             await asyncio.sleep(_RELISTEN_S)
 
-    def _tell(self, run: str) -> None:
-        for listener in list(self._listeners):
+    def _tell(self, listeners: list[Listener], message: str) -> None:
+        for listener in list(listeners):
             try:
-                listener(run)
+                listener(message)
             except Exception:
                 _logger.exception("hearing of a change failed")
 

@@ -140,6 +140,18 @@ class PostgresLog:
         """
         return self.database.listen(listener)
 
+    def broadcast(self, message: str) -> None:
+        """Tell all processes on this database, without waiting; it is not kept and may be lost.
+
+        Raises:
+            LogError: `message` is not ASCII of less than 8000 bytes, or the log is closed.
+        """
+        self.database.broadcast(message)
+
+    def on_broadcast(self, listener: Listener) -> Callable[[], None]:
+        """Call `listener`, in another thread, with each message. Returns the way to stop it."""
+        return self.database.hear(listener)
+
     async def create(
         self,
         row: RunRow,

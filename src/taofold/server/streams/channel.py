@@ -140,11 +140,18 @@ class RunChannel:
         self._closed: dict[str, int] = {}
         self._pulling = asyncio.Lock()
         self.poked = asyncio.Event()
+        self.poked_at = float("-inf")
 
     @property
     def ended(self) -> bool:
         """Has the run ended, as far as its records were read?"""
         return self._runs[self.run].state.status in ENDED
+
+    @property
+    def waits(self) -> bool:
+        """Does nobody drive the run, nor a child run, as far as their records were read?"""
+        idle = ENDED | {"waiting"}
+        return all(projection.state.status in idle for projection in self._runs.values())
 
     @property
     def head(self) -> int:
@@ -170,10 +177,13 @@ class RunChannel:
         elif record.seq >= self._heads[record.run]:
             self.poked.set()
 
-    def hear(self, reply: PartialAnswer) -> None:
-        """More of the answer has arrived."""
-        self._say(reply.text)
-        self.thought = reply.thought
+    def hear(self, answer: str, thought: str = "") -> None:
+        """More of the answer has arrived: `answer` is all of it.
+
+        `thought` is what the reply says before it, "" if that is not known here.
+        """
+        self._say(answer)
+        self.thought = thought
         self.live = True
         self._wake()
 

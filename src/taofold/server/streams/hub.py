@@ -1,8 +1,9 @@
 """Who watches which run: one channel for each, however many clients there are.
 
-Runs that this process drives report what became durable; for runs that another process drives the
-log is looked at a few times a second, and only while somebody watches. A stream lasts longer than
-a request, so it is checked again and again whether its token still holds.
+Runs that this process drives report what became durable. Where the log can broadcast
+(PostgreSQL), other processes tell of the runs that they drive (`relay`); where it cannot, or
+nobody tells, the log is looked at a few times a second, and only while somebody watches. A stream
+lasts longer than a request, so it is checked again and again whether its token still holds.
 """
 
 import asyncio
@@ -18,11 +19,14 @@ from taofold.core.errors import LogError, TaofoldError
 from taofold.log.log import Log
 from taofold.server.endpoint import ApiCall, Problem
 from taofold.server.streams.channel import PartialAnswer, RunChannel
+from taofold.server.streams.relay import Relay
 
 LOOK_S: Final = 0.2
 """Seconds between two looks at a run that another process drives."""
 CHECK_S: Final = 2.0
 """The same for a run of this process: a safety net, for nothing is missed."""
+CALM_S: Final = 15.0
+"""The same for a run of which is told when it changes."""
 
 _logger = logging.getLogger(__name__)
 
@@ -37,6 +41,10 @@ class Hub:
         self._channels: dict[str, RunChannel] = {}
         self._tailers: dict[str, asyncio.Task[None]] = {}
         self._replies: dict[str, PartialAnswer] = {}
+        self.relay: Relay | None = None
+        """To and from other processes; None: the log cannot broadcast."""
+        self.hears_changes = False
+        """Is `poke` called for each change of a status or an inbox, by whomever?"""
 
     @property
     def watchers(self) -> int:
@@ -50,34 +58,69 @@ class Hub:
 
     def hear(self, root: str, happening: Happening) -> None:
         """What happens in a run of this process or its child runs, durable or a delta."""
-        channel = self._channels.get(root)
+        channel, relay = self._channels.get(root), self.relay
         if isinstance(happening, Delta):
             if happening.run == root:
                 reply = self._replies.setdefault(root, PartialAnswer())
-                if reply.feed(happening.text) and channel is not None:
-                    channel.hear(reply)
+                if reply.feed(happening.text):
+                    if channel is not None:
+                        channel.hear(reply.text, reply.thought)
+                    if relay is not None:
+                        relay.arrived(root, reply.text)
             return
         if isinstance(happening, Progress):
             if channel is not None:
                 channel.report(happening)
+            if relay is not None:
+                relay.reported(root, happening)
             return
+        own = happening.run == root
         # The reply is complete and in the log: what arrives next belongs to another one.
-        if happening.run == root and isinstance(happening.event, e.Replied):
+        if own and isinstance(happening.event, e.Replied):
             self._replies.pop(root, None)
+            if relay is not None:
+                relay.answered(root)
         if channel is not None:
             channel.publish(happening)
+        if relay is not None:
+            relay.wrote(root, happening.seq + 1 if own else None)
+
+    def begin(self, root: str, head: int) -> None:
+        """The run, which has `head` records, is driven here from now on."""
+        if self.relay is not None:
+            self.relay.begin(root, head)
 
     def forget(self, root: str) -> None:
         """The run is not driven here any more."""
         self._replies.pop(root, None)
+        if self.relay is not None:
+            self.relay.end(root)
 
-    def poke(self, root: str) -> None:
-        """Something was written to the run ("" = to any): look now."""
+    def show(self, root: str, text: str, head: int) -> None:
+        """Take in the answer of a run of another process, as it was when it had `head` records."""
         channel = self._channels.get(root)
-        for watched in (
-            (channel,) if channel is not None else () if root else self._channels.values()
-        ):
-            watched.poked.set()
+        # What the log already has the end of is not begun again.
+        if channel is not None and head >= channel.head and not self._driven(root):
+            channel.hear(text)
+
+    def report(self, root: str, progress: Progress) -> None:
+        """Take in what a tool reports in a run of another process."""
+        channel = self._channels.get(root)
+        if channel is not None and not self._driven(root):
+            channel.report(progress)
+
+    def poke(self, run: str) -> None:
+        """Something was written to the run, or to a child run ("" = to any): look now."""
+        channels = [] if run else list(self._channels.values())
+        while run:
+            if run in self._channels:
+                channels.append(self._channels[run])
+            # The id of a child run begins with its caller's.
+            run = run.rpartition(".")[0]
+        now = asyncio.get_running_loop().time()
+        for channel in channels:
+            channel.poked_at = now
+            channel.poked.set()
 
     @asynccontextmanager
     async def watch(self, run: str) -> AsyncGenerator[RunChannel]:
@@ -87,7 +130,9 @@ class Hub:
             channel = self._channels[run] = RunChannel(self._log, run)
             reply = self._replies.get(run)
             if reply is not None and reply.text:
-                channel.hear(reply)
+                channel.hear(reply.text, reply.thought)
+            if self.relay is not None:
+                self.relay.watch(run)
         # Counted before the first await: a leaving client must not close a channel that is
         # wanted.
         channel.watchers += 1
@@ -106,10 +151,14 @@ class Hub:
         """Let all channels go."""
         for run in list(self._channels):
             await self._close(run)
+        if self.relay is not None:
+            self.relay.close()
 
     async def _close(self, run: str) -> None:
         # Popped before the await: who comes meanwhile gets a new channel, not one that closes.
         self._channels.pop(run, None)
+        if self.relay is not None:
+            self.relay.unwatch(run)
         tailer = self._tailers.pop(run, None)
         if tailer is not None:
             tailer.cancel()
@@ -118,7 +167,7 @@ class Hub:
 
     async def _tail(self, channel: RunChannel) -> None:
         while True:
-            seconds = CHECK_S if self._driven(channel.run) else self._look_s
+            seconds = self._patience(channel)
             with suppress(TimeoutError):  # `wait_for` of Python 3.11 may swallow a cancellation
                 async with asyncio.timeout(seconds):
                     await channel.poked.wait()
@@ -128,6 +177,17 @@ class Hub:
                 await channel.pull()
             except LogError as error:
                 _logger.warning("run %s cannot be read now: %s", channel.run, error)
+
+    def _patience(self, channel: RunChannel) -> float:
+        """Seconds until the log is looked at although nothing was told."""
+        if self._driven(channel.run):
+            return CHECK_S
+        # Whatever ends the waiting changes the status first; the records come somewhat later.
+        poked = asyncio.get_running_loop().time() - channel.poked_at < CALM_S
+        told = self.hears_changes and channel.waits and not poked
+        if told or (self.relay is not None and self.relay.follows(channel.run)):
+            return max(CALM_S, self._look_s)
+        return self._look_s
 
 
 SHARE: Final = 2
