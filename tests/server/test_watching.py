@@ -46,6 +46,14 @@ async def test_a_stream_ends_when_its_token_is_revoked(tmp_path: Path, protocol:
         await settled(lambda: client.server.streams == 0)
 
 
+def test_the_audit_makes_its_folder(tmp_path: Path) -> None:
+    """Mutant: it does not, and every line is lost where the log is a database."""
+    audit = Audit(tmp_path / "home" / "audit.jsonl")
+    audit("start", "ann", run="r")
+    audit.close()
+    assert json.loads((tmp_path / "home" / "audit.jsonl").read_text())["who"] == "ann"
+
+
 async def _text(answer: "asyncio.Future[object] | object") -> str:
     return (await answer).text  # type: ignore[misc, attr-defined, no-any-return]
 

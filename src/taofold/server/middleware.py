@@ -151,6 +151,8 @@ class Audit:
         body = (json.dumps(line, ensure_ascii=True, default=str) + "\n").encode()
         try:
             if self._descriptor < 0:
+                # With a log in a database nothing else of a server needs this folder.
+                self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
                 # Opened once and kept. Whoever rotates the file has to restart the server.
                 self._descriptor = os.open(self._path, flags, 0o600)
