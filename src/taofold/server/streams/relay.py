@@ -162,6 +162,7 @@ class Relay:
         """Runs that are watched elsewhere, and until when that holds."""
         self._due: dict[str, None] = {}
         self._flushing: asyncio.TimerHandle | None = None
+        self._flushed_at = float("-inf")
         self._renewing: asyncio.TimerHandle | None = None
         self._stop: Callable[[], None] = lambda: None
 
@@ -230,7 +231,9 @@ class Relay:
             return
         self._due[root] = None
         if self._flushing is None:
-            self._flushing = self._loop.call_later(self._part_s, self._flush)
+            # The first at once, what follows together.
+            wait = max(0.0, self._flushed_at + self._part_s - self._loop.time())
+            self._flushing = self._loop.call_later(wait, self._flush)
 
     def _is_wanted(self, root: str) -> bool:
         until = self._wanted.get(root)
@@ -238,6 +241,7 @@ class Relay:
 
     def _flush(self) -> None:
         self._flushing = None
+        self._flushed_at = self._loop.time()
         due, self._due = self._due, {}
         notices: list[Notice] = []
         for root in due:
