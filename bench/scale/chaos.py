@@ -1,13 +1,15 @@
-"""Workers of one engine that are killed, frozen and told to stop, under a database that crashes.
+"""Servers and workers that are killed, frozen and told to stop, under a database that crashes.
 
-    python bench/scale/chaos.py --engine local|dbos|restate --runs 200 [--old SRC]
+    python bench/scale/chaos.py --engine local|dbos|restate --runs 200 [--servers 2] [--old SRC]
 
 Three workers, each a machine of its own (process ids, boot id, host name), drive runs that call
-tools whose effect must happen once and ask persons. Workers get SIGKILL, SIGSTOP and SIGTERM and
-are started anew, PostgreSQL is stopped as in a crash and started. A person answers truthfully.
-In the end every run must have finished, its events must have no gap, and no effect may have
-happened twice. Failover is the time from a SIGKILL until another machine owns the run. Exit code
-0: all of that holds.
+tools whose effect must happen once and ask persons. Two servers that drive nothing
+(`taofold serve --max-runs 0`) begin the runs, take the answers of a person, who answers truthfully,
+and stream each tenth run to a client, which comes back to any of them when it is cut off. All get
+SIGKILL, SIGSTOP and SIGTERM and are started anew, PostgreSQL is stopped as in a crash and started.
+In the end every run must have finished, its events must have no gap, no effect may have happened
+twice, and each client must have got every event once and in order. Failover is the time from a
+SIGKILL until another machine owns the run. Exit code 0: all of that holds.
 """
 
 import argparse
@@ -30,8 +32,10 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
+from bench.scale.watch import request  # noqa: E402
 from tests import postgres  # noqa: E402
 from tests.engine import restate  # noqa: E402
+from tests.ports import free_port  # noqa: E402
 
 from taofold import Agent, Decision  # noqa: E402
 from taofold.core.errors import LogError, Refused  # noqa: E402
@@ -95,10 +99,11 @@ FAULTS = {"kill": 5, "stop": 3, "term": 2, "database": 1}
 
 
 class Machine:
-    """A worker with process ids, a boot id and a name of its own; started again after its end."""
+    """A process with process ids, a boot id and a name of its own; started again after its end."""
 
-    def __init__(self, world: "World", name: str) -> None:
+    def __init__(self, world: "World", name: str, *command: str) -> None:
         self.world, self.name, self.boots = world, name, 0
+        self.command = command
         self.process: subprocess.Popen[bytes] | None = None
         self.boot = ""
         self.frozen_until = 0.0
@@ -118,13 +123,14 @@ class Machine:
             "TAOFOLD_HOME": str(folder / self.name),
             "PYTHONPATH": f"{source or ROOT / 'src'}:{folder}",
         }
+        if self.command[0] == "serve":
+            del environment["TAOFOLD_ENGINE"]
         with (folder / f"{self.name}.txt").open("ab") as file:
             self.process = subprocess.Popen(
                 [
                     "unshare", "--pid", "--mount", "--uts", "--fork", "--mount-proc",
                     "--kill-child=SIGKILL", "sh", "-c", HOST, "sh", str(place),
-                    f"{self.name}{self.boots}", sys.executable, "-m", "taofold.cli", "work",
-                    "world:agent", "--max-runs", "20", "--stop-seconds", "5",
+                    f"{self.name}{self.boots}", sys.executable, "-m", "taofold.cli", *self.command,
                 ],
                 cwd=folder, env=environment, stdout=file, stderr=file, start_new_session=True,
             )  # fmt: skip
@@ -165,15 +171,86 @@ class World:
         self.log = CertainLog(PostgresLog(self.url))
         self.agent = Agent[Any, Any]("offline:repair", log=self.log, name="agent")
         self.remote = RemoteEngine(self.log)
-        self.machines = [Machine(self, name) for name in "abc"]
+        work = ("work", "world:agent", "--max-runs", "20", "--stop-seconds", "5")
+        self.ports = [free_port() for _ in range(options.servers)]
+        self.token = self.made_token() if self.ports else ""
+        self.machines = [Machine(self, name, *work) for name in "abc"]
+        self.machines += [
+            Machine(self, f"s{n}", "serve", "world:agent", "--max-runs", "0", "--port", str(port))
+            for n, port in enumerate(self.ports)
+        ]
+        self.clients: dict[str, list[str]] = {}
+        """What each client was told: the places of events."""
+        self.cuts = 0
         self.faults: Counter[str] = Counter()
         self.answers: Counter[str] = Counter()
         self.orphans: dict[str, tuple[float, int]] = {}
         """Runs of killed machines: when they lost their driver, and its epoch."""
         self.failovers: list[float] = []
 
+    def made_token(self) -> str:
+        command = [sys.executable, "-m", "taofold.cli", "serve", "tokens", "add", "ann"]
+        environment = {**os.environ, "TAOFOLD_LOG": self.url, "TAOFOLD_HOME": str(self.folder)}
+        return subprocess.run(
+            [*command, "--role", "ADMIN"], env=environment, cwd=self.folder, check=True,
+            capture_output=True, text=True,
+        ).stdout.strip()  # fmt: skip
+
+    async def ask(self, path: str, body: Any) -> Any:
+        """What some server answers; None: it is away, or refuses."""
+        port = self.random.choice(self.ports)
+        try:
+            async with asyncio.timeout(5):
+                reader, writer, length = await request(port, self.token, "POST", path, body)
+                said = json.loads(await reader.readexactly(length))
+                writer.close()
+                return said
+        except (OSError, RuntimeError, ValueError, TimeoutError, asyncio.IncompleteReadError):
+            return None
+
+    async def begin_served(self, session: str) -> None:
+        """Begin a run through any server, until it is there: the session tells whether it is."""
+        body = {"goal": self.random.choice(GOALS), "session": session}
+        rows: list[Any] = []
+        while not rows:
+            await self.ask("/runs", body)
+            rows = await self.safely(self.log.rows(session=session)) or []
+        if len(self.clients) * 10 <= int(session):
+            self.clients[rows[0].run] = []
+            self.watching.append(asyncio.create_task(self.follow(rows[0].run)))
+
+    async def follow(self, run: str) -> None:
+        """Be a client of one run, at any server, until its end was told."""
+        ids, last, event = self.clients[run], "", ""
+        while event != "done":
+            with suppress(OSError, RuntimeError, TimeoutError, asyncio.IncompleteReadError):
+                port = self.random.choice(self.ports)
+                path = f"/runs/{run}/events"
+                async with asyncio.timeout(5):
+                    reader, writer, _ = await request(
+                        port, self.token, "GET", path, None, {"Last-Event-ID": last} if last else {}
+                    )
+                name = ""
+                # A server sends something every 15 seconds at the latest, unless it is frozen.
+                while line := await asyncio.wait_for(reader.readline(), 20):
+                    if line.startswith(b"event: "):
+                        name = line[7:].strip().decode()
+                    elif line.startswith(b"id: "):
+                        pending_id = line[4:].strip().decode()
+                        ids.append(pending_id)
+                        last, event = pending_id, name
+                    elif line == b"\n" and event == "done":
+                        break
+                writer.close()
+            self.cuts += event != "done"
+            await asyncio.sleep(0.2)
+
     async def begin(self) -> None:
         for number in range(self.options.runs):
+            if self.ports:
+                await self.begin_served(str(number))
+                await asyncio.sleep(self.options.pace)
+                continue
             run = f"r{number:04}"
             goal = self.random.choice(GOALS)
             await self.safely(
@@ -234,8 +311,12 @@ class World:
             doubt = "may already have happened" in asked.question
             done = doubt and self.happened(effect_id(asked.run, asked.key, asked.index))
             self.answers["done" if done else "again" if doubt else "approve"] += 1
+            decision = "done" if done else "approve"
+            if self.ports:
+                await self.ask(f"/approvals/{asked.id}", {"decision": decision})
+                continue
             with suppress(Refused, LogError):
-                await decide(self.log, asked.id, Decision("done" if done else "approve"))
+                await decide(self.log, asked.id, Decision(decision))
 
     async def watch(self) -> None:
         """Note when the runs of killed machines have another owner."""
@@ -248,6 +329,7 @@ class World:
 
     async def run(self) -> dict[str, Any]:
         began = time.monotonic()
+        self.watching: list[asyncio.Task[None]] = []
         beginning = asyncio.create_task(self.begin())
         struck = time.monotonic()
         end = began + self.options.seconds
@@ -267,6 +349,9 @@ class World:
                 struck = time.monotonic()
             open_ = open_ or ({} if beginning.done() else {"new": 1})
         await beginning
+        self.revive()
+        if self.watching:
+            await asyncio.wait(self.watching, timeout=60)
         return await self.judged(time.monotonic() - began)
 
     async def judged(self, seconds: float) -> dict[str, Any]:
@@ -280,6 +365,14 @@ class World:
             seqs = [record.seq for record in await self.log.read(row.run)]
             if seqs != list(range(len(seqs))):
                 wrong.append(f"{row.run} has a gap")
+        for run, ids in list(self.clients.items()):
+            places = [int(place.partition(".")[0].partition("~")[0]) for place in ids]
+            events = [record.seq for record in await self.log.read(run)]
+            if len(ids) != len(set(ids)) or places != sorted(places) or places[-1:] != events[-1:]:
+                wrong.append(f"a client of {run} got {ids}")
+            whole = Counter(await self.read_again(run))
+            if Counter(ids) != whole:
+                wrong.append(f"a client of {run} missed {whole - Counter(ids)}")
         path = self.folder / "effects.log"
         lines = path.read_text().splitlines() if path.exists() else []
         effects = Counter(line.split()[1] for line in lines)
@@ -300,11 +393,20 @@ class World:
             "faults": dict(self.faults),
             "answers": dict(self.answers),
             "effects": len(effects),
+            "servers": len(self.ports),
+            "clients": len(self.clients),
+            "clients_cut_off": self.cuts,
             "failovers": len(failover),
             "failover_p50_s": round(statistics.median(failover), 1) if failover else None,
             "failover_max_s": round(failover[-1], 1) if failover else None,
             "wrong": wrong,
         }
+
+    async def read_again(self, run: str) -> list[str]:
+        """What a client that comes now is told."""
+        self.clients[run] = []
+        await asyncio.wait_for(self.follow(run), 60)
+        return self.clients[run]
 
     async def close(self) -> None:
         for machine in self.machines:
@@ -336,6 +438,7 @@ if __name__ == "__main__":
     parser.add_argument("--every", type=float, default=4.0, help="seconds between two faults")
     parser.add_argument("--seconds", type=float, default=300, help="no faults after so long")
     parser.add_argument("--patience", type=float, default=180, help="until all must have ended")
+    parser.add_argument("--servers", type=int, default=2)
     parser.add_argument("--old", default="", help="`src` of another release, for the first worker")
     parser.add_argument("--seed", type=int, default=1)
     sys.exit(asyncio.run(main(parser.parse_args())))
