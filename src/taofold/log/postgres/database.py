@@ -11,16 +11,26 @@ import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any, Final, TypeAlias, TypeVar
 
 import psycopg
 
 from taofold.core.errors import LogError, OutcomeUnknown
 from taofold.log import process_fork as forks
+from taofold.log.postgres import arrays as arrays
 from taofold.log.postgres import faults as faults
 from taofold.log.postgres import schema as schema
 
@@ -29,6 +39,8 @@ Connection: TypeAlias = psycopg.AsyncConnection[Any]
 Row: TypeAlias = tuple[Any, ...]
 Values: TypeAlias = Sequence[Any] | Mapping[str, Any]
 Listener: TypeAlias = Callable[[str], None]
+Bulk: TypeAlias = Callable[[Sequence[Values]], tuple[str, Values]]
+"""Makes one statement of many calls; it tells a row for each, in their order."""
 
 MOST: Final = 8
 """Connections that read and write at once; one more writes, and one more listens."""
@@ -65,12 +77,13 @@ class _Write:
 
     order: bytes
     """Locks are taken in this order, so that two batches never wait for each other."""
-    statement: str
-    values: Sequence[Any]
+    statement: str | Bulk
+    values: Values
     disk: bool
     done: "asyncio.Future[Row]" = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
+    """Of the caller's loop: only there it may be set."""
 
 
 class Database:
@@ -103,6 +116,7 @@ class Database:
         self._idle: list[Connection] = []
         self._free = asyncio.Semaphore(self._most)
         self._queue: deque[_Write] = deque()
+        self._woken = False
         self._writer: Connection | None = None
         self._made: set[Connection] = set()
         self._writing: asyncio.Task[None] | None = None
@@ -169,15 +183,7 @@ class Database:
                 loop.call_soon_threadsafe(_finish, done)
 
         result.add_done_callback(finished)
-        cancelled = False
-        # Waits on although the caller was cancelled: a write that is on its way has an answer.
-        while not done.done():
-            try:
-                await asyncio.shield(done)
-            except asyncio.CancelledError:
-                cancelled = True
-        if cancelled:
-            _cancel_later()
+        await _waited(done)
         return result.result()
 
     async def fetch(self, statement: str, values: Values = ()) -> list[Row]:
@@ -185,13 +191,17 @@ class Database:
         return await self.call(lambda: self._fetch(statement, values))
 
     async def write(
-        self, order: bytes, statement: str, values: Sequence[Any], *, disk: bool = False
+        self, order: bytes, statement: str | Bulk, values: Values, *, disk: bool = False
     ) -> Row:
         """What a function that writes tells, together with others in one transaction.
 
-        Two writes of this process happen in the order in which they were handed in.
+        Two writes of this process with the same `order` happen as they were handed in. Calls of
+        one `Bulk` that are neighbours become one statement.
         """
-        return await self.call(lambda: self._write(order, statement, values, disk))
+        write = _Write(order, statement, values, disk)
+        self._hand_in(write)
+        await _waited(write.done)
+        return write.done.result()
 
     async def alone(self, statement: str, values: Sequence[Any], *, disk: bool = False) -> Row:
         """What a function that writes tells, in a transaction of its own."""
@@ -280,15 +290,38 @@ class Database:
         with self._guard:
             if self._closed:
                 raise LogError("this log is closed; open it again to use it")
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(
-                    target=_run, args=(self._loop,), name="taofold-postgres", daemon=True
-                )
-                self._thread.start()
-                # Without a reference to self, which would keep the database alive for ever.
-                weakref.finalize(self, _let_go, os.getpid(), self._loop, self._made)
-            return asyncio.run_coroutine_threadsafe(work(), self._loop)
+            return asyncio.run_coroutine_threadsafe(work(), self._started())
+
+    def _started(self) -> asyncio.AbstractEventLoop:
+        """The loop of the thread, begun if need be. Under the guard."""
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            self._thread = threading.Thread(
+                target=_run, args=(self._loop,), name="taofold-postgres", daemon=True
+            )
+            self._thread.start()
+            # Without a reference to self, which would keep the database alive for ever.
+            weakref.finalize(self, _let_go, os.getpid(), self._loop, self._made)
+        return self._loop
+
+    def _hand_in(self, write: _Write) -> None:
+        """Queue it, and wake the thread: once for all that comes until it looks."""
+        with self._guard:
+            if self._closed:
+                raise LogError("this log is closed; open it again to use it")
+            loop = self._started()
+            self._queue.append(write)
+            if not self._woken:
+                self._woken = True
+                loop.call_soon_threadsafe(self._take)
+
+    def _take(self) -> None:
+        """See that somebody writes what is in the queue."""
+        # Before the queue is looked at: what is handed in from now on wakes again.
+        self._woken = False
+        # One task writes at a time; it takes with it what came while the last commit was under way.
+        if self._queue and self._writing is None:
+            self._writing = self._keep(self._write_all())
 
     def _keep(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
@@ -330,6 +363,7 @@ class Database:
             away = faults.unreachable(error, self.name)
             # Once it was there it will be back; an address that never worked is wrong.
             raise _Away(str(away)) if self._identity and faults.passing(error) else away from error
+        arrays.register(db)
         self._made -= {connection for connection in self._made if connection.closed}
         self._made.add(db)
         try:
@@ -431,17 +465,12 @@ class Database:
     async def _alone(self, statement: str, values: Sequence[Any], disk: bool) -> Row:
         if disk and self._weak:
             # Only the writer can turn synchronous_commit on for one transaction.
-            return await self._write(b"", statement, values, disk)
+            write = _Write(b"", statement, values, disk)
+            self._queue.append(write)
+            self._take()
+            return await write.done
         rows = await self._patiently(lambda: self._rows(statement, values), (_Away,))
         return rows[0]
-
-    async def _write(self, order: bytes, statement: str, values: Sequence[Any], disk: bool) -> Row:
-        write = _Write(order, statement, values, disk)
-        self._queue.append(write)
-        # One task writes at a time; it takes with it what came while the last commit was under way.
-        if self._writing is None:
-            self._writing = self._keep(self._write_all())
-        return await write.done
 
     async def _write_all(self) -> None:
         """Take what is in the queue, a batch for each transaction, until it is empty."""
@@ -508,26 +537,29 @@ class Database:
             await self._drop(db)
             raise faults.lost(error, self.name) from error
         # After the commit: until then none of them has happened.
-        for write, row in rows:
-            if not write.done.done():
-                write.done.set_result(row or ())
+        _tell_all(rows)
 
-    async def _sent(self, db: Connection, batch: list[_Write]) -> list[tuple[_Write, Row | None]]:
+    async def _sent(self, db: Connection, batch: list[_Write]) -> list[tuple[_Write, Row]]:
         """Each write with what it told."""
         disk = self._weak and any(write.disk for write in batch)
-        if len(batch) == 1 and not disk:
-            (write,) = batch
-            cursor = await db.execute(write.statement.encode(), write.values)
-            return [(write, await cursor.fetchone())]
+        calls = list(_calls(batch))
+        if len(calls) == 1 and not disk:
+            ((writes, statement, values),) = calls
+            cursor = await db.execute(statement.encode(), values)
+            return list(zip(writes, await cursor.fetchall(), strict=True))
         # All statements go out at once and are answered at once: one round trip for a whole batch.
         async with db.pipeline(), db.transaction():
             if disk:
                 await db.execute("set local synchronous_commit = on")
             cursors = [
-                (write, await db.execute(write.statement.encode(), write.values))
-                for write in sorted(batch, key=lambda write: write.order)
+                (writes, await db.execute(statement.encode(), values))
+                for writes, statement, values in calls
             ]
-        return [(write, await cursor.fetchone()) for write, cursor in cursors]
+        return [
+            pair
+            for writes, cursor in cursors
+            for pair in zip(writes, await cursor.fetchall(), strict=True)
+        ]
 
     async def _send_all(self) -> None:
         """Send what was handed in, all that waits in one transaction."""
@@ -614,10 +646,55 @@ def _let_go(process: int, loop: asyncio.AbstractEventLoop, connections: set[Conn
         loop.call_soon_threadsafe(loop.stop)
 
 
+def _calls(batch: list[_Write]) -> Iterator[tuple[list[_Write], str, Values]]:
+    """The statements of a batch, in the order of locks, each with the writes that it does."""
+    ordered = sorted(batch, key=lambda write: write.order)
+    for statement, group in groupby(ordered, key=lambda write: write.statement):
+        writes = list(group)
+        if callable(statement):
+            yield writes, *statement([write.values for write in writes])
+        else:
+            yield from (([write], statement, write.values) for write in writes)
+
+
 def _refuse(batch: Sequence[_Write], error: LogError) -> None:
-    for write in batch:
-        if not write.done.done():
-            write.done.set_exception(type(error)(str(error)))
+    _tell_all([(write, type(error)(str(error))) for write in batch])
+
+
+def _tell_all(outcomes: Sequence[tuple[_Write, Row | LogError]]) -> None:
+    """Give the callers what came of their writes: each loop is woken once for all of them."""
+    loops: dict[asyncio.AbstractEventLoop, list[tuple[_Write, Row | LogError]]] = {}
+    for write, outcome in outcomes:
+        loops.setdefault(write.done.get_loop(), []).append((write, outcome))
+    for loop, told in loops.items():
+        with suppress(RuntimeError):  # the callers' loop was closed meanwhile
+            loop.call_soon_threadsafe(_settle, told)
+
+
+def _settle(outcomes: Sequence[tuple[_Write, Row | LogError]]) -> None:
+    for write, outcome in outcomes:
+        if write.done.done():
+            continue
+        if isinstance(outcome, LogError):
+            write.done.set_exception(outcome)
+        else:
+            write.done.set_result(outcome)
+
+
+async def _waited(done: "asyncio.Future[Any]") -> None:
+    """Wait until `done` is, also when the caller is cancelled: what is on its way has an answer.
+
+    The cancellation comes after that.
+    """
+    cancelled = False
+    while not done.done():
+        try:
+            # Unlike `shield` it raises nothing of what `done` holds: that is for the caller.
+            await asyncio.wait([done])
+        except asyncio.CancelledError:
+            cancelled = True
+    if cancelled:
+        _cancel_later()
 
 
 def _finish(done: "asyncio.Future[None]") -> None:

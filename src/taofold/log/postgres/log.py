@@ -6,6 +6,7 @@ clients do not matter. It knows nothing about strategies or tools.
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import accumulate
 from typing import Any, Final
 
 from taofold.core.errors import Conflict, LogError, UnknownRun
@@ -21,7 +22,8 @@ from taofold.log.log import (
     overtaken,
     still_leased,
 )
-from taofold.log.postgres.database import MOST, Database, Listener
+from taofold.log.postgres.arrays import BigintArray, ByteaArray
+from taofold.log.postgres.database import MOST, Database, Listener, Values
 from taofold.log.postgres.journal import PostgresJournal
 from taofold.log.postgres.schema import HELD
 from taofold.log.sqlite.statements import bodies, message, record, referred, signal
@@ -73,7 +75,22 @@ _INBOX: Final = (
 )
 _CREATE: Final = f"select * from taofold_create({', '.join(['%b'] * 19)})"  # noqa: S608 - marks
 _CLAIM: Final = "select * from taofold_claim(%b, %b, %b::bigint, %b, %b)"
-_APPEND: Final = f"select * from taofold_append({', '.join(['%b'] * 14)})"  # noqa: S608 - marks
+# Many appends at once: of the elements of all, each takes its own slices.
+_APPEND: Final = """
+select a.* from unnest(%b::bytea[], %b::bigint[], %b::bigint[], %b::bigint[], %b::bigint[],
+    %b::bigint[], %b::bigint[], %b::bigint[], %b::bytea[], %b::bytea[], %b::bigint[], %b::bigint[])
+  with ordinality as w(run, epoch, first, flags, events, blobs, refs, consumed, status, waiting,
+    wake, version, n),
+  lateral (select (w.events >> 32)::int + 1 as e, (w.events & 2147483647)::int as e_end,
+    (w.blobs >> 32)::int + 1 as b, (w.blobs & 2147483647)::int as b_end,
+    (w.refs >> 32)::int + 1 as r, (w.refs & 2147483647)::int as r_end,
+    (w.consumed >> 32)::int + 1 as c, (w.consumed & 2147483647)::int as c_end) as i,
+  lateral taofold_append(w.run, w.epoch, w.first, (%b::bigint[])[e:e_end],
+    (%b::bytea[])[e:e_end], w.version::smallint, (%b::bytea[])[b:b_end], (%b::bytea[])[b:b_end],
+    (%b::bytea[])[r:r_end], (%b::bytea[])[c:c_end], convert_from(w.status, 'UTF8'), w.waiting,
+    w.wake, w.flags = 1) as a
+  order by w.n
+"""
 _POST: Final = "select * from taofold_post(%b, %b, %b, %b)"
 _DELETE: Final = "select * from taofold_delete(%b)"
 _RENEW: Final = (
@@ -242,19 +259,19 @@ class PostgresLog:
             _bytes(run),
             epoch,
             _first(run, records, first),
-            ats,
-            texts,
-            version,
-            [_bytes(digest) for digest in content],
-            list(content.values()),
-            _digests(referred(records)),
-            [_bytes(name) for name in consume],
-            status,
+            if_quiet,
+            _bytes(status),
             _bytes(waiting_for),
             wake_at,
-            if_quiet,
+            version,
+            ats,
+            texts,
+            _digests(content),
+            list(content.values()),
+            _digests(referred(records)),
+            _digests(consume),
         )
-        code, at, who, _ = await self.database.write(values[0], _APPEND, values, disk=disk)
+        code, at, who, _ = await self.database.write(values[0], _appends, values, disk=disk)
         if code == "ok":
             if status:
                 await self._count_changes()
@@ -332,6 +349,11 @@ class PostgresLog:
         )
         return [_text(run) for (run,) in rows]
 
+    async def clock(self) -> int:
+        """The time by the clock of leases, which is the database's."""
+        ((now,),) = await self.database.fetch("select taofold_now()")
+        return int(now)
+
     async def due(self, now: int, *, limit: int = 100, after: RunRow | None = None) -> list[RunRow]:
         """Runs that somebody should look at, the longest due first."""
         at, start = (0, 0) if after is None else (due_at(after), after.place)
@@ -403,6 +425,34 @@ class PostgresLog:
         # Now and then by whoever writes, so that nobody has to run a service for it.
         if self._changed % _COMPACT == 0:
             await self.compact()
+
+
+def _appends(calls: Sequence[Values]) -> tuple[str, Values]:
+    """One statement for the values of many appends."""
+    runs, epochs, firsts, quiet, status, waiting, wakes, versions, *lists = zip(*calls, strict=True)
+    ats, texts, digests, contents, refs, consumed = lists
+    return _APPEND, (
+        ByteaArray.of(runs),
+        BigintArray.of(epochs),
+        BigintArray.of(firsts),
+        BigintArray.of(quiet),
+        *(BigintArray.of(_slices(parts)) for parts in (ats, digests, refs, consumed)),
+        ByteaArray.of(status),
+        ByteaArray.of(waiting),
+        BigintArray.of(wakes),
+        BigintArray.of(versions),
+        BigintArray.of([at for part in ats for at in part]),
+        *(
+            ByteaArray.of([content for part in parts for content in part])
+            for parts in (texts, digests, contents, refs, consumed)
+        ),
+    )
+
+
+def _slices(parts: Sequence[Sequence[Any]]) -> list[int]:
+    """Where each part begins and ends among all elements, as one number: 32 bits each."""
+    ends = list(accumulate(map(len, parts)))
+    return [(end - len(part)) << 32 | end for part, end in zip(parts, ends, strict=True)]
 
 
 def _bytes(text: str) -> bytes:
