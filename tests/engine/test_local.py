@@ -1,6 +1,7 @@
 """The embedded engine: what is due is advanced once, by somebody, and nothing is left behind."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -15,6 +16,7 @@ from taofold.core.errors import ConfigError, UnknownRun
 from taofold.core.state import fold
 from taofold.engine import LocalEngine
 from taofold.engine import reconciler as engine_module
+from taofold.engine.steadiness import Steadiness
 from taofold.log.log import AT_ONCE, Log, RunRow, Signal
 from taofold.log.store import clock
 from taofold.runtime import owner
@@ -118,6 +120,52 @@ async def test_a_run_of_another_boot_is_advanced_when_its_lease_is_over(
         assert (await world.log.row("r")).held
         time.now += LEASE_MS + 1
         await world.until("r")
+
+
+@pytest.mark.parametrize("jumps", [False, True])
+async def test_a_lease_that_is_over_by_a_steady_clock_is_over(
+    monkeypatch: pytest.MonkeyPatch, jumps: bool
+) -> None:
+    """Mutants: `steady` is always true; `look` does not compare."""
+    monkeypatch.setattr(engine_module, "SILENT_S", 3600.0)
+    monkeypatch.setattr(engine_module, "STEADY_S", 0.2)
+    start, real = Clock(), time.monotonic()
+    ahead = 0
+
+    def now() -> int:
+        return start.now + int((time.monotonic() - real) * 1000) + ahead
+
+    world = World(MemoryLog(now=now))
+    await left(world.log, ELSEWHERE, lease_ms=LEASE_MS if jumps else 600)
+    async with world.engine():
+        if not jumps:
+            await world.until("r")
+            return
+        await asyncio.sleep(0.4)
+        ahead = LEASE_MS + 1
+        await asyncio.sleep(0.1)
+        assert not (await world.log.row("r")).held
+        assert (await world.log.row("r")).owner == ELSEWHERE
+
+
+def test_a_clock_is_steady_when_it_was_looked_at_often_and_never_jumped() -> None:
+    """Mutants: `GAP_S` is not looked at; a clock that stood still counts as steady."""
+    at = [100.0]
+
+    async def looked(*ahead: float, every_s: float) -> bool:
+        log = MemoryLog(now=lambda: int(1000 * (at[0] + ahead_now[0])))
+        clock = Steadiness(log, steady_s=10.0, monotonic=lambda: at[0])
+        for ahead_now[0] in ahead:
+            await clock.look()
+            at[0] += every_s
+        return clock.steady
+
+    ahead_now = [0.0]
+    assert asyncio.run(looked(*[7.0] * 15, every_s=1.0))
+    assert not asyncio.run(looked(*[7.0] * 5, every_s=1.0))
+    assert not asyncio.run(looked(*[7.0] * 10, 8.0, *[8.0] * 5, every_s=1.0))
+    assert not asyncio.run(looked(*[7.0] * 10, 6.0, every_s=1.0))
+    assert not asyncio.run(looked(*[7.0] * 10, every_s=4.0))
 
 
 async def test_a_clock_that_jumps_takes_no_run_from_a_process_that_lives() -> None:

@@ -14,6 +14,7 @@ from typing import Final
 
 from taofold.core.errors import LogError, UnknownRun
 from taofold.core.state import ENDED
+from taofold.engine.steadiness import STEADY_S, Steadiness
 from taofold.log.log import AT_ONCE, Log, RunRow
 from taofold.runtime import control, owner
 from taofold.runtime.endings import UNATTENDED
@@ -63,6 +64,7 @@ class Reconciler:
         self._behind: RunRow | None = None
         self._over: dict[str, tuple[int, int, float]] = {}
         """Leases that were seen over: epoch, end, and since when (monotonic seconds)."""
+        self._clock = Steadiness(log, steady_s=STEADY_S)
         self._foreign: OrderedDict[str, bool] = OrderedDict()
         self.stuck: dict[str, str] = {}
         """Runs that cannot be continued here, and why."""
@@ -90,6 +92,8 @@ class Reconciler:
         """Look once at the runs that are due, and have those advanced that can be."""
         for _ in range(PAGES):
             rows = await self._log.due(self._now(), limit=_PAGE, after=self._behind)
+            # Behind the query: a jump before it is seen.
+            await self._clock.look()
             for number, row in enumerate(rows):
                 if number % _BREATH == _BREATH - 1:
                     await asyncio.sleep(0)
@@ -156,6 +160,8 @@ class Reconciler:
     def _abandoned(self, row: RunRow) -> bool:
         """Is the lease of a running run really over, not only by a clock that jumped?"""
         if owner.gone(row.owner) or (owner.mine(row.owner) and not self._drives(row.run)):
+            return True
+        if self._clock.steady:
             return True
         clock = asyncio.get_running_loop().time()
         epoch, until, since = self._over.get(row.run, (0, 0, 0.0))

@@ -243,6 +243,10 @@ class MemoryLog:
         self._open()
         return sorted(run for run in self._runs if run.startswith(prefix))[:limit]
 
+    async def clock(self) -> int:
+        """The time by the clock of leases, in milliseconds since the epoch."""
+        return self._now()
+
     async def due(self, now: int, *, limit: int = 100, after: RunRow | None = None) -> list[RunRow]:
         """Runs that somebody should look at, the longest due first."""
         self._open()

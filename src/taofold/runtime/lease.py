@@ -23,8 +23,8 @@ BEAT_S: Final = 2.5
 """Seconds between two signs of life."""
 SILENT_S: Final = 2 * BEAT_S
 """A lease must have been seen over for so long, by a clock that nobody sets, before its run is
-taken over: a clock that jumped ends all leases at once, and who lives renews his in the meantime,
-even if one sign of life comes late."""
+taken over, unless the log's clock is known to be steady: a clock that jumped ends all leases at
+once, and who lives renews his in the meantime, even if one sign of life comes late."""
 
 _logger = logging.getLogger(__name__)
 

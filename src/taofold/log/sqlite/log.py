@@ -332,6 +332,10 @@ class SqliteLog:
         rows = await self._all(sql.IDS, prefix, prefix + chr(0x10FFFF), limit)
         return [run for (run,) in rows]
 
+    async def clock(self) -> int:
+        """The time by the clock of leases, in milliseconds since the epoch."""
+        return self._now()
+
     async def due(self, now: int, *, limit: int = 100, after: RunRow | None = None) -> list[RunRow]:
         """Runs that somebody should look at, the longest due first."""
         at, start = (0, 0) if after is None else (due_at(after), after.place)
