@@ -541,6 +541,43 @@ def test_writes_of_one_process_share_a_transaction_and_keep_their_order(
     assert max(sizes) > 10
 
 
+def test_what_many_runs_write_at_once_is_what_each_of_them_wrote(url: str) -> None:
+    """Mutants: a slice begins one further; a value that cannot be written undoes the others."""
+
+    async def main() -> None:
+        log = PostgresLog(url)
+        runs = [f"r{number}" for number in range(12)]
+        for run in runs:
+            await log.create(RunRow(run, "running"), owner="me")
+            for letter in "ab":
+                await log.post(run, Signal(letter + run, "steer", "ann", 1))
+        written = {run: updates(run, 0, number % 4) for number, run in enumerate(runs)}
+        blobs = {run: {f"{run}-{n}": run.encode() * n} for n, run in enumerate(runs) if n % 3}
+        calls = [
+            log.append(
+                run, 1, written[run], blobs=blobs.get(run), consume=["a" + run][: n % 2],
+                status="waiting" if n % 5 == 0 else "", waiting_for=run, wake_at=n,
+            )
+            for n, run in enumerate(runs)
+        ]  # fmt: skip
+        poison = log.append("r4", 1, [], status="waiting", wake_at=2**70)
+        outcomes = await asyncio.gather(*calls, poison, return_exceptions=True)
+        assert outcomes[:-1] == [True] * len(runs)
+        assert isinstance(outcomes[-1], LogError)
+        assert not isinstance(outcomes[-1], OutcomeUnknown)
+        for n, run in enumerate(runs):
+            assert await log.read(run) == written[run]
+            assert [s.id[0] for s in await log.inbox(run)] == (["b"] if n % 2 else ["a", "b"])
+            for digest, content in blobs.get(run, {}).items():
+                assert await log.blob(digest) == content
+            row = await log.row(run)
+            waits = ("waiting", run, n) if n % 5 == 0 else ("running", "", 1)
+            assert (row.status, row.waiting_for, row.wake_at) == waits
+        await log.close()
+
+    asyncio.run(main())
+
+
 def _opens(url: str, barrier: Any, said: Any) -> None:
     barrier.wait(60)
     try:

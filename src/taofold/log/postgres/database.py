@@ -8,6 +8,7 @@ while a commit is on its way to the disk goes along with the next. It knows noth
 import asyncio
 import logging
 import os
+import struct
 import threading
 import weakref
 from collections import deque
@@ -481,8 +482,10 @@ class Database:
                 await self._write_batch(batch)
         except BaseException as error:
             # Whether the batch was committed is unknown; what was still in the queue was not sent.
-            _refuse([*batch, *self._queue], OutcomeUnknown(f"the log stopped: {error!r}"))
-            self._queue.clear()
+            # One by one: others hand in meanwhile, and nothing may be forgotten.
+            while self._queue:
+                batch.append(self._queue.popleft())
+            _refuse(batch, OutcomeUnknown(f"the log stopped: {error!r}"))
             raise
         finally:
             self._writing = None
@@ -652,7 +655,12 @@ def _calls(batch: list[_Write]) -> Iterator[tuple[list[_Write], str, Values]]:
     for statement, group in groupby(ordered, key=lambda write: write.statement):
         writes = list(group)
         if callable(statement):
-            yield writes, *statement([write.values for write in writes])
+            try:
+                text, values = statement([write.values for write in writes])
+            except (struct.error, TypeError, ValueError) as error:
+                # As the server refuses a value: then each write is tried by itself.
+                raise psycopg.DataError(f"a value cannot be written: {error}") from error
+            yield writes, text, values
         else:
             yield from (([write], statement, write.values) for write in writes)
 
