@@ -196,9 +196,10 @@ async def test_text_and_reports_of_another_process_are_seen_as_they_come() -> No
         seen: list[Event] = []
         watching = asyncio.create_task(server.events(run, into=seen))
         await settled(lambda: server.server.hub.watched(run))
-        model.go(len(model.replies[0]))
+        model.go(len(range(0, len(model.replies[0]), model.size)))
         await settled(lambda: any(event.name == "progress" for event in seen))
         go.set()
+        model.go(20)
         await settled(lambda: any(event.name == "answer_chunk" for event in seen))
         assert not any(event.name == "answer" for event in seen)
         joined: list[Event] = []
