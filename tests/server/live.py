@@ -88,12 +88,13 @@ class Client:
         most: int = 0,
         stop: str = "done",
         into: list[Event] | None = None,
+        seconds: float = PATIENCE,
         **headers: str,
     ) -> list[Event]:
         """The run's events behind `after`, until `stop`, or `most` of them with an id."""
         found: list[Event] = [] if into is None else into
         extra = {"Last-Event-ID": after, **headers} if after else headers
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(seconds):
             path = f"/runs/{run}/events"
             async with self.http.stream("GET", path, headers=extra) as answer:
                 if answer.status_code == 204:

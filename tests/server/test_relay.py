@@ -284,10 +284,10 @@ async def test_a_client_of_a_server_sees_what_a_worker_hears_until_it_dies_and_f
     agent = Agent(Slowly(finish(TEXT)))
     workers = [work(tmp_path, log.database.dsn)]
     try:
-        async with serving(agent, log, settings=WATCHES, seconds=2 * PATIENCE) as client:
+        async with serving(agent, log, settings=WATCHES, seconds=5 * PATIENCE) as client:
             run = await client.start()
             seen: list[Event] = []
-            watching = asyncio.create_task(client.events(run, into=seen))
+            watching = asyncio.create_task(client.events(run, into=seen, seconds=4 * PATIENCE))
             pieces.write_text("20")
             await until(client, lambda: TEXT.startswith(chunks(seen)) and len(chunks(seen)) > 50)
             assert not any(event.name == "answer" for event in seen)
@@ -310,7 +310,7 @@ async def test_a_client_of_a_server_sees_what_a_worker_hears_until_it_dies_and_f
 
 
 async def until(client: Client, holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(2 * PATIENCE):
         while not holds():  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0.01)
 
