@@ -25,13 +25,13 @@ def extension() -> Any:
         return None
     claim = client.ResultClaim(result_type=TASK, model=messages()["created"], resolve=_unresolved)
 
-    class Tasks(client.ClientExtension):  # type: ignore[misc, name-defined]
+    class TasksExtension(client.ClientExtension):  # type: ignore[misc, name-defined]
         identifier = EXTENSION
 
         def claims(self) -> Any:
             return (claim,)
 
-    return Tasks()
+    return TasksExtension()
 
 
 async def _unresolved(*_: Any) -> Any:
