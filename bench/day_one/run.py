@@ -21,7 +21,7 @@ PROGRAMS = HERE / "programs"
 EXPECTED = {
     "typed": "5 apples",
     "history": "You are Ada.",
-    "agents": "The helper says five.",
+    "nested": "The helper says five.",
     "stream": "one two three four five six seven eight nine ten",
 }
 

@@ -45,6 +45,8 @@ def reply(body):
         return {"role": "assistant", "content": rest[0]}
     if kind == "call":
         name, arguments = rest
+        if name not in tools:  # offered in words: the reply is text, too
+            return action(name, arguments if isinstance(arguments, dict) else {"goal": arguments})
         return call(name, filled(tools[name], arguments))
     return output(body, tools, rest[0])
 
@@ -66,7 +68,12 @@ def output(body, tools, value):
             return call(name, value)
         if name == "finish":
             return call(name, {"answer": value})
-    return {"role": "assistant", "content": json.dumps(value)}
+    return action("finish", {"answer": value})
+
+
+def action(name, parameters):
+    text = {"thought": "As asked.", "action": {"tool": name, "parameters": parameters}}
+    return {"role": "assistant", "content": json.dumps(text)}
 
 
 def call(name, arguments):

@@ -1,6 +1,8 @@
+import os
+
 from taofold import Agent
 
-agent = Agent("openai-chat:fake")
+agent = Agent("openai-chat:fake", base_url=os.environ["OPENAI_BASE_URL"])
 first = agent.run_sync("I am Ada. script=first;")
 history = [
     {"role": "user", "content": "I am Ada. script=first;"},

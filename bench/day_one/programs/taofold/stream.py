@@ -1,12 +1,13 @@
 import asyncio
+import os
 
 from taofold import Agent
 
 
 async def main():
-    async with Agent("openai-chat:fake").stream("Count. script=talk;") as stream:
-        async for text in stream.text():
-            print(text, end="")
+    agent = Agent("openai-chat:fake", base_url=os.environ["OPENAI_BASE_URL"])
+    async for text in agent.stream("Count. script=talk;").text():
+        print(text, end="")
 
 
 asyncio.run(main())

@@ -1,3 +1,5 @@
+import os
+
 from pydantic import BaseModel
 
 from taofold import Agent, tool
@@ -14,6 +16,6 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
-agent = Agent("openai-chat:fake", tools=[add], output=Sum)
+agent = Agent("openai-chat:fake", base_url=os.environ["OPENAI_BASE_URL"], tools=[add], output=Sum)
 result = agent.run_sync("How many apples are 2 and 3? script=typed;").output
 print(result.total, result.unit)

@@ -1,7 +1,3 @@
-import sys
-
-sys.path.pop(0)  # this file is called like the package
-
 from agents import Agent, OpenAIChatCompletionsModel, Runner
 from openai import AsyncOpenAI
 
