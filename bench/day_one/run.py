@@ -51,7 +51,10 @@ def main():
 
 
 def measured(options, url):
-    contestants = sorted([folder.name for folder in PROGRAMS.iterdir() if folder.is_dir()])
+    folders = sorted([folder for folder in PROGRAMS.iterdir() if folder.is_dir()])
+    # Who has no environment does not take part.
+    there = [folder.name for folder in folders if (options.environments / folder.name).exists()]
+    contestants = [name for name in there if (options.environments / name / "bin/python").exists()]
     found = {name: {program: [] for program in EXPECTED} for name in contestants}
     # The first round compiles what is imported, and is not counted.
     for turn in range(options.rounds + 1):
