@@ -3,8 +3,10 @@
     python bench/scale/load.py [--agents 200] [--waiting 100000]
 
 PostgreSQL with fsync on, beside SQLite in the same invocation. Prints JSON: `events_per_s` of
-`--agents` runs in one process, CPU and bytes of a step, and with `--waiting` runs in the log the
-CPU that an engine needs while nothing happens and how long a message takes to be acted on.
+`--agents` runs in one process, CPU and bytes of a step; what the log alone takes from as many
+writers (`appends`, two records of 500 characters each) beside bare INSERTs of the same rows in
+transactions as large (`inserts`); and with `--waiting` runs in the log the CPU that an engine needs
+while nothing happens and how long a message takes to be acted on.
 """
 
 import argparse
@@ -24,14 +26,16 @@ sys.path.insert(0, str(ROOT))
 from tests import postgres  # noqa: E402
 
 from taofold import Agent, Limits, tool  # noqa: E402
+from taofold.core.events import Record, RunStarted  # noqa: E402
 from taofold.engine import LocalEngine  # noqa: E402
-from taofold.log.log import Signal  # noqa: E402
+from taofold.log.log import RunRow, Signal  # noqa: E402
 from taofold.log.postgres import PostgresLog  # noqa: E402
 from taofold.log.sqlite.log import SqliteLog  # noqa: E402
 from taofold.log.store import clock  # noqa: E402
 from taofold.testing.models import FunctionModel  # noqa: E402
 
 STEPS = 20
+ROUNDS = 30
 TEXT = "x" * 1000
 
 
@@ -92,6 +96,41 @@ async def many(log: Any, agents: int) -> dict[str, Any]:
         "cpu_ms_per_step": round(used / steps * 1000, 2),
         "steps": steps,
     }
+
+
+async def appends(log: PostgresLog, writers: int) -> dict[str, Any]:
+    """Only the log: `writers` runs, each of which appends two records, thirty times."""
+    runs = [f"a{number}" for number in range(writers)]
+    for run in runs:
+        await log.create(RunRow(run, "running"), owner="bench", lease_ms=10_000)
+    event = RunStarted(goal=TEXT[:500])
+
+    async def write(run: str) -> None:
+        for at in range(0, 2 * ROUNDS, 2):
+            await log.append(run, 1, [Record(run, at, 1, event), Record(run, at + 1, 1, event)])
+
+    began, used = time.monotonic(), cpu()
+    await asyncio.gather(*map(write, runs))
+    seconds, used = time.monotonic() - began, cpu() - used
+    return {
+        "events_per_s": round(2 * ROUNDS * writers / seconds),
+        "cpu_us_per_append": round(1e6 * used / ROUNDS / writers),
+    }
+
+
+async def inserts(log: PostgresLog, writers: int) -> int:
+    """Rows a second that one connection inserts, two for each writer in a transaction."""
+    statement = (
+        "insert into taofold_events select -1, %s + n, 1, 1, convert_to(%s, 'UTF8') "
+        "from generate_series(1, %s) n"
+    )
+    began = time.monotonic()
+    for number in range(ROUNDS):
+        await log.database.fetch(
+            f"with done as ({statement} returning 1) select count(*) from done",
+            (number * 2 * writers, TEXT[:500], 2 * writers),
+        )
+    return round(2 * ROUNDS * writers / (time.monotonic() - began))
 
 
 async def waiting(log: Any, count: int) -> dict[str, Any]:
@@ -167,6 +206,8 @@ async def main(options: argparse.Namespace) -> None:
             (of_server(server) - used) / steps * 1000, 2
         )
         found["postgres"]["bytes_per_step"] = round((database_size(server) - before) / steps)
+        found["appends"] = await appends(log, options.agents)
+        found["inserts_per_s"] = await inserts(log, options.agents)
         await log.close()
         if options.waiting:
             log = PostgresLog(server.url())
