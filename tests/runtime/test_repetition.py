@@ -96,6 +96,28 @@ async def test_back_and_forth_between_two_calls_is_a_loop() -> None:
     assert result.stop_reason == "loop_detected"
 
 
+@pytest.mark.scenario("TAG-17")
+async def test_the_hint_names_tools_that_were_not_used_and_the_next_loop_stops() -> None:
+    @tool(effect="read")
+    def ask_the_map() -> str:
+        """Ask the map."""
+        return "north"
+
+    tools, ran = world(lambda n: "the same")
+    heard: list[str] = []
+
+    def reply(request: Any) -> str:
+        heard.append(request.conversation[-1].text)
+        return finish("a guess") if "last turn" in heard[-1] else act("look", what="x")
+
+    agent = Agent(FunctionModel(reply), tools=[*tools, ask_the_map], limits=Limits(steps=30))
+    result = await agent.run("goal")
+    hints = [text for text in heard if "same as before" in text]
+    assert "Tools not used yet: ask_the_map." in hints[0]
+    assert len(ran) == 3
+    assert result.stop_reason == "loop_detected"
+
+
 @pytest.mark.scenario("TAG-15")
 async def test_other_arguments_are_another_call() -> None:
     tools, ran = world(lambda n: "nothing")

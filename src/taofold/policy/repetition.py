@@ -8,7 +8,7 @@ is progress and forgives. Pure: the same steps give the same judgements.
 
 import re
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
@@ -20,6 +20,8 @@ WINDOW: Final = 8
 ALLOWED: Final = 3
 """Executions of one call with one and the same observation."""
 BACKOFF_AFTER: Final = 3
+MOST_UNTRIED: Final = 8
+"""Of the tools that were not used, so many are named to a model that goes in circles."""
 BACKOFF_MS: Final = (50, 1000)
 """First and longest pause before a repeated poll."""
 
@@ -63,9 +65,14 @@ class _Call:
 
 
 class Repetition:
-    """Feed it every step with `seen`, ask it about every call with `judge`."""
+    """Feed it every step with `seen`, ask it about every call with `judge`.
 
-    def __init__(self) -> None:
+    `offered` are the names of the tools that the model has.
+    """
+
+    def __init__(self, offered: Collection[str] = ()) -> None:
+        self._offered = offered
+        self._used: set[str] = set()
         self._recent: deque[str] = deque(maxlen=WINDOW)
         self._calls: dict[str, _Call] = {}
         self._mutations: set[str] = set()
@@ -138,6 +145,7 @@ class Repetition:
         known_as: CallIdentity,
     ) -> None:
         plain, call = known_as
+        self._used.add(action.tool)
         if observation.refused in ("blocked", "toolless", "stop"):
             self._blocked += 1
             self._recent.append(call)
@@ -166,10 +174,15 @@ class Repetition:
                 self.hint = (
                     f"{action.tool} returned the same as before ({history.same} times). "
                     "Repeating it brings nothing new: try something else or finish."
+                    f"{self._untried()}"
                 )
             else:
                 history.text, history.same = text, 1
         self._recent.append(call)
+
+    def _untried(self) -> str:
+        untried = sorted(set(self._offered) - self._used)[:MOST_UNTRIED]
+        return f" Tools not used yet: {', '.join(untried)}." if untried else ""
 
 
 def _plain(action: Action) -> CallIdentity:

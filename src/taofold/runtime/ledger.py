@@ -426,7 +426,7 @@ class Ledger:
         branch = _branch(key)
         guard = self._guards.get(branch)
         if guard is None:
-            guard = self._guards[branch] = Repetition()
+            guard = self._guards[branch] = Repetition(self.tools)
         return guard
 
     def show(self, guard: Repetition, step: Step, calls: Sequence[CallIdentity | None]) -> None:
