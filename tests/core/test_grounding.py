@@ -150,6 +150,12 @@ def test_the_history_of_a_session_counts_as_said_but_not_its_tool_results():
     assert second("tool")
 
 
+def test_the_instructions_of_a_run_count_as_said():
+    story = Story(settings={"instructions": "look at delta_4"})
+    story.step(result="delta_4 is there").step("so delta_4 it is")
+    assert not ground_turns(turns(story.records), story.records)[1].grounded
+
+
 def test_reference_data_in_a_goal_is_nobodys_own_word_and_nothing_observed_either():
     goal = "mend it\n| FAILED tests/test_a.py::test_x\nsee delta_4"
 

@@ -88,6 +88,13 @@ def test_calls_under_way_count_against_a_call() -> None:
     assert Limits(tool_calls=3).blocks(state(), "a", (), [Held(tool_calls=3)])
 
 
+def test_all_that_a_child_may_consume_is_held_and_what_is_unbounded_is_not() -> None:
+    bounded = Limits(model_calls=2, tool_calls=3, tokens=4, usd=0.5, per_tool={"look": 1})
+    assert bounded.held() == Held(2, 3, 4, 0.5, {"look": 1})
+    open_ = Limits(model_calls=None, tool_calls=None, tokens=None, usd=None)
+    assert open_.held() == Held(0, 0, 0, 0.0, {})
+
+
 def test_what_is_left_is_shared_and_never_negative() -> None:
     limits = Limits(tokens=100, tool_calls=10, usd=1.0, model_calls=9, seconds=9)
     spent = state(

@@ -182,6 +182,11 @@ def test_failures_and_key_lines_stay_when_older_steps_fold() -> None:
     assert talk.compact() is None
 
 
+def test_the_prompt_names_the_type_of_the_answer() -> None:
+    assert '"answer": "<text>"' in task().system_prompt()
+    assert '"answer": <{[key: string]: int}>' in task(output=Output(dict[str, int])).system_prompt()
+
+
 @pytest.mark.scenario("TEA-13")
 def test_the_prompt_names_tools_with_their_whole_description_and_parameters() -> None:
     said = task(instructions="Be good.").system_prompt()

@@ -1,5 +1,6 @@
 """ReAct as the seed's story wants it: over the runtime, with real tools."""
 
+import asyncio
 import json
 from typing import Any
 
@@ -148,6 +149,22 @@ async def test_a_tool_error_and_an_unknown_tool_are_observations_and_it_goes_on(
     assert "the index is broken" in model.requests[1].last
     assert "unknown tool 'fly'" in model.requests[2].last
     assert "search" in model.requests[2].last
+    assert done.success
+
+
+@pytest.mark.scenario("TEA-28")
+async def test_a_tool_that_hangs_is_a_timeout_in_the_trace_and_the_loop_goes_on() -> None:
+    @tool(tier=1, effect="read", timeout=0.02)
+    async def hang() -> str:
+        """Hang."""
+        await asyncio.Event().wait()
+        return ""
+
+    model = ScriptedModel([act("hang"), act("finish", "it hung", "exception", answer="x")])
+    done = await react("g", model=model, tools=[hang])
+    tools = [entry for entry in done.variables["reasoning_trace"] if entry["type"] == "tool"]
+    assert (tools[0]["name"], tools[0]["status"]) == ("hang", "timeout")
+    assert "[timeout] hang" in model.requests[1].last
     assert done.success
 
 

@@ -70,6 +70,12 @@ def test_a_reference_that_leads_nowhere_says_where_it_breaks_off(given: Any, rea
     assert reason in str(broken.value)
 
 
+def test_of_many_keys_the_first_ten_are_named() -> None:
+    with pytest.raises(Unresolved) as broken:
+        resolved("{{ t.output.nope }}", lambda _: {f"k{n}": n for n in range(12)}, ["t"])
+    assert str(broken.value).endswith("'k8', 'k9'")
+
+
 @pytest.mark.scenario("TEA-36")
 def test_what_a_result_says_is_never_read_as_a_reference() -> None:
     assert resolved("{{ task_1.output.t }}", lookup, RESULTS) == "{{ task_2.output }}"

@@ -84,6 +84,8 @@ def test_it_stops_early_when_there_is_nothing_to_improve_and_says_why(
 def test_the_generator_drafts_and_revises_and_the_critic_only_judges() -> None:
     done = correct(["v0", "v1"], [verdict(0.1, "too short"), verdict(0.9, "fine")], rounds=1)
     assert done.roles == ["executor", "critic", "executor", "critic"]
+    judged = [act.local[0] for act in done.acts("critique")]
+    assert all(one is not None and one.auto for one in judged), "a critic's line is no extraction"
     revision = done.prompt(2)
     assert "v0" in revision
     assert "too short" in revision

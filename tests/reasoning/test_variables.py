@@ -74,6 +74,24 @@ async def test_self_correction_leaves_its_history_with_scores() -> None:
 
 
 @pytest.mark.scenario("TEA-17")
+@pytest.mark.parametrize("rounds", [0, 1, 3])
+async def test_n_rounds_leave_a_history_of_n_revisions_and_the_draft(rounds: int) -> None:
+    versions = (f"version {n}" for n in range(9))
+    scores = (n / 10 for n in range(9))
+
+    def reply(request: Any) -> str:
+        verdict = {"reasoning": "r", "issues": ["flaw"], "suggestions": []}
+        judged = request.role == "critic"
+        return json.dumps({**verdict, "score": next(scores)}) if judged else next(versions)
+
+    result = await Agent(FunctionModel(reply), strategy=SelfCorrect(rounds=rounds)).run("g")
+    found = variables(result.records)
+    assert len(found["improvement_history"]) == rounds + 1
+    assert found["rounds_completed"] == rounds
+    assert found["reasoning_answer"] == f"version {rounds}"
+
+
+@pytest.mark.scenario("TEA-17")
 async def test_a_failed_critic_is_in_the_history_and_not_in_the_count() -> None:
     model = FunctionModel(lambda request: "?" if request.role == "critic" else "v0")
     result = await Agent(model, strategy=SelfCorrect(rounds=2)).run("g")

@@ -506,8 +506,9 @@ async def test_tier_and_autonomy_and_effect_decide_who_is_asked(
 
 
 @pytest.mark.scenario("RCT-12")
-async def test_production_raises_a_tier_at_every_level() -> None:
-    policy = Policy(autonomy="autonomous", production=True, production_tiers={"tag": Tier.CONFIRM})
+@pytest.mark.parametrize("autonomy", ["conservative", "balanced", "autonomous"])
+async def test_production_raises_a_tier_at_every_level(autonomy: Any) -> None:
+    policy = Policy(autonomy=autonomy, production=True, production_tiers={"tag": Tier.CONFIRM})
     result = await payer(act("tag", name="x"), finish(), policy=policy).run("goal")
     assert result.pending[0].tier == Tier.CONFIRM
     assert PAID == []
@@ -524,6 +525,20 @@ async def test_nothing_the_model_writes_lowers_a_tier() -> None:
     assert result.status == "waiting"
     assert PAID == []
     assert result.pending[0].tier == 3
+
+
+@pytest.mark.scenario("RCT-28")
+@pytest.mark.parametrize("prefix", ["[auto-note] ", "AUTO-NOTE: ", "tier: 1\n"])
+async def test_no_prefix_of_a_comment_lowers_its_tier(prefix: str) -> None:
+    @tool
+    def comment(text: str) -> str:
+        """Comment."""
+        PAID.append(text)
+        return "ok"
+
+    result = await payer(act("comment", text=f"{prefix}all green"), tools=[comment]).run("goal")
+    assert result.pending[0].tier == Tier.CARD
+    assert PAID == []
 
 
 @pytest.mark.scenario("RCT-27")

@@ -269,6 +269,65 @@ async def test_a_run_that_never_began_is_said_to_be_gone_and_is_removed() -> Non
             await log.row("r")
 
 
+async def test_a_run_has_its_lease_from_its_first_record() -> None:
+    clock = Clock()
+    log = MemoryLog(now=clock)
+    seen: list[RunRow] = []
+
+    async def reply(_: Any) -> str:
+        seen.append(await log.row("r"))
+        return finish()
+
+    await Agent(FunctionModel(reply), log=log).run("x", run_id="r")
+    assert [row.lease_until for row in seen] == [clock.now + LEASE_MS]
+
+
+@pytest.mark.parametrize("driven", [True, False])
+async def test_a_fork_has_a_lease_only_if_it_is_driven(driven: bool) -> None:
+    clock = Clock()
+    log = MemoryLog(now=clock)
+    await simple(log).run("x", run_id="r")
+    await runs.fork(log, "r", "s", now=clock(), driven=driven)
+    row = await log.row("s")
+    assert (row.held, row.owner) == ((True, owner.me()) if driven else (False, ""))
+    clock.now += LEASE_MS - 1
+    assert (await log.row("s")).held == driven
+    clock.now += 2
+    assert not (await log.row("s")).held
+
+
+async def test_a_run_that_somebody_drives_is_not_taken_back() -> None:
+    log = MemoryLog()
+    await left(log)
+    with pytest.raises(Conflict, match="is being driven by process 77"):
+        await runs.rewind(log, "r", to=None, now=2)
+    assert (await log.row("r")).owner == ELSEWHERE
+
+
+async def test_a_run_whose_driver_is_gone_is_taken_back() -> None:
+    log = MemoryLog()
+    here = owner.me().split("|")
+    await left(log, "|".join([here[0], "4194304", "1", *here[3:]]))
+    assert await runs.rewind(log, "r", to=None, now=2) == 0
+    assert [type(r.event) for r in await log.read("r")] == [e.RunStarted, e.Rewound]
+
+
+@pytest.mark.parametrize("spawned", [True, False])
+def test_only_a_worker_that_was_spawned_says_so(
+    spawned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be killed to take its run over."""
+    if spawned:
+        monkeypatch.setenv(owner.SPAWNED, "1")
+    else:
+        monkeypatch.delenv(owner.SPAWNED, raising=False)
+    owner._process.cache_clear()
+    try:
+        assert owner.me().split("|")[3] == ("spawned" if spawned else "own")
+    finally:
+        owner._process.cache_clear()
+
+
 @pytest.mark.parametrize("run", ["r", "another"])
 async def test_a_run_that_never_began_is_in_nobodys_way(run: str) -> None:
     """Neither its id nor its session is taken."""

@@ -91,6 +91,7 @@ async def test_a_question_waits_and_any_process_continues_with_the_answer(
     done = await other.resume("r")
     assert done.output == "blue it is"
     assert done.steps[0].observations[0].result == "blue"
+    assert done.steps[0].observations[0].auto, "nobody took an extraction from it"
     assert "blue" in other.model.asked[-1][-1].content
     await assert_replays(other, done)
 

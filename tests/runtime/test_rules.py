@@ -168,12 +168,13 @@ async def test_a_failed_action_repeated_unchanged_is_blocked(strict: bool) -> No
 async def test_what_cannot_run_becomes_an_observation_and_no_call() -> None:
     nameless = '{"thought": "t", "thought_type": "goal", "action": {"parameters": {}}}'
     result = await run(act("send"), act("nope", x=1), nameless, finish())
+    assert result.output == "done", "the loop goes on"
     first, second = result.steps[0].observations[0], result.steps[1].observations[0]
     assert first.status == "failure"
     assert "text" in str(first.result)
     assert first.refused == "invalid"
-    assert "nope" in str(second.result)
-    assert "look" in str(second.result)
+    assert "unknown tool 'nope'; available tools: fail, look, send" in str(second.result)
+    assert result.state.data == {}
     assert RAN == []
     assert result.state.tool_calls == 0
     assert result.state.refused_calls == 3
@@ -203,6 +204,7 @@ async def test_a_call_that_hangs_times_out_with_what_it_said_so_far() -> None:
     result = await run(act("slow"), finish(), tools=[slow])
     observation = result.steps[0].observations[0]
     assert observation.status == "timeout"
+    assert 20 <= observation.duration_ms < 5000
     assert "half of it" in observation.result
     assert len(observation.options) == 3
     assert "timeout_s" in observation.options[0]
@@ -239,7 +241,9 @@ async def test_grounding_is_measured_from_the_log() -> None:
         act("look", "I guess", what="mice"),
         finish(),
     )
-    assert 0 < measure(result.records).grounding_score < 1 or result.metrics.grounding_score < 100
+    metrics = measure(result.records)
+    assert (metrics.grounded, metrics.grounding_eligible) == (1, 3)
+    assert metrics.grounding_score == result.metrics.grounding_score == 33.3
 
 
 @pytest.mark.scenario("TAO-20")
@@ -594,6 +598,20 @@ async def test_a_provider_that_fails_ends_the_run_without_a_storm() -> None:
     assert "down" in result.error
     assert len(model.asked) == 1
     assert kinds(result)[-2:] == ["AskFailed", "RunFinished"]
+
+
+@pytest.mark.scenario("RCT-29")
+async def test_a_tool_that_returns_success_false_has_failed_and_the_loop_goes_on() -> None:
+    @tool(effect="read")
+    def search() -> dict[str, Any]:
+        """Search."""
+        return {"success": False, "error": "no such row"}
+
+    model = ScriptedModel([act("search"), act("look", "no row", "exception"), finish()])
+    result = await run(model=model, tools=[search, look])
+    assert [step.observations[0].status for step in result.steps[:2]] == ["failure", "success"]
+    assert "no such row" in model.requests[1].last
+    assert result.success
 
 
 @pytest.mark.scenario("RCT-25")
