@@ -168,6 +168,15 @@ def test_an_assertion_alone_brings_no_lesson_and_the_very_line_does() -> None:
     assert "LIMIT" in told([loop("first", bound, wrong)], now, code="if age > least:\n")
 
 
+def test_the_same_file_in_another_project_is_not_the_same_place() -> None:
+    """A compiler tells no function, and every crate has a `src/lib.rs`."""
+    moved = FileChange("src/lib.rs", "    run(|| rows.len());\n", "    run(move || rows.len());\n")
+    outlives = "closure may outlive the current function"
+    first = Check("b", "failed", "E0373", outlives, (Place("src/lib.rs", 3),))
+    now = Check("t", "failed", "panic", "attempt to subtract", (Place("src/lib.rs", 9),))
+    assert told([loop("first", moved, first)], now, code="let rows = closure();\n") == ""
+
+
 def test_of_several_errors_each_gets_its_lesson() -> None:
     histories = [
         loop(

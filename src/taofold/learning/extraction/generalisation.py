@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from posixpath import splitext
 from typing import Final
 
-from taofold.core.checks import Check
+from taofold.core.checks import Check, is_test
 from taofold.learning.extraction.diffs import KNOWN, TOKEN, Hunk
 from taofold.learning.patterns.kinds import ErrorType
 
@@ -145,8 +145,11 @@ def hints_of(fault: Check) -> tuple[str, ...]:
 
 
 def seen_at(check: Check) -> str:
-    """Where it failed, as `path:function`; "" if that is not known."""
-    return ":".join([part for part in (check.place.path, check.place.function) if part])
+    """Where it failed in the project, as `path:function`; "" if that is not known."""
+    # A library's frame, with its absolute path, lies below the one that called it.
+    inside = [p for p in check.places if not p.path.startswith("/") and not is_test(p.path)]
+    place = (inside or [check.place])[-1]
+    return ":".join([part for part in (place.path, place.function) if part])
 
 
 def template_code(hunks: Sequence[Hunk]) -> tuple[str, dict[str, str]]:

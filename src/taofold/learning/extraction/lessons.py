@@ -92,12 +92,10 @@ def _signs(attempts: Sequence[RepairAttempt]) -> list[Sign]:
 
 def _in_vain(attempt: RepairAttempt, sign: Sign) -> bool:
     """Did it leave the error where it was, and settle no other one either?"""
-    return (
-        attempt.judged
-        and not attempt.turned
-        and _in(sign, attempt.before)
-        and _in(sign, attempt.after)
-    )
+    # By error and not by check: a compiler's finding is named after its message, names and all.
+    left = {_sign_of(check) for check in attempt.after}
+    settled = {_sign_of(check) for check in attempt.before} - left
+    return attempt.judged and not settled and sign in left and _in(sign, attempt.before)
 
 
 def _in(sign: Sign, checks: Sequence[Check]) -> bool:
@@ -172,6 +170,7 @@ def _pattern(
         hints_of(check),
         check.error_type,
         check.message[:_MOST_EXAMPLE],
+        seen_at(check),
     )
     return Pattern(
         "",

@@ -27,8 +27,6 @@ _ADVICE: Final = re.compile(
 _SIGNS: Final = r"[^\w\s'\"`,;.()\[\]{}]+"
 _PIECE: Final = re.compile(rf"\w+(?:\.\d+)?|{_SIGNS}")
 _TOKEN: Final = re.compile(rf"\"[^\"\n]*\"|'[^'\n]*'|\w+(?:\.\d+)?|{_SIGNS}")
-# Of these nobody learns what to import: the name says it.
-_BRINGING: Final = frozenset({"import", "from", "use", "using", "require", "const", "include"})
 
 
 def told_already(signature: ErrorSignature, fix: Fix, failing: Check) -> str:
@@ -41,7 +39,7 @@ def told_already(signature: ErrorSignature, fix: Fix, failing: Check) -> str:
         return ""
     said, now = _pieces(signature.example), _pieces(failing.message)
     out, put = _change(fix.diff)
-    changed = {token.strip("\"'").casefold() for token in (*out, *put)} - _BRINGING
+    changed = {token.strip("\"'").casefold() for token in (*out, *put)}
     if changed and changed <= said | now | _advice(failing):
         return "the message says it"
     gone = {piece for piece in _pieces(" ".join(out)) if piece.isidentifier()}
@@ -64,8 +62,13 @@ def same_case(signature: ErrorSignature, failing: Check) -> bool:
     """Is it the same value that is named, or the same function that fails?"""
     # A message without a value is the same everywhere.
     named = signature.example == failing.message and bool(re.search(r"\*|\+", signature.pattern))
+    return named or same_function(signature, failing)
+
+
+def same_function(signature: ErrorSignature, failing: Check) -> bool:
+    """Does the function fail where the lesson was learnt?"""
     # Compilers tell no function, and every crate has a `src/lib.rs`.
-    return named or (":" in signature.seen and signature.seen == seen_at(failing))
+    return ":" in signature.seen and signature.seen == seen_at(failing)
 
 
 def choices(signature: ErrorSignature, fix: Fix) -> tuple[str, ...]:

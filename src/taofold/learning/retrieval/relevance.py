@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 
 from taofold.core.checks import Check
 from taofold.learning.extraction.diffs import HOLE, abstracted, line_term, tokens
-from taofold.learning.extraction.generalisation import seen_at
 from taofold.learning.patterns.kinds import (
     Approach,
     Avoidance,
@@ -38,7 +37,12 @@ from taofold.learning.retrieval.index import (
     telling,
     words,
 )
-from taofold.learning.retrieval.novelty import about_this_program, same_case, told_already
+from taofold.learning.retrieval.novelty import (
+    about_this_program,
+    same_case,
+    same_function,
+    told_already,
+)
 
 _CODE_TERMS: Final = 40
 _LINE_TERMS: Final = 80
@@ -374,7 +378,7 @@ def _of_error(
             error = 0.3 + 0.7 * alike
         elif plain or not failing.error_type or same > _OTHER_CLASS:
             # The class says nothing: the words must, or the very line or function that was wrong.
-            here = max(line, float(bool(signature.seen) and signature.seen == seen_at(failing)))
+            here = max(line, float(same_function(signature, failing)))
             error = max(same * alike if says.words else 0.0, _LINE * here)
             nameless = not failing.error_type
             if nameless and max(alike, here) < _SAME_SENTENCE:
