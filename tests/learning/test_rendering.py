@@ -123,7 +123,9 @@ def poisoned(text: str) -> list[Ranked]:
 
     one = error(text, text, fix=text, code=text, diff=text, template=text, language=text)
     body = msgspec.structs.replace(one.body, signature=msgspec.structs.replace(
-        one.body.signature, hints=(text,), name=text))  # type: ignore[union-attr]  # fmt: skip
+        one.body.signature, hints=(text,), name=text),  # type: ignore[union-attr]
+        fix=msgspec.structs.replace(
+            one.body.fix, diff=f"+a = 7\n+{text}", files=(text,), vain=(text, text)))  # type: ignore[union-attr]  # fmt: skip
     return [
         found(msgspec.structs.replace(one, body=body), ID, sources=(PatternSource(text, 1),)),
         found(approach(text, text, task=text), "pat-success-x-001"),
