@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 from tests.server.agents import Bench, Slowly, act, batch, finish, scripted
-from tests.server.live import Client, Event, serving, settled
+from tests.server.live import PATIENCE, Client, Event, serving, settled
 
 from taofold import Agent, Limits, RunContext, tool
+from taofold.core.values import Profile, Reply, ToolCall
+from taofold.runtime.model import OnText, Request
 from taofold.server import Settings
-from taofold.server.streams.channel import shown
+from taofold.server.streams.channel import PartialAnswer
 
 pytestmark = pytest.mark.anyio
 
@@ -306,9 +308,65 @@ async def test_that_a_client_of_ag_ui_never_reads_is_no_failure_of_the_server(
     assert [one.message for one in caplog.records if one.exc_info] == []
 
 
+def arrived(reply: str, size: int = 7) -> str:
+    """The answer that the pieces of a reply show."""
+    partial = PartialAnswer(["look"])
+    for at in range(0, len(reply), size):
+        partial.feed(reply[at : at + size])
+    return partial.text
+
+
 def test_an_answer_is_shown_only_from_its_field() -> None:
-    assert shown('{"thought": "answer", "action": {"tool": "look", "parameters": {"answer') is None
-    assert shown('I say {"answer": "x"') is None
-    assert shown(finish("so it is")[:-9]) is not None
+    assert not arrived('{"thought": "answer", "action": {"tool": "look", "parameters": {"answer')
+    assert arrived(finish("so it is")[:-9]).startswith("so it")
     whole = json.dumps({"actions": [{"tool": "finish", "parameters": {"answer": "yes"}}]})
-    assert shown(whole) == "yes"
+    assert arrived(whole) == "yes"
+
+
+class Prose:
+    """A model with native calls: it looks once, and answers in prose that takes its time."""
+
+    name = "native:model"
+    profile = Profile(window=10**6, native_tools=True, streaming=True)
+
+    def __init__(self) -> None:
+        self.go = asyncio.Event()
+
+    async def complete(self, request: Request, on_text: OnText | None = None) -> Reply:
+        first = len(request.conversation) < 3
+        text = "I look first." if first else "Forty-two, and no more."
+        begin = text[:15]
+        if on_text is not None:
+            on_text(begin)
+        if not first:
+            await self.go.wait()
+        if on_text is not None:
+            on_text(text[15:])
+        return Reply(text, (ToolCall("look", "{}", "c1"),) if first else ())
+
+    def price(self, input_tokens: int, output_tokens: int) -> float | None:
+        return None
+
+
+async def test_prose_of_a_native_model_is_shown_as_it_comes(tmp_path: Path) -> None:
+    """Mutants: only answers inside JSON are shown; words before a call stay the answer."""
+
+    @tool(effect="read")
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    model = Prose()
+    async with serving(Agent(model, tools=[look]), tmp_path / "log.db") as client:
+        run, events = await client.start(), list[Event]()
+        watching = asyncio.create_task(client.events(run, into=events))
+        async with asyncio.timeout(PATIENCE):
+            # The model has not said more yet. What may begin a secret is held back up to a blank.
+            while not answer_of(events).startswith("Forty-two,"):  # noqa: ASYNC110 - no signal
+                await asyncio.sleep(0.01)
+        model.go.set()
+        await watching
+    assert answer_of(events) == "Forty-two, and no more."
+    # The words before the call were an answer for a moment at most, and were taken back.
+    first = [event.data["text"] for event in events if event.name == "answer_chunk"]
+    assert not first[0].startswith("I look") or "" in first

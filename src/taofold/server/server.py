@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 
-from taofold.agent.result import Happening
+from taofold.agent.result import ANSWERING, Happening
 from taofold.core.errors import Refused, UnknownRun
 from taofold.core.events import RunStarted
 from taofold.core.trace import opening
@@ -82,8 +82,13 @@ class Worker:
         def heard(happening: Happening) -> None:
             self._hub.hear(run, happening)
 
-        if self._hub.relay is not None:
-            self._hub.begin(run, (await self._log.row(run)).events)
+        def tools() -> list[str]:
+            # Asked for at the first delta: servers of tools have been asked by then.
+            return list(agent.toolset)
+
+        relayed = self._hub.relay is not None
+        head = (await self._log.row(run)).events if relayed else 0
+        self._hub.begin(run, head, tools if agent.strategy in ANSWERING else None)
         try:
             return await agent.advance(
                 # With today's roles, not those of the start:

@@ -203,8 +203,9 @@ class Scene:
         run, here = record.run, f"{record.run}:{record.seq}"
         self._steps[run, event.key] = None
         yield ag.StepStartedEvent(step_name=_step(event.key))
-        # Unless it was told with the draft of the answer that it leads to.
-        if run != self.run or event.thought.content != self._thought:
+        # Unless it was told with the draft of the answer, or is what the draft says.
+        drafted = self._message != "" and self._text.strip().startswith(event.thought.content)
+        if run != self.run or not (drafted or event.thought.content == self._thought):
             yield from agui_events.thought_events(here, event.thought)
         if run == self.run:
             self._thought = ""

@@ -7,7 +7,7 @@ it has no id, is not stored, and starts again at offset 0 for a client that come
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -18,9 +18,10 @@ from taofold.core import events as e
 from taofold.core.state import ENDED
 from taofold.core.text import iso
 from taofold.core.trace import child_id
-from taofold.core.value import is_array, is_object
+from taofold.core.value import is_object
 from taofold.core.values import FINISH
 from taofold.log.log import Log
+from taofold.parsing import ReplyStream
 from taofold.server.streams.events import (
     EventProjection,
     Place,
@@ -31,73 +32,42 @@ from taofold.server.streams.events import (
     position_text,
 )
 
-# Characters that have to arrive, at least, before a reply is read again.
-_FIRST: Final = 24
-_PART: Final = 40
-"""A reply is read anew when it grew by a 40th: the work stays linear."""
-
 
 class PartialAnswer:
     """Hears the pieces of one reply. `text` is the answer as far as it arrived.
 
-    `thought` is what the reply says before it; the strict form of a reply begins with that.
+    It is what the one scanner of replies shows of it: prose of models with native calls, or the
+    answer inside an envelope. `thought` is what an envelope says before the answer.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tools: Collection[str] = ()) -> None:
         self.text, self.thought = "", ""
-        self._said = ""
-        self._next = _FIRST
+        self._reply = ReplyStream(tools)
+        self._before = ""
 
     def feed(self, piece: str) -> bool:
         """Hear the next piece. True if `text` changed."""
-        self._said += piece
-        if len(self._said) < self._next:
-            return False
-        self._next = len(self._said) + max(_FIRST, len(self._said) // _PART)
-        document = _begun(self._said)
-        answer = None if document is None else _answer(document)
-        if document is None or answer is None or answer == self.text:
-            return False
-        self.text, self.thought = answer, _thought(document)
-        return True
+        fresh = self._reply.feed(piece)
+        if not self.text:
+            self._before += piece
+            if fresh:
+                self.thought = _thought(self._before)
+        self.text += fresh
+        return bool(fresh)
 
 
-def shown(reply: str) -> str | None:
-    """The answer that the beginning of a reply shows, None if it shows none."""
-    document = _begun(reply)
-    return None if document is None else _answer(document)
-
-
-def _begun(reply: str) -> dict[str, Any] | None:
-    """The object that a reply begins with, as far as it arrived."""
+def _thought(reply: str) -> str:
+    """The thought in the beginning of a reply that is a JSON object, "" if it is none."""
     begin = reply.find("{")
     if begin < 0:
-        return None
+        return ""
     try:
-        # `trailing-strings` keeps the unfinished last string, which is the answer as it arrives.
-        document: Any = from_json(reply[begin:], allow_partial="trailing-strings")
+        document: object = from_json(reply[begin:], allow_partial="trailing-strings")
     except ValueError:
-        return None
-    return document if is_object(document) else None
-
-
-def _thought(document: dict[str, Any]) -> str:
-    thought: Any = document.get("thought")
+        return ""
+    thought = document.get("thought") if is_object(document) else None
     content = thought.get("content") if is_object(thought) else thought
     return content if isinstance(content, str) else ""
-
-
-def _answer(document: dict[str, Any]) -> str | None:
-    action = document.get("action")
-    several = document.get("actions")
-    # With several actions the answer is not final: `finish` stands alone.
-    if action is None and is_array(several) and len(several) == 1:
-        action = several[0]
-    if not is_object(action) or action.get("tool") != FINISH:
-        return None
-    parameters: Any = action.get("parameters")
-    answer = parameters.get("answer") if is_object(parameters) else None
-    return answer if isinstance(answer, str) and answer else None
 
 
 BATCH: Final = 500
@@ -253,15 +223,19 @@ class RunChannel:
     def _take(self, record: e.Record) -> None:
         self._heads[record.run] = record.seq + 1
         name = self._name(record.run)
-        for event in self._runs[record.run](record):
-            self._at[name] = (event.seq, event.part)
-            if isinstance(record.event, e.Observed) and record.event.calls is not None:
+        event = record.event
+        if name == "" and self.live and isinstance(event, e.Proposed) and not _answers(event):
+            # What arrived were words before a call: they are its thought, and no answer.
+            self._say("")
+        for told in self._runs[record.run](record):
+            self._at[name] = (told.seq, told.part)
+            if isinstance(event, e.Observed) and event.calls is not None:
                 child = self._name(_child(record))
                 # From here on a client that has this record
                 # has the child's too, without naming it.
                 self._closed[child] = record.seq
                 self._forget(child)
-            self._tell(event)
+            self._tell(told)
 
     def _forget(self, child: str) -> None:
         """The caller's result covers its child runs: they need no place of their own."""
@@ -338,6 +312,11 @@ class ResumePoint(NamedTuple):
 
     begin: int
     position: dict[str, Place] | None
+
+
+def _answers(event: e.Proposed) -> bool:
+    """Is the step the answer, and no call?"""
+    return all(action.tool == FINISH for action in event.actions)
 
 
 def _child(record: e.Record) -> str:
@@ -420,7 +399,10 @@ class ChannelReader:
         if self._generation != channel.generation or not text.startswith(
             channel.answer[: self._sent]
         ):
+            withdrawn = self._sent > 0 and not text
             self._generation, self._sent = channel.generation, 0
+            if withdrawn:
+                return [self._passing("answer_chunk", channel.run, {"text": "", "offset": 0})]
         if self._sent >= len(text):
             return []
         chunk = {"text": text[self._sent :], "offset": self._sent}

@@ -9,9 +9,9 @@ lasts longer than a request, so it is checked again and again whether its token 
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Generator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import Final
+from typing import Final, TypeAlias
 
 from taofold.agent.result import Delta, Happening, Progress
 from taofold.core import events as e
@@ -28,6 +28,8 @@ CHECK_S: Final = 2.0
 CALM_S: Final = 15.0
 """The same for a run of which is told when it changes."""
 
+ToolNames: TypeAlias = Callable[[], Collection[str]]
+
 _logger = logging.getLogger(__name__)
 
 
@@ -41,6 +43,8 @@ class Hub:
         self._channels: dict[str, RunChannel] = {}
         self._tailers: dict[str, asyncio.Task[None]] = {}
         self._replies: dict[str, PartialAnswer] = {}
+        self._answering: dict[str, ToolNames] = {}
+        """Runs that are driven here and of which each reply may be the answer: their tools."""
         self.relay: Relay | None = None
         """To and from other processes; None: the log cannot broadcast."""
         self.hears_changes = False
@@ -60,8 +64,10 @@ class Hub:
         """What happens in a run of this process or its child runs, durable or a delta."""
         channel, relay = self._channels.get(root), self.relay
         if isinstance(happening, Delta):
-            if happening.run == root:
-                reply = self._replies.setdefault(root, PartialAnswer())
+            tools = self._answering.get(root)
+            if happening.run == root and tools is not None:
+                reply = self._replies.get(root) or PartialAnswer(tools())
+                self._replies[root] = reply
                 if reply.feed(happening.text):
                     if channel is not None:
                         channel.hear(reply.text, reply.thought)
@@ -85,14 +91,21 @@ class Hub:
         if relay is not None:
             relay.wrote(root, happening.seq + 1 if own else None)
 
-    def begin(self, root: str, head: int) -> None:
-        """The run, which has `head` records, is driven here from now on."""
+    def begin(self, root: str, head: int, tools: ToolNames | None) -> None:
+        """The run, which has `head` records, is driven here from now on.
+
+        `tools` gives the names on offer; None: its replies may be plans or critiques, and are not
+        shown as they arrive.
+        """
+        if tools is not None:
+            self._answering[root] = tools
         if self.relay is not None:
             self.relay.begin(root, head)
 
     def forget(self, root: str) -> None:
         """The run is not driven here any more."""
         self._replies.pop(root, None)
+        self._answering.pop(root, None)
         if self.relay is not None:
             self.relay.end(root)
 

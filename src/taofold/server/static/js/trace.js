@@ -162,6 +162,12 @@ export function trace(root, run) {
   let wanted = "";
   let drawn = 0;
   function answering(text) {
+    // What arrived were words before a call: the trace has them as its thought.
+    if (!text) {
+      answer?.parentElement.remove();
+      answer = null;
+      return;
+    }
     if (!answer) {
       answer = h("div", { class: "text md" });
       ending.prepend(h("section", { class: "answer", "aria-label": "Answer" }, h("h3", {}, "Answer"), answer));
