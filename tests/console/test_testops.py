@@ -194,9 +194,12 @@ async def test_a_viewer_reads_and_may_not_write(tools: Toolset, office: Any) -> 
 
 
 @pytest.mark.scenario("RCT-12")
-async def test_a_production_build_asks_even_an_autonomous_run(tools: Toolset) -> None:
+@pytest.mark.parametrize("autonomy", ["conservative", "balanced", "autonomous"])
+async def test_a_production_build_asks_even_an_autonomous_run(
+    tools: Toolset, autonomy: Any
+) -> None:
     policy = Policy(
-        autonomy="autonomous",
+        autonomy=autonomy,
         production=True,
         production_tiers={"jenkins_trigger_build": Tier.CONFIRM},
     )

@@ -3,7 +3,9 @@
 import json
 import re
 import shutil
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -14,7 +16,6 @@ from taofold.cli.agents import chosen, make
 from taofold.files import Config, build, read_agent
 from taofold.files.references import load
 from taofold.log.formats import react_json as react_json
-from taofold.runtime import model as registry
 from taofold.runtime.model import Request
 from taofold.testing.models import FunctionModel, ScriptedModel
 
@@ -97,30 +98,94 @@ def test_the_seeds_react_runs_as_it_stands(folder: Path) -> None:
     assert result.state.data["memory.fact"] == "they hold hands"
 
 
+class ChatServer(ThreadingHTTPServer):
+    """In OpenAI's place: it knows chat completions only, and the key `sk-mine`."""
+
+    def __init__(self, replies: list[str]) -> None:
+        super().__init__(("127.0.0.1", 0), ChatHandler)
+        self.replies, self.models = replies, list[str]()
+
+
+class ChatHandler(BaseHTTPRequestHandler):
+    server: ChatServer
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        status, body = 404, {}
+        if self.headers["Authorization"] != "Bearer sk-mine":
+            status = 401
+        elif self.path == "/v1/chat/completions":
+            self.server.models.append(asked["model"])
+            message = {"role": "assistant", "content": self.server.replies.pop(0)}
+            choice = {"index": 0, "message": message, "finish_reason": "stop"}
+            status, body = 200, {"model": asked["model"], "choices": [choice]}
+        said = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(said)))
+        self.end_headers()
+        self.wfile.write(said)
+
+
+VERDICT = json.dumps({"reasoning": "good", "score": 1, "issues": [], "suggestions": []})
+PART = {"id": "a", "description": "one", "dependencies": [], "complex": False}
+SPLIT = json.dumps({"reasoning": "one", "sub_problems": [PART]})
+
+
 @pytest.mark.scenario("TEA-35")
+@pytest.mark.allow_model_requests
 @pytest.mark.parametrize(
-    ("name", "data"),
-    [("seed-cot", {"math_problem": "1+1?"}), ("seed-decompose", {"complex_problem": "1+1?"})],
+    ("name", "variable", "replies", "answer"),
+    [
+        ("cot", "math_problem", [reasoned("2")], {"answer": "2", "model": "openai:gpt-4"}),
+        (
+            "react",
+            "research_question",
+            [act("finish", answer="2")],
+            {"final_answer": "2", "model": "openai:gpt-4"},
+        ),
+        (
+            "self-correct",
+            "coding_task",
+            ["a draft", VERDICT],
+            {
+                "output": "a draft",
+                "generator_model": "openai:gpt-4",
+                "critic_model": "openai:gpt-4",
+            },
+        ),
+        (
+            "decompose",
+            "complex_problem",
+            [SPLIT, *map(reasoned, ("1", "2"))],
+            {"final_answer": "2", "model": "openai:gpt-4"},
+        ),
+    ],
 )
-def test_the_seeds_files_run_without_a_model_said_by_the_provider_of_the_environment(
-    name: str, data: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_the_seeds_files_run_with_the_address_and_the_key_of_the_environment(
+    name: str,
+    variable: str,
+    replies: list[str],
+    answer: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
-    """`model: gpt-4` is OpenAI's, whose address and key the environment has."""
-    made: list[str] = []
-
-    def factory(model: str, **options: Any) -> ScriptedModel:
-        made.append(model)
-        return ScriptedModel([reasoned("2", "one and one")] * 3, name=f"openai:{model}")
-
-    monkeypatch.setattr(registry, "_registered", {"openai": factory})
+    """No `--model`: their `model: gpt-4` is OpenAI's, or of whoever stands in its place."""
     monkeypatch.setenv("TAOFOLD_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("TAOFOLD_MODEL", raising=False)
-    agent = make(chosen(str(HERE / f"{name}.yaml")))
-    assert made == ["gpt-4"]
-    if name == "seed-cot":
-        result = agent.run_sync("solve", data=data)
-        assert result.success, result.error
-        assert result.output["model"] == "openai:gpt-4"
+    with ChatServer([*replies]) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{server.server_port}/v1")
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-mine")
+        agent = make(chosen(str(HERE / f"seed-{name}.yaml")))
+        result = agent.run_sync("solve", data={variable: "1 + 1?"})
+        server.shutdown()
+    assert result.success, result.error
+    assert answer.items() <= result.output.items()
+    assert server.models == ["gpt-4"] * len(replies)
 
 
 @pytest.mark.scenario("TEA-26")

@@ -45,6 +45,37 @@ def test_extract_all_leaves_out_what_still_runs_and_takes_each_ended_loop_once(
 
 
 @GIT.mark
+@pytest.mark.scenario("XTL-01", "XTL-06", "XTL-08")
+def test_by_hand_the_types_that_are_asked_for_are_taken_and_the_files_of_others_stay(
+    project: Path, taofold: Taofold
+) -> None:
+    learning = "ralph: {cross_loop_learning: {extraction: {enabled: false}}}\n"
+    (project / "aiwg.yml").write_text(learning)
+    loop(taofold, "fixer", "ended")
+    assert rows(taofold, "list") == [], "nobody extracts by himself"
+
+    def files() -> dict[str, str]:
+        taofold("patterns", "export", "out")
+        folder = project / "out" / "shared" / "patterns"
+        return {path.name: path.read_text() for path in folder.glob("*.json")}
+
+    before = files()
+    taofold("patterns", "extract", "ended", "--types", "error")
+    found = rows(taofold, "list")
+    assert {one["type"] for one in found} == {"error_pattern"}
+    shown = json.loads(taofold("patterns", "show", str(found[0]["pattern_id"]), "--json").out)
+    assert (shown["success_rate"], shown["usage_count"]) == (1.0, 1)
+    assert [(one["loop_id"], one["role"]) for one in shown["source_loops"]] == [
+        ("ended", "discovered")
+    ]
+    assert shown["first_discovered"] <= shown["last_used"]
+    after = files()
+    assert [name for name in after if after[name] != before.get(name)] == ["error-patterns.json"]
+    taofold("patterns", "extract", "ended")
+    assert len(rows(taofold, "list")) > len(found)
+
+
+@GIT.mark
 @pytest.mark.scenario("XTL-30")
 def test_an_open_loop_is_told_by_hand_and_reads_it_in_its_next_iteration(
     project: Path, taofold: Taofold

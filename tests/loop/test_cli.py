@@ -182,6 +182,19 @@ def test_with_several_loops_and_no_id_an_error_lists_them(taofold: Taofold) -> N
     assert "no loop comes into question" in err
 
 
+@pytest.mark.scenario("RLP-14")
+def test_of_several_open_loops_none_is_aborted_without_its_id(taofold: Taofold) -> None:
+    for name in ("one", "two"):
+        run(taofold, "asker", "--loop-id", name)
+    code, _, err = taofold("loops", "abort")
+    assert code == 2
+    assert "  one\n" in err
+    assert "  two\n" in err
+    listed = json.loads(taofold("loops", "list", "--json").out)
+    assert {one["status"] for one in listed} == {"paused"}
+    assert taofold("loops", "abort", "two").code == 0
+
+
 def test_an_approval_pauses_the_loop_with_3_and_resume_goes_on(
     taofold: Taofold, project: Path
 ) -> None:

@@ -392,7 +392,9 @@ async def test_every_call_has_an_audit_record(tmp_path: Path) -> None:
         ("publish", "deny", "local", "denied"),
         ("comment", "expired", "clock", "expired"),
     ]
+    assert [one["tier"] for one in audit["entries"]][:4] == [1, 3, 3, 2]
     assert secret not in str(entries)
+    assert "[redacted]" in str(audit["entries"][0]["parameters"])
     assert all(one["who"] == "local" and one["proposed_at"] for one in audit["entries"])
     decided = [line for line in client.server.audit.last if line["what"] == "decision"]
     assert [line["decision"] for line in decided] == ["approve", "deny"]

@@ -285,6 +285,11 @@ async def test_what_the_user_looks_at_comes_framed_and_bounded(tmp_path: Path) -
 
 
 @pytest.mark.scenario("RCT-23")
+def test_the_grace_is_five_seconds() -> None:
+    assert Settings().grace_s == 5
+
+
+@pytest.mark.scenario("RCT-23")
 async def test_leaving_cancels_a_run_only_if_that_was_asked_for(tmp_path: Path) -> None:
     bench = Bench()
     bench.gate.clear()

@@ -49,6 +49,30 @@ def test_an_answer_that_never_fits_fails_the_node_and_sets_the_variables(tmp_pat
     assert result.state.data["reasoning_trace"][0]["status"] == "failure"
 
 
+@pytest.mark.scenario("TEA-26")
+@pytest.mark.parametrize(
+    ("action", "goal", "own"),
+    [
+        ("cot", "problem", "reasoning_thinking"),
+        ("react", "goal", "react_steps"),
+        ("self_correct", "task", "improvement_history"),
+        ("decompose", "problem", "reasoning_thinking"),
+    ],
+)
+def test_an_action_that_fails_sets_its_variables_and_the_flow_goes_on(
+    action: str, goal: str, own: str, tmp_path: Path
+) -> None:
+    text = (
+        f"nodes: [{{name: a, uses: reason.{action}, on_error: {{then: continue}}, "
+        f"with: {{{goal}: p, output_format: {{n: int}}}}}}]"
+    )
+    result = run(text, tmp_path, FunctionModel(lambda _: "{]"))
+    data = result.state.data
+    assert data["reasoning_answer"] is None
+    assert data["reasoning_trace"][-1]["status"] == "failure"
+    assert own in data
+
+
 def test_an_output_format_with_step_keys_types_the_final_answer(tmp_path: Path) -> None:
     text = """
 nodes:
