@@ -42,7 +42,7 @@ class Worker:
         return file.read_text().splitlines() if file.exists() else []
 
     async def until(self, name: str) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not self.lines(name):  # noqa: ASYNC110 - another process writes it
                 await asyncio.sleep(0.05)
 
@@ -78,7 +78,7 @@ def caller(worker: Worker, log: Log, *script: str, **options: Any) -> Agent[Any,
 
 async def until_kept(log: Log) -> None:
     """Wait until a task's id is on record."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             events = [record.event for record in await log.read("r")]
             if any(isinstance(event, e.Started) and event.kept for event in events):
@@ -106,7 +106,7 @@ async def test_after_a_crash_the_task_is_asked_for_and_the_call_is_not_made_agai
     )
     await worker.until("calls")
     log = SqliteLog(file)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         await until_kept(log)
         life.kill()
         life.wait()
@@ -243,7 +243,7 @@ async def test_a_run_that_was_cut_off_with_its_server_goes_on_when_its_task_is_a
     driving.cancel()  # as when the process of the server ends
     await asyncio.wait([driving])
     second, seen = RunTasks(), dict[str, Any]()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while seen.get("status") != "completed":
             seen = await second.seen(offers, run, asks=False)
             await asyncio.sleep(0.05)
