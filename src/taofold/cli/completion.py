@@ -48,12 +48,14 @@ def loops(incomplete: str) -> Offers:
     """Ids of loops."""
 
     async def work(log: "Log") -> Offers:
-        from taofold.log.journal import Journal
+        from taofold.log.builtin import journal_beside
         from taofold.loop.stream import ids
 
-        if not isinstance(log, Journal):
-            return []
-        names = [name for name in await ids(log) if name.startswith(incomplete)]
+        journal = journal_beside(log)
+        try:
+            names = [name for name in await ids(journal) if name.startswith(incomplete)]
+        finally:
+            await journal.close()
         last = [("last", "the newest loop")] if "last".startswith(incomplete) and names else []
         return [(name, "") for name in names[:_MOST]] + last
 

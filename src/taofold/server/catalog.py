@@ -114,7 +114,8 @@ class Catalog:
         changes: dict[str, Any] = {}
         if settings.get("limits"):
             # `Limits` bounds steps by default: what is not named here bounds nothing.
-            bounds = Limits(**{"steps": None, **settings["limits"]})
+            named: dict[str, Any] = {"steps": None, **settings["limits"]}
+            bounds = Limits(**named)
             changes["limits"] = agent.limits.within(bounds)
         if settings.get("model"):
             models = {cast("Model", known.model).name: known for known in self._agents.values()}

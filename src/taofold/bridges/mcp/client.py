@@ -179,8 +179,9 @@ class McpServer(Toolset):
 
     def __init__(self, place: ServerAddress, **options: Unpack[McpOptions]) -> None:
         self.place = place
-        if options.get("tools") is not None:
-            options["tools"] = list(options["tools"])  # it is gone through more than once
+        wanted = options.get("tools")
+        if wanted is not None:
+            options["tools"] = list(wanted)  # it is gone through more than once
         self._options = options
         self.label = options.get("name") or place.label
         pins = options.get("pins", True)

@@ -17,7 +17,7 @@ from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
 from types import NoneType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -263,9 +263,10 @@ def _flat(schema: Any) -> Callable[[Any], bool] | None:
         kinds[name] = () if kind is None else _KINDS[kind]
 
     def fits(value: Any) -> bool:
+        # Exactly a dict, as JSON has it.
         if type(value) is not dict:
             return False
-        fields: dict[Any, Any] = value
+        fields = cast("dict[Any, Any]", value)
         for name, field_value in fields.items():
             types = kinds.get(name)
             if (types is None and not others) or (types and type(field_value) not in types):

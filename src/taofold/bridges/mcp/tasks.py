@@ -96,7 +96,8 @@ class RemoteTask:
                 case "completed":
                     return load("mcp.types").CallToolResult.model_validate(seen.result or {})
                 case "failed":
-                    reason = str((seen.error or {}).get("message", "")) or message or "no reason"
+                    fault: Mapping[str, Any] = seen.error or {}
+                    reason = str(fault.get("message", "")) or message or "no reason"
                     raise TaskGone(f"the server {self.name!r}: the task failed: {reason[:2000]}")
                 case "cancelled":
                     raise TaskGone(f"the server {self.name!r} cancelled the task {message}".strip())

@@ -65,8 +65,8 @@ class Screen(Protocol):
         """What a tool of the run, or of a child run, reports."""
         ...
 
-    def poke(self, root: str) -> None:
-        """Something was written: read the log."""
+    def poke(self, run: str) -> None:
+        """Something was written to the run, or to a child run: read the log."""
         ...
 
 
