@@ -47,6 +47,28 @@ def test_a_short_report_names_tests_places_and_reasons() -> None:
     assert errored.places == (Place("tests/test_shop.py", 30, "box"),)
 
 
+@pytest.mark.parametrize(
+    ("line", "error"),
+    [
+        ("decimal.InvalidOperation: [<class 'decimal.ConversionSyntax'>]", "InvalidOperation"),
+        ("requests.exceptions.Timeout: too late", "Timeout"),
+        ("shop.cart.Empty", "Empty"),
+        ("assert shop.Cart == 3", "AssertionError"),
+        ("AssertionError: shop.Cart: 3", "AssertionError"),
+        ("Failed: DID NOT RAISE", "Failed"),
+    ],
+)
+def test_an_exception_is_known_by_its_class_however_it_is_called(line: str, error: str) -> None:
+    text = (
+        "F\n=== FAILURES ===\n____ test_a ____\ntest_a.py:6: in test_a\n    read()\n"
+        f"E   {line}\n=== short test summary info ===\nFAILED test_a.py::test_a - {line}\n"
+        "1 failed in 0.73s\n"
+    )
+    report = parse(text)
+    assert report is not None
+    assert report.failures[0].error_type == error
+
+
 def test_a_report_without_its_middle_still_says_what_failed() -> None:
     report = parse("….\n" + SHORT[SHORT.index("=========================== short") :])
     assert report is not None

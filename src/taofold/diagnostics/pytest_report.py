@@ -24,6 +24,8 @@ _KIND: Final = re.compile(
     r"([A-Z]\w*(?:Error|Exception|Exit|Interrupt|Iteration|Warning)|Failed)\b(?:: ?(.*))?$",
     re.DOTALL,
 )
+# pytest names a class with its module: decimal.InvalidOperation is an exception by its place alone.
+_QUALIFIED: Final = re.compile(r"^(?:[a-z_]\w*\.)+([A-Z]\w*)(?:: ?(.*))?$", re.DOTALL)
 _SECTION_END: Final = re.compile(r"^={3,} ", re.MULTILINE)
 
 
@@ -114,6 +116,9 @@ def _kind(lines: list[str], said: str) -> tuple[str, str]:
         if match and match[1] != "AssertionError":
             return match[1], match[2] or ""
     first = lines[0] if lines else said
+    qualified = _QUALIFIED.match(first)
+    if qualified:
+        return qualified[1], qualified[2] or ""
     return "AssertionError", first.removeprefix("AssertionError: ")
 
 
