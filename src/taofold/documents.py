@@ -106,8 +106,7 @@ class SharedDocument(Generic[T]):
             return self._form.empty
         except OSError as error:
             raise ConfigError(f"{str(self.path)!r} cannot be read: {error.strerror}") from error
-        # A writer replaces the file, so its inode changes even where two writes share a
-        # timestamp.
+        # A writer replaces the file, so its inode changes even where two writes share a timestamp.
         stamp = (stat.st_mtime_ns, stat.st_ino, stat.st_mode)
         if stamp != self._known[0]:
             # Refused instead of repaired: others may have read the secrets already.
@@ -191,8 +190,7 @@ class SharedDocument(Generic[T]):
 
     def _write(self, path: Path, value: T) -> None:
         body = json.dumps(self._form.encode(value), indent=1) + "\n"
-        # Readers see the old file or the new one, never half of it; a crash leaves a .part
-        # behind.
+        # Readers see the old file or the new one, never half of it; a crash leaves a .part behind.
         partial = path.with_name(f"{path.name}.{token_hex(4)}.part")
         descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:

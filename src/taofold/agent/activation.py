@@ -112,8 +112,8 @@ def _recorded(redactor: Redactor, given: Showing) -> tuple[Part, ...]:
 
 def new_id() -> str:
     """A run id that sorts by time."""
-    # 48 bits of time and 32 of chance, in hex. The first digit is 0 until the year 2527 and is
-    # dropped.
+    # 48 bits of time and 32 of chance, in hex. The first digit is 0 until the
+    # year 2527 and is dropped.
     milliseconds = time_ns() // 1_000_000
     return (milliseconds.to_bytes(6) + urandom(4)).hex()[1:]
 
@@ -160,8 +160,8 @@ class Activation:
             # A child can only get less than its parent has, in limits and in rights.
             limits, policy = limits.within(parent.limits), policy.tightened(parent.policy)
         if limits.usd is not None:
-            # price(1, 1) asks whether there is a price at all; without one the limit could never
-            # hold.
+            # price(1, 1) asks whether there is a price at all; without one
+            # the limit could never hold.
             for model in self.models.values():
                 if model.price(1, 1) is None:
                     raise ConfigError(
@@ -209,8 +209,8 @@ class Activation:
             strict=bool(started.settings.get(STRICT, agent.strict)),
             research=agent.research,
             attempts=agent.limits.parse_retries + 1,
-            # From the recorded profile, not the model's of today: a replay must build the same
-            # prompt.
+            # From the recorded profile, not the model's of today: a replay
+            # must build the same prompt.
             native=started.profile.native_tools and bool(agent.offers),
             window=started.profile.window,
             history=started.history,
@@ -295,8 +295,8 @@ class Activation:
             principal=self.setup.principal,
             policy=self.setup.policy.version,
             settings=self._settings(settings),
-            # Copied and redacted here, where it enters: from now on it is in the log and in the
-            # prompt.
+            # Copied and redacted here, where it enters: from now on it is in
+            # the log and in the prompt.
             data=redactor.json(dict(data)) if data else {},
             history=(*await self._history(session), *earlier_messages),
             session=session,
@@ -308,8 +308,8 @@ class Activation:
 
     def _settings(self, given: Mapping[str, Any] | None) -> dict[str, Any]:
         """What is kept with the run: for the rules, for replay, and what the caller gave."""
-        # A child's share depends on what ran beside it when it began; on resume it cannot be
-        # computed again.
+        # A child's share depends on what ran beside it when it began; on resume it
+        # cannot be computed again.
         limits = {} if self.parent is None else {"limits": asdict(self.setup.limits)}
         redacted: dict[str, Any] = self.setup.redactor.json(dict(given)) if given else {}
         # A child run hangs below the call that it serves, wherever that is.

@@ -416,8 +416,8 @@ class Agent(Generic[Deps, Out]):
             name=name or self.name,
             description=description or self.description or f"Ask the agent {self.name}.",
             schema=_SCHEMA,
-            # As high as the highest tier of its tools: the caller's policy sees nothing else of
-            # them.
+            # As high as the highest tier of its tools: the caller's policy
+            # sees nothing else of them.
             tier=max((tool.tier for tool in tools), default=Tier.AUTO),
             # "idempotent", because a child run has a log of its own and goes on where it was.
             effect="read" if all(tool.effect == "read" for tool in tools) else "idempotent",

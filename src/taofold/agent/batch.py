@@ -120,8 +120,8 @@ async def run_batch(
             await asyncio.gather(*tasks)  # not a group: its first error is raised as it is
         finally:
             for task in tasks:
-                # Also when the caller is cancelled or one goal's fault is everybody's: no run stays
-                # behind.
+                # Also when the caller is cancelled or one goal's fault is
+                # everybody's: no run stays behind.
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
     batch.seconds = monotonic() - started
@@ -167,8 +167,8 @@ class _Work:
                 return await self.agent.run(prompt, run_id=run, **self.options)
             if earlier.status not in _AGAIN:
                 return earlier
-            # A run that goes on has its goal, session and data in its log; only what lives here is
-            # given.
+            # A run that goes on has its goal, session and data in its log; only
+            # what lives here is given.
             run_options = {
                 key: self.options[key] for key in ("deps", "principal") if key in self.options
             }

@@ -60,8 +60,8 @@ class AnswerText:
                 self._break = self._break or bool(self._reply.answer)
                 self._reply = ReplyStream(self._tools)
                 return tail
-            # The output may differ from what was streamed (another strategy, a repair): then it
-            # follows.
+            # The output may differ from what was streamed (another strategy, a
+            # repair): then it follows.
             case e.RunFinished(output=str(output)) if not self._said.endswith(output):
                 self._break = bool(self._said)
                 return self._paragraph(output)
@@ -246,8 +246,8 @@ class Stream(Generic[Out]):
         if self._begun:
             raise RuntimeError("a stream is iterated once; call agent.stream again for another run")
         self._begun = True
-        # Unbounded: the drive must not wait for a slow reader, who would hold the run's lease and
-        # deadline.
+        # Unbounded: the drive must not wait for a slow reader, who would hold the
+        # run's lease and deadline.
         queue: asyncio.Queue[Happening | None] = asyncio.Queue()
 
         async def drive() -> RunResult[Out]:
@@ -276,8 +276,8 @@ def result_of(
     """The result of a run whose activation ended in `state`."""
     output = state.output
     if state.status in ("finished", "limited") and output is not None:
-        # Only what was accepted is loaded as the output's type; a failed run's output may be
-        # anything.
+        # Only what was accepted is loaded as the output's type; a failed
+        # run's output may be anything.
         output = load(output)
     waiting = state.status == "waiting"
     return RunResult(

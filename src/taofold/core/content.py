@@ -299,8 +299,8 @@ def veiled(content: Content) -> Content:
         match part:
             # The digest stays: a person can tell two items apart by it.
             case OpaquePart():
-                # `size` is 0 while the bytes are inline; afterwards `data` is empty and `size`
-                # counts.
+                # `size` is 0 while the bytes are inline; afterwards `data` is
+                # empty and `size` counts.
                 size = max(part.size, len(part.data))
                 visible.append(OpaquePart("", part.kind, part.digest, size))
             case TextPart() if part.opaque:
@@ -535,8 +535,8 @@ class Conversation(Sequence[Message]):
 
     def cut(self) -> None:
         """Send back nothing more of what only a provider understands, up to here."""
-        # Only a mark: messages are never rewritten, so the neutral digest and a replay are
-        # unaffected.
+        # Only a mark: messages are never rewritten, so the neutral digest and
+        # a replay are unaffected.
         self._cut = len(self._messages)
         self._bound = False
         self._bound_digest = blake2b(str(self._cut).encode(), digest_size=8)
@@ -624,8 +624,8 @@ class _Outline:
         texts: list[str] = []
         readable = 0
         for part in content:
-            # Thinking and opaque parts are left out: they differ between providers, and the digest
-            # must not.
+            # Thinking and opaque parts are left out: they differ between providers,
+            # and the digest must not.
             if type(part) is ToolCall:
                 self.calls.append(part)
                 readable += len(part.name) + len(part.arguments)

@@ -123,8 +123,8 @@ class TokenLedger:
     def said(self, value: Any) -> None:
         """The goal, the instructions, the model or a person said `value`."""
         for text in texts(value):
-            # Whatever the model or a person said first is no evidence, even if the world repeats it
-            # later.
+            # Whatever the model or a person said first is no evidence, even if
+            # the world repeats it later.
             self._own.update([token for token in tokens(text) if token not in self._learnt])
 
     def observed(self, step: int, value: Any) -> None:
@@ -133,8 +133,8 @@ class TokenLedger:
         for text in texts(value):
             for token in tokens(text):
                 if token not in self._own:
-                    # The first step that showed it is the one that counts, unless a thought names
-                    # another.
+                    # The first step that showed it is the one that counts, unless
+                    # a thought names another.
                     self._learnt.setdefault(token, step)
                     brought.add(token)
 
@@ -221,8 +221,8 @@ def _words(event: e.Event) -> Any:
     """What an event says that is no observation."""
     match event:
         case e.RunStarted():
-            # Tool results of an earlier conversation are left out: the world said them, not the
-            # model.
+            # Tool results of an earlier conversation are left out: the world
+            # said them, not the model.
             history = [message.text for message in event.history if message.role != "tool"]
             return [_asked(event), event.settings.get("instructions", ""), history]
         case e.Replied():

@@ -149,8 +149,8 @@ def reduce(state: RunState, record: e.Record) -> RunState:  # noqa: C901  # one 
             slot = _slot(state, event)
             begun = replace(slot, started=True, attempts=slot.attempts + 1)
             opened_again = _slots(state, event, begun)
-            # A call that an earlier life began costs its limit once, however often it has to be
-            # started.
+            # A call that an earlier life began costs its limit once, however
+            # often it has to be started.
             if slot.started:  # the same call once more: it counts as one
                 return replace(state, open=opened_again, at=at, active_ms=active)
             tool = slot.action.tool
@@ -179,8 +179,8 @@ def reduce(state: RunState, record: e.Record) -> RunState:  # noqa: C901  # one 
             hit = (*state.limits_hit, event.limit)
             return replace(state, limits_hit=hit, at=at, active_ms=active)
         case e.Resumed():
-            # `active_ms` is left out here and where a run starts or is rewound: nobody was active
-            # then.
+            # `active_ms` is left out here and where a run starts or is
+            # rewound: nobody was active then.
             return replace(
                 state,
                 status="running",

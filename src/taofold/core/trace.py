@@ -94,8 +94,8 @@ class _Open:
         if self.calls and all(call.observation is not None for call in self.calls):
             # The last observation closes the step, which is when `fold` gives it its number.
             return max(call.observed_seq for call in self.calls)
-        # Only an imported log has turns that were left open and gone on from; others are still
-        # running.
+        # Only an imported log has turns that were left open and gone on from;
+        # others are still running.
         return self.seq if abandoned else _NEVER
 
     def close(self, number: int) -> TracedTurn:
@@ -280,8 +280,8 @@ def _replies(
                     f"{record.run}:{record.seq}",
                     root,
                     following.get(branch(event.key), 0),
-                    # Only the end of a model call is a record; its start is the end minus what it
-                    # took.
+                    # Only the end of a model call is a record; its start is
+                    # the end minus what it took.
                     record.at - round(event.ms),
                     type="model",
                     name=event.model,
@@ -325,8 +325,8 @@ def _call(call: TracedCall, own: str, turn: TracedTurn, until: int) -> TraceSpan
         own,
         own.rpartition(".")[0],
         turn.number,
-        # A call that was refused or answered locally never started: the span then begins with its
-        # turn.
+        # A call that was refused or answered locally never started: the span
+        # then begins with its turn.
         call.started_at or turn.at,
         type="tool",
         name=call.action.tool,

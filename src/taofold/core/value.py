@@ -46,8 +46,8 @@ def at_pointer(root: JSON, pointer: str) -> JSON:
 def is_finite(value: JSON) -> bool:
     """Are all numbers in `value`, which is not nested too deep to be JSON, numbers of JSON?"""
     if isinstance(value, float):
-        # Python's own json reads 1e999 and Infinity as inf, so results of tools may well hold such
-        # a number.
+        # Python's own json reads 1e999 and Infinity as inf, so results of tools may
+        # well hold such a number.
         return isfinite(value)
     if isinstance(value, dict):
         return all(map(is_finite, cast("dict[str, JSON]", value).values()))

@@ -109,8 +109,7 @@ def _failure(test: str, errored: bool, said: str, sections: dict[str, str]) -> C
 
 def _kind(lines: list[str], said: str) -> tuple[str, str]:
     """The exception's class and message; a bare `assert` is an AssertionError."""
-    # The last `E` line that names a class: of a chain of exceptions it is the one that was
-    # raised.
+    # The last `E` line that names a class: of a chain of exceptions it is the one that was raised.
     for line in [*reversed(lines), said]:
         match = _KIND.match(line.strip())
         if match and match[1] != "AssertionError":

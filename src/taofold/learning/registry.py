@@ -108,8 +108,7 @@ class Registry:
 
         def work(tx: Writing) -> bool:
             note = tx.loop(loop)
-            # Looked at within the transaction: another process may have ended the loop
-            # meanwhile.
+            # Looked at within the transaction: another process may have ended the loop meanwhile.
             if note is None or note.ended or not note.looked_at(pattern):
                 return False
             tx.emit(PatternApplied(loop, pattern, won, iteration, by))
@@ -155,8 +154,8 @@ class Registry:
 
         def work(tx: Writing) -> bool:
             note = tx.loop(loop)
-            # An end that is told again as it was is the same end: `ended` refuses it, nothing is
-            # taken back.
+            # An end that is told again as it was is the same end: `ended` refuses
+            # it, nothing is taken back.
             last = (max(iterations, 0), solved)
             if note is None or not note.ended or (note.iterations, note.solved) == last:
                 return False

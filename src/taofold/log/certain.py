@@ -64,8 +64,8 @@ class CertainLog(WrappedLog):
                 there = await self.log.row(row.run)
             except UnknownRun:
                 return None
-            # Milliseconds, owner, epoch and the number of records together: nobody else makes the
-            # same.
+            # Milliseconds, owner, epoch and the number of records together:
+            # nobody else makes the same.
             expected = (row.goal, row.agent, row.created_at, owner, 1 if owner else 0, len(records))
             got = (there.goal, there.agent, there.created_at, there.owner, there.epoch)
             if (*got, there.events) != expected:

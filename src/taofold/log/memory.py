@@ -84,8 +84,8 @@ class MemoryLog:
         self._open()
         if row.run in self._runs:
             raise Conflict(f"there is already a run {row.run!r}; choose another id")
-        # One conversation at a time: a second unended run of it would miss what the first still
-        # says.
+        # One conversation at a time: a second unended run of it would miss
+        # what the first still says.
         if row.session:
             for other in self._runs.values():
                 if other.row.session == row.session and other.row.status not in ENDED:
@@ -167,8 +167,8 @@ class MemoryLog:
         entry = self._runs.get(run) or self._missing(run)
         if epoch != entry.row.epoch:
             raise Conflict(overtaken(entry.row, epoch))
-        # Checked before anything is written, and the records too: a False must still refuse a wrong
-        # number.
+        # Checked before anything is written, and the records too: a False must
+        # still refuse a wrong number.
         if if_quiet and not entry.inbox.keys() <= set(consume):
             self._take(entry, run, records, look=True)
             return False
@@ -178,8 +178,8 @@ class MemoryLog:
         self._keep(entry, blobs)
         if status:
             with self._lock:
-                # Any status but running ends the lease in the same write: nobody waits for it to
-                # run out.
+                # Any status but running ends the lease in the same write: nobody
+                # waits for it to run out.
                 lease = entry.row.lease_until if status == "running" else 0
                 changes = {"status": status, "waiting_for": waiting_for, "wake_at": wake_at}
                 entry.row = replace(entry.row, lease_until=lease, **changes)
@@ -277,8 +277,8 @@ class MemoryLog:
     async def post(self, run: str, signal: Signal) -> bool:
         """Put `signal` in the inbox, once."""
         entry = self._find(run)
-        # For ever, not only while it lies in the inbox: a repeated POST after the consumption is no
-        # news.
+        # For ever, not only while it lies in the inbox: a repeated POST after
+        # the consumption is no news.
         if signal.id in entry.seen:
             return False
         entry.seen.add(signal.id)

@@ -108,8 +108,8 @@ def _between(loop: str, state: LoopState, now: int) -> Move:
     """No iteration is going on: close, wait, or begin the next."""
     ended = _ending(state) or _limit(state, now)
     if ended is not None:
-        # A limit that is reached after a verified iteration is not a failure: the loop kept
-        # improving.
+        # A limit that is reached after a verified iteration is not a failure:
+        # the loop kept improving.
         if state.verified and ended.ending not in ("tampered", "aborted", "failed"):
             return Close("completed", ended.reason)
         return ended

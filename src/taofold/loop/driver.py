@@ -141,12 +141,12 @@ class Driver:
                 pass
             return self.state
         except asyncio.CancelledError:
-            # The watcher cancelled the work because another process took the loop: that is no
-            # Ctrl-C.
+            # The watcher cancelled the work because another process took the
+            # loop: that is no Ctrl-C.
             if self._taken is not None:
                 raise self._taken from None
-            # Shielded, so that a second Ctrl-C cannot lose the fact that the loop waits to be
-            # resumed.
+            # Shielded, so that a second Ctrl-C cannot lose the fact that the
+            # loop waits to be resumed.
             await asyncio.shield(self._interrupted())
             raise
         finally:
@@ -161,14 +161,14 @@ class Driver:
         """`work`, which ends early if somebody else takes the loop, or after `seconds` (None)."""
         task = asyncio.ensure_future(work)
         self._busy = task
-        # A sleep of the dependencies and not `asyncio.timeout`: tests drive it with their own
-        # clock.
+        # A sleep of the dependencies and not `asyncio.timeout`: tests drive
+        # it with their own clock.
         late = [] if seconds is None else [asyncio.ensure_future(self.dependencies.sleep(seconds))]
         try:
             await asyncio.wait([task, *late], return_when=asyncio.FIRST_COMPLETED)
             if not task.done():
-                # Waited for below: an agent that is being cancelled may still write files and log
-                # records.
+                # Waited for below: an agent that is being cancelled may still
+                # write files and log records.
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
                 return None
@@ -189,8 +189,8 @@ class Driver:
         if self.state.open is None or self.state.baseline is None:
             return loop_events.LoopPaused(reason=reason, run=run)
         try:
-            # Without this, an edit of the agent could not be told from a person's when the loop
-            # goes on.
+            # Without this, an edit of the agent could not be told from a
+            # person's when the loop goes on.
             touched = dict(await self.environment.touched())
         except (TaofoldError, OSError):
             return loop_events.LoopPaused(reason=reason, run=run)
@@ -315,8 +315,8 @@ class Driver:
         if state.status == "waiting":
             await self.record(await self.paused(state.waiting_for, move.run))
             return False
-        # The gates run even if the run failed or was cut off: only the files count, not what it
-        # says.
+        # The gates run even if the run failed or was cut off: only the files
+        # count, not what it says.
         judged = await self.during(environment.judge(f"iteration {move.number}"))
         assert judged is not None
         ended = await self._ended(move, records, judged)

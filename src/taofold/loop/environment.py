@@ -160,8 +160,8 @@ class LocalEnvironment:
         What a gate itself changes was not judged: then it is run once more, and if that changes
         files again there is no record of execution for what would be returned.
         """
-        # Before anything runs git in the work root: a planted repository could run its own
-        # programs.
+        # Before anything runs git in the work root: a planted repository
+        # could run its own programs.
         planted = await self._judge.disarm()
         before = await self.snapshot(label)
         verdict = await self._verdict(before)

@@ -108,8 +108,8 @@ def _shun(done: Sequence[IterationEnded], window: Sequence[IterationEnded]) -> s
     marks: dict[str, None] = {}
     for ended in done:
         for match in _MARKS.findall(ended.said):
-            # Marks come from every iteration, not only from the window: what failed once still
-            # fails.
+            # Marks come from every iteration, not only from the window: what
+            # failed once still fails.
             marks |= dict.fromkeys(match.split())
     if marks:
         lines.append(f"Tried without success: [{' '.join(list(marks)[-_MOST_MARKS:])}].")

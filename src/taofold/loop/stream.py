@@ -72,8 +72,8 @@ class LoopStream:
             try:
                 record = loop_events.LoopRecord(fact.seq, fact.at, loop_events.decode(fact.body))
                 self._take(record, fold([record], self.state))
-                # Only facts that this process did not write come through here; `append` takes its
-                # own.
+                # Only facts that this process did not write come through
+                # here; `append` takes its own.
                 if isinstance(record.event, _COURSE):
                     self._foreign = record.seq
             except (ValueError, Refused) as error:

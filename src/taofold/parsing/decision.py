@@ -78,14 +78,14 @@ def given_in(
     inline = {k: v for k, v in item.items() if k != used and _is_parameter(k, v, name, item)}
     filled = [key for key in keys if not _is_empty(item[key])]
     if filled or (keys and not inline):
-        # The first key that holds something: an empty `"parameters"` may stand beside a full
-        # `"args"`.
+        # The first key that holds something: an empty `"parameters"` may
+        # stand beside a full `"args"`.
         chosen = item[(filled or keys)[0]]
         beside = any(key not in _CLAIMS and not _is_empty(value) for key, value in inline.items())
         return chosen, False, beside or any(item[key] != chosen for key in filled)
     if not inline and around is not None:
-        # `{"action": {"tool": "x"}, "parameters": {…}}`: the arguments stand beside the call's
-        # object.
+        # `{"action": {"tool": "x"}, "parameters": {…}}`: the arguments stand
+        # beside the call's object.
         outer = {key: value for key, value in around.items() if value is not item}
         parameters, inside, doubtful = given_in(outer, "", name, None)
         doubtful = doubtful or not all(
@@ -169,8 +169,7 @@ def turn_of(value: Object, tools: Tools, repairs: tuple[Repair, ...] = ()) -> Tu
 
 
 def _calls(value: Object, tools: Tools) -> tuple[Call, ...]:
-    # A batch before a single call, and that before the object's own names: the outer key
-    # decides.
+    # A batch before a single call, and that before the object's own names: the outer key decides.
     for key in (*BATCH_KEYS, "action"):
         batch = value.get(key)
         if is_array(batch) and batch:
@@ -282,8 +281,8 @@ def _typed(arguments: Object, shape: TypeShape, *, is_known: bool) -> tuple[Obje
     values: Object = {}
     notes: list[Repair] = []
     for key, value in arguments.items():
-        # Anew for each parameter: what one of them cost before it turned out not to fit is no
-        # repair.
+        # Anew for each parameter: what one of them cost before it turned out
+        # not to fit is no repair.
         coercion = Coercion(keeps=True)
         declared = shape.fields.get(key) or (shape.extra if shape.extra is not ANY else None)
         try:

@@ -317,8 +317,7 @@ def read_labelled(text: str, tools: Tools, was_cut: bool, finished: bool) -> Tur
         finished: Whether the provider says that the model ended it.
     """
     parts = sections_of(text)
-    # Nothing but an end line closes this form, so whatever came before the cut may be half a
-    # value.
+    # Nothing but an end line closes this form, so whatever came before the cut may be half a value.
     if was_cut and not parts.ended:
         return refusal("incomplete", text)
     if not parts.sections:

@@ -501,8 +501,8 @@ class _Reply:
         if text is None:
             mark = LEFTOVER.search(visible)
             return self._refuse("invalid", f"{_MARKUP}{mark[0] if mark else ''}. Send it again.")
-        # It begins like a decision, and no value was found: broken JSON is never shown as an
-        # answer.
+        # It begins like a decision, and no value was found: broken JSON is
+        # never shown as an answer.
         if not scanned.spans and _BEGUN.search(text):
             return self._refuse("invalid", _INVALID)
         answer = (_strip_noise(scanned.visible) if scanned.spans else text).strip()

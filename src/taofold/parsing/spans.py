@@ -95,8 +95,7 @@ class _Scanner:
         where a value begins is that value again."""
         self._shown = 0
         self._failures = self._attempts = 0
-        # Characters that failed readings may look at, together: this keeps the whole scan
-        # linear.
+        # Characters that failed readings may look at, together: this keeps the whole scan linear.
         self._waste = 4 * len(text) + 10_000
         self._last_close = -2
         """Where the last closing mark begins: -1 if there is none, -2 if not searched."""

@@ -229,8 +229,7 @@ class Envelope:
         if frame is None or frame.opener != "{" or frame.key not in TOOL_KEYS:
             return
         frame.tool = self._name
-        # The answer came before the name of its tool. Of another tool it was a parameter:
-        # dropped.
+        # The answer came before the name of its tool. Of another tool it was a parameter: dropped.
         if self._waiting and frame.tool == FINISH and not self.is_plain:
             self._decide(*self._waiting)
         self._waiting = []

@@ -218,8 +218,7 @@ class _Search:
         entries = value if is_array(value) else [value]
         if not self._target.slots or not any(map(request_of, entries)):
             return False
-        # Behind the last value, a repeated one included: what follows is what the model ends
-        # with.
+        # Behind the last value, a repeated one included: what follows is what the model ends with.
         end = max(spans[-1].end, self._found.repeated[-1][1] if self._found.repeated else 0)
         if asks(self._text, end):
             return True

@@ -84,8 +84,8 @@ class Limits:
         """Model calls allowed: three more than steps, if nothing else is said."""
         if self.model_calls is not None or self.steps is None:
             return self.model_calls
-        # Some replies are no steps: unreadable ones are asked for again, and the last turn wraps
-        # up.
+        # Some replies are no steps: unreadable ones are asked for again,
+        # and the last turn wraps up.
         return 0 if self.steps == 0 else self.steps + 3
 
     def hit(self, state: RunState) -> Limit | None:

@@ -259,8 +259,8 @@ class Execution:
                 wrong = self.unknown_tool(planned.tool)
                 if wrong is not None:
                     return wrong
-                # A failed task may be planned again under its id; a result must not change under
-                # its readers.
+                # A failed task may be planned again under its id; a result must not
+                # change under its readers.
                 if planned.id in self.seen and self.seen[planned.id].status in (
                     "success",
                     "partial",
@@ -319,8 +319,8 @@ class Execution:
             text = f"not run: {error}"
             refused = Observation(text, "failure", text, refused="unresolved")
             return Action(task.tool, task.args, why, task.id), refused
-        # A plan read with a guess makes each of its calls guessed: the runtime asks or refuses
-        # (D7).
+        # A plan read with a guess makes each of its calls guessed: the
+        # runtime asks or refuses (D7).
         repairs = self.guessed.get(task.id, ())
         return Action(task.tool, args, why, task.id, repairs, bool(repairs)), None
 
@@ -463,8 +463,8 @@ class _Planning(Execution):
 
     def _circles(self, tasks: Sequence[PlannedTask]) -> bool:
         """Is this plan the last one again, or one of two that take turns?"""
-        # By the calls, not by the words around them: the same tasks in another order are the same
-        # plan.
+        # By the calls, not by the words around them: the same tasks in another
+        # order are the same plan.
         calls = [fingerprint(Action(planned.tool, planned.args)) for planned in tasks]
         self.plans.append("\n".join(sorted(calls)))
         if not tasks:

@@ -130,8 +130,8 @@ class _Attempts:
             read = self._read(reply)
             if isinstance(read, Turn):
                 if read.role_violation:
-                    # The model wrote an observation itself; the parser cut there, and this records
-                    # it.
+                    # The model wrote an observation itself; the parser cut
+                    # there, and this records it.
                     detail = read.role_violation[:500]
                     yield from note("violation", rule="role_violation", detail=detail)
                 read = _unread(read) or (yield from self._check(reply, read, toolless))

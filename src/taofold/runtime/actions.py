@@ -71,8 +71,8 @@ class ActionBatch:
                 self._observe(index, observation)
             elif self.observations[index] is not None or self._recalled(index):
                 continue
-            # What stands before the question runs first: its results may be what the person asks
-            # about.
+            # What stands before the question runs first: its results may be
+            # what the person asks about.
             elif action.tool == ASK_USER:
                 await self._run_ready()
                 await self._ask_user(index, action)
@@ -103,8 +103,8 @@ class ActionBatch:
     async def _consider(self, index: int, action: Action) -> None:
         tool = self.ledger.tools.get(action.tool)
         bound = self._refusal(index, action, tool) or _bound(tool, action)
-        # Even a call that cannot be made now may have been started under an earlier release of its
-        # tool.
+        # Even a call that cannot be made now may have been started under an
+        # earlier release of its tool.
         if isinstance(bound, Observation):
             await self._lost(index, action, tool, bound)
             return
@@ -124,8 +124,8 @@ class ActionBatch:
                 verdict = action
             if verdict is None or self._blocked(index, verdict.tool):
                 return
-        # A person edited it, or an earlier life started something else: the guard judged another
-        # call.
+        # A person edited it, or an earlier life started something else: the
+        # guard judged another call.
         if verdict is not action:
             action = self.actions[index] = verdict
             self.calls[index] = None
@@ -352,8 +352,8 @@ class ActionBatch:
             await self._slow_down()
         if self.ledger.inbox.news and not self.ledger.exact:
             await self.ledger.heed()  # nothing may start after a cancellation, not even on record
-        # All starts are on record before the first call begins: after a crash each of them is in
-        # doubt.
+        # All starts are on record before the first call begins: after a crash
+        # each of them is in doubt.
         for ready_call in ready:
             self._begin(ready_call)
         if len(ready) == 1:

@@ -156,8 +156,8 @@ class OpenQuestion:
         if recorded is not None and isinstance(recorded.event, e.Resolved):
             ledger.replayed(recorded)
             voided = ledger.tape.peek(e.Resolved, key, index)
-            # The tape has the void right behind the decision that it took back: both count, in this
-            # order.
+            # The tape has the void right behind the decision that it took back:
+            # both count, in this order.
             if voided is not None and voided.verdict == "void":
                 ledger.put(voided)
                 return voided
@@ -214,8 +214,8 @@ class OpenQuestion:
         """The callback's word, or that of a person who decided elsewhere meanwhile."""
         ledger = self.ledger
         answer = await self._callback(asked)
-        # A callback may have taken minutes: look once more, or a decision from elsewhere is
-        # overrun.
+        # A callback may have taken minutes: look once more, or a decision
+        # from elsewhere is overrun.
         ledger.inbox.stale = True
         await ledger.inbox.refresh(ledger.store)
         if isinstance(answer, e.Resolved):
@@ -256,8 +256,8 @@ class OpenQuestion:
         resolved = self._from_decision(event, decision)
         if posted is None:
             return resolved
-        # The stricter word is heard: a race between two people must not open what one of them
-        # closed.
+        # The stricter word is heard: a race between two people must not open
+        # what one of them closed.
         heard, lost = (resolved, posted) if posted.verdict == "allow" else (posted, resolved)
         why = f"{heard.by} decided {heard.verdict} at the same time"
         name = f"{asked.run}:{asked.seq}"
@@ -284,8 +284,8 @@ class OpenQuestion:
         if inspect.isawaitable(decision):
             asking = asyncio.ensure_future(decision)
             try:
-                # asyncio.wait with a timeout, not wait_for: that would cancel the callback at each
-                # look.
+                # asyncio.wait with a timeout, not wait_for: that would cancel
+                # the callback at each look.
                 while not (await asyncio.wait({asking}, timeout=LOOK))[0]:
                     await ledger.inbox.refresh(ledger.store)
                     posted = self._from_inbox(asked)
@@ -367,8 +367,8 @@ class OpenQuestion:
     def _voided(self, asked: e.Decided, resolved: e.Resolved) -> e.Resolved | None:
         """Re-check what an approval is bound to, right before it is used; void it if it changed."""
         ledger, action = self.ledger, self.action
-        # Only "allow" is bound: a denial stands whatever has changed. A replay takes the log's
-        # word.
+        # Only "allow" is bound: a denial stands whatever has changed. A
+        # replay takes the log's word.
         if resolved.verdict != "allow" or ledger.exact:
             return None
         tool = ledger.setup.tools.get(action.tool)
@@ -489,8 +489,8 @@ def _outcome(
             if tool is not None and resolved.action is not None:
                 try:
                     tool.bind(edited.parameters)
-                # Told to the model instead of raised: the person meant to help, and the model can
-                # ask again.
+                # Told to the model instead of raised: the person meant to help, and
+                # the model can ask again.
                 except BadArguments as error:
                     return Observation(f"edited parameters: {error}", "failure", refused="invalid")
             return edited
@@ -509,8 +509,8 @@ def _outcome(
 def _preview(action: Action, tool: Tool | None) -> str:
     """What would happen, for a person to read."""
     if tool is not None and tool.preview is not None:
-        # The plain form below is shown instead; what is approved is bound by the digest, not the
-        # preview.
+        # The plain form below is shown instead; what is approved is bound by the
+        # digest, not the preview.
         with suppress(Exception):  # a bad preview must not stop the question
             return _cut(tool.preview(action.parameters))
     pairs = ", ".join(f"{name}={value!r}" for name, value in action.parameters.items())

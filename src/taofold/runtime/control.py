@@ -160,8 +160,8 @@ async def _check(
     if decision.digest and decision.digest != request.digest:
         raise Refused(f"the decision is about another action than {request.id!r}: look at it again")
     if request.expires_at and at > request.expires_at:
-        # Written down now, or the run would wait for the next sweep although nobody can decide any
-        # more.
+        # Written down now, or the run would wait for the next sweep although
+        # nobody can decide any more.
         await expire(log, await log.row(request.run), at)
         raise Refused(f"EXPIRED: the approval of {request.action.tool!r} was open until then")
 
@@ -242,8 +242,8 @@ async def _write(
     rows = [e.Record(row.run, len(records) + n, at, event) for n, event in enumerate(idle)]
     waits = status == "waiting"
     try:
-        # `epoch` is the one that was read: if another owner has claimed since, this raises
-        # `Conflict`.
+        # `epoch` is the one that was read: if another owner has claimed
+        # since, this raises `Conflict`.
         claim = await log.claim(row.run, "", epoch=row.epoch)
         await log.append(
             row.run,
@@ -329,13 +329,13 @@ async def cancel(log: Log, run: str, *, by: Principal = LOCAL, redactor: Redacto
         if child.status not in ENDED:
             await cancel(log, child.run, by=by, redactor=redactor)
     if row.status == "waiting":
-        # Children first, above: a parent that has ended would leave them without anybody to end
-        # them.
+        # Children first, above: a parent that has ended would leave them
+        # without anybody to end them.
         ended = cancelled(redactor.text(by.id))
         if await _write(log, row, records, [ended], clock(), ended.status):
             return
-    # Numbered by activation: pressing cancel twice is one message, a resumed run can be cancelled
-    # again.
+    # Numbered by activation: pressing cancel twice is one message, a resumed
+    # run can be cancelled again.
     await log.post(run, Signal(f"cancel:{run}:{state.wakes}", "cancel", by.id, clock()))
 
 

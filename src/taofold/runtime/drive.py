@@ -74,8 +74,8 @@ class Drive(Ledger):
     async def begin(self, key: str) -> Outlook:
         """Open a turn: what people said meanwhile, which limits are near, what the guard says."""
         heard = self.steered(key)
-        # What people say now belongs to now: a turn that is recorded is not told of it in
-        # hindsight.
+        # What people say now belongs to now: a turn that is recorded is not
+        # told of it in hindsight.
         if not self.past(key):
             self.live()
             await self.inbox.refresh(self.store)
@@ -122,8 +122,8 @@ class Drive(Ledger):
             event = e.Compacted(key=key, **data)
         else:
             event = e.Noted(key=key, kind=effect.kind, data=data)
-        # On resume a note that an earlier release did not make is left out: it would stand in the
-        # wrong place.
+        # On resume a note that an earlier release did not make is left out: it would
+        # stand in the wrong place.
         if self.exact or not self.tape.behind(key) or self.tape.peek(type(event), key) is not None:
             self.put(event)
 
@@ -142,8 +142,8 @@ class Drive(Ledger):
         # Each of them shares what is left of the budget with the others, from its first call on.
         self.others += max(0, running - 1)
         drives = [whole(number, branch) for number, branch in enumerate(branches)]
-        # Without it the first error would leave the other branches running with nobody to await
-        # them.
+        # Without it the first error would leave the other branches running
+        # with nobody to await them.
         results = await asyncio.gather(*drives, return_exceptions=True)
         failed = [r for r in results if isinstance(r, BaseException)]
         # Errors first: they sort before the two that only say that there is nothing to do now.

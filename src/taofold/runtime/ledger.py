@@ -58,8 +58,8 @@ class Tape:
         self._steered: list[e.Record] = []
         self._last: dict[str, int] = {}
         self._left: dict[str, int] = {}
-        # What a rewind took back is not on the tape, but still in `_order`: the state counts its
-        # cost.
+        # What a rewind took back is not on the tape, but still in `_order`:
+        # the state counts its cost.
         for record in live(self._order):
             if isinstance(record.event, e.Steered):
                 self._steered.append(record)
@@ -277,8 +277,8 @@ class Ledger:
         Raises:
             ReplayDiverged: the tape has something else there.
         """
-        # The common case, and the only one in a run that is not resumed: nothing is left to compare
-        # with.
+        # The common case, and the only one in a run that is not resumed: nothing
+        # is left to compare with.
         if self.fresh:
             return self.store.record(event)
         key: str = getattr(event, "key", "")
@@ -327,8 +327,8 @@ class Ledger:
         # Noticed while the tape was read, when nothing may be written; now it may.
         for event in self._late:
             self.store.dispatch(event)
-        # Parallel branches reach the present one after the other: for some there may be a past
-        # left.
+        # Parallel branches reach the present one after the other: for some
+        # there may be a past left.
         self.fresh = not self.tape.rest()
 
     def reworded(self, key: str, recorded: str, requested: str) -> None:

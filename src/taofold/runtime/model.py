@@ -368,8 +368,8 @@ def resolve(spec: ModelSpec, *, provider: str = "openai", **options: Any) -> Mod
             raise ConfigError(f"a model with settings names it: {{'model': …}}, not {own!r}")
         return resolve(own.pop("model"), provider=provider, **{**options, **own})
     if isinstance(spec, Sequence):
-        # All of a list are found before the first is asked: a mistyped fallback is no surprise at
-        # night.
+        # All of a list are found before the first is asked: a mistyped fallback
+        # is no surprise at night.
         models = [resolve(name, provider=provider, **options) for name in spec]
         return models[0] if len(models) == 1 else FallbackModel(models)
     raise ConfigError(

@@ -152,8 +152,8 @@ class ModelCall:
             )
         if recorded.prompt != prompt:
             ledger.reworded(key, recorded.prompt, prompt)
-        # The next live call compares with this: signed reasoning is bound to what it was asked
-        # with.
+        # The next live call compares with this: signed reasoning is bound
+        # to what it was asked with.
         conversation.offer = self.offer if same else CHANGED
         while ledger.tape.take(e.AskFailed, key) is not None:
             pass  # it was asked again in a later life
@@ -372,8 +372,8 @@ class ModelCall:
         ledger, conversation, setup = self.ledger, self.conversation, self.ledger.setup
         changed = conversation.offer not in ("", self.offer)
         if conversation.bound and changed and model.profile.prefix_bound:
-            # Cut before the request is sent: the provider would refuse what it signed for another
-            # prefix.
+            # Cut before the request is sent: the provider would refuse what it
+            # signed for another prefix.
             rewritten = conversation.offer == CHANGED
             self._cut("prompt_changed" if rewritten else "tools_changed")
         # Before the world is asked, all that led here must survive a killed process.
@@ -437,8 +437,8 @@ class ModelCall:
             if error.kind != "binding" or not self.conversation.bound:
                 raise
             self._cut("refused", self.ledger.setup.redactor.text(str(error))[:DETAIL])
-            # The cut is durable first: after a crash the next life must not send the opaque parts
-            # again.
+            # The cut is durable first: after a crash the next life must not
+            # send the opaque parts again.
             await self.ledger.save()
             return await self._reply(request, model)
 
@@ -460,8 +460,8 @@ class ModelCall:
             return checked(await call)
         finally:
             if on_text is not None:
-                # Also after an error: what was held back as the possible start of a secret is
-                # settled.
+                # Also after an error: what was held back as the possible
+                # start of a secret is settled.
                 on_text.end()
 
     def _clean(self, reply: Reply, model: Model) -> Reply:

@@ -53,8 +53,8 @@ def me() -> str:
 @cache
 def _process(pid: int) -> str:
     spawned = "spawned" if os.environ.get(SPAWNED) else "own"
-    # The random part tells two processes apart where /proc is missing (macOS), and after a pid
-    # wrapped.
+    # The random part tells two processes apart where /proc is missing (macOS),
+    # and after a pid wrapped.
     return "|".join((_here(), str(pid), _started(pid), spawned, os.urandom(4).hex()))
 
 

@@ -124,8 +124,8 @@ def clean(redactor: Redactor, reply: Reply, usage: Usage, model: str) -> Reply:
     walk = RedactionPass(redactor)
     parts = tuple([_without_secrets(walk, part) for part in reply.parts])
     notes = [walk.text(note) for note in reply.notes]
-    # Encrypted reasoning cannot be searched; if the readable part held a secret, it may hold it
-    # too.
+    # Encrypted reasoning cannot be searched; if the readable part held a
+    # secret, it may hold it too.
     if walk.lost and bound(reply.content):
         parts = parts_of(unbound(parts))
         notes.append(OPAQUE_DROPPED)
@@ -222,8 +222,8 @@ class RedactionPass:
 
     def text(self, text: str) -> str:
         """`text` without secrets and lone surrogates."""
-        # The harmless texts are those searched before: goals and prompts come by again at each
-        # step.
+        # The harmless texts are those searched before: goals and prompts
+        # come by again at each step.
         if not text or text in self._harmless:
             return text
         redacted = self._redactor.text(text if text.isascii() else utf8(text))
@@ -254,8 +254,8 @@ class RedactionPass:
                 self._hidden() if follows(old, at) else self.value(member, depth + 1)
                 for at, member in enumerate(old)
             ]
-            # Identity, not equality: 1 == True, and a changed part must not be taken for the old
-            # one.
+            # Identity, not equality: 1 == True, and a changed part must not
+            # be taken for the old one.
             return old if all(map(is_, parts, old)) else parts
         return value  # no JSON: whoever writes it will say so
 
@@ -272,8 +272,8 @@ class RedactionPass:
         for name, value in old.items():
             key = self.text(str(name))
             secret = name in pairs or named(name, value)
-            # Name and value are judged together: `password: ...` hides the value whatever it looks
-            # like.
+            # Name and value are judged together: `password: ...` hides the
+            # value whatever it looks like.
             cleared = self._hidden() if secret else self.value(value, depth + 1)
             same = same and cleared is value and key is name
             new[key] = cleared

@@ -276,8 +276,8 @@ async def advance(log: Log, run: str, strategy: MakeStrategy, setup: Setup) -> A
         return Finished(run, row.status)
     if row.held and not _free(log, row):
         return Waiting(run, "driven", row.lease_until)
-    # A child run may be due before its parent, which then waits for it: the parent is what is
-    # driven.
+    # A child run may be due before its parent, which then waits for it: the
+    # parent is what is driven.
     wake_at = await _wake_at(log, row)
     if not is_due(row, wake_at, setup.now()):
         return Waiting(run, row.waiting_for, wake_at)
@@ -332,8 +332,8 @@ async def _resumed(
             f"run {run!r} is being driven by {owner.described(row.owner)}: wait until its lease "
             "is over, or take it over if you know that it is stuck"
         )
-    # Only a worker that taofold spawned is killed; for anybody else the fence of the epoch is
-    # enough.
+    # Only a worker that taofold spawned is killed; for anybody else the
+    # fence of the epoch is enough.
     if row.status == "running" and not free:
         owner.kill(row.owner)
     # `epoch` is that of the row: if anybody claimed since, this raises and changes nothing.
@@ -433,8 +433,8 @@ async def fork(
     await log.create(
         row,
         records=copied(records, upto, new, now),
-        # Created with its owner in one transaction, so that nobody else begins to drive it in
-        # between.
+        # Created with its owner in one transaction, so that nobody else
+        # begins to drive it in between.
         owner=owner.me() if driven else "",
         lease_ms=LEASE_MS if driven else 0,
         disk=True,
@@ -469,8 +469,8 @@ async def _activate(
     try:
         return await _driven(log, store, tape, strategy, setup, resumed=resumed)
     except BaseException:
-        # BaseException: also after Ctrl-C or a cancelled task nobody should have to wait for the
-        # lease.
+        # BaseException: also after Ctrl-C or a cancelled task nobody should
+        # have to wait for the lease.
         await asyncio.to_thread(release, log, store.run)
         raise
 
@@ -495,8 +495,8 @@ async def _driven(
         drive = Drive(setup, store, tape, inbox, resumed=resumed)
         try:
             event: e.RunFinished | e.Parked = await _outcome(drive, strategy)
-        # The task was cancelled: a deadline, Ctrl-C, or a server that stops (then `pause` has a
-        # reason).
+        # The task was cancelled: a deadline, Ctrl-C, or a server that stops
+        # (then `pause` has a reason).
         except asyncio.CancelledError:
             drive.live()
             with suppress(LogError):  # a write was interrupted: then the run stays open
@@ -509,8 +509,8 @@ async def _driven(
         if await _written(store, inbox, event, quiet=turn < NEWS):
             return store
         records = await log.read(store.run)
-        # A message came between the last look and the write: the same run, with all of it on the
-        # tape.
+        # A message came between the last look and the write: the same run,
+        # with all of it on the tape.
         store = store.again(len(records))
         tape, resumed = Tape(records), True
 

@@ -156,8 +156,8 @@ class Invocation:
         called again.
         """
         ledger, tool = self.ledger, self.tool
-        # `Started` must be durable before the tool is called; without it a crash would call it
-        # twice.
+        # `Started` must be durable before the tool is called; without it a
+        # crash would call it twice.
         await ledger.save()
         if tool.agent is not None:
             return await self.delegate()
@@ -192,8 +192,8 @@ class Invocation:
             if not flaw:
                 answer = await self.answered(wants)
                 self.start()
-                # Called again from its beginning, now with the answer: the tool gave up at its
-                # question.
+                # Called again from its beginning, now with the answer: the tool
+                # gave up at its question.
                 return await self.perform(bound, answer, questions_left - 1)
             outcome = Outcome(flaw, "failure")
         except MemoryError:

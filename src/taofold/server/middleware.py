@@ -230,8 +230,8 @@ class Front:
             await self._app(scope, receive, send)
             return
         if scope["type"] != "http":
-            # There are no WebSockets here: streams are server-sent events, which pass this very
-            # check.
+            # There are no WebSockets here: streams are server-sent events,
+            # which pass this very check.
             await send({"type": "websocket.close", "code": 1003})
             return
         # Shared by reference: the route fills it in, and `_noted` reads it after the answer.
@@ -243,8 +243,8 @@ class Front:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                # Every answer passes here, also errors and streams, so none lacks the security
-                # headers.
+                # Every answer passes here, also errors and streams, so none
+                # lacks the security headers.
                 self._dress(MutableHeaders(scope=message), headers)
             await send(message)
 

@@ -159,8 +159,8 @@ def send(
             detail = error.read(_SHOWN).decode("utf-8", "replace").strip()
             reason = f"{direct.reason(error)}{f': {detail}' if detail else ''}"
             error.close()
-            # A refusal (400, 401) does not pass by itself: trying again would only delay the
-            # reason.
+            # A refusal (400, 401) does not pass by itself: trying again
+            # would only delay the reason.
             if error.code not in _PASSING:
                 break
         except OSError as error:

@@ -107,8 +107,8 @@ class EngineBench:
 
     def _turn(self, request: Any) -> str:
         goal = str(request.conversation[1].content).split()
-        # The turn is read off the conversation, so a run that another engine goes on with asks
-        # the same.
+        # The turn is read off the conversation, so a run that another engine
+        # goes on with asks the same.
         turn = sum(message.role == "assistant" for message in request.conversation)
         self.asked.append(f"{' '.join(goal)} {turn}")
         action: dict[str, Any] = {
@@ -269,8 +269,8 @@ async def c05_a_run_that_waits_is_left_alone(make: EngineMaker, log: Log) -> Non
         for _ in range(3):
             await engine.wake("r")
         engine.nudge()
-        # Nothing happens here, so there is nothing to wait for; the engine looks for due work
-        # meanwhile.
+        # Nothing happens here, so there is nothing to wait for; the engine
+        # looks for due work meanwhile.
         await asyncio.sleep(1.5)
         same(len(bench.asked), asked_before, "models asked while it waits")
         same(await log.read("r"), records, "its records while it waits")

@@ -96,8 +96,8 @@ class Checker:
         try:
             faults = _Check(self._schema).of(parameters)
         except (TypeError, AttributeError, RecursionError) as error:
-            # A server's schema may be anything; a broken one refuses the call instead of crashing
-            # the run.
+            # A server's schema may be anything; a broken one refuses the call
+            # instead of crashing the run.
             faults = [f"the schema of this tool cannot be applied ({error})"]
         if faults:
             raise BadArguments(faults)

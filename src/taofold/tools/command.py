@@ -65,8 +65,8 @@ class Shell:
             folder: Directory to run it in, relative to the work root.
         """
         try:
-            # Opened once to be sure that it is a directory inside, through no link; then named by
-            # its path.
+            # Opened once to be sure that it is a directory inside, through no
+            # link; then named by its path.
             parts = self.jail.parts(folder)
             with self.jail.directory(parts):
                 where = self.jail.root.joinpath(*parts)

@@ -76,8 +76,8 @@ def covers(root: Path, protected: Sequence[str], hidden: Sequence[str]) -> list[
     """
     if not protected and not hidden:
         return []
-    # In the order in which they were found: a mount over a directory must come before those inside
-    # it.
+    # In the order in which they were found: a mount over a directory must
+    # come before those inside it.
     mounts: list[list[str]] = []
     todo = [(str(root), False)]
     while todo:
@@ -171,8 +171,8 @@ def _release(path: Path, fd: int, made: Stubs) -> None:
     try:
         with suppress(OSError):  # another command uses it, or somebody filled it: theirs now
             if made.ended:
-                # Fails while another command holds its shared lock: the last one to leave removes
-                # it.
+                # Fails while another command holds its shared lock: the last
+                # one to leave removes it.
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if _same(path, fd):
                     path.rmdir()
@@ -251,8 +251,8 @@ class Containment:
             yield link.options, link.prefix, link.inherited
         finally:
             link.interrupt()
-            # Also when the call is cancelled: the thread must not use descriptors that are closed
-            # below.
+            # Also when the call is cancelled: the thread must not use
+            # descriptors that are closed below.
             await asyncio.shield(asyncio.wait([connecting]))
             made.ended = not link.pid or await process.gone(link.pid, _END_SECONDS)
             link.close()

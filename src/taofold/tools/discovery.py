@@ -80,8 +80,8 @@ def discover(
                 first = taken[tool.name][1]
                 hidden.append(f"tool {tool.name!r} of {path} is ignored: {first} defines it too")
                 continue
-            # A file that lies in a folder says of itself what it likes: at least a card to a
-            # person.
+            # A file that lies in a folder says of itself what it likes: at
+            # least a card to a person.
             asked = max(tool.tier, Tier.CARD)
             governed = tool if trusted else replace(tool, tier=asked, delegated=False)
             taken[tool.name] = (governed, path)

@@ -122,8 +122,8 @@ class Jail:
         parts = self._file_parts(path)
         with self.directory(parts[:-1]) as folder:
             fd = _open_file(folder, parts[-1], path)
-            # Size first for a clear message; the read is bounded too, since the file may grow
-            # meanwhile.
+            # Size first for a clear message; the read is bounded too, since the
+            # file may grow meanwhile.
             with os.fdopen(fd, "rb") as file:
                 size = os.fstat(fd).st_size
                 if size > limit:
@@ -148,8 +148,8 @@ class Jail:
             try:
                 with os.fdopen(fd, "wb") as file:
                     if mode is not None:
-                        # The old file's permissions, an executable bit for example, outlive the
-                        # replacement.
+                        # The old file's permissions, an executable bit for example,
+                        # outlive the replacement.
                         os.fchmod(fd, mode)
                     if mark and hasattr(os, "setxattr"):
                         with suppress(OSError):

@@ -285,8 +285,8 @@ def damage(media_type: str, data: bytes) -> str:
         case "image/png":
             return _png_flaw(data)
         case "image/jpeg":
-            # From the first scan (SOS) there must be an end (EOI); thumbnails have ends of their
-            # own before.
+            # From the first scan (SOS) there must be an end (EOI); thumbnails have
+            # ends of their own before.
             start = data.find(b"\xff\xda")
             whole = start > 0 and data.find(b"\xff\xd9", start) > 0
             return "" if whole else "the picture is cut off"

@@ -80,8 +80,8 @@ async def run(
 async def gone(pid: int, seconds: float) -> bool:
     """Has the process `pid`, which need not be a child, ended within `seconds`? Linux only."""
     try:
-        # Not a pid in a loop: a descriptor keeps meaning the same process when the pid is used
-        # again.
+        # Not a pid in a loop: a descriptor keeps meaning the same process
+        # when the pid is used again.
         fd = os.pidfd_open(pid)
     except ProcessLookupError:
         return True

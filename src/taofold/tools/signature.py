@@ -106,8 +106,8 @@ class FunctionSignature:
         named: dict[str, Any] = {}
         try:
             if self.validate is not None:
-                # Both parts are checked before anything is raised: the model hears of all faults at
-                # once.
+                # Both parts are checked before anything is raised: the model
+                # hears of all faults at once.
                 named = self.validate(given)
             else:
                 faults += unknown(given, self.schema)
@@ -200,8 +200,8 @@ def _declared(function: Callable[..., Any], doc: Docstring) -> FunctionSignature
     for parameter in parameters:
         _acceptable(parameter)
     hints = _hints(function, parameters)
-    # One model without a default is flattened: its fields are the tool's parameters, a level less
-    # to nest.
+    # One model without a default is flattened: its fields are the tool's
+    # parameters, a level less to nest.
     models = [p for p in parameters if _model(hints[p.name]) and p.default is _NONE]
     positional = tuple(p for p in parameters if p.kind is inspect.Parameter.POSITIONAL_ONLY)
     if len(models) == 1:
@@ -258,8 +258,8 @@ def _hints(function: Callable[..., Any], parameters: list[inspect.Parameter]) ->
     hints: dict[str, Any] = {}
     for parameter in parameters:
         hint = Any if parameter.annotation is _NONE else parameter.annotation
-        # get_type_hints takes a class or function: one hint at a time, so that the error names its
-        # parameter.
+        # get_type_hints takes a class or function: one hint at a time, so that the
+        # error names its parameter.
         holder = type("Hint", (), {"__annotations__": {"hint": hint}})
         try:
             hints |= {parameter.name: get_type_hints(holder, scope, include_extras=True)["hint"]}

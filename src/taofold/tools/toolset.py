@@ -68,8 +68,8 @@ class Toolset(Mapping[str, Tool]):
 
     def prefixed(self, prefix: str) -> "Toolset":
         """Every name with `prefix` before it, as in `git_` or `git.`."""
-        # `replace` runs __post_init__ again: the new name is checked and the definition's digest is
-        # new.
+        # `replace` runs __post_init__ again: the new name is checked and the
+        # definition's digest is new.
         return Toolset(replace(tool, name=prefix + name) for name, tool in self.items())
 
     def renamed(self, names: Mapping[str, str]) -> "Toolset":

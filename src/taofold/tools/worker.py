@@ -113,8 +113,8 @@ class Workers:
             return await future
         except asyncio.CancelledError:
             with self._lock:
-                # Under the lock: the worker may be ending at this moment, and would not count it
-                # down.
+                # Under the lock: the worker may be ending at this moment, and
+                # would not count it down.
                 if call.running:
                     call.hangs = True
                     self._hanging += 1

@@ -212,8 +212,7 @@ def _precision(site: Site, node: ast.FormattedValue) -> Iterator[Change]:
     if not isinstance(joined, ast.JoinedStr):
         return
     start, end = site.source.span(joined)
-    # Looked for in the text, because before Python 3.12 the parts of an f-string have no
-    # offsets.
+    # Looked for in the text, because before Python 3.12 the parts of an f-string have no offsets.
     name = re.escape(ast.unparse(node.value))
     for match in re.finditer(rf"\{{\s*{name}\s*(:[^{{}}]*)?\}}", site.source.text[start:end]):
         precision = match[1] or ""

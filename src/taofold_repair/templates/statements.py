@@ -112,8 +112,8 @@ def _outwards(site: Site, node: ast.For | ast.While | ast.If) -> Iterator[Change
         and isinstance(last.orelse[-1], ast.Return)
     ):
         yield from _else_out(site, last)
-    # A body must keep a statement; behind an `else` the moved line would change what that
-    # belongs to.
+    # A body must keep a statement; behind an `else` the moved line would
+    # change what that belongs to.
     if len(node.body) < 2 or node.orelse:
         return
     # A return at the end of a loop's body ends it in the first round.

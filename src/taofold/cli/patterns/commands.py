@@ -247,8 +247,8 @@ def import_(
         for fault in done.faults:
             say(f"left out: {fault}")
     if done.faults:
-        # What was good is taken in all the same: the exit code only says that something was left
-        # out.
+        # What was good is taken in all the same: the exit code only says
+        # that something was left out.
         raise typer.Exit(UNREACHED)
 
 

@@ -155,8 +155,8 @@ async def cancellable(work: "Awaitable[T]", log: "Log") -> T:
     """`work`, which a polite request to end (SIGTERM) cancels as Ctrl-C does."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     if task is not None and sys.platform != "win32":
-        # `kill` and a container's stop end a run as Ctrl-C does: its log is closed, nothing is
-        # lost.
+        # `kill` and a container's stop end a run as Ctrl-C does: its log is
+        # closed, nothing is lost.
         loop.add_signal_handler(signal.SIGTERM, task.cancel)
     try:
         return await work

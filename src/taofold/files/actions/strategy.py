@@ -95,8 +95,8 @@ def watched(strategy: Strategy[Any], rules: ActionRules, trace: Trace) -> Strate
         effect = next(strategy)
         while True:
             calls += isinstance(effect, Ask)
-            # Counted in calls as well: a reply that cannot be read is no turn, and would otherwise
-            # be free.
+            # Counted in calls as well: a reply that cannot be read is no turn, and
+            # would otherwise be free.
             if rules.steps is not None and calls > rules.steps + _SPARE:
                 effect = strategy.throw(Halt("max_steps"))
                 continue

@@ -254,8 +254,8 @@ def _check_calls(file: FlowFile, tools: Mapping[str, Tool], faults: list[Fault])
     for used in _files(file):
         for node in used.flow.every:
             name = node.kind.tools[0] if node.kind is not None and node.kind.tools else ""
-            # An action with keys of its own checks them itself; only plain tool calls are looked
-            # at.
+            # An action with keys of its own checks them itself; only plain
+            # tool calls are looked at.
             if name not in tools or node.kind is None or node.kind.keys.model_fields:
                 continue
             schema = tools[name].schema

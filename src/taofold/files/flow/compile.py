@@ -61,8 +61,8 @@ class Compiler:
             self.wrong(place, "is nested too deep")
             return None
         if isinstance(value, str) and is_template(value):
-            # What cannot be compiled stays as it is: its fault is noted, and others are still
-            # found.
+            # What cannot be compiled stays as it is: its fault is noted,
+            # and others are still found.
             return self.template(value, place) or value
         if is_object(value):
             return {

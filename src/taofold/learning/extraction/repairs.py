@@ -65,8 +65,7 @@ def plausible(template: str, error: str, message: str, language: str) -> str:
     The rules of shapes were made for Python: of another language only those are believed that
     name the error that they answer.
     """
-    # By class and message together: compilers name an error by its code, interpreters by its
-    # class.
+    # By class and message together: compilers name an error by its code, interpreters by its class.
     answers = _ANSWERS.get(template)
     if answers is not None:
         return template if re.search(answers, f"{error} {message}") else ""

@@ -147,8 +147,7 @@ def pieces(pattern: str) -> tuple[str, ...] | None:
         return None
     texts: list[str] = []
     for part in _WILD.split(pattern.removeprefix("^").removesuffix("$")):
-        # Escaped backslashes are literals; taken out first, lest they seem to escape what
-        # follows.
+        # Escaped backslashes are literals; taken out first, lest they seem to escape what follows.
         if _SPECIAL.search(part.replace("\\\\", "")) and not _plain(part):
             return None
         texts.append(_ESCAPED.sub(r"\1", part))
@@ -179,8 +178,8 @@ def matches(pattern: str, message: str) -> bool:
     message = message[:_LONGEST]
     at = 0
     for piece in texts:
-        # The earliest place for each piece leaves the most room for the rest: no backtracking is
-        # needed.
+        # The earliest place for each piece leaves the most room for the rest:
+        # no backtracking is needed.
         at = message.find(piece, at)
         if at < 0:
             return False
@@ -356,8 +355,7 @@ class Postings:
 
     def frequencies(self, terms: Iterable[str]) -> tuple[Mapping[str, int], int]:
         """In how many entries each term stands, and how many there are."""
-        # `get`, because looking into a defaultdict would make an empty entry for each unknown
-        # term.
+        # `get`, because looking into a defaultdict would make an empty entry for each unknown term.
         counts = {term: len(self._posts[term]) for term in terms if self._posts.get(term)}
         return counts, len(self._hits)
 

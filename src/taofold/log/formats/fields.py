@@ -188,8 +188,8 @@ def checked(value: Any, path: Path) -> Any:
 def _leaf(item: Any, place: Path) -> None:
     if isinstance(item, str):
         try:
-            # Refused here, with its path: the log would refuse it later, when nobody knows where it
-            # stood.
+            # Refused here, with its path: the log would refuse it later, when
+            # nobody knows where it stood.
             item.encode()
         except UnicodeEncodeError:
             raise DocumentFault(
@@ -302,8 +302,8 @@ def load(text: str, source: str) -> list[Any]:
 def line(text: str, path: Path, document: int = 0) -> int:
     """The line, from 1, at which `path` stands, or the nearest thing around it; 0 if unknown."""
     try:
-        # Read a second time, and only for an error message: the values that `load` gives carry no
-        # lines.
+        # Read a second time, and only for an error message: the values that
+        # `load` gives carry no lines.
         nodes = list(_yaml().compose_all(text)) if document else [_yaml().compose(text)]
     except (YAMLError, ValueError, RecursionError):
         return 0

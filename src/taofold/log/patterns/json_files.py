@@ -53,8 +53,8 @@ def _export(made: dict[str, Any], path: Path) -> list[Path]:
             file.parent.mkdir(parents=True, exist_ok=True)
             if file.exists() and not _sound(file):
                 _keep([file])
-            # Written beside it and renamed: a reader sees the old file or the new one, never a
-            # part.
+            # Written beside it and renamed: a reader sees the old file or
+            # the new one, never a part.
             partial = file.with_name(f".{file.name}.part")
             partial.write_bytes(body)
             partial.replace(file)

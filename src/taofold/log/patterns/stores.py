@@ -118,8 +118,8 @@ class SqliteBook:
             result = work(tx)
             if tx.events:
                 facts = [(at, encode(event)) for event in tx.events]
-                # Facts and tables move in one transaction: after a crash both are old or both are
-                # new.
+                # Facts and tables move in one transaction: after a crash both
+                # are old or both are new.
                 tables.moved(db, journals.append(db, STREAM, head, facts))
             return result
 
@@ -156,8 +156,8 @@ class SqliteBook:
         while facts := journals.read(db, STREAM, position, _CHUNK):
             for fact in facts:
                 event = _event(fact)
-                # A damaged fact changes nothing, but its number counts: the position goes on behind
-                # it.
+                # A damaged fact changes nothing, but its number counts: the
+                # position goes on behind it.
                 if event is not None:
                     view.keep(step(view, event, fact.at))
             position = facts[-1].seq
@@ -209,8 +209,8 @@ class JournalBook:
                     facts = [(at, encode(event)) for event in tx.events]
                     self._head = await self._journal.write(STREAM, self._head, facts)
                 except Conflict:
-                    # What `work` did to the state in memory was never written: fold anew from the
-                    # facts.
+                    # What `work` did to the state in memory was never written:
+                    # fold anew from the facts.
                     self._forget()
                 except BaseException:
                     self._forget()

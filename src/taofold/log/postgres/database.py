@@ -134,8 +134,8 @@ class Database:
         """A child process has no thread, and must not use its parent's connections."""
         # The parent's lock may have been held by another thread at the fork.
         self._guard = threading.Lock()
-        # Kept alive for ever: closing a connection here would end the parent's session on the
-        # server.
+        # Kept alive for ever: closing a connection here would end the
+        # parent's session on the server.
         _inherited.append((self._made, self._loop, self._tasks))
         self._start()
 
@@ -356,8 +356,8 @@ class Database:
                 autocommit=True,
                 connect_timeout=_CONNECT_S,
                 application_name="taofold",
-                # The same few statements come all the time: from the third on the server has them
-                # planned.
+                # The same few statements come all the time: from the third on the
+                # server has them planned.
                 prepare_threshold=2,
             )
         except psycopg.Error as error:
@@ -372,8 +372,8 @@ class Database:
             await db.execute(f"set lock_timeout = {_LOCK_MS}".encode())
             if not self._identity:
                 self._identity = f"postgres:{await schema.prepare(db, self.name)}"
-            # Some servers tell of a commit before it is on disk; then `disk=True` has to insist on
-            # it.
+            # Some servers tell of a commit before it is on disk; then
+            # `disk=True` has to insist on it.
             weak = await (await db.execute("show synchronous_commit")).fetchone()
             self._weak = weak is not None and weak[0] == "off"
         except psycopg.Error as error:
@@ -417,8 +417,8 @@ class Database:
 
     async def _drop(self, db: Connection) -> None:
         """One connection is broken: so are those that were made before, most likely."""
-        # After a restart of the server all connections of the pool are dead; the next call makes
-        # new ones.
+        # After a restart of the server all connections of the pool are dead; the
+        # next call makes new ones.
         stale, self._idle = [*self._idle, db], []
         for connection in stale:
             with suppress(psycopg.Error):

@@ -52,8 +52,8 @@ class PostgresSide:
         names = sql.SQL(", ").join(map(sql.Identifier, TABLES[table]))
         try:
             with self._db.cursor() as cursor:
-                # COPY bypasses the functions that write: places, epochs and numbers stay as they
-                # are.
+                # COPY bypasses the functions that write: places, epochs and
+                # numbers stay as they are.
                 statement = sql.SQL("copy {} ({}) from stdin").format(_name(table), names)
                 with cursor.copy(statement) as copy:
                     for row in rows:

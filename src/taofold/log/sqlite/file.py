@@ -320,8 +320,8 @@ class SqliteFile:
     def _write(self, work: Work[T]) -> T:
         with self._lock:
             connection = self._opened()
-            # The write lock at once: a transaction that begins as a reader may find that it cannot
-            # write.
+            # The write lock at once: a transaction that begins as a reader may
+            # find that it cannot write.
             connection.execute("begin immediate")
             try:
                 result = work(connection)

@@ -66,8 +66,8 @@ def forget(path: Path, runs: Iterable[str], wait_s: float) -> None:
     """
     try:
         with closing(plain(path, wait_s)) as db:
-            # Freed pages are overwritten with zeros; otherwise a deleted secret stays readable in
-            # the file.
+            # Freed pages are overwritten with zeros; otherwise a deleted secret
+            # stays readable in the file.
             db.execute("pragma secure_delete = on")
             db.execute("begin immediate")
             for run in runs:
@@ -89,8 +89,8 @@ def scrub(path: Path, wait_s: float) -> None:
     try:
         with closing(plain(path, wait_s)) as db:
             db.execute("pragma secure_delete = on")
-            # Pages that were freed before secure_delete was on are only gone in a file that is
-            # written anew.
+            # Pages that were freed before secure_delete was on are only gone in a
+            # file that is written anew.
             db.execute("vacuum")
         emptied = truncate_wal(path, wait_s)
         reason = "" if emptied else "other processes are reading it"
@@ -256,8 +256,8 @@ class SqliteLog:
 
         def work(db: sqlite3.Connection) -> bool:
             number, head = self._fence(db, run, epoch)
-            # Checked all the same: whoever was overtaken must hear of it now and not at the next
-            # write.
+            # Checked all the same: whoever was overtaken must hear of it now
+            # and not at the next write.
             if if_quiet and _messages(db, number) - {*consume}:
                 _rows(run, number, head, records, bodies)
                 return False
@@ -353,8 +353,8 @@ class SqliteLog:
 
         def work(db: sqlite3.Connection) -> bool:
             number = sql.number(db, run)
-            # The ids stay known when the message is consumed: sent again, it is still the same
-            # message.
+            # The ids stay known when the message is consumed: sent again, it
+            # is still the same message.
             if db.execute(sql.SEE, (number, signal.id)).rowcount == 0:
                 return False
             db.execute(sql.POST, (number, signal.id, body))

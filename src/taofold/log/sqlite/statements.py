@@ -57,8 +57,8 @@ STATUS: Final = (
 IDS: Final = "select run from runs where run >= ? and run < ? order by run limit ?"
 WAKE: Final = "update runs set wake_at = 1 where number = ?"
 _LEASED: Final = (
-    # Named: it costs what is due, not what there is. Without the index it fails instead of
-    # scanning.
+    # Named: it costs what is due, not what there is. Without the index it
+    # fails instead of scanning.
     f"{ROW} indexed by runs_leased where status = 'running' and lease_until > 0 and "
     f"(lease_until <= ?1 or lease_until > ?1 + {LONGEST_LEASE_MS}) "
     "and (lease_until, number) > (?3, ?4) order by lease_until, number limit ?5"

@@ -249,8 +249,8 @@ class Bench:
         if any([word.startswith("--test-reporter") for word in argv]):
             variables["TAOFOLD_GATE_IN"] = str(wire.source)
         if self.why_not:
-            # Without a container only the environment keeps a gate from the person's settings and
-            # caches.
+            # Without a container only the environment keeps a gate from the
+            # person's settings and caches.
             home = scratch / "home"
             home.mkdir(exist_ok=True)
             variables |= {"HOME": str(home), "TMPDIR": str(home), MARK: "a gate"}

@@ -313,8 +313,8 @@ class Texts:
                 path: len(pattern.findall(new)) - len(pattern.findall(old))
                 for path, (old, new) in self._changed.items()
             }
-            # The sum, not each file: moving a comment from one file to another silences nothing
-            # new.
+            # The sum, not each file: moving a comment from one file to
+            # another silences nothing new.
             if sum(counts.values()) > 0:
                 where = some([path for path, count in counts.items() if count > 0])
                 doubts.append(f"findings were silenced in place, not mended: {where}")

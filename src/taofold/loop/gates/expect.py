@@ -26,8 +26,8 @@ def expected(runner: Runner, report: RunnerReport, sources: Mapping[str, str]) -
     names: dict[str, tuple[str, ...]] = {}
     for check in report.checks:
         if runner in TESTS and check.status in ("error", "skipped") and _whole(runner, check.id):
-            # A file that could not be loaded is no test: what counts is the tests in it, once it
-            # loads.
+            # A file that could not be loaded is no test: what counts is the
+            # tests in it, once it loads.
             del checks[check.id]
             names[check.id] = _tests(sources.get(_file(check.id), ""))
     return Expected(checks, names, tuple(report.patched), report.plugins, report.files)

@@ -140,8 +140,8 @@ class Judge:
         await WORKERS.run(bench.tree.lay, baseline.files, ())
         for gate in self.gates:
             await warm(bench, gate)
-        # One after the other, in the person's order: gates share a tree, and a build may come
-        # first.
+        # One after the other, in the person's order: gates share a tree,
+        # and a build may come first.
         ran = [await bench.run(gate) for gate in self.gates]
         baseline = await WORKERS.run(learnt, baseline, self.own, bench.tree, ran)
         baseline = structs.replace(baseline, outside=await outside(bench, self.gates))
@@ -164,8 +164,8 @@ class Judge:
         baseline = self.baseline
         if baseline is None:
             raise ConfigError("judge.begin() comes first: there is no baseline")
-        # Everything below judges this one look at the work root; what changes later is not
-        # delivered.
+        # Everything below judges this one look at the work root; what
+        # changes later is not delivered.
         work: WorkDiff = await WORKERS.run(observed, self.root, baseline, self.files, snapshot)
         # Put back before the gates run: uncontained ones could look at the work root.
         changes: tuple[TreeChange, ...] = await WORKERS.run(self._mended, baseline, work)
@@ -244,8 +244,8 @@ class Judge:
     ) -> tuple[list[GateResult], list[str]]:
         """The second judge: Python tests once more, with the product in another process."""
         bench = self.bench(baseline)
-        # Only what may be changed is loaded apart: tests and their helpers stay in their own
-        # process.
+        # Only what may be changed is loaded apart: tests and their helpers
+        # stay in their own process.
         product = [
             path
             for path in proof
@@ -320,8 +320,8 @@ class Judge:
         jail, laid = Jail(self.root, (), ()), Jail(tree.folder, (), ())
         for path in tree.touched():
             now = self.files.kept(path)
-            # Only source files come back: a gate that wrote a test or a setting wrote it for
-            # itself.
+            # Only source files come back: a gate that wrote a test or a
+            # setting wrote it for itself.
             if now is None or now.link or role(path, baseline.named) != "source":
                 continue
             with suppress(OSError, ValueError):  # the gate removed it: there is nothing to bring

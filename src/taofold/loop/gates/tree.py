@@ -130,8 +130,8 @@ class Tree:
             else:
                 target.write_bytes(content(self.objects, file.digest))
                 target.chmod(file.mode | stat.S_IRUSR)
-                # `make` compares times: what is of the baseline must be older than what was done
-                # since.
+                # `make` compares times: what is of the baseline must be older
+                # than what was done since.
                 if not late:
                     os.utime(target, ns=(file.mtime, file.mtime))
         except OSError as error:

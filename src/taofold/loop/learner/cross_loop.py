@@ -114,8 +114,8 @@ def _text(root: Path, path: str) -> str:
     """A file below `root`; "" for one that is not there, too large, or elsewhere."""
     try:
         file = (root / path).resolve()
-        # A place in a traceback may name any file of the machine: only those of the project are
-        # read.
+        # A place in a traceback may name any file of the machine: only those
+        # of the project are read.
         if not file.is_relative_to(root.resolve()) or file.stat().st_size > _MOST_FILE:
             return ""
         return file.read_text(encoding="utf-8", errors="replace")
@@ -396,8 +396,7 @@ class CrossLoopLearner:
         if not drafts:
             return []
         if note is not None and note.decided:
-            # As it was when the loop began: the code around the failing places has changed
-            # since.
+            # As it was when the loop began: the code around the failing places has changed since.
             context = note.context
         else:
             context = context_of(case_of(history.task, first_faults(history), "", self.repository))

@@ -71,8 +71,8 @@ class Watch:
         """Compare once more."""
         for name, (owner, key, value, code) in self._seen.items():
             now: Any = owner.__dict__.get(key)
-            # The code as well: `f.__code__ = …` replaces what a function does and leaves the
-            # same object.
+            # The code as well: `f.__code__ = …` replaces what a function does
+            # and leaves the same object.
             if now is not value or _code(now) is not code:
                 self.found[name] = str(getattr(_code(now), "co_filename", ""))
 

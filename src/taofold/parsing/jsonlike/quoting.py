@@ -105,8 +105,7 @@ class Quoting:
         if _COMMENT.match(text, at) or MARK.match(text, at):
             return True
         if role == "member":
-            # A comma may be missing, but then the next key stands on a new line or has its
-            # quote.
+            # A comma may be missing, but then the next key stands on a new line or has its quote.
             if char not in "\"'“" and "\n" not in text[after:at]:
                 return False
             return self.is_key(at, dirty) or (not dirty and self.is_adjacent(after, at))

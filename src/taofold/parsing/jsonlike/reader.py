@@ -163,8 +163,8 @@ class JsonReader:
         if frame.filled:
             self._missing_comma(at)
         char = self._text[at]
-        # `{{"a": 1}}`, as a template with doubled braces has it; the last closer is left behind
-        # the value.
+        # `{{"a": 1}}`, as a template with doubled braces has it; the last closer
+        # is left behind the value.
         if char == "{" and not frame.container and not frame.filled:
             tokens.note("doubled_brace", at)
             self._doubled += 1

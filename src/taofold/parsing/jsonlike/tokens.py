@@ -115,8 +115,8 @@ def unescape(body: str, quote: str = '"') -> tuple[str, bool]:
     if unsure and ("\\b" in body or "\\f" in body):  # LaTeX and paths, not control characters
         out = out.replace("\b", "\\b").replace("\f", "\\f")
     if _PAIR.search(out):
-        # Two escapes of one character beyond the basic plane, `\ud83d\ude00`, were decoded one
-        # by one.
+        # Two escapes of one character beyond the basic plane, `\ud83d\ude00`,
+        # were decoded one by one.
         out = _PAIR.sub(lambda m: m[0].encode("utf-16", "surrogatepass").decode("utf-16"), out)
     return out, clean
 
@@ -299,8 +299,8 @@ class TokenReader:
                 continue
             if self.quoting.closes(position, role, dirty, begin):
                 return self._body(begin, position - 1, dirty), position
-            # Asked of every quote that does not close: the first that opens a known key ends the
-            # string.
+            # Asked of every quote that does not close: the first that opens a
+            # known key ends the string.
             if role == "member" and self._lost_quote(begin, position - 1):
                 return self._cut_short(begin, position - 1)
             dirty = True

@@ -202,8 +202,8 @@ class CallReader:
                 stack.append(closer_of(inner[0]))
                 at = inner.end()
                 continue
-            # `any`: a mark without a closing one (Mistral's `[TOOL_CALLS]`) stands as None in
-            # the stack.
+            # `any`: a mark without a closing one (Mistral's `[TOOL_CALLS]`)
+            # stands as None in the stack.
             is_open_ended = not any(stack) or self._is_left_open(at)
             if is_open_ended and block.calls and not self._starts_call(at):
                 break
@@ -316,8 +316,8 @@ class CallReader:
             and KEY.match(self._text, at) is None
             and CHILD.match(self._text, at) is None
         ):
-            # `<tool_call name="x">` around plain text: only an empty one is a call, without
-            # arguments.
+            # `<tool_call name="x">` around plain text: only an empty one is a
+            # call, without arguments.
             closer = end.match(self._text, at)
             if closer is None:
                 return None, at
@@ -367,8 +367,8 @@ class CallReader:
             opener = CALL_OPEN.match(self._text, after)
             if opener is None:
                 entries = self._tags.entries(after, _NOTHING, children=True)
-                # There is no closing tag that could be missing: the block's own mark ends the
-                # arguments.
+                # There is no closing tag that could be missing: the block's own
+                # mark ends the arguments.
                 repairs = tuple(r for r in entries.repairs if r.at != entries.end)
                 closed = bool(CALL_CLOSE.match(self._text, entries.end)) or bool(entries.error)
                 return RawCall(

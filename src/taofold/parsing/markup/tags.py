@@ -207,8 +207,7 @@ _CLOSINGS: dict[str, re.Pattern[str]] = {}
 def _closing_of(name: str) -> re.Pattern[str]:
     if name not in _CLOSINGS:
         if len(_CLOSINGS) > 256:
-            # Names come from models' texts: without a bound a server's memory would fill with
-            # them.
+            # Names come from models' texts: without a bound a server's memory would fill with them.
             _CLOSINGS.clear()
         _CLOSINGS[name] = re.compile(closing(re.escape(name)))
     return _CLOSINGS[name]

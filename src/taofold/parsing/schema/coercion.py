@@ -126,8 +126,7 @@ class Coercion:
         faults += [
             Mismatch((*path, name), expectation(shape.fields[name]), MISSING) for name in absent
         ]
-        # All fields are optional, and none is there: any object at all would fit with its
-        # defaults.
+        # All fields are optional, and none is there: any object at all would fit with its defaults.
         if not out and value and shape.fields and not faults:
             faults.append(Mismatch(path, f"one of the keys {', '.join(shape.fields)}", value))
         if faults:

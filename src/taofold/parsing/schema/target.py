@@ -281,8 +281,8 @@ def _direct(target: Target, value: Any, opened: Set[int] = frozenset()) -> Fit:
     if _is_echo(fitted):
         raise Misfit([Mismatch((), "values instead of the schema", value)])
     try:
-        # Through JSON: the validator's rules for JSON take a list for a tuple, and a text for a
-        # date.
+        # Through JSON: the validator's rules for JSON take a list for a
+        # tuple, and a text for a date.
         typed = target.adapter.validate_json(to_json(fitted))
     except ValidationError as error:
         faults = [

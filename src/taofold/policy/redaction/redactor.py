@@ -121,8 +121,8 @@ class Redactor:
         if self._known is not None:
             spans += [match.span() for match in self._known.finditer(text)]
         if self._shapes and len(text) > _SHORTEST and not (text.isascii() and _plain(text)):
-            # Lowered once for all that look for names in it, with the length kept: spans are of
-            # `text`.
+            # Lowered once for all that look for names in it, with the length
+            # kept: spans are of `text`.
             lower = _lower(text)
             spans += [*tokens(text), *placed(text, lower), *assigned(text, lower)]
         if spans or seen:

@@ -139,8 +139,7 @@ class RunChannel:
             if not isinstance(event, e.RunStarted) or not self.knows(event.parent):
                 return
             self._adopt(record.run)
-        # A record that leaves a gap is not taken: `pull` reads the missing ones from the log
-        # first.
+        # A record that leaves a gap is not taken: `pull` reads the missing ones from the log first.
         if record.seq == self._heads[record.run] and not self._waits_for_child(record):
             self._take(record)
             self._wake()

@@ -146,8 +146,7 @@ class Hub:
                 channel.hear(reply.text, reply.thought)
             if self.relay is not None:
                 self.relay.watch(run)
-        # Counted before the first await: a leaving client must not close a channel that is
-        # wanted.
+        # Counted before the first await: a leaving client must not close a channel that is wanted.
         channel.watchers += 1
         try:
             await channel.pull()
