@@ -47,8 +47,8 @@ class Happened(Value, frozen=True, kw_only=True, tag_field="e"):
     disk: ClassVar[bool] = False
     """Must survive a power cut, not only a killed process: the log syncs before going on."""
     timed: ClassVar[bool] = True
-    """Does time up to it count as activity? Not where nobody was active before: the run began,
-    was dead, or was copied from another."""
+    """Does the time since the record before count as activity? Not where nobody was active then:
+    at the start, at a resume, behind a fork."""
     elapsed: Annotated[int, msgspec.Meta(ge=0)] | None = None
     """Milliseconds of activity since the record before, by a clock that nobody can set; None =
     what the records' times say."""

@@ -235,9 +235,10 @@ class Ledger:
         self._mutating = frozenset([t.name for t in self.tools.values() if t.effect != "read"])
 
     def sharing(self, key: str) -> int:
-        """Among how many the rest of the limits is shared: `key`, queued children, other branches.
+        """The number of consumers that the remaining limits are divided by, at least 1.
 
-        A branch whose child runs are queued or at work counts by these. At least 1.
+        They are the branch of `key`, the child runs that are queued, and the other branches that
+        are not counted already by child runs of theirs, queued or at work.
         """
         # Keys of calls end in "]" (`3[0]`), those of model calls do not.
         working = [location for location in self.held if location.endswith("]")]
