@@ -95,7 +95,8 @@ async def test_a_limit_is_a_notice_then_the_answer_then_an_error_with_its_code()
     assert kinds[-1] == "done"
     answer = next(event for event in events if event["type"] == "answer")
     assert answer["text"] == "what I know"
-    assert events[kinds.index("error")]["code"] == "max_steps"
+    # Of the limits of `Limits.chat` that of tool calls is the first such a model reaches.
+    assert events[kinds.index("error")]["code"] == "max_tool_calls"
     limits = [event["limit"] for event in events if event["type"] == "limit_reached"]
     assert len(limits) == len(set(limits)), "each limit is told once"
 

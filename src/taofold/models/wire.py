@@ -162,17 +162,17 @@ def pending(messages: Sequence[Message], end: int) -> tuple[ToolCall, ...]:
     return batch(messages, end).open_calls
 
 
-class Batch(NamedTuple):
+class CallBatch(NamedTuple):
     """Calls and what answers them so far. `media`: those in the results, in order."""
 
     open_calls: tuple[ToolCall, ...] = ()
     media: tuple[MediaPart, ...] = ()
 
 
-_NO_BATCH: Final = Batch()
+_NO_BATCH: Final = CallBatch()
 
 
-def batch(messages: Sequence[Message], end: int) -> Batch:
+def batch(messages: Sequence[Message], end: int) -> CallBatch:
     """The batch of calls and results that ends before index `end`.
 
     One pass backwards, up to the message that made the calls: each message of a run is asked for
@@ -187,7 +187,9 @@ def batch(messages: Sequence[Message], end: int) -> Batch:
             if isinstance(content, str):
                 break
             calls = [part for part in content if type(part) is ToolCall]
-            return Batch(tuple([call for call in calls if call.id not in answered]), tuple(media))
+            return CallBatch(
+                tuple([call for call in calls if call.id not in answered]), tuple(media)
+            )
         if isinstance(content, str):
             continue
         shown: list[MediaPart] = []
@@ -197,7 +199,7 @@ def batch(messages: Sequence[Message], end: int) -> Batch:
                 if type(part.content) is tuple:
                     shown += media_of(part.content)
         media[:0] = shown
-    return Batch((), tuple(media)) if media else _NO_BATCH
+    return CallBatch((), tuple(media)) if media else _NO_BATCH
 
 
 def follows_its_call(messages: Sequence[Message], index: int) -> bool:

@@ -107,6 +107,11 @@ class OpenQuestion:
             if resolved.verdict != "void":  # else it is asked anew, about the tool as it is now
                 return resolved
 
+    def _attempts(self) -> int:
+        """How often the call was started so far."""
+        # Not in the past: in a fork the state may be ahead of the tape of one branch.
+        return self.ledger.store.state.open[self.key].slots[self.index].attempts
+
     def _ask(self, ruling: Ruling | None) -> e.Record:
         """Record that a person is asked, or find it recorded."""
         ledger, setup, tool = self.ledger, self.ledger.setup, self.tool
@@ -125,7 +130,7 @@ class OpenQuestion:
             # The clock of the world, read once: what is recorded here decides for good.
             expires_at=setup.now() + round(seconds * 1000) if seconds else 0,
             request=self.request,
-            attempt=ledger.store.state.open[self.key].slots[self.index].attempts,
+            attempt=recorded.attempt if recorded is not None else self._attempts(),
         )
         if recorded is not None and recorded.verdict == "ask":
             # The policy's version may have changed without changing what it says; the preview

@@ -86,8 +86,7 @@ class Worker:
             # Asked for at the first delta: servers of tools have been asked by then.
             return list(agent.toolset)
 
-        relayed = self._hub.relay is not None
-        head = (await self._log.row(run)).events if relayed else 0
+        head = (await self._log.row(run)).events
         self._hub.begin(run, head, tools if agent.strategy in ANSWERING else None)
         try:
             return await agent.advance(

@@ -74,7 +74,7 @@ async def test_who_signed_in_once_calls_and_the_tokens_are_renewed_by_themselves
             await bridge(there, **options).open()
         browser = Browser()
         signed_in = await sign_in(place(there), browser)
-        assert (signed_in.asked, len(browser.opened), signed_in.tools) == (True, 1, 5)
+        assert (signed_in.asked, len(browser.opened), signed_in.tools) == (True, 1, 6)
         kept = KeptTokens(there.url)
         assert stat.S_IMODE(kept.path.stat().st_mode) == 0o600
         first = kept.stored()
@@ -154,7 +154,7 @@ async def test_the_command_signs_in_lists_and_signs_out_and_shows_no_secret(
         )
         done = await asyncio.to_thread(taofold, "login", str(agent))
         assert done.returncode == 0, done.stderr
-        assert f"signed in to {there.url}, for read: 5 tools" in done.stderr
+        assert f"signed in to {there.url}, for read: 6 tools" in done.stderr
         [stored] = all_kept()
         assert stored.tokens is not None
         listed = await asyncio.to_thread(taofold, "list", "--json")

@@ -56,7 +56,7 @@ def test_an_answer_that_never_fits_fails_the_node_and_sets_the_variables(tmp_pat
         ("cot", "problem", "reasoning_thinking"),
         ("react", "goal", "react_steps"),
         ("self_correct", "task", "improvement_history"),
-        ("decompose", "problem", "reasoning_thinking"),
+        ("decompose", "problem", "reasoning_trace"),
     ],
 )
 def test_an_action_that_fails_sets_its_variables_and_the_flow_goes_on(

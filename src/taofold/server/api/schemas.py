@@ -53,7 +53,7 @@ class Attached(RequestModel):
         return self
 
 
-class Bounds(RequestModel):
+class TighterLimits(RequestModel):
     """Limits of one run: they can only be tighter than those of its agent."""
 
     steps: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
@@ -81,7 +81,7 @@ class NewRun(RequestModel):
         default_factory=dict[str, Any], description="What the run's state begins with."
     )
     model: _Name = Field("", description="Of an offered agent, instead of this agent's own.")
-    limits: Bounds | None = Field(None, description="Tighter than the agent's own.")
+    limits: TighterLimits | None = Field(None, description="Tighter than the agent's own.")
     on_disconnect: Literal["continue", "cancel"] = Field(
         "continue", description="What becomes of the run when its stream is left for 5 seconds."
     )

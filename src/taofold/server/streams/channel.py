@@ -37,11 +37,12 @@ class PartialAnswer:
     """Hears the pieces of one reply. `text` is the answer as far as it arrived.
 
     It is what the one scanner of replies shows of it: prose of models with native calls, or the
-    answer inside an envelope. `thought` is what an envelope says before the answer.
+    answer inside an envelope. `thought` is what an envelope says before the answer, `since` how
+    many records the run had when the reply began.
     """
 
-    def __init__(self, tools: Collection[str] = ()) -> None:
-        self.text, self.thought = "", ""
+    def __init__(self, tools: Collection[str] = (), since: int = 0) -> None:
+        self.text, self.thought, self.since = "", "", since
         self._reply = ReplyStream(tools)
         self._before = ""
 
@@ -92,6 +93,8 @@ class RunChannel:
         self.told: list[DeliveredEvent] = []
         self.answer = ""
         """What is known of the answer's text."""
+        self._since = 0
+        """The run's records before this one were there when the reply of `answer` began."""
         self.thought = ""
         """What the model thought before it, as the reply that is still arriving says."""
         self.generation = 0
@@ -146,12 +149,14 @@ class RunChannel:
         elif record.seq >= self._heads[record.run]:
             self.poked.set()
 
-    def hear(self, answer: str, thought: str = "") -> None:
+    def hear(self, answer: str, thought: str = "", *, since: int) -> None:
         """More of the answer has arrived: `answer` is all of it.
 
-        `thought` is what the reply says before it, "" if that is not known here.
+        `thought` is what the reply says before it, "" if that is not known here; `since` how many
+        records the run had when the reply began.
         """
         self._say(answer)
+        self._since = since
         self.thought = thought
         self.live = True
         self._wake()
@@ -223,7 +228,8 @@ class RunChannel:
         self._heads[record.run] = record.seq + 1
         name = self._name(record.run)
         event = record.event
-        if name == "" and self.live and isinstance(event, e.Proposed) and not _answers(event):
+        called = isinstance(event, e.Proposed) and not _answers(event)
+        if name == "" and self.live and called and record.seq >= self._since:
             # What arrived were words before a call: they are its thought, and no answer.
             self._say("")
         for told in self._runs[record.run](record):

@@ -45,6 +45,8 @@ class Hub:
         self._replies: dict[str, PartialAnswer] = {}
         self._answering: dict[str, ToolNames] = {}
         """Runs that are driven here and of which each reply may be the answer: their tools."""
+        self._heads: dict[str, int] = {}
+        """How many records the runs have that are driven here."""
         self.relay: Relay | None = None
         """To and from other processes; None: the log cannot broadcast."""
         self.hears_changes = False
@@ -66,11 +68,13 @@ class Hub:
         if isinstance(happening, Delta):
             tools = self._answering.get(root)
             if happening.run == root and tools is not None:
-                reply = self._replies.get(root) or PartialAnswer(tools())
+                reply = self._replies.get(root)
+                if reply is None:
+                    reply = PartialAnswer(tools(), self._heads.get(root, 0))
                 self._replies[root] = reply
                 if reply.feed(happening.text):
                     if channel is not None:
-                        channel.hear(reply.text, reply.thought)
+                        channel.hear(reply.text, reply.thought, since=reply.since)
                     if relay is not None:
                         relay.arrived(root, reply.text)
             return
@@ -81,6 +85,8 @@ class Hub:
                 relay.reported(root, happening)
             return
         own = happening.run == root
+        if own:
+            self._heads[root] = happening.seq + 1
         # The reply is complete and in the log: what arrives next belongs to another one.
         if own and isinstance(happening.event, e.Replied):
             self._replies.pop(root, None)
@@ -97,6 +103,7 @@ class Hub:
         `tools` gives the names on offer; None: its replies may be plans or critiques, and are not
         shown as they arrive.
         """
+        self._heads[root] = head
         if tools is not None:
             self._answering[root] = tools
         if self.relay is not None:
@@ -106,6 +113,7 @@ class Hub:
         """The run is not driven here any more."""
         self._replies.pop(root, None)
         self._answering.pop(root, None)
+        self._heads.pop(root, None)
         if self.relay is not None:
             self.relay.end(root)
 
@@ -114,7 +122,7 @@ class Hub:
         channel = self._channels.get(root)
         # What the log already has the end of is not begun again.
         if channel is not None and head >= channel.head and not self._driven(root):
-            channel.hear(text)
+            channel.hear(text, since=head)
 
     def report(self, root: str, progress: Progress) -> None:
         """Take in what a tool reports in a run of another process."""
@@ -143,7 +151,7 @@ class Hub:
             channel = self._channels[run] = RunChannel(self._log, run)
             reply = self._replies.get(run)
             if reply is not None and reply.text:
-                channel.hear(reply.text, reply.thought)
+                channel.hear(reply.text, reply.thought, since=reply.since)
             if self.relay is not None:
                 self.relay.watch(run)
         # Counted before the first await: a leaving client must not close a channel that is wanted.
