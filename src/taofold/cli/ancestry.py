@@ -10,6 +10,8 @@ import os
 from pathlib import Path
 from typing import Any, Final
 
+from typer.core import TyperGroup
+
 from taofold.core.errors import Refused
 from taofold.reserved import MARK, SERVER
 
@@ -28,6 +30,14 @@ OPEN: Final = frozenset(
 Whatever else there is, a verb of tomorrow included, is a person's. `serve start` asks by itself:
 it may serve MCP to the agent that started it.
 """
+
+
+class GuardedProgram(TyperGroup):
+    """The program, whoever invokes it: made with every verb guarded."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        guard(self)
 
 
 def guard(command: Any, path: tuple[str, ...] = ()) -> None:

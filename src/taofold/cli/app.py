@@ -13,7 +13,7 @@ import typer
 
 from taofold import host
 from taofold.cli import outcome
-from taofold.cli.ancestry import guard
+from taofold.cli.ancestry import GuardedProgram
 from taofold.cli.approvals import app as approvals
 from taofold.cli.demo import demo
 from taofold.cli.doctor import doctor
@@ -33,6 +33,7 @@ from taofold.cli.serve.commands import register as add_serve
 
 app = typer.Typer(
     name="taofold",
+    cls=GuardedProgram,
     no_args_is_help=True,
     # Typer's tracebacks print local variables, and those may hold keys.
     pretty_exceptions_enable=False,
@@ -97,10 +98,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         del os.environ["NO_COLOR"]  # no-color.org: empty means unset
     # Before a command imports anything: no module comes from the folder that agents work in.
     host.seal()
-    program = typer.main.get_command(app)
-    guard(program)
     try:
-        program(args=None if arguments is None else list(arguments), prog_name="taofold")
+        app(args=None if arguments is None else list(arguments), prog_name="taofold")
     except Exception as error:
         code = outcome.explain(error)
         if code is None:

@@ -132,13 +132,11 @@ async def _decide_each(
 
 async def _decide(log: "Log", said: str, decision: "Decision") -> "tuple[Approval, bool]":
     """Decide; what was decided, and whether a process waits for it and goes on by itself."""
-    from taofold.cli.ancestry import refuse
     from taofold.cli.project import operator_policy
     from taofold.cli.runs.status import driven
     from taofold.policy.redaction import Redactor
     from taofold.runtime import control
 
-    refuse("decide on an action")
     approval = await _pending(log, said)
     question = approval.wants_text
     if question and decision.answer is None and decision.verdict not in ("deny", "edit"):

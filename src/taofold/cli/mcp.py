@@ -66,9 +66,6 @@ def login(
     ] = False,
 ) -> None:
     """Sign in, in a browser. Every process of this user has the tokens then, and renews them."""
-    from taofold.cli.ancestry import refuse
-
-    refuse("sign in to a server")
     from taofold.bridges.mcp.oauth import SignInFailed
     from taofold.bridges.mcp.signin import sign_in
 
@@ -97,9 +94,6 @@ def login(
 @app.command()
 def logout(server: Server, client_id: ClientId = "") -> None:
     """Delete the tokens. The server is not told: there they last until they expire."""
-    from taofold.cli.ancestry import refuse
-
-    refuse("sign out of a server")
     from taofold.bridges.mcp.oauth import KeptTokens
 
     for address in _places(server, client_id):
