@@ -86,6 +86,13 @@ class McpOffer:
             return output if is_object(output) else None
         return {WRAP: output}
 
+    def start(self, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        """The goal of a run of it, and what the run is begun with besides."""
+        if self.tool:
+            data = {"tool": self.tool, "parameters": dict(arguments)}
+            return f"call {self.tool}", {"data": data}
+        return str(arguments.get("goal", "")), {"settings": self.settings}
+
     @property
     def reads(self) -> bool:
         """Does nothing that it can do change anything?"""
@@ -147,16 +154,13 @@ class Offers:
         Raises:
             ConfigError: the agent cannot run; the goal is empty.
         """
-        offer = self.known[name]
-        run = new_id()
-        options: dict[str, Any] = {"principal": self.principal, "listener": hear, "run_id": run}
+        offer, run = self.known[name], new_id()
         if hear is not None:
             hear(Progress(run, name, f"run {run}"))
-        if offer.tool:
-            data = {"tool": offer.tool, "parameters": dict(arguments)}
-            return await offer.agent.run(f"call {offer.tool}", data=data, **options)
-        goal = str(arguments.get("goal", ""))
-        return await offer.agent.run(goal, settings=offer.settings, **options)
+        goal, options = offer.start(arguments)
+        return await offer.agent.run(
+            goal, principal=self.principal, listener=hear, run_id=run, **options
+        )
 
     async def begin(self, name: str, arguments: Mapping[str, Any]) -> str:
         """Put a run of what `name` offers into the log; whoever calls `advance` drives it.
@@ -165,13 +169,8 @@ class Offers:
             ConfigError: the agent cannot run; the goal is empty.
         """
         offer = self.known[name]
-        if offer.tool:
-            data = {"tool": offer.tool, "parameters": dict(arguments)}
-            return await offer.agent.begin(
-                f"call {offer.tool}", data=data, principal=self.principal
-            )
-        goal = str(arguments.get("goal", ""))
-        return await offer.agent.begin(goal, settings=offer.settings, principal=self.principal)
+        goal, options = offer.start(arguments)
+        return await offer.agent.begin(goal, principal=self.principal, **options)
 
     async def resume(self, run: str, hear: Callable[[Happening], None]) -> RunResult[Any]:
         """Carry on a run that was started here, or wait for its end; an ended run's result.

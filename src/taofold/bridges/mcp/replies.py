@@ -23,6 +23,8 @@ from taofold.runtime.tool_calls import render
 
 LAST_WORDS: Final = 2.0
 """Seconds for which a result waits until its progress was told."""
+_NEWS: Final = 200
+"""Characters of a thought or a report that a client is told."""
 _CONSENT: Final[dict[str, Any]] = {
     "type": "object",
     "properties": {
@@ -54,6 +56,15 @@ def require(offers: Offers, right: Right) -> None:
         raise MCPError(types.INVALID_REQUEST, why)
 
 
+def news_of(happening: Happening) -> str | None:
+    """What a client is told of it: a tool's report, a step's thought; None of all else."""
+    if isinstance(happening, Progress):
+        return happening.text.strip()[:_NEWS]
+    if isinstance(happening, e.Record) and isinstance(happening.event, e.Proposed):
+        return happening.event.thought.content[:_NEWS]
+    return None
+
+
 class Teller:
     """A listener that tells the client of the progress: what is thought, what tools report."""
 
@@ -63,15 +74,14 @@ class Teller:
 
     def __call__(self, happening: Happening) -> None:
         """Tell of a step that begins, or of a tool's progress."""
-        if isinstance(happening, Progress):
-            self._say(happening.text.strip())
-        elif isinstance(happening, e.Record) and isinstance(happening.event, e.Proposed):
-            self._say(happening.event.thought.content)
+        text = news_of(happening)
+        if text is not None:
+            self._say(text)
 
     def _say(self, text: str) -> None:
         self._count += 1
         # A chain: each waits for the one before, because progress must rise.
-        self._last = asyncio.ensure_future(self._tell(float(self._count), text[:200], self._last))
+        self._last = asyncio.ensure_future(self._tell(float(self._count), text, self._last))
 
     async def _tell(self, count: float, text: str, before: "asyncio.Task[None] | None") -> None:
         if before is not None:

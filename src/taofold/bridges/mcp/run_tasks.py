@@ -7,7 +7,6 @@ says: a client finds it again after a restart of this process, which then carrie
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from mcp.types import ElicitRequest, ElicitRequestFormParams, EmptyResult, RequestParams
@@ -16,10 +15,10 @@ from pydantic import Field
 from taofold.agent.result import Happening, Progress
 from taofold.bridges.mcp.extension import EXTENSION, TASK
 from taofold.bridges.mcp.offers import Offers
-from taofold.bridges.mcp.replies import answer_form, final_result, question_text
-from taofold.core import events as e
+from taofold.bridges.mcp.replies import answer_form, final_result, news_of, question_text
 from taofold.core.errors import Conflict, Refused
 from taofold.core.state import ENDED
+from taofold.core.text import iso
 from taofold.log.log import RunRow
 from taofold.runtime import control
 from taofold.runtime import run as runs
@@ -66,10 +65,9 @@ class RunTasks:
             return driving
 
         def listener(happening: Happening) -> None:
-            if isinstance(happening, Progress):
-                self._news[run] = happening.text.strip()[:_MESSAGE]
-            elif isinstance(happening, e.Record) and isinstance(happening.event, e.Proposed):
-                self._news[run] = happening.event.thought.content[:_MESSAGE]
+            news = news_of(happening)
+            if news is not None:
+                self._news[run] = news
             if hear is not None:
                 hear(happening)
 
@@ -177,8 +175,8 @@ class RunTasks:
         return {
             "taskId": row.run,
             "status": status,
-            "createdAt": _time(row.created_at),
-            "lastUpdatedAt": _time(row.updated_at),
+            "createdAt": iso(row.created_at),
+            "lastUpdatedAt": iso(row.updated_at),
             "ttlMs": None,  # runs are kept
             "pollIntervalMs": LOOK_MS,
             **({"statusMessage": told} if told else {}),
@@ -194,7 +192,3 @@ def _elicitation(approval: Approval) -> dict[str, Any]:
 
 def _marked(run: str) -> dict[str, Any]:
     return {"taofold/run": run}
-
-
-def _time(milliseconds: int) -> str:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat().replace("+00:00", "Z")
