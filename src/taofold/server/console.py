@@ -170,11 +170,7 @@ async def totals(call: ApiCall) -> BaseModel:
     """What your runs took together."""
     server = call.server
     statuses = await server.log.count(principal=call.principal.id)
-    query = RunsQuery.model_validate({"limit": NEWEST})
-    listed = await runs.page(_with(call, query))
-    assert isinstance(listed, schemas.Runs)
-    own = [run for run in listed.items if not run.parent and run.principal == call.principal.id]
-    items = await _measured(server.log, own)
+    items = await _measured(server.log, await _newest(call))
     return Totals(
         runs=sum(statuses.values()),
         measured=len(items),
@@ -186,16 +182,20 @@ async def totals(call: ApiCall) -> BaseModel:
     )
 
 
-async def costs(call: ApiCall) -> BaseModel:
-    """What your newest runs cost."""
-    server = call.server
+async def _newest(call: ApiCall) -> list[schemas.RunView]:
+    """The caller's own newest runs, without child runs."""
     listed = await runs.page(_with(call, RunsQuery.model_validate({"limit": NEWEST})))
     assert isinstance(listed, schemas.Runs)
-    own = [run for run in listed.items if not run.parent and run.principal == call.principal.id]
+    return [run for run in listed.items if not run.parent and run.principal == call.principal.id]
+
+
+async def costs(call: ApiCall) -> BaseModel:
+    """What your newest runs cost."""
+    own = await _newest(call)
     days: dict[str, DayCost] = {}
     models: dict[str, ModelCost] = {}
     for run in own:
-        measured = await _measure(server.log, run)
+        measured = await _measure(call.server.log, run)
         name = run.created_at[:10]
         day = days.setdefault(name, DayCost(day=name, runs=0, tokens=0, usd=0.0))
         _add(day, measured.figures["tokens"], measured.figures["usd"])
