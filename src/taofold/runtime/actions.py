@@ -254,13 +254,14 @@ class ActionBatch:
         # What was asked alone, and answered, is the past: its batch goes on as it did then.
         if tape.peek(e.Resolved, key, index) is not None:
             return
+        keys: list[str] = []
         for later in range(index + 1, len(self.actions)):
             action = self.actions[later]
             if action.tool == ASK_USER:
                 return  # what the person answers may be what the rest is about
             local = self.effect.local[later] if later < len(self.effect.local) else None
             tool = ledger.tools.get(action.tool)
-            if local is not None or tool is None or not self._open(later, action, tool):
+            if local is not None or tool is None or not self._open(later, action, tool, keys):
                 continue
             ruling = self._rule(later, action, tool)
             if ruling.verdict == "ask" and not await self._hooked(later, action):
@@ -268,8 +269,12 @@ class ActionBatch:
                 question.ask(ruling)
                 self._questions[later] = question
 
-    def _open(self, index: int, action: Action, tool: Tool) -> bool:
-        """May the call be asked about before its turn? Changes nothing."""
+    def _open(self, index: int, action: Action, tool: Tool, keys: list[str]) -> bool:
+        """May the call be asked about before its turn? Changes nothing.
+
+        `keys` are those by which the guard knows the batch's calls, filled as far as needed: each
+        call is told apart once, however many stand behind it.
+        """
         ledger, key, tape = self.ledger, self.key, self.ledger.tape
         if ledger.exact and tape.peek(e.Decided, key, index) is None:
             return False  # older releases asked one after the other
@@ -279,8 +284,9 @@ class ActionBatch:
             return False
         if self.effect.planned:
             return True
+        keys += [ledger.call(other).key for other in self.actions[len(keys) : index]]
         call = ledger.call(action)
-        beside = sum([ledger.call(other).key == call.key for other in self.actions[:index]])
+        beside = keys[:index].count(call.key)
         return self._guard.judge(action, call, beside).level == "run"
 
     def _was_started(self, index: int, action: Action) -> Action | None:

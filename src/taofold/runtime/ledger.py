@@ -415,12 +415,14 @@ class Ledger:
                 if observation.status == "timeout":
                     self._timeouts.add(fingerprint(past))
         self._looked = len(state.steps)
-        running = [slot for step in state.open.values() for slot in step.slots]
-        late = [
-            slot for slot in running if slot.observation and slot.observation.status == "timeout"
-        ]
         identity = fingerprint(action)
-        return identity in self._timeouts or identity in [fingerprint(slot.action) for slot in late]
+        return identity in self._timeouts or any(
+            slot.observation is not None
+            and slot.observation.status == "timeout"
+            and fingerprint(slot.action) == identity
+            for step in state.open.values()
+            for slot in step.slots
+        )
 
     def guard(self, key: str) -> Repetition:
         """The repetition guard of the branch in which `key` stands."""
