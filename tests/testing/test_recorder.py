@@ -142,7 +142,10 @@ def test_it_fails():
 
 
 @pytest.mark.usefixtures("provider")
-def test_the_plugin_records_what_passed_and_plays_it(pytester: pytest.Pytester) -> None:
+def test_the_plugin_records_what_passed_and_plays_it(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD")  # the plugin is what is tested
     pytester.makepyfile(TESTS)
     pytester.runpytest_subprocess("--record-cassettes", "-p", "no:xdist").assert_outcomes(
         passed=1, failed=1

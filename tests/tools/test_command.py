@@ -114,7 +114,7 @@ async def test_secrets_in_the_environment_are_not_passed_on(
     names = {line.split("=")[0] for line in said.split("\n")[1:]}
     assert names <= {
         "PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TERM", "NO_COLOR", "PWD", "HOME", "TMPDIR",
-        "PYTHONDONTWRITEBYTECODE", "TAOFOLD_STARTED_BY",
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD", "PYTHONDONTWRITEBYTECODE", "TAOFOLD_STARTED_BY",
     }  # fmt: skip
     assert str(Path.home()) not in [line for line in said.split("\n") if line.startswith("HOME=")]
 

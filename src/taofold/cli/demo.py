@@ -87,6 +87,8 @@ def demo(
     store, elsewhere = _store(folder), os.environ.get("TAOFOLD_HOME", "").strip()
     # In the environment, so that the child process of `--kill-at` finds the same store.
     os.environ["TAOFOLD_HOME"] = str(store)
+    # The projects need no plugin; loading many takes seconds, at each verdict.
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     say(f"two broken projects in {folder}\nwhat their loops do is kept in {store}\n")
     done: list[tuple[str, LoopState]] = []
     for loop, project, lessons, head in (

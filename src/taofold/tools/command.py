@@ -26,8 +26,11 @@ from taofold.tools.process import OutputExcerpt, key_line
 from taofold.tools.scratch import scratch
 from taofold.tools.tool import Tool, make
 
-ALLOWED: Final = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ")
-"""Environment variables that a command inherits; all others may be secrets."""
+ALLOWED: Final = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "PYTEST_DISABLE_PLUGIN_AUTOLOAD")
+"""Environment variables that a command inherits; all others may be secrets.
+
+Where many plugins are installed, pytest takes seconds to begin: who turned them off meant it.
+"""
 _PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 
 Contain = Literal["auto", "always", "never"]

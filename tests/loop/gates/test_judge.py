@@ -94,7 +94,10 @@ def test_modes_are_restored(shop: Path) -> None:
     assert script.stat().st_mode & 0o111 == 0o111
 
 
-def test_tests_run_in_one_process_although_several_were_asked_for(tmp_path: Path) -> None:
+def test_tests_run_in_one_process_although_several_were_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD")  # xdist is what is asked for
     config = "[tool.pytest.ini_options]\naddopts = '-n 2 -p no:cacheprovider'\n"
     root = written(tmp_path / "shop", {**SHOP, "pyproject.toml": config})
     judge, first = judged(root)
