@@ -18,7 +18,14 @@ import pytest
 from tests import postgres
 from tests.log.cutting import Proxy
 
-from taofold.core.errors import ConfigError, Conflict, Incompatible, LogError, OutcomeUnknown
+from taofold.core.errors import (
+    ConfigError,
+    Conflict,
+    Incompatible,
+    LogError,
+    OutcomeUnknown,
+    UnknownRun,
+)
 from taofold.log.certain import CertainLog
 from taofold.log.log import Log, RunRow, Signal
 from taofold.testing import journal_conformance
@@ -576,6 +583,65 @@ def test_what_many_runs_write_at_once_is_what_each_of_them_wrote(url: str) -> No
         await log.close()
 
     asyncio.run(main())
+
+
+def test_many_runs_look_into_their_inboxes_at_once_and_each_finds_its_own(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mutants: each question by itself; all get the first one's rows; one unknown fails all."""
+    asked: list[int] = []
+    real = Database._read_batch
+
+    async def counted(self: Database, batch: Any) -> None:
+        asked.append(len(batch))
+        await real(self, batch)
+
+    monkeypatch.setattr(Database, "_read_batch", counted)
+
+    async def main() -> None:
+        log = PostgresLog(url)
+        runs = [f"r{number}" for number in range(20)]
+        for number, run in enumerate(runs):
+            await log.create(RunRow(run, "running"), owner="me")
+            for place in range(number % 3):
+                await log.post(run, Signal(f"{run}-{place}", "steer", "ann", 1))
+        looks = [log.inbox(run) for run in [*runs, "r5", "nobody's"]]
+        *inboxes, nobody = await asyncio.gather(*looks, return_exceptions=True)
+        for run, messages in zip([*runs, "r5"], inboxes, strict=True):
+            assert isinstance(messages, list)
+            count = int(run[1:]) % 3
+            assert [message.id for message in messages] == [f"{run}-{n}" for n in range(count)]
+        assert isinstance(nobody, UnknownRun)
+        await log.close()
+        with pytest.raises(LogError, match="closed"):
+            await log.inbox("r1")
+
+    asyncio.run(main())
+    assert sum(asked) == 22
+    assert len(asked) <= 3
+
+
+def test_questions_wait_for_a_server_that_restarts_and_are_answered() -> None:
+    server = postgres.Server(postgres.server().binaries)
+
+    async def main() -> None:
+        hasty, log = PostgresLog(server.url(), wait_s=0.3), PostgresLog(server.url())
+        await log.create(RunRow(RUN, "running"))
+        await hasty.row(RUN)
+        server.stop()
+        with pytest.raises(LogError):
+            await asyncio.gather(hasty.inbox(RUN), hasty.inbox(RUN))
+        later = [asyncio.create_task(log.inbox(RUN)) for _ in range(3)]
+        await asyncio.sleep(0.2)
+        await asyncio.to_thread(server.start)
+        assert await asyncio.gather(*later) == [[], [], []]
+        await hasty.close()
+        await log.close()
+
+    try:
+        asyncio.run(main())
+    finally:
+        server.remove()
 
 
 def _opens(url: str, barrier: Any, said: Any) -> None:

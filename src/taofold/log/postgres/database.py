@@ -87,6 +87,22 @@ class _Write:
     """Of the caller's loop: only there it may be set."""
 
 
+@dataclass(slots=True)
+class _Read:
+    """One question about a key, and who waits for its rows."""
+
+    statement: str
+    key: bytes
+    done: "asyncio.Future[list[Row]]" = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
+    """Of the caller's loop: only there it may be set."""
+
+
+_Outcome: TypeAlias = tuple[_Write | _Read, Any]
+"""A call, and what it told: a row, rows, or a `LogError`."""
+
+
 class Database:
     """Connections to the database at `dsn`. Connects at the first use.
 
@@ -121,6 +137,8 @@ class Database:
         self._writer: Connection | None = None
         self._made: set[Connection] = set()
         self._writing: asyncio.Task[None] | None = None
+        self._questions: deque[_Read] = deque()
+        self._reading: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._listeners: list[Listener] = []
         self._hearers: list[Listener] = []
@@ -190,6 +208,17 @@ class Database:
     async def fetch(self, statement: str, values: Values = ()) -> list[Row]:
         """The rows of a statement that only reads; asked again if the connection is lost."""
         return await self.call(lambda: self._fetch(statement, values))
+
+    async def fetch_shared(self, statement: str, key: bytes) -> list[Row]:
+        """The rows about `key`, without it, of a statement that only reads.
+
+        It takes a list of keys and gives each row's key first. What is asked while an answer is
+        on its way goes along with the next statement, so that many runs cost one round trip.
+        """
+        read = _Read(statement, key)
+        self._hand_in(read)
+        await _waited(read.done)
+        return read.done.result()
 
     async def write(
         self, order: bytes, statement: str | Bulk, values: Values, *, disk: bool = False
@@ -305,24 +334,29 @@ class Database:
             weakref.finalize(self, _let_go, os.getpid(), self._loop, self._made)
         return self._loop
 
-    def _hand_in(self, write: _Write) -> None:
+    def _hand_in(self, call: _Write | _Read) -> None:
         """Queue it, and wake the thread: once for all that comes until it looks."""
         with self._guard:
             if self._closed:
                 raise LogError("this log is closed; open it again to use it")
             loop = self._started()
-            self._queue.append(write)
+            if isinstance(call, _Write):
+                self._queue.append(call)
+            else:
+                self._questions.append(call)
             if not self._woken:
                 self._woken = True
                 loop.call_soon_threadsafe(self._take)
 
     def _take(self) -> None:
-        """See that somebody writes what is in the queue."""
-        # Before the queue is looked at: what is handed in from now on wakes again.
+        """See that somebody writes what is in the queue, and asks what is to be asked."""
+        # Before the queues are looked at: what is handed in from now on wakes again.
         self._woken = False
         # One task writes at a time; it takes with it what came while the last commit was under way.
         if self._queue and self._writing is None:
             self._writing = self._keep(self._write_all())
+        if self._questions and self._reading is None:
+            self._reading = self._keep(self._read_all())
 
     def _keep(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
@@ -472,6 +506,35 @@ class Database:
             return await write.done
         rows = await self._patiently(lambda: self._rows(statement, values), (_Away,))
         return rows[0]
+
+    async def _read_all(self) -> None:
+        """Ask what is to be asked, of many keys at once, until nothing is left."""
+        batch: list[_Read] = []
+        try:
+            while self._questions:
+                batch = list(self._questions)
+                self._questions.clear()
+                for statement in {read.statement for read in batch}:
+                    await self._read_batch([r for r in batch if r.statement == statement])
+        except BaseException as error:
+            batch += self._questions
+            self._questions.clear()
+            _refuse(batch, LogError(f"the log stopped: {error!r}"))
+            raise
+        finally:
+            self._reading = None
+
+    async def _read_batch(self, batch: Sequence[_Read]) -> None:
+        keys = list({read.key for read in batch})
+        try:
+            rows = await self._rows(batch[0].statement, (keys,))
+        except LogError as error:
+            _refuse(batch, error)
+            return
+        found: dict[bytes, list[Row]] = {key: [] for key in keys}
+        for key, *row in rows:
+            found[key].append(tuple(row))
+        _tell_all([(read, found[read.key]) for read in batch])
 
     async def _write_all(self) -> None:
         """Take what is in the queue, a batch for each transaction, until it is empty."""
@@ -665,28 +728,28 @@ def _calls(batch: list[_Write]) -> Iterator[tuple[list[_Write], str, Values]]:
             yield from (([write], statement, write.values) for write in writes)
 
 
-def _refuse(batch: Sequence[_Write], error: LogError) -> None:
-    _tell_all([(write, type(error)(str(error))) for write in batch])
+def _refuse(batch: Sequence[_Write | _Read], error: LogError) -> None:
+    _tell_all([(call, type(error)(str(error))) for call in batch])
 
 
-def _tell_all(outcomes: Sequence[tuple[_Write, Row | LogError]]) -> None:
-    """Give the callers what came of their writes: each loop is woken once for all of them."""
-    loops: dict[asyncio.AbstractEventLoop, list[tuple[_Write, Row | LogError]]] = {}
-    for write, outcome in outcomes:
-        loops.setdefault(write.done.get_loop(), []).append((write, outcome))
+def _tell_all(outcomes: Sequence[_Outcome]) -> None:
+    """Give the callers what came of their calls: each loop is woken once for all of them."""
+    loops: dict[asyncio.AbstractEventLoop, list[_Outcome]] = {}
+    for call, outcome in outcomes:
+        loops.setdefault(call.done.get_loop(), []).append((call, outcome))
     for loop, told in loops.items():
         with suppress(RuntimeError):  # the callers' loop was closed meanwhile
             loop.call_soon_threadsafe(_settle, told)
 
 
-def _settle(outcomes: Sequence[tuple[_Write, Row | LogError]]) -> None:
-    for write, outcome in outcomes:
-        if write.done.done():
+def _settle(outcomes: Sequence[_Outcome]) -> None:
+    for call, outcome in outcomes:
+        if call.done.done():
             continue
         if isinstance(outcome, LogError):
-            write.done.set_exception(outcome)
+            call.done.set_exception(outcome)
         else:
-            write.done.set_result(outcome)
+            call.done.set_result(outcome)
 
 
 async def _waited(done: "asyncio.Future[Any]") -> None:

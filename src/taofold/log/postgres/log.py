@@ -70,8 +70,8 @@ _READ: Final = (
     "and e.seq > %b order by seq limit %b) e on true where r.run = %b order by e.seq"
 )
 _INBOX: Final = (
-    "select r.number, i.body from taofold_runs r left join taofold_inbox i on i.number = r.number "
-    "where r.run = %b order by i.place"
+    "select r.run, i.body from taofold_runs r left join taofold_inbox i on i.number = r.number "
+    "where r.run = any(%b::bytea[]) order by i.place"
 )
 _CREATE: Final = f"select * from taofold_create({', '.join(['%b'] * 19)})"  # noqa: S608 - marks
 _CLAIM: Final = "select * from taofold_claim(%b, %b, %b::bigint, %b, %b)"
@@ -383,10 +383,10 @@ class PostgresLog:
 
     async def inbox(self, run: str) -> list[Signal]:
         """Messages not yet consumed, in order of arrival."""
-        rows = await self.database.fetch(_INBOX, (_bytes(run),))
+        rows = await self.database.fetch_shared(_INBOX, _bytes(run))
         if not rows:
             raise UnknownRun(f"no run {run!r} in this log")
-        return [signal(body) for _, body in rows if body is not None]
+        return [signal(body) for (body,) in rows if body is not None]
 
     async def blob(self, digest: str) -> bytes:
         """The content with this digest."""
