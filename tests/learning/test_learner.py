@@ -7,7 +7,9 @@ import pytest
 from msgspec.structs import replace
 
 from taofold.core.checks import Check, Place
+from taofold.learning.exchange.records import written
 from taofold.learning.loops import LoopNote
+from taofold.learning.patterns.kinds import Avoidance
 from taofold.learning.patterns.pattern import Pattern
 from taofold.learning.settings import Extraction, Injection, Learning
 from taofold.log.patterns.stores import memory_registry
@@ -114,6 +116,32 @@ def test_a_loop_that_gave_up_and_was_resumed_counts_as_it_ended_at_last(tmp_path
     assert (pattern.shown.loops, pattern.shown.iterations, pattern.shown.solved) == (1, 4, 1)
     assert note is not None
     assert (note.iterations, note.solved) == (4, True)
+
+
+@pytest.mark.scenario("XTL-04")
+@pytest.mark.parametrize("times", [2, 3])
+def test_a_failed_loop_that_repeated_one_error_stores_a_mistake_with_its_failure_rate(
+    times: int,
+) -> None:
+    async def story() -> list[Pattern]:
+        mind = learner()
+        stuck = [attempt(GUARD, after=(fault(),), iteration=n + 1) for n in range(times)]
+        past = replace(history(*stuck, outcome="exhausted"), loop="failed")
+        learnt = await mind.take_in(past)
+        stored = await mind.registry.patterns()
+        assert [one.pattern for one in learnt.extracted] == [one.id for one in stored]
+        assert not [one for one in stored if one.kind == "success"]
+        return [await mind.registry.show(one.id) for one in stored if one.kind == "anti"]
+
+    stored = asyncio.run(story())
+    assert len(stored) == (times == 3)
+    for pattern in stored:
+        assert isinstance(pattern.body, Avoidance)
+        assert pattern.body.mode == "repeated_same_error"
+        assert pattern.failure_rate == 1.0
+        assert [source.loop for source in pattern.sources] == ["failed"]
+        record = written(pattern)
+        assert (record["failure_mode"], record["failure_rate"]) == ("repeated_same_error", 1.0)
 
 
 @pytest.mark.scenario("XTL-17")

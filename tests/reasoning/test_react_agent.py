@@ -9,9 +9,10 @@ from pydantic import BaseModel
 
 from taofold import Agent, Limits, tool
 from taofold.core import events as e
+from taofold.core.errors import ModelError
 from taofold.core.values import Profile, Reply, ToolCall
-from taofold.reason import react
-from taofold.testing.models import ScriptedModel
+from taofold.reason import cot, react
+from taofold.testing.models import FunctionModel, ScriptedModel
 
 pytestmark = pytest.mark.anyio
 
@@ -166,6 +167,33 @@ async def test_a_tool_that_hangs_is_a_timeout_in_the_trace_and_the_loop_goes_on(
     assert (tools[0]["name"], tools[0]["status"]) == ("hang", "timeout")
     assert "[timeout] hang" in model.requests[1].last
     assert done.success
+
+
+@pytest.mark.scenario("TEA-28")
+@pytest.mark.parametrize("primitive", [react, cot])
+async def test_a_model_that_hangs_beyond_the_time_limit_is_a_timeout_in_the_trace(
+    primitive: Any,
+) -> None:
+    """The run stops: nothing could be called any more."""
+
+    async def hang(_: Any) -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    done = await primitive("g", model=FunctionModel(hang), limits=Limits(seconds=0.1))
+    assert (done.success, done.stop_reason) == (False, "timeout")
+    (entry,) = [one for one in done.trace if one["status"] == "timeout"]
+    assert (entry["type"], entry["name"]) == ("limit", "seconds")
+    assert done.trace[0]["status"] == "limited"
+    assert "0.1 seconds" in done.variables["reasoning_error"]
+
+
+@pytest.mark.scenario("TEA-28")
+async def test_a_model_call_that_ran_out_of_its_own_time_is_a_timeout_in_the_trace() -> None:
+    model = ScriptedModel([ModelError("no reply within 2 s", kind="timeout")])
+    done = await react("g", model=model)
+    (entry,) = [one for one in done.trace if one["type"] == "model"]
+    assert (entry["status"], entry["output"]) == ("timeout", "no reply within 2 s")
 
 
 @pytest.mark.scenario("TEA-10")

@@ -83,20 +83,42 @@ async def test_a_childs_usage_and_calls_are_summed_in_the_parent() -> None:
 async def test_a_childs_approval_surfaces_on_the_parent_and_resuming_continues_it(
     depth: int,
 ) -> None:
-    inner = child(act("pay", amount=5), finish("paid by child"))
+    inner = paying = child(act("look"), act("pay", amount=5), finish("paid by child"))
     for _ in range(depth - 1):
         inner = child(act("helper", goal="x"), finish("passed on"), tools=[inner])
     agent = parent(act("helper", goal="pay"), finish(), tools=[inner])
     result = await agent.run("goal")
-    assert result.status == "waiting"
-    assert result.stop_reason == "awaiting_approval"
-    assert [p.action.tool for p in result.pending] == ["helper"] or result.pending
-    while result.status == "waiting":
-        for one in await pending(result.log, result.run_id):
-            await decide(result.log, one.id, Decision("approve"))
-        result = await agent.resume(result)
-    assert DONE == [5]
-    assert result.success
+    assert (result.status, result.stop_reason) == ("waiting", "awaiting_approval")
+    # What is asked is the child's own call, as it would run, and where whoever knows only the
+    # parent finds it: in its result and among what its run waits for.
+    (asked,) = result.pending
+    assert (asked.action.tool, asked.action.parameters) == ("pay", {"amount": 5})
+    assert asked.run != result.run_id
+    assert await pending(result.log, result.run_id) == [asked]
+    assert len(DONE) == 1, "only what it looked at"
+    asked_so_far = len(paying.model.asked)  # type: ignore[union-attr]
+    await decide(result.log, asked.id, Decision("approve"))
+    done = await agent.resume(result)
+    assert (done.run_id, done.success) == (result.run_id, True)
+    assert DONE[1:] == [5], "the earlier call is not made again"
+    assert len(paying.model.asked) == asked_so_far + 1, "nor its model asked again"  # type: ignore[union-attr]
+    assert done.steps[0].observations[0].result == ("paid by child" if depth == 1 else "passed on")
+    assert await pending(result.log, result.run_id) == []
+    await assert_replays(agent, done)
+
+
+@pytest.mark.scenario("PEER-07")
+async def test_a_childs_call_that_is_denied_on_the_parent_continues_the_child_too() -> None:
+    agent = parent(
+        act("helper", goal="pay"),
+        finish(),
+        tools=[child(act("pay", amount=5), finish("I was not allowed to"))],
+    )
+    result = await agent.run("goal")
+    await decide(result.log, result.pending[0].id, Decision("deny", reason="too much"))
+    done = await agent.resume(result)
+    assert (done.success, DONE) == (True, [])
+    assert done.steps[0].observations[0].result == "I was not allowed to"
 
 
 async def test_the_parents_callback_serves_the_child() -> None:

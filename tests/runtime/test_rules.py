@@ -9,7 +9,7 @@ import pytest
 
 from taofold import Agent, Limits, MemoryLog, Outcome, RunContext, Tier, tool
 from taofold.core import events as e
-from taofold.core.errors import ConfigError, ModelError
+from taofold.core.errors import ConfigError, LimitReached, ModelError
 from taofold.core.metrics import measure
 from taofold.core.values import Profile, Reply, ToolCall, Usage
 from taofold.testing import FunctionModel, ScriptedModel
@@ -477,14 +477,79 @@ async def test_a_limit_per_tool_holds_inside_a_batch() -> None:
     assert refused == ["", "", "limit", "limit", ""]
 
 
-@pytest.mark.scenario("RCT-01", "RCT-04", "PEER-12")
+@pytest.mark.scenario("RCT-01", "RCT-04")
 async def test_chat_limits_allow_eight_calls_and_end_with_an_answer() -> None:
-    result, asked = await endless(limits=Limits.chat())
-    assert len(asked) <= 8
+    """The model calls tools until the very last call that it has."""
+    asked: list[Any] = []
+
+    def reply(request: Any) -> Reply:
+        asked.append(request)
+        if len(asked) == 8:
+            return Reply(finish("wrapped up"))
+        return Reply(act("look", what=f"n{len(asked)}"))
+
+    result = await run(model=FunctionModel(reply), limits=Limits.chat())
+    assert len(asked) == 8
     assert result.state.tool_calls == 5
     assert result.output == "wrapped up"
+    assert result.stop_reason == "max_steps"
     assert not result.success
     assert result.partial
+
+
+BOUNDS = {
+    "steps": (Limits(steps=3), "max_steps"),
+    "model calls": (Limits(model_calls=4, steps=None), "max_steps"),
+    "tool calls": (Limits(tool_calls=3), "max_tool_calls"),
+    "tokens": (Limits(tokens=40_000), "budget"),
+    "usd": (Limits(usd=0.5), "budget"),
+    "seconds": (Limits(seconds=0.3), "timeout"),
+}
+
+
+async def bounded(name: str, **options: Any) -> tuple[Any, list[str]]:
+    """A run that reaches this limit, and what its model said."""
+    said: list[str] = []
+
+    async def reply(request: Any) -> Reply:
+        last = "last turn" in request.conversation[-1].content
+        if name == "seconds" and len(said) == 3:
+            await asyncio.Event().wait()
+        said.append(finish("as far as I came") if last else act("look", what=f"n{len(said)}"))
+        return Reply(said[-1], usage=Usage(11_000 if name in ("tokens", "usd") else 1, 0))
+
+    model = FunctionModel(reply, usd=(10.0, 10.0))
+    return await run(model=model, limits=BOUNDS[name][0], **options), said
+
+
+@pytest.mark.scenario("PEER-12")
+@pytest.mark.parametrize("name", BOUNDS)
+async def test_whichever_limit_ends_a_run_its_work_its_messages_and_a_best_answer_are_there(
+    name: str,
+) -> None:
+    result, said = await bounded(name)
+    stop = BOUNDS[name][1]
+    assert (result.stop_reason, result.status, result.success) == (stop, "limited", False)
+    worked = [step for step in result.steps if step.actions[0].tool == "look"]
+    assert len(worked) >= 2
+    assert [step.observations[0].result for step in worked] == [
+        f"n{number} has item_{number + 1}" for number in range(len(worked))
+    ]
+    assert [event.text for event in events(result, e.Replied)] == said
+    if stop.startswith("max_"):  # a call was left for the wrap-up
+        assert result.output == "as far as I came"
+    else:
+        assert result.output is None
+        assert f"item_{len(worked)}" in result.partial
+
+
+@pytest.mark.scenario("PEER-12")
+@pytest.mark.parametrize("name", BOUNDS)
+async def test_a_limit_is_an_exception_only_if_that_was_asked_for(name: str) -> None:
+    with pytest.raises(LimitReached) as caught:
+        await bounded(name, raise_on_limit=True)
+    assert caught.value.result.stop_reason == BOUNDS[name][1]
+    assert len(caught.value.result.steps) >= 2
 
 
 @pytest.mark.scenario("RCT-02", "RCT-03")
@@ -532,8 +597,6 @@ async def test_the_correction_names_the_failing_path() -> None:
 
 
 async def test_raise_on_limit_raises_with_the_result() -> None:
-    from taofold.core.errors import LimitReached
-
     with pytest.raises(LimitReached) as caught:
         await run(finish("w"), limits=Limits(steps=1), raise_on_limit=True)
     assert caught.value.result.output == "w"

@@ -78,16 +78,25 @@ async def test_a_provider_that_fails_gives_an_error_then_done_and_is_asked_once(
 
 
 @pytest.mark.scenario("RCT-01", "RCT-04")
-async def test_a_limit_is_a_notice_then_the_answer_then_an_error_with_its_code() -> None:
+@pytest.mark.parametrize(
+    ("calls", "code"),
+    [
+        (5, "max_tool_calls"),  # as soon as it is told that this is its last turn
+        (6, "max_tool_calls"),
+        (7, "max_steps"),  # with its eighth and last model call
+    ],
+)
+async def test_a_limit_is_a_notice_then_the_answer_then_an_error_with_its_code(
+    calls: int, code: str
+) -> None:
     bench = Bench()
 
-    def reply(request: Any) -> str:
-        last = "last turn" in request.conversation[-1].content
-        return finish("what I know") if last else act("more", "look", at=str(bench.asked))
+    def reply(_: Any) -> str:
+        return finish("what I know") if bench.asked > calls else act("m", "look", at=f"{bench.asked}")
 
     events = told(await bench.agent(reply, limits=Limits.chat()).run("go"))
     kinds = names(events)
-    assert bench.asked <= 8
+    assert bench.asked == calls + 1 <= 8
     notice = next(event for event in events if event["type"] == "limit_reached")
     assert notice["last"]
     assert "terminal" not in notice
@@ -95,10 +104,10 @@ async def test_a_limit_is_a_notice_then_the_answer_then_an_error_with_its_code()
     assert kinds[-1] == "done"
     answer = next(event for event in events if event["type"] == "answer")
     assert answer["text"] == "what I know"
-    # Of the limits of `Limits.chat` that of tool calls is the first such a model reaches.
-    assert events[kinds.index("error")]["code"] == "max_tool_calls"
+    assert events[kinds.index("error")]["code"] == code
     limits = [event["limit"] for event in events if event["type"] == "limit_reached"]
     assert len(limits) == len(set(limits)), "each limit is told once"
+    assert code in [event["code"] for event in events if event["type"] == "limit_reached"]
 
 
 @pytest.mark.scenario("RCT-02", "RCT-03")

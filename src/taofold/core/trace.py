@@ -2,9 +2,9 @@
 
 `state.fold` keeps what a run needs to go on; `turns` keeps what can be judged, measured and
 exported. It takes any log, also an imported one that breaks the rules. `trace` gives one span per
-run, model call, step and tool call, ready for JSON lines and telemetry. `audit` gives for every
-call who asked, who decided, what happened and when (D10). Pure; secrets were taken out before
-anything was logged.
+run, model call, step, tool call and limit that ended something, ready for JSON lines. `audit`
+gives for every call who asked, who decided, what happened and when (D10). Pure; secrets were
+taken out before anything was logged.
 """
 
 from collections.abc import Iterable, Sequence
@@ -215,7 +215,7 @@ class TraceSpan(msgspec.Struct, frozen=True, gc=False):
     parent: str
     step: int
     timestamp: str
-    type: Literal["run", "model", "step", "tool"]
+    type: Literal["run", "model", "limit", "step", "tool"]
     name: str
     input: Any
     output: Any
@@ -233,7 +233,8 @@ def trace(records: Iterable[e.Record]) -> tuple[TraceSpan, ...]:
         return ()
     all_turns = turns(live_records)
     root = f"{live_records[0].run}:{live_records[0].seq}"
-    spans = [_run(live_records, root), *_replies(live_records, all_turns, root)]
+    spans = [_run(live_records, root), *_model_calls(live_records, all_turns, root)]
+    spans += _limits(live_records, root)
     for turn in all_turns:
         spans += _turn(turn, live_records[-1], root)
     return tuple(sorted(spans, key=lambda entry: entry.start))
@@ -262,39 +263,88 @@ def _run(live_records: Sequence[e.Record], root: str) -> TraceSpan:
     )
 
 
-def _replies(
+def _model_calls(
     live_records: Sequence[e.Record], all_turns: Sequence[TracedTurn], root: str
 ) -> list[TraceSpan]:
-    """Model calls. A reply belongs to the next step of its branch."""
+    """Model calls, also those that failed. Each belongs to the next step of its branch."""
     numbers = {turn.seq: turn.number for turn in all_turns}
     # From the end to the beginning: the step that a reply led to is the next one of its branch.
     following: dict[str, int] = {}
     spans: list[TraceSpan] = []
     for record in reversed(live_records):
         event = record.event
-        if isinstance(event, e.Proposed):
-            following[branch(event.key)] = numbers.get(record.seq, 0)
-        elif isinstance(event, e.Replied):
-            spans.append(
-                _entry(
-                    f"{record.run}:{record.seq}",
-                    root,
-                    following.get(branch(event.key), 0),
-                    # Only the end of a model call is a record; its start is
-                    # the end minus what it took.
-                    record.at - round(event.ms),
-                    type="model",
-                    name=event.model,
-                    input=event.prompt,
-                    output=event.text or [msgspec.structs.asdict(call) for call in event.calls],
-                    status="success",
-                    usage=event.usage,
-                    end=record.at,
-                    key=event.key,
-                )
-            )
+        match event:
+            case e.Proposed():
+                following[branch(event.key)] = numbers.get(record.seq, 0)
+            case e.Replied():
+                step = following.get(branch(event.key), 0)
+                spans.append(_replied(record, event, step, root))
+            case e.AskFailed():
+                step = following.get(branch(event.key), 0)
+                spans.append(_unanswered(record, event, step, root))
+            case _:
+                pass
     spans.reverse()
     return spans
+
+
+def _replied(record: e.Record, event: e.Replied, step: int, root: str) -> TraceSpan:
+    return _entry(
+        f"{record.run}:{record.seq}",
+        root,
+        step,
+        # Only the end of a model call is a record; its start is the end minus what it took.
+        record.at - round(event.ms),
+        type="model",
+        name=event.model,
+        input=event.prompt,
+        output=event.text or [msgspec.structs.asdict(call) for call in event.calls],
+        status="success",
+        usage=event.usage,
+        end=record.at,
+        key=event.key,
+    )
+
+
+def _unanswered(record: e.Record, event: e.AskFailed, step: int, root: str) -> TraceSpan:
+    """A model call that brought an error. The log does not say which model, nor for how long."""
+    return _entry(
+        f"{record.run}:{record.seq}",
+        root,
+        step,
+        record.at,
+        type="model",
+        name="",
+        input=None,
+        output=event.message,
+        status="timeout" if event.kind == "timeout" else "failure",
+        usage=None,
+        end=record.at,
+        key=event.key,
+    )
+
+
+def _limits(live_records: Sequence[e.Record], root: str) -> list[TraceSpan]:
+    """The limits that let nothing more be called. Of time it may have ended a call that hung."""
+    return [
+        _entry(
+            f"{record.run}:{record.seq}",
+            root,
+            0,
+            record.at,
+            type="limit",
+            name=event.limit,
+            input=None,
+            output=None,
+            status="timeout" if event.limit == "seconds" else "limited",
+            usage=None,
+            end=record.at,
+            key=event.key,
+        )
+        for record in live_records
+        # A negative value only makes the coming turn the last one.
+        if isinstance(event := record.event, e.LimitHit) and event.value > 0
+    ]
 
 
 def _turn(turn: TracedTurn, last: e.Record, root: str) -> list[TraceSpan]:

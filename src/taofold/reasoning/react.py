@@ -103,6 +103,8 @@ class _Attempts:
         self._task, self._talk = task, talk
         self._after_failure = after_failure
         self._corrected: set[str] = set()
+        self.number = 0
+        """How many were needed."""
 
     def run(self, outlook: Outlook) -> Strategy[Taken | Lost]:
         """Ask until a reply can be acted on, at most `Task.attempts` times."""
@@ -113,7 +115,7 @@ class _Attempts:
         attempts = (
             min(self._task.attempts, 2) if outlook.wrap_up == "max_steps" else self._task.attempts
         )
-        for _ in range(attempts):
+        for self.number in range(1, attempts + 1):
             reply: Reply = yield from self._ask(toolless)
             if reply.finish == "overflow":
                 folded = self._talk.compact()
@@ -377,19 +379,17 @@ def react(task: Task, system: OwnActions | None = None) -> Strategy[Answer]:
                     upto, before, after = folded
                     yield from note("compacted", upto=upto, chars_before=before, chars_after=after)
             talk.open(outlook)
-            taken = yield from _Attempts(task, talk, after_failure=failed).run(outlook)
+            attempts = _Attempts(task, talk, after_failure=failed)
+            taken = yield from attempts.run(outlook)
             if isinstance(taken, Lost):
-                wrap_up = outlook.wrap_up
-                if wrap_up == "max_tool_calls":
-                    # The attempts may have reached the limit of model calls, which then ends it.
-                    left: Outlook = yield Begin()
-                    wrap_up = left.stop or wrap_up
+                wrap_up = yield from _limit(outlook)
                 return taken.answer(task, wrap_up, toolless=outlook.toolless)
             if taken.final:
                 yield from _close(taken)
                 stop = "loop_detected" if outlook.toolless else taken.final
                 if outlook.wrap_up and task.offers:
-                    stop = outlook.wrap_up
+                    # At its first attempt it did as it was told: no other limit had a part in it.
+                    stop = (yield from _limit(outlook)) if attempts.number > 1 else outlook.wrap_up
                 return Answer(taken.answer, stop, taken.failed)
             number += 1
             local = () if system is None else (yield from system.observed(taken.actions))
@@ -403,6 +403,14 @@ def react(task: Task, system: OwnActions | None = None) -> Strategy[Answer]:
             talk.tell(number, taken.reply, taken.kept, taken.actions, observations)
     except Halt as halt:
         return Answer(None, halt.reason)
+
+
+def _limit(outlook: Outlook) -> Strategy[str]:
+    """The limit that ended the run: attempts to wrap up may have reached that of model calls."""
+    if outlook.wrap_up != "max_tool_calls":
+        return outlook.wrap_up
+    left: Outlook = yield Begin()
+    return left.stop or outlook.wrap_up
 
 
 def _close(taken: Taken) -> Strategy[None]:
