@@ -10,6 +10,7 @@ from taofold.reasoning import Cot, Decompose, Plan, SelfCorrect
 from taofold.reasoning.variables import trace_ndjson, variables
 from taofold.testing.models import FunctionModel, ScriptedModel
 
+from .replies import CASES
 from .stories import STORIES, look, splitting
 
 pytestmark = pytest.mark.anyio
@@ -189,3 +190,14 @@ async def test_without_any_step_allowed_no_model_is_called(strategy: Any) -> Non
     result = await Agent(model, strategy=strategy, tools=[look], limits=Limits(steps=0)).run("g")
     assert (result.status, result.stop_reason, model.requests) == ("limited", "max_steps", [])
     assert variables(result.records)["reasoning_answer"] is None
+
+
+async def test_the_plan_that_a_model_wrote_down_itself_is_among_the_plans() -> None:
+    """TAgent's `plan`: a list of steps, or a failure where nobody could read one."""
+    for name, plans in {
+        "own actions given and beside": [["one", "two"]],
+        "own actions": [["look"]],
+        "own actions unreadable": [],
+    }.items():
+        result = await CASES[name].agent().run("the goal")
+        assert variables(result.records)["plans"] == plans, name

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,9 @@ from taofold.log.log import Log, RunRow
 from taofold.runtime.control import decide, pending
 from taofold.runtime.model import OnText, Request
 from taofold.testing.models import ROOMY
+
+LISTENER: ContextVar[Callable[[Request], None] | None] = ContextVar("LISTENER", default=None)
+"""Who hears every request to a `Memo`."""
 
 KINDS = ("goal", "progress", "extraction", "reasoning", "exception", "synthesis")
 
@@ -61,6 +65,8 @@ class Memo:
 
     async def complete(self, request: Request, on_text: OnText | None = None) -> Reply:
         self.asked.append(list(request.conversation))
+        if (listener := LISTENER.get()) is not None:
+            listener(request)
         key = request.conversation.digest
         if key not in self.known:
             chosen = self.choose(request) if self.choose is not None else None

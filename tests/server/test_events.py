@@ -92,7 +92,9 @@ async def test_a_limit_is_a_notice_then_the_answer_then_an_error_with_its_code(
     bench = Bench()
 
     def reply(_: Any) -> str:
-        return finish("what I know") if bench.asked > calls else act("m", "look", at=f"{bench.asked}")
+        if bench.asked > calls:
+            return finish("what I know")
+        return act("more", "look", at=str(bench.asked))
 
     events = told(await bench.agent(reply, limits=Limits.chat()).run("go"))
     kinds = names(events)

@@ -171,7 +171,12 @@ def _sub_answer(
 
 def _planned(told: Sequence[TracedTurn]) -> dict[str, Any]:
     """The plans, the results of their tasks, and what the evaluator said."""
-    plans = [_result(call)["tasks"] for _, call in _own(told, "plan")]
+    # TAgent's action of that name has a list of steps, and fails where no plan could be read.
+    plans = [
+        plan["tasks"] if isinstance(plan := _result(call), dict) else plan
+        for _, call in _own(told, "plan")
+        if _ok(call)
+    ]
     results = {
         call.action.id: {
             "tool": call.action.tool,
