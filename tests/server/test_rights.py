@@ -19,7 +19,7 @@ from taofold import Policy
 from taofold.policy.policy import RIGHTS, ROLES
 from taofold.server import Settings, create_app
 from taofold.server.app import ENDPOINTS
-from taofold.server.auth.admission import Door
+from taofold.server.auth.authenticator import Authenticator
 from taofold.server.auth.sessions import Signin
 from taofold.server.auth.tokens import LocalToken, TokenStore
 from taofold.server.endpoint import ApiEndpoint, Problem
@@ -123,9 +123,9 @@ async def test_the_operators_table_holds_where_the_agents_policy_says_nothing(
         assert answer.status_code == 403, answer.text
 
 
-def guest(door: Door, client: str, **headers: str) -> str:
+def caller(authenticator: Authenticator, client: str, **headers: str) -> str:
     try:
-        found = door.guest(Headers(headers), client, unsafe=True)
+        found = authenticator.authenticate(Headers(headers), client, unsafe=True)
     except Problem as problem:
         return str(problem.status)
     return "" if found is None else found.principal.id
@@ -133,20 +133,20 @@ def guest(door: Door, client: str, **headers: str) -> str:
 
 def test_the_local_token_counts_from_this_machine_alone() -> None:
     local, tokens = LocalToken(), TokenStore()
-    door = Door(tokens, Signin(tokens), local)
+    authenticator = Authenticator(tokens, Signin(tokens), local)
     bearer = f"Bearer {local.value()}"
-    assert guest(door, "127.0.0.1", authorization=bearer) == "local"
-    assert guest(door, "::1", authorization=bearer) == "local"
-    assert guest(door, "127.0.0.1") == ""
-    assert guest(door, "192.0.2.7", authorization=bearer) == "401"
-    assert guest(door, "", authorization=bearer) == "401"
+    assert caller(authenticator, "127.0.0.1", authorization=bearer) == "local"
+    assert caller(authenticator, "::1", authorization=bearer) == "local"
+    assert caller(authenticator, "127.0.0.1") == ""
+    assert caller(authenticator, "192.0.2.7", authorization=bearer) == "401"
+    assert caller(authenticator, "", authorization=bearer) == "401"
     for name in ("forwarded", "x-forwarded-for", "x-real-ip", "via"):
-        assert guest(door, "127.0.0.1", authorization=bearer, **{name: "x"}) == "401"
+        assert caller(authenticator, "127.0.0.1", authorization=bearer, **{name: "x"}) == "401"
     for wrong in ("Bearer ", "Bearer x", f"Basic {local.value()}", f"{bearer}x", "Bearer ü"):
-        assert guest(door, "127.0.0.1", authorization=wrong) == "401"
+        assert caller(authenticator, "127.0.0.1", authorization=wrong) == "401"
 
 
 def test_without_a_token_that_was_made_nobody_is_local() -> None:
     tokens = TokenStore()
-    door = Door(tokens, Signin(tokens), LocalToken())
-    assert guest(door, "127.0.0.1", authorization="Bearer ") == "401"
+    authenticator = Authenticator(tokens, Signin(tokens), LocalToken())
+    assert caller(authenticator, "127.0.0.1", authorization="Bearer ") == "401"

@@ -1,4 +1,4 @@
-"""Who may watch, for how long, and how many at once; what a door does with half-known guests."""
+"""Who may watch, for how long, and how many at once; what half-known callers get."""
 
 import asyncio
 import json
@@ -10,8 +10,8 @@ from tests.server.live import Event, serving, settled
 
 from taofold import Policy
 from taofold.server import Settings
+from taofold.server.audit import Audit
 from taofold.server.auth.tokens import TokenStore
-from taofold.server.middleware import Audit
 
 pytestmark = pytest.mark.anyio
 

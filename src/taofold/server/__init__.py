@@ -15,7 +15,7 @@ __all__ = ["Server", "Settings", "create_app"]
 
 
 def __getattr__(name: str) -> Any:
-    # MCP over HTTP uses the front alone, where AG-UI's package need not be installed.
+    # MCP over HTTP uses this middleware alone, where AG-UI's package need not be installed.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = "app" if name == "create_app" else "server"

@@ -25,7 +25,7 @@ from taofold.server import console
 from taofold.server.agui import endpoint as agui
 from taofold.server.api import approvals, attachments, learning, runs, start
 from taofold.server.api import system as site
-from taofold.server.auth.admission import Guest, unauthorized
+from taofold.server.auth.authenticator import Caller, unauthorized
 from taofold.server.endpoint import (
     ApiCall,
     ApiEndpoint,
@@ -36,7 +36,7 @@ from taofold.server.endpoint import (
     hurried,
     problem_of,
 )
-from taofold.server.middleware import Front, Visit
+from taofold.server.middleware import AccessRecord, ProtectionMiddleware
 from taofold.server.openapi import document
 from taofold.server.server import Server
 
@@ -87,7 +87,7 @@ def create_app(server: Server, *, extra: Sequence[ApiEndpoint] = ()) -> ASGIApp:
     # A redirect would leave the checks of host and path to the client's next request.
     app.router.redirect_slashes = False
     pages = frozenset(endpoint.path for endpoint in endpoints if endpoint.page)
-    return Front(app, server, pages)
+    return ProtectionMiddleware(app, server, pages)
 
 
 def _routes(server: Server, endpoints: Sequence[ApiEndpoint]) -> list[Route]:
@@ -100,15 +100,15 @@ def _routes(server: Server, endpoints: Sequence[ApiEndpoint]) -> list[Route]:
 
 def _route(server: Server, path: str, known: Mapping[str, ApiEndpoint]) -> Route:
     async def handle(request: Request) -> Response:
-        visit: Visit = request.scope["taofold"]
-        visit.route = path
+        access: AccessRecord = request.scope["taofold"]
+        access.route = path
         try:
-            return await _answered(server, known[_method(request)], request, visit)
+            return await _answered(server, known[_method(request)], request, access)
         except Exception as error:
             problem = problem_of(error)
             if problem is None:
                 raise
-            visit.code, visit.detail = problem.code, problem.detail
+            access.code, access.detail = problem.code, problem.detail
             return problem.response()
 
     return Route(path, handle, methods=list(known))
@@ -119,14 +119,14 @@ def _method(request: Request) -> str:
 
 
 async def _answered(
-    server: Server, endpoint: ApiEndpoint, request: Request, visit: Visit
+    server: Server, endpoint: ApiEndpoint, request: Request, access: AccessRecord
 ) -> Response:
-    guest = _guest(server, endpoint, request)
+    caller = _authenticated(server, endpoint, request)
     # The limit comes before the right: who may do nothing must not ask without end either.
-    if guest is not None:
-        visit.who = guest.principal.id
-        _limit(server, visit.who)
-    _authorize(server, endpoint, guest)
+    if caller is not None:
+        access.who = caller.principal.id
+        _limit(server, access.who)
+    _authorize(server, endpoint, caller)
     path = check_path(request.path_params)
     query = check_query(endpoint, request)
     settings = server.settings
@@ -145,8 +145,8 @@ async def _answered(
         raise Problem(
             408, "timeout", "the body took too long to arrive", headers={"Connection": "close"}
         ) from None
-    principal = guest.principal if guest is not None else NOBODY
-    csrf = guest.csrf if guest is not None else ""
+    principal = caller.principal if caller is not None else NOBODY
+    csrf = caller.csrf if caller is not None else ""
     answer = await endpoint.handler(ApiCall(server, request, principal, path, query, body, csrf))
     if isinstance(answer, BaseModel):
         return _json(answer, endpoint.status)
@@ -164,7 +164,7 @@ def _length(request: Request) -> int:
     )
 
 
-def _guest(server: Server, endpoint: ApiEndpoint, request: Request) -> Guest | None:
+def _authenticated(server: Server, endpoint: ApiEndpoint, request: Request) -> Caller | None:
     """Who it is; None without credentials, or with wrong ones where anybody may come.
 
     Raises:
@@ -172,14 +172,14 @@ def _guest(server: Server, endpoint: ApiEndpoint, request: Request) -> Guest | N
     """
     client = request.client.host if request.client else ""
     try:
-        return server.door.guest(request.headers, client, unsafe=endpoint.unsafe)
+        return server.authenticator.authenticate(request.headers, client, unsafe=endpoint.unsafe)
     except Problem:
         if endpoint.right == "public":
             return None
         raise
 
 
-def _authorize(server: Server, endpoint: ApiEndpoint, guest: Guest | None) -> None:
+def _authorize(server: Server, endpoint: ApiEndpoint, caller: Caller | None) -> None:
     """Let in whoever holds what the endpoint declares.
 
     Raises:
@@ -187,10 +187,10 @@ def _authorize(server: Server, endpoint: ApiEndpoint, guest: Guest | None) -> No
     """
     if endpoint.right == "public":
         return
-    if guest is None:
+    if caller is None:
         raise unauthorized()
     if endpoint.right != "signed_in":
-        server.require(guest.principal, endpoint.right)
+        server.require(caller.principal, endpoint.right)
 
 
 def _limit(server: Server, who: str) -> None:
@@ -210,8 +210,8 @@ async def _http(request: Request, error: Exception) -> Response:
     code = codes.get(error.status_code, "refused")
     details = {404: "there is nothing here", 405: "this cannot be done here"}
     detail = details.get(error.status_code, str(error.detail))
-    visit: Visit = request.scope["taofold"]
-    visit.code, visit.detail = code, detail
+    access: AccessRecord = request.scope["taofold"]
+    access.code, access.detail = code, detail
     return Problem(error.status_code, code, detail, headers=error.headers).response()
 
 

@@ -5,166 +5,19 @@ stands before everything that answers on a port: the server's routes, and MCP ov
 """
 
 import asyncio
-import json
-import logging
-import os
-from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Final, Protocol
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from taofold.core.text import iso
-from taofold.log.store import clock
-from taofold.policy.redaction import Redactor
-from taofold.reserved import reserve_file
-from taofold.server.auth.admission import Door
+from taofold.server.audit import Audit
+from taofold.server.auth.authenticator import Authenticator
 from taofold.server.endpoint import Problem, hurried
-
-_MOST: Final = 10_000
-
-
-@dataclass(slots=True)
-class RateLimiter:
-    """`burst` requests at once, `per_s` more each second, for each name."""
-
-    per_s: float
-    burst: float
-    _buckets: OrderedDict[str, tuple[float, float]] = field(
-        default_factory=OrderedDict[str, tuple[float, float]]
-    )
-
-    def take(self, name: str, now: float, cost: float = 1.0) -> float:
-        """Take from the bucket; 0.0, or the seconds to wait until that is possible."""
-        # Popped and put back: the dict's order is then who was heard of last.
-        left, at = self._buckets.pop(name, (self.burst, now))
-        left = min(self.burst, left + max(0.0, now - at) * self.per_s)
-        # A refused request takes nothing: a client that hammers is not pushed back ever further.
-        wait = 0.0 if left >= cost else (cost - left) / self.per_s
-        self._buckets[name] = (left if wait else left - cost, now)
-        # The one unheard of for longest goes: its bucket is the fullest, so it loses nothing.
-        if len(self._buckets) > _MOST:
-            self._buckets.popitem(last=False)
-        return wait
-
-    def is_exhausted(self, name: str, now: float) -> bool:
-        """Would the next request have to wait?"""
-        left, at = self._buckets.get(name, (self.burst, now))
-        return left + max(0.0, now - at) * self.per_s < 1.0
-
-
-MEDIA: Final = "text/plain; version=0.0.4; charset=utf-8"
-
-
-@dataclass(slots=True)
-class Counts:
-    """Requests by route and status, and refusals by code."""
-
-    requests: Counter[tuple[str, str, int]] = field(default_factory=Counter[tuple[str, str, int]])
-    refusals: Counter[str] = field(default_factory=Counter[str])
-    events: int = 0
-
-    def text(self, gauges: Mapping[str, tuple[str, float]], runs: Mapping[str, int]) -> str:
-        """Everything, with the gauges of this moment: name → (help, value)."""
-        lines = list[str]()
-        for name, (about, value) in gauges.items():
-            lines += _head(name, about, "gauge")
-            lines.append(f"taofold_{name} {value:g}")
-        lines += _head("runs", "Runs in the log by status.", "gauge")
-        lines += [f'taofold_runs{{status="{s}"}} {n}' for s, n in sorted(runs.items())]
-        lines += _head("http_requests_total", "Requests by method, route and status.", "counter")
-        for (method, route, status), count in sorted(self.requests.items()):
-            labels = f'method="{method}",route="{route}",status="{status}"'
-            lines.append(f"taofold_http_requests_total{{{labels}}} {count}")
-        lines += _head("http_refusals_total", "Requests refused, by code.", "counter")
-        for code, count in sorted(self.refusals.items()):
-            lines.append(f'taofold_http_refusals_total{{code="{code}"}} {count}')
-        return "\n".join(lines) + "\n"
-
-
-def _head(name: str, about: str, kind: str) -> list[str]:
-    return [f"# HELP taofold_{name} {about}", f"# TYPE taofold_{name} {kind}"]
-
-
-REFUSALS_PER_S: Final = 50
-_LONGEST: Final = 300
-_KEPT: Final = 1000
-
-_logger = logging.getLogger(__name__)
-
-
-class Audit:
-    """Writes to the file at `path`; without one it keeps the last thousand lines."""
-
-    def __init__(
-        self,
-        path: Path | None = None,
-        *,
-        now: Callable[[], int] = clock,
-        secrets: Iterable[str] = (),
-    ) -> None:
-        self._path, self._now = path, now
-        if path is not None:
-            reserve_file(path)
-        self._redactor = Redactor((*secrets, *Redactor.secrets_in(os.environ)))
-        self._descriptor = -1
-        self._second, self._count = 0, 0
-        self.last: deque[dict[str, Any]] = deque(maxlen=_KEPT)
-
-    def __call__(self, what: str, who: str, **said: Any) -> None:
-        """Write a line: what happened, and who did it."""
-        line = {"at": iso(self._now()), "what": what, "who": self._clean(who)}
-        line |= {name: self._clean(value) for name, value in said.items()}
-        self.last.append(line)
-        if self._path is not None:
-            self._write(line)
-
-    def refusal(self, who: str, **said: Any) -> None:
-        """Write a line about a request that was refused; the excess of a flood is counted."""
-        second = self._now() // 1000
-        if second != self._second:
-            missed = self._count - REFUSALS_PER_S
-            # What a flood left out is one line, with the first refusal of a later second.
-            self._second, self._count = second, 0
-            if missed > 0:
-                self("refused", "several", count=missed, detail="refusals that were not written")
-        self._count += 1
-        if self._count <= REFUSALS_PER_S:
-            self("refused", who, **said)
-
-    def close(self) -> None:
-        """Let go of the file."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
-
-    def _clean(self, value: Any) -> Any:
-        # The other way round a secret across the cut would be half written.
-        return _short(self._redactor.text(value)) if isinstance(value, str) else value
-
-    def _write(self, line: dict[str, Any]) -> None:
-        assert self._path is not None
-        body = (json.dumps(line, ensure_ascii=True, default=str) + "\n").encode()
-        try:
-            if self._descriptor < 0:
-                # With a log in a database nothing else of a server needs this folder.
-                self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-                # Opened once and kept. Whoever rotates the file has to restart the server.
-                self._descriptor = os.open(self._path, flags, 0o600)
-            # One write with O_APPEND: lines of several processes do not mix.
-            os.write(self._descriptor, body)
-        except OSError as error:
-            _logger.error("the audit cannot be written: %s: %s", error, body.decode())
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} [… cut]"
-
+from taofold.server.metrics import Counts
+from taofold.server.rates import RateLimiter
 
 CSP: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -192,7 +45,7 @@ _QUIET: Final = frozenset({400, 404, 405})
 
 
 @dataclass(slots=True)
-class Visit:
+class AccessRecord:
     """What is known of a request while it is answered."""
 
     who: str = "nobody"
@@ -201,11 +54,11 @@ class Visit:
     detail: str = ""
 
 
-class Entrance(Protocol):
-    """What the front works with."""
+class Protection(Protocol):
+    """What one server checks requests with, and counts them in."""
 
     @property
-    def door(self) -> Door: ...
+    def authenticator(self) -> Authenticator: ...
     @property
     def rates(self) -> RateLimiter: ...
     @property
@@ -216,13 +69,13 @@ class Entrance(Protocol):
     def audit(self) -> Audit: ...
 
 
-class Front:
-    """The application, behind the door."""
+class ProtectionMiddleware:
+    """The application, behind all that a request must pass first."""
 
     def __init__(
-        self, app: ASGIApp, entrance: Entrance, pages: frozenset[str] = frozenset()
+        self, app: ASGIApp, protection: Protection, pages: frozenset[str] = frozenset()
     ) -> None:
-        self._app, self._entrance, self._pages = app, entrance, pages
+        self._app, self._protection, self._pages = app, protection, pages
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -234,8 +87,8 @@ class Front:
             # which pass this very check.
             await send({"type": "websocket.close", "code": 1003})
             return
-        # Shared by reference: the route fills it in, and `_noted` reads it after the answer.
-        visit = scope["taofold"] = Visit()
+        # Shared by reference: the route fills it in, and `_record` reads it after the answer.
+        access = scope["taofold"] = AccessRecord()
         headers = Headers(scope=scope)
         status = 500
 
@@ -245,19 +98,19 @@ class Front:
                 status = message["status"]
                 # Every answer passes here, also errors and streams, so none
                 # lacks the security headers.
-                self._dress(MutableHeaders(scope=message), headers)
+                self._add_headers(MutableHeaders(scope=message), headers)
             await send(message)
 
         try:
             early = self._checked(scope, headers)
         except Problem as problem:
-            visit.code, visit.detail = problem.code, problem.detail
+            access.code, access.detail = problem.code, problem.detail
             early = problem.response()
         try:
             await (early or self._app)(scope, receive, answer)
         finally:
             # Also when the client left in the middle; 500 if nothing was sent yet.
-            self._noted(scope, visit, status)
+            self._record(scope, access, status)
 
     def _checked(self, scope: Scope, headers: Headers) -> Response | None:
         """Refuse, or answer what needs no route.
@@ -272,39 +125,42 @@ class Front:
         if sum(len(name) + len(value) for name, value in scope["headers"]) > LARGEST_HEADER:
             raise Problem(431, "too_large", "the header is too large")
         page = scope["method"] in ("GET", "HEAD") and self._is_page(path)
-        self._entrance.door.address(headers, page=page)
+        self._protection.authenticator.check_address(headers, page=page)
         now = asyncio.get_running_loop().time()
-        # Checked before the credentials are, so that guessing is slowed down; see `_known`.
-        if self._entrance.failures.is_exhausted(_client(scope), now) and not self._known(
-            scope, headers
-        ):
+        # Checked before the credentials are, so that guessing is slowed down.
+        if self._protection.failures.is_exhausted(
+            _client(scope), now
+        ) and not self._has_credentials(scope, headers):
             raise Problem(429, "rate", "too many failed attempts", headers={"Retry-After": "10"})
-        wait = self._entrance.rates.take(f"address:{_client(scope)}", now)
+        wait = self._protection.rates.take(f"address:{_client(scope)}", now)
         if wait:
             raise hurried(wait)
         # A preflight has no credentials, so it is answered here, before any route asks for them.
         origin = headers.get("origin", "")
-        if scope["method"] == "OPTIONS" and origin in self._entrance.door.origins:
+        if scope["method"] == "OPTIONS" and origin in self._protection.authenticator.origins:
             return Response(status_code=204)
         return None
 
-    def _known(self, scope: Scope, headers: Headers) -> bool:
-        """Are the credentials good? Whoever guesses next door must not keep them out."""
+    def _has_credentials(self, scope: Scope, headers: Headers) -> bool:
+        """Are they good? Whoever guesses from the same address must not keep this one out."""
         try:
-            return self._entrance.door.guest(headers, _client(scope), unsafe=False) is not None
+            return (
+                self._protection.authenticator.authenticate(headers, _client(scope), unsafe=False)
+                is not None
+            )
         except Problem:
             return False
 
     def _is_page(self, path: str) -> bool:
         return path == "/" or path.startswith(("/static/", "/signin/")) or path in self._pages
 
-    def _dress(self, answer: MutableHeaders, asked: Headers) -> None:
+    def _add_headers(self, answer: MutableHeaders, asked: Headers) -> None:
         for name, value in HEADERS.items():
             # An endpoint may have set a stricter one of its own, as for media.
             answer.setdefault(name, value)
         answer.setdefault("Cache-Control", "no-store")
         origin = asked.get("origin", "")
-        if origin in self._entrance.door.origins:
+        if origin in self._protection.authenticator.origins:
             answer["Access-Control-Allow-Origin"] = origin
             answer["Access-Control-Allow-Methods"] = _METHODS
             answer["Access-Control-Allow-Headers"] = _ALLOWED
@@ -312,27 +168,27 @@ class Front:
             answer["Cross-Origin-Resource-Policy"] = "cross-origin"
             answer.add_vary_header("Origin")
 
-    def _noted(self, scope: Scope, visit: Visit, status: int) -> None:
-        entrance, method = self._entrance, scope["method"]
+    def _record(self, scope: Scope, access: AccessRecord, status: int) -> None:
+        protection, method = self._protection, scope["method"]
         # Clients invent methods: each would be one more time series for the monitor.
         label = method if method in ("GET", "HEAD", "POST", "OPTIONS") else "other"
-        entrance.counts.requests[label, visit.route, status] += 1
+        protection.counts.requests[label, access.route, status] += 1
         if status < 400:
             return
-        entrance.counts.refusals[visit.code or "error"] += 1
+        protection.counts.refusals[access.code or "error"] += 1
         # Only 401 counts towards the block; a missing right or a malformed body does not.
         if status == 401:
-            entrance.failures.take(_client(scope), asyncio.get_running_loop().time())
-        if status in _QUIET and method in ("GET", "HEAD") and visit.who == "nobody":
+            protection.failures.take(_client(scope), asyncio.get_running_loop().time())
+        if status in _QUIET and method in ("GET", "HEAD") and access.who == "nobody":
             return
-        entrance.audit.refusal(
-            visit.who,
+        protection.audit.refusal(
+            access.who,
             client=_client(scope),
             method=label,
             path=scope["path"],
             status=status,
-            code=visit.code,
-            detail=visit.detail,
+            code=access.code,
+            detail=access.detail,
         )
 
 

@@ -212,7 +212,7 @@ def _answers(endpoint: ApiEndpoint) -> dict[str, Any]:
             schema = {"$ref": _REF.format(model=_title(model))}
             answer["content"] = {"application/json": {"schema": schema}}
         answers[str(status)] = answer
-    # Any request may meet these: they come from the front and the route, not from the handler.
+    # Any request may meet these: they come from the middleware and the route, not from the handler.
     problem = {MEDIA: {"schema": {"$ref": _REF.format(model="ProblemShape")}}}
     for status in sorted({*_ALWAYS, *endpoint.errors}):
         answers[str(status)] = {"description": _WHAT[status], "content": problem}

@@ -29,12 +29,14 @@ from taofold.policy.policy import Right, may
 from taofold.runtime import control
 from taofold.runtime.endings import Advanced
 from taofold.runtime.setup import Approval, Pause
-from taofold.server.auth.admission import Door
+from taofold.server.audit import Audit
+from taofold.server.auth.authenticator import Authenticator
 from taofold.server.auth.sessions import Signin
 from taofold.server.auth.tokens import LocalToken, TokenStore
 from taofold.server.catalog import AnyAgent, Catalog, Rebuild
 from taofold.server.endpoint import Problem
-from taofold.server.middleware import Audit, Counts, RateLimiter
+from taofold.server.metrics import Counts
+from taofold.server.rates import RateLimiter
 from taofold.server.streams.hub import Hub, Watching
 from taofold.server.streams.relay import Broadcast, Relay
 from taofold.tools.media import Prompt
@@ -212,7 +214,9 @@ class Server:
         self.signin = Signin(self.tokens, sessions, now)
         # Fails at the start instead of at the first request, when everybody would be signed out.
         self.signin.check()
-        self.door = Door(self.tokens, self.signin, self.local, settings.hosts, settings.origins)
+        self.authenticator = Authenticator(
+            self.tokens, self.signin, self.local, settings.hosts, settings.origins
+        )
         self.rates = RateLimiter(settings.requests_per_s, settings.requests_burst)
         # One more failure every six seconds.
         self.failures = RateLimiter(1 / 6, settings.failures_burst)

@@ -19,9 +19,9 @@ from taofold import MemoryLog, Principal
 from taofold.bridges.mcp import McpServer
 from taofold.bridges.mcp.server import Offers, http_app, make_server
 from taofold.core import events as e
-from taofold.server.auth.mcp import McpEntrance
+from taofold.server.auth.mcp import McpProtection
 from taofold.server.auth.tokens import LocalToken, TokenStore
-from taofold.server.middleware import Front
+from taofold.server.middleware import ProtectionMiddleware
 
 from .kit import act, agent, finish
 from .test_serving import DONE, nothing_done, pay
@@ -34,11 +34,13 @@ ACCEPT = "application/json, text/event-stream"
 class Served:
     """A server on a port of this machine."""
 
-    def __init__(self, url: str, log: MemoryLog, entrance: McpEntrance, local: LocalToken) -> None:
-        self.url, self.log, self.entrance, self.local = url, log, entrance, local
+    def __init__(
+        self, url: str, log: MemoryLog, protection: McpProtection, local: LocalToken
+    ) -> None:
+        self.url, self.log, self.protection, self.local = url, log, protection, local
 
     def token(self, name: str, *roles: str) -> str:
-        return self.entrance.door.tokens.add(name, roles)
+        return self.protection.authenticator.tokens.add(name, roles)
 
     def bridge(self, token: str) -> McpServer:
         headers = {"Authorization": f"Bearer {token}"}
@@ -59,9 +61,9 @@ async def serving(
     hosts: frozenset[str] = frozenset(),
 ) -> AsyncIterator[Served]:
     log, local = MemoryLog(), LocalToken()
-    entrance = McpEntrance.of(TokenStore(folder / "tokens.json"), local, None, hosts)
+    protection = McpProtection.of(TokenStore(folder / "tokens.json"), local, None, hosts)
     server = make_server(Offers.of(agents, tools, log=log))
-    app = Front(http_app(server, entrance.authenticate, hosts=hosts), entrance)
+    app = ProtectionMiddleware(http_app(server, protection.authenticate, hosts=hosts), protection)
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]
     running = uvicorn.Server(uvicorn.Config(app, log_level="warning", ws="none"))
@@ -70,7 +72,7 @@ async def serving(
         async with asyncio.timeout(60):
             while not running.started and not task.done():  # noqa: ASYNC110 - no event for it
                 await asyncio.sleep(0.005)
-        yield Served(f"http://127.0.0.1:{port}/mcp", log, entrance, local)
+        yield Served(f"http://127.0.0.1:{port}/mcp", log, protection, local)
     finally:
         running.should_exit = True
         await task
@@ -108,7 +110,7 @@ async def test_without_credentials_nothing_is_started_and_nothing_answered(serve
     assert (await post(served.url, initialize(), **foreign)).status_code == 403
     assert (await post(served.url, initialize(), Authorization=local)).status_code == 200
     assert await served.log.rows() == []
-    assert len([one for one in served.entrance.audit.last if one["what"] == "refused"]) == 12
+    assert len([one for one in served.protection.audit.last if one["what"] == "refused"]) == 12
     assert DONE == []
 
 

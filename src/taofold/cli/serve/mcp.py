@@ -11,7 +11,7 @@ from taofold.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from taofold.log.log import Log
-    from taofold.server.auth.mcp import McpEntrance
+    from taofold.server.auth.mcp import McpProtection
 
 
 LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
@@ -58,9 +58,9 @@ def serve_mcp(
     if http:
         from taofold.cli.project import home
 
-        entrance = _entrance(tokens or home() / "tokens.json", hosts)
-        app = http_app(server, entrance.authenticate, host, hosts)
-        _serve_http(_fronted(app, entrance), host, port, log)
+        protection = _protection(tokens or home() / "tokens.json", hosts)
+        app = http_app(server, protection.authenticate, host, hosts)
+        _serve_http(_protected(app, protection), host, port, log)
         return
     # On standard error, as all prose: standard output belongs to the protocol.
     say("serving MCP on standard input and output")
@@ -74,21 +74,21 @@ async def _stdio(work: Any, log: "Log") -> None:
         await log.close()
 
 
-def _entrance(tokens: Path, hosts: frozenset[str]) -> "McpEntrance":
+def _protection(tokens: Path, hosts: frozenset[str]) -> "McpProtection":
     from taofold.cli.project import home
-    from taofold.server.auth.mcp import McpEntrance
+    from taofold.server.auth.mcp import McpProtection
     from taofold.server.auth.tokens import LocalToken, TokenStore
 
     store, local = TokenStore(tokens), LocalToken.of_user()
     store.all()  # a file that cannot be read is said now
     local.value()
-    return McpEntrance.of(store, local, home(), hosts)
+    return McpProtection.of(store, local, home(), hosts)
 
 
-def _fronted(app: Any, entrance: "McpEntrance") -> Any:
-    from taofold.server.middleware import Front
+def _protected(app: Any, protection: "McpProtection") -> Any:
+    from taofold.server.middleware import ProtectionMiddleware
 
-    return Front(app, entrance)
+    return ProtectionMiddleware(app, protection)
 
 
 def _serve_http(app: Any, host: str, port: int, log: "Log") -> None:

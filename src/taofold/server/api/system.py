@@ -13,7 +13,7 @@ from taofold.server.api import schemas
 from taofold.server.api.schemas import Login
 from taofold.server.auth.sessions import SESSION_S, BrowserSession
 from taofold.server.endpoint import ApiCall, ApiEndpoint, Nothing, Problem
-from taofold.server.middleware import MEDIA
+from taofold.server.metrics import MEDIA
 
 READY_S: Final = 3.0
 """How long the log may take to answer."""
@@ -55,7 +55,9 @@ async def login(call: ApiCall) -> Response:
     client = request.client.host if request.client else ""
     token = server.tokens.check(call.body.token)
     # The local token is taken from this machine only, also where it was copied elsewhere.
-    if token is None and not server.door.takes_local(call.body.token, request.headers, client):
+    if token is None and not server.authenticator.accepts_local_token(
+        call.body.token, request.headers, client
+    ):
         raise Problem(401, "unauthorized", "the token is not valid")
     cookie = await asyncio.to_thread(server.signin.cookie, token)
     session = server.signin.read(cookie)
@@ -70,8 +72,8 @@ async def login(call: ApiCall) -> Response:
 
 async def logout(call: ApiCall) -> Response:
     """End the session: its cookie is refused from now on, whoever has it."""
-    door, signin = call.server.door, call.server.signin
-    cookie = door.cookie(call.request.headers)
+    authenticator, signin = call.server.authenticator, call.server.signin
+    cookie = authenticator.cookie(call.request.headers)
     if cookie is not None:
         await asyncio.to_thread(signin.end, cookie)
     call.server.audit("signout", call.principal.id)

@@ -10,18 +10,21 @@ from starlette.datastructures import Headers
 from starlette.types import Scope
 
 from taofold.core.values import Principal
-from taofold.server.auth.admission import Door
+from taofold.server.audit import Audit
+from taofold.server.auth.authenticator import Authenticator
 from taofold.server.auth.sessions import Signin
 from taofold.server.auth.tokens import LocalToken, TokenStore
 from taofold.server.endpoint import Problem
-from taofold.server.middleware import Audit, Counts, RateLimiter, Visit
+from taofold.server.metrics import Counts
+from taofold.server.middleware import AccessRecord
+from taofold.server.rates import RateLimiter
 
 
 @dataclass(frozen=True, slots=True)
-class McpEntrance:
-    """The entrance of an application that is no `Server`: tokens only, no cookies."""
+class McpProtection:
+    """What protects an application that is no `Server`: tokens only, no cookies."""
 
-    door: Door
+    authenticator: Authenticator
     audit: Audit
     # The defaults of `server.Settings`: one failure more every six seconds.
     rates: RateLimiter = field(default_factory=lambda: RateLimiter(100.0, 400.0))
@@ -35,28 +38,30 @@ class McpEntrance:
         local: LocalToken,
         folder: Path | None,
         hosts: frozenset[str] = frozenset(),
-    ) -> "McpEntrance":
-        """The entrance for these tokens; the audit is kept in `folder`.
+    ) -> "McpProtection":
+        """For these tokens; the audit is kept in `folder`.
 
         `hosts` are served besides this machine's own names, in lower case.
         """
         audit = Audit(folder / "audit.jsonl" if folder else None)
-        return cls(Door(tokens, Signin(tokens), local, hosts), audit)
+        return cls(Authenticator(tokens, Signin(tokens), local, hosts), audit)
 
     def authenticate(self, scope: Scope) -> Principal | None:
         """Who sent the request; None if nobody that is known."""
-        visit: Visit = scope["taofold"]
+        access: AccessRecord = scope["taofold"]
         client = scope.get("client")
         try:
             # `unsafe`: an MCP request may always change
             # something, so a cookie alone would not do.
-            guest = self.door.guest(Headers(scope=scope), client[0] if client else "", unsafe=True)
+            caller = self.authenticator.authenticate(
+                Headers(scope=scope), client[0] if client else "", unsafe=True
+            )
         except Problem as problem:
-            visit.code, visit.detail = problem.code, problem.detail
+            access.code, access.detail = problem.code, problem.detail
             # Not raised: the caller answers 401 in MCP's own way, with where to get a token.
             return None
-        if guest is None:
-            visit.code, visit.detail = "unauthorized", "no credentials"
+        if caller is None:
+            access.code, access.detail = "unauthorized", "no credentials"
             return None
-        visit.who = guest.principal.id
-        return guest.principal
+        access.who = caller.principal.id
+        return caller.principal

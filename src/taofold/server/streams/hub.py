@@ -267,11 +267,11 @@ async def _may(call: ApiCall, run: str) -> bool:
     client = request.client.host if request.client else ""
     try:
         # With the headers of the request that opened the stream: a revoked token ends it here.
-        guest = call.server.door.guest(request.headers, client, unsafe=False)
+        caller = call.server.authenticator.authenticate(request.headers, client, unsafe=False)
         row = await call.server.log.row(run)
     # Also where the log cannot be read now: the client comes back and goes on at its cursor.
     except (Problem, TaofoldError):
         return False
-    if guest is None or call.server.settings.policy.lacks(guest.principal, "read"):
+    if caller is None or call.server.settings.policy.lacks(caller.principal, "read"):
         return False
-    return call.server.sees(guest.principal, row)
+    return call.server.sees(caller.principal, row)

@@ -1,4 +1,4 @@
-"""Who may come in: the addresses, origins and credentials of a request. No I/O.
+"""Who sends a request, and whether it may be sent here: host, origin, credentials. No I/O.
 
 Nobody comes in without credentials: an address proves nothing. A command of an agent, another
 user and a web page that the user happens to visit all share this machine's loopback. So a
@@ -27,7 +27,7 @@ _PASSED_ON: Final = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
 
 
 @dataclass(frozen=True, slots=True)
-class Guest:
+class Caller:
     """Who a request comes from."""
 
     principal: Principal
@@ -35,7 +35,7 @@ class Guest:
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class Authenticator:
     """The rules of one server. `hosts` and `origins` are those allowed besides loopback."""
 
     tokens: TokenStore
@@ -44,7 +44,7 @@ class Door:
     hosts: frozenset[str] = frozenset()
     origins: frozenset[str] = frozenset()
 
-    def address(self, headers: Headers, *, page: bool) -> None:
+    def check_address(self, headers: Headers, *, page: bool) -> None:
         """Refuse what was not sent to us, or was sent by somebody else's page.
 
         Raises:
@@ -79,7 +79,7 @@ class Door:
         # Same host and port is our own page. `null` (sandboxed frames, files) has no `://`.
         return bool(sign) and scheme in ("http", "https") and rest.lower() == host.lower()
 
-    def guest(self, headers: Headers, client: str, *, unsafe: bool) -> Guest | None:
+    def authenticate(self, headers: Headers, client: str, *, unsafe: bool) -> Caller | None:
         """Who it is; None if there are no credentials.
 
         Raises:
@@ -98,9 +98,9 @@ class Door:
             raise _unknown("you are not signed in any more")
         if unsafe and not _same(headers.get(CSRF, ""), session.csrf):
             raise Problem(403, "csrf", f"the header {CSRF} must hold the CSRF token of GET /me")
-        return Guest(session.principal, session.csrf)
+        return Caller(session.principal, session.csrf)
 
-    def takes_local(self, token: str, headers: Headers, client: str) -> bool:
+    def accepts_local_token(self, token: str, headers: Headers, client: str) -> bool:
         """Is it the local token, sent from this machine?"""
         return _near(headers, client) and self._is_local(token)
 
@@ -108,17 +108,17 @@ class Door:
         """What the request has as our cookie."""
         return cookie_parser(headers.get("cookie", "")).get(self.signin.name)
 
-    def _bearer(self, said: str, *, near: bool) -> Guest:
+    def _bearer(self, said: str, *, near: bool) -> Caller:
         scheme, _, text = said.partition(" ")
         token = text.strip() if scheme.lower() == "bearer" else ""
         # The local token is the user's own authority;
         # copied to another machine it is worth nothing.
         if near and self._is_local(token):
-            return Guest(Principal())
+            return Caller(Principal())
         record = self.tokens.check(token)
         if record is None:
             raise _unknown("the token is not valid")
-        return Guest(self.tokens.principal(record))
+        return Caller(self.tokens.principal(record))
 
     def _is_local(self, token: str) -> bool:
         try:

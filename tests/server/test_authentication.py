@@ -1,4 +1,4 @@
-"""The door: a hostile client gets 4xx and leaves an audit line, and nothing happened."""
+"""The authenticator: a hostile client gets 4xx and leaves an audit line, and nothing happened."""
 
 import asyncio
 import json
@@ -318,7 +318,7 @@ async def test_the_audit_is_a_file_of_lines_without_secrets(tmp_path: Path) -> N
 
 
 async def test_a_flood_of_refusals_is_counted_instead_of_written(tmp_path: Path) -> None:
-    from taofold.server.middleware import REFUSALS_PER_S, Audit
+    from taofold.server.audit import REFUSALS_PER_S, Audit
 
     now = [0]
     audit = Audit(tmp_path / "audit.jsonl", now=lambda: now[0])
