@@ -3,7 +3,7 @@
 The operators are cosmic-ray's (a Python of its own, so that the project does not depend on it):
 
     python -m venv /tmp/m && /tmp/m/bin/pip install cosmic-ray coverage
-    /tmp/m/bin/python bench/mutation/draw.py TREE 400
+    /tmp/m/bin/python bench/mutation/draw.py TREE 400 [SEED]
 
 TREE is a clone of the project with `.coverage` and `seconds.json` of `kill.py cover`. The
 mutants go to TREE/mutants.json, with the whole text of the changed file.
@@ -97,9 +97,9 @@ def statement(code: str, line: int) -> tuple[int, int]:
     return (first, last) if first <= line <= last else (line, line)
 
 
-def drawn(tree: Path, size: int) -> Iterator[tuple[Path, Json, float]]:
+def drawn(tree: Path, size: int, seed: int) -> Iterator[tuple[Path, Json, float]]:
     """A share of the places of each room, and the room's weight in the whole."""
-    random.seed(SEED)
+    random.seed(seed)
     by_room: dict[str, list[tuple[Path, Json]]] = {}
     for room in ROOMS:
         files = sorted((tree / "src/taofold" / room).rglob("*.py"))
@@ -112,9 +112,9 @@ def drawn(tree: Path, size: int) -> Iterator[tuple[Path, Json, float]]:
             yield path, place, len(everything) / whole
 
 
-def main(tree: Path, size: int) -> None:
+def main(tree: Path, size: int, seed: int) -> None:
     covering, mutants = Covering(tree), []
-    for path, place, weight in drawn(tree, size):
+    for path, place, weight in drawn(tree, size, seed):
         original = path.read_text(encoding="utf-8")
         changed = mutate_code(original, get_operator(place["operator"])(), place["occurrence"])
         if changed is None or changed == original:
@@ -137,4 +137,5 @@ def main(tree: Path, size: int) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]).resolve(), int(sys.argv[2]))
+    seed = int(sys.argv[3]) if len(sys.argv) > 3 else SEED
+    main(Path(sys.argv[1]).resolve(), int(sys.argv[2]), seed)

@@ -25,7 +25,10 @@ from pathlib import Path
 from typing import Any
 
 ROOMS = ("core", "policy", "runtime", "reasoning")
-BESIDE = ("agent", "compat", "features", "log/test_forks.py", "log/test_formats.py")
+BESIDE = (
+    *("agent", "compat", "features", "log/test_forks.py", "log/test_formats.py"),
+    "test_conformance_kit.py",
+)
 """Tests of other rooms that run through these; they count only as the second line."""
 SLOWEST_SECONDS, MOST_SECONDS = 3.0, 5.0
 FEW_FILES = 3

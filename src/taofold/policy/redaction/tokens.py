@@ -15,7 +15,7 @@ _LINE: Final = r"[0-9A-Za-z_\-]"
 _DOTS: Final = r"[0-9A-Za-z_\-.]"
 _BASE: Final = r"[0-9A-Za-z+/_\-]"
 
-_ISSUED: Final = (
+ISSUED: Final = (
     # openings, the characters that follow, at least how many
     # code hosting and registries
     ("ghp_ gho_ ghu_ ghs_ ghr_", _WORD, 20),
@@ -157,7 +157,7 @@ def _tree(words: list[str]) -> str:
 _RESTS: Final = {
     # Bounded repetition: an endless run of letters is read once, not once per opening.
     opening: re.compile(f"{rest}{{{least},{512 if opening in _COMMON else 4096}}}")
-    for openings, rest, least in _ISSUED
+    for openings, rest, least in ISSUED
     for opening in openings.split()
 }
 _OPENINGS: Final = re.compile(_tree(sorted(_RESTS)))
