@@ -22,14 +22,27 @@ Server = Annotated[str, typer.Argument(metavar="SERVER", help="An address, or an
 ClientId = Annotated[
     str, typer.Option("--client-id", help="If this client is registered there already.")
 ]
+For = Annotated[
+    str,
+    typer.Option(
+        "--principal",
+        metavar="NAME",
+        help="Of a server where each principal signs in: whose tokens. Left out: this user's.",
+    ),
+]
 _WEB: Final = ("http://", "https://")
 
 
-def _places(server: str, client_id: str = "", scope: str = "") -> "list[ServerAddress]":
+def _places(
+    server: str, client_id: str = "", scope: str = "", principal: str = ""
+) -> "list[ServerAddress]":
     from taofold.bridges.mcp.address import OAuth, ServerAddress
+    from taofold.core.values import Principal
 
+    who = Principal(principal) if principal else None
     if server.startswith(_WEB):
-        return [ServerAddress("http", url=server, oauth=OAuth(client_id=client_id, scope=scope))]
+        oauth = OAuth(client_id=client_id, scope=scope, per_principal=bool(principal))
+        return [ServerAddress("http", url=server, oauth=oauth).of(who)]
     from taofold.files import read_agent, refuse
     from taofold.files.tools import make_server
 
@@ -43,9 +56,14 @@ def _places(server: str, client_id: str = "", scope: str = "") -> "list[ServerAd
         for address in places
         if address.oauth is not None and address.oauth.grant == "authorization_code"
     ]
+    shared = [address.words for address in chosen if not address.per_principal]
+    if principal and shared:
+        fail(
+            f"{shared[0]} has one sign-in for all: `oauth: {{per_principal: true}}` gives each one"
+        )
     if not chosen:
         fail(f"{server!r} names no server with a url to which one signs in: give it `oauth: {{}}`")
-    return chosen
+    return [address.of(who) for address in chosen]
 
 
 @app.command()
@@ -55,6 +73,7 @@ def login(
     scope: Annotated[
         str, typer.Option(help="What to ask for; left out: what the server asks for.")
     ] = "",
+    principal: For = "",
     browser: Annotated[
         bool, typer.Option(help="Open the page in a browser of this machine.")
     ] = True,
@@ -79,7 +98,7 @@ def login(
     async def pasted() -> str:
         return await asyncio.to_thread(typer.prompt, "the address it ended at", err=True)
 
-    for address in _places(server, client_id, scope):
+    for address in _places(server, client_id, scope, principal):
         try:
             signed_in = asyncio.run(sign_in(address, show, redirected=pasted if paste else None))
         except SignInFailed as error:
@@ -88,17 +107,20 @@ def login(
             say(f"{address.words} wants no sign-in")
             continue
         allowed = f", for {signed_in.scope}" if signed_in.scope else ""
-        say(f"signed in to {address.words}{allowed}: {signed_in.tools} tools")
+        whose = f" for {address.principal}" if address.principal else ""
+        say(f"signed in{whose} to {address.words}{allowed}: {signed_in.tools} tools")
 
 
 @app.command()
-def logout(server: Server, client_id: ClientId = "") -> None:
+def logout(server: Server, client_id: ClientId = "", principal: For = "") -> None:
     """Delete the tokens. The server is not told: there they last until they expire."""
     from taofold.bridges.mcp.oauth import KeptTokens
 
-    for address in _places(server, client_id):
+    for address in _places(server, client_id, "", principal):
         assert address.oauth is not None
-        signed_in = KeptTokens(address.url, address.oauth.client_id).forget()
+        signed_in = KeptTokens(
+            address.url, address.oauth.client_id, principal=address.principal
+        ).forget()
         say(f"{'signed out of' if signed_in else 'nobody was signed in to'} {address.words}")
 
 
@@ -111,6 +133,7 @@ def list_(json: options.Json = False) -> None:
     rows = [
         {
             "server": stored.url,
+            "principal": stored.principal,
             "scope": str((stored.tokens or {}).get("scope") or ""),
             "expires_at": "" if stored.expires_at is None else iso(int(stored.expires_at * 1000)),
             "renewed": bool((stored.tokens or {}).get("refresh_token")),
@@ -124,6 +147,7 @@ def list_(json: options.Json = False) -> None:
         until = f"until {row['expires_at']}" if row["expires_at"] else "without an end"
         more = ", renewed" if row["renewed"] else ""
         scope = f" for {row['scope']}" if row["scope"] else ""
-        give(f"{row['server']}{scope}, {until}{more}")
+        whose = f" as {row['principal']}" if row["principal"] else ""
+        give(f"{row['server']}{whose}{scope}, {until}{more}")
     if not rows:
         say("nobody is signed in anywhere: taofold mcp login SERVER")

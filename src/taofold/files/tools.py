@@ -162,6 +162,8 @@ class McpOAuthKeys(Strict):
     grant: Literal["authorization_code", "client_credentials"] = "authorization_code"
     issuer: str = ""
     """Of the authorization server at which the client is registered."""
+    per_principal: bool = False
+    """Does each principal sign in for itself, in the console or with `--principal`?"""
 
 
 class McpKeys(Strict):

@@ -23,7 +23,7 @@ from starlette.types import ASGIApp
 from taofold.core.values import Principal
 from taofold.server import console
 from taofold.server.agui import endpoint as agui
-from taofold.server.api import approvals, attachments, learning, runs, start
+from taofold.server.api import approvals, attachments, learning, runs, signins, start
 from taofold.server.api import system as site
 from taofold.server.auth.authenticator import Caller, unauthorized
 from taofold.server.endpoint import (
@@ -47,6 +47,7 @@ ENDPOINTS: Final[Sequence[ApiEndpoint]] = (
     *runs.COURSE,
     *approvals.ENDPOINTS,
     *learning.ENDPOINTS,
+    *signins.ENDPOINTS,
     *site.ENDPOINTS,
     *agui.ENDPOINTS,
     *console.ENDPOINTS,

@@ -12,13 +12,13 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Any, Final, NamedTuple
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 from starlette.responses import Response
 
 from taofold.core.state import ENDED, fold
 from taofold.evals import store
 from taofold.log.log import Log
-from taofold.server.api import runs, schemas
+from taofold.server.api import runs, schemas, signins
 from taofold.server.api.schemas import RunsQuery
 from taofold.server.endpoint import ApiCall, ApiEndpoint, Problem
 
@@ -70,6 +70,12 @@ class Figures(schemas.RunView, title="Figures"):
     tokens: int
     usd: float
     seconds: float
+
+
+class Returned(BaseModel):
+    """What an authorization server says in the address: the page reads it, nobody here."""
+
+    model_config = ConfigDict(extra="ignore")
 
 
 class Page(schemas.ResponseBody):
@@ -283,6 +289,17 @@ async def _measure(log: Log, run: schemas.RunView) -> Measured:
 ENDPOINTS: Final = (
     ApiEndpoint(
         "GET", "/", index, "The console.", "console", page=True, hidden=True, right="public"
+    ),
+    ApiEndpoint(
+        "GET",
+        signins.PAGE,
+        index,
+        "Where a browser comes back to from an MCP server's sign-in.",
+        "console",
+        query=Returned,
+        page=True,
+        hidden=True,
+        right="public",
     ),
     ApiEndpoint(
         "GET",

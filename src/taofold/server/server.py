@@ -37,6 +37,7 @@ from taofold.server.catalog import AnyAgent, Catalog, Rebuild
 from taofold.server.endpoint import Problem
 from taofold.server.metrics import Counts
 from taofold.server.rates import RateLimiter
+from taofold.server.signins import SignIns
 from taofold.server.streams.hub import Hub, Watching
 from taofold.server.streams.relay import Broadcast, Relay
 from taofold.tools.media import Prompt
@@ -203,6 +204,7 @@ class Server:
         self.worker = Worker(log, self.catalog, self.hub, current=self.tokens.current)
         self.engine = self._engine()
         offered = [self.catalog[name] for name in self.catalog.names]
+        self.signins = SignIns(offered)
         self.audit = Audit(
             folder / "audit.jsonl" if folder else None,
             now=now,
@@ -297,6 +299,7 @@ class Server:
     async def stop(self) -> None:
         """Let every run come to a place where it can wait."""
         self._deafen()
+        self.signins.close()
         await self.engine.stop(self.settings.stop_s)
         # Runs first: what they do while they stop is still streamed and audited.
         await self.hub.close()

@@ -2,7 +2,8 @@
 
 Mutants it catches: tokens that others may read; a refresh that is not kept; an answer to the
 callback that nobody asked for; an authorization server in a private network; a sign-in that is
-started in the middle of a run.
+started in the middle of a run; a principal that is left out of where tokens are kept, or of who may
+end a sign-in.
 """
 
 import asyncio
@@ -17,12 +18,16 @@ from typing import Any
 
 import httpx2
 import pytest
+from tests.runtime.kit import Memo
+from tests.server.live import Client, serving
 
+from taofold import Agent, Principal, RunContext
 from taofold.bridges.mcp import McpServer, OAuth
 from taofold.bridges.mcp.address import ServerAddress
 from taofold.bridges.mcp.oauth import KeptTokens, SignInFailed, _admit, all_kept
 from taofold.bridges.mcp.signin import sign_in
 from taofold.core.errors import ConfigError
+from taofold.server.auth.tokens import TokenStore
 
 from .test_fastmcp import PEERS, Peer, bridge, call, peer
 
@@ -91,6 +96,105 @@ async def test_who_signed_in_once_calls_and_the_tokens_are_renewed_by_themselves
         tokens = [(one.tokens or {})["access_token"] for one in (first, second, kept.stored())]
         assert len(set(tokens)) == 3
         assert len(browser.opened) == 1, "nobody was asked again"
+
+
+async def who(server: McpServer, principal: str) -> Any:
+    """The token that reaches the server from a run of `principal`, or why there is none."""
+    context = RunContext(None, principal=Principal(principal))
+    return (await server["s_who"].bind({}).run(context)).value
+
+
+def token_of(there: Peer, principal: str) -> str:
+    return str((KeptTokens(there.url, principal=principal).stored().tokens or {})["access_token"])
+
+
+@pytest.mark.mcp_real
+@pytest.mark.parametrize(("name", "mode"), PEERS)
+async def test_each_principal_signs_in_for_itself_and_calls_with_its_own_token(
+    name: str, mode: str, tmp_path: Path
+) -> None:
+    with authorized(name, tmp_path) as there:
+        everybody = place(there, per_principal=True)
+        await sign_in(everybody, Browser())  # the tools are listed as the operator
+        await sign_in(everybody.of(Principal("ann")), Browser())
+        async with bridge(there, mode=mode, oauth=everybody.oauth) as server:
+            assert await who(server, "ann") == token_of(there, "ann")
+            refused = str(await who(server, "bob"))
+            assert "bob must sign in: on the page Servers of the console, or " in refused
+            assert f"`taofold mcp login {there.url} --principal bob`" in refused
+            await sign_in(everybody.of(Principal("bob")), Browser())
+            seen = await asyncio.gather(*[who(server, each) for each in ("bob", "ann", "local")])
+            assert seen == [token_of(there, each) for each in ("bob", "ann", "")]
+            assert len(set(seen)) == 3
+            (tmp_path / "expire").touch()  # each renews its own, not another's
+            assert await who(server, "ann") == token_of(there, "ann") != seen[1]
+            assert token_of(there, "bob") == seen[0]
+            assert KeptTokens(there.url, principal="ann").forget()
+            assert "ann must sign in" in str(await who(server, "ann"))
+        assert sorted(stored.principal for stored in all_kept()) == ["", "bob"]
+
+
+@pytest.mark.mcp_real
+async def test_a_principal_reads_resources_with_its_own_credentials(tmp_path: Path) -> None:
+    def headers(principal: Principal | None) -> dict[str, str]:
+        return {"Authorization": f"Bearer {'' if principal is None else principal.id}-token"}
+
+    with peer("fastmcp3", tmp_path, token="*") as there:
+        async with bridge(there, headers=headers, resources=True) as server:
+            context = RunContext(None, principal=Principal("ann"))
+            read = await server["s_read_resource"].bind({"uri": "who://calls"}).run(context)
+            assert read.value == "ann-token"
+
+
+@pytest.mark.mcp_real
+async def test_a_principal_signs_in_by_the_console_and_nobody_ends_it_for_another(
+    tmp_path: Path,
+) -> None:
+    with authorized("fastmcp3", tmp_path) as there:
+        everybody = place(there, per_principal=True)
+        await sign_in(everybody, Browser())
+        async with bridge(there, oauth=everybody.oauth) as server:
+            agent = Agent(Memo([]), tools=[server])
+            async with serving(
+                {"main": agent},
+                tmp_path / "runs.db",
+                tokens=TokenStore(tmp_path / "tokens.json"),
+                token="",
+            ) as client:
+                ann, eve = (bearer(client, each) for each in ("ann", "eve"))
+                [row] = (await client.get("/servers", headers=ann)).json()["items"]
+                assert (row["server"], row["signed_in"], row["shared"]) == (there.url, False, False)
+                begun = await client.post("/servers/signin", {"server": there.url}, headers=ann)
+                address = begun.json()["address"]
+                async with httpx2.AsyncClient(follow_redirects=True) as browser:
+                    page = await browser.get(address)  # it approves and is sent back
+                assert page.status_code == 200
+                assert page.url.path == "/signed-in"
+                assert "js/main.js" in page.text
+                back = {"address": str(page.url)}
+                for forged in (back, {"address": f"{client.url}/signed-in?code=x&state="}):
+                    path = "/servers/signin/finish"
+                    assert (await client.post(path, forged, headers=eve)).status_code == 404
+                done = await client.post("/servers/signin/finish", back, headers=ann)
+                assert (done.status_code, done.json()["tools"]) == (200, 6)
+                again = await client.post("/servers/signin/finish", back, headers=ann)
+                assert again.status_code == 404
+                assert await who(server, "ann") == token_of(there, "ann")
+                assert "eve must sign in" in str(await who(server, "eve"))
+                [row] = (await client.get("/servers", headers=ann)).json()["items"]
+                assert row["signed_in"]
+                [row] = (await client.get("/servers", headers=eve)).json()["items"]
+                assert not row["signed_in"]
+                elsewhere = {"server": "http://127.0.0.1:1/mcp"}
+                unknown = await client.post("/servers/signin", elsewhere, headers=ann)
+                assert unknown.status_code == 404, "only servers of the agents"
+                await client.post("/servers/signout", {"server": there.url}, headers=ann)
+                assert "ann must sign in" in str(await who(server, "ann"))
+
+
+def bearer(client: Client, name: str) -> dict[str, str]:
+    token = client.server.tokens.add(name, ["EDITOR"])
+    return {"Authorization": f"Bearer {token}"}
 
 
 @pytest.mark.mcp_real

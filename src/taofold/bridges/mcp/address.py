@@ -26,6 +26,8 @@ _AROUND: Final = re.compile(r"^(?:mcp[-_])?(?:server[-_])?|(?:[-_]mcp)?(?:[-_]se
 _VERSION: Final = re.compile(r"(?<=.)@[^/]*$")
 _ODD: Final = re.compile(r"[^A-Za-z0-9]+")
 
+_LOCAL: Final = Principal().id
+
 Grant = Literal["authorization_code", "client_credentials"]
 
 
@@ -48,6 +50,8 @@ class OAuth:
     grant: Grant = "authorization_code"
     issuer: str = ""
     """The authorization server that the client is registered with; it gets no secret elsewhere."""
+    per_principal: bool = False
+    """Does each principal sign in for itself? Else all runs call as the user of this process."""
 
     def __post_init__(self) -> None:
         if self.grant == "client_credentials" and not (self.client_id and self.client_secret):
@@ -57,6 +61,8 @@ class OAuth:
         if self.grant == "client_credentials" and not self.issuer:
             # Else any MCP server could name an authorization server of its own and get the secret.
             raise ConfigError("the grant client_credentials needs the issuer it is registered with")
+        if self.grant == "client_credentials" and self.per_principal:
+            raise ConfigError("the grant client_credentials has no principals: nobody signs in")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +82,8 @@ class ServerAddress:
     """Does `header_source` take a principal? See `of`."""
     server: Any = field(default=None, repr=False)
     oauth: OAuth | None = None
+    principal: str = ""
+    """Whose tokens are used; "" = those of the user of this process."""
 
     def __post_init__(self) -> None:
         if is_array(self.command) or not isinstance(self.command, str):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -94,11 +102,24 @@ class ServerAddress:
             if parts.username or parts.password:
                 raise ConfigError("credentials do not belong in a url: use headers with ${NAME}")
 
+    @property
+    def per_principal(self) -> bool:
+        """Has each principal credentials of its own, and so a connection of its own?"""
+        return self.personal or (self.oauth is not None and self.oauth.per_principal)
+
     def of(self, principal: Principal | None) -> "ServerAddress":
-        """The same place, with the headers of `principal` where each has its own."""
-        if not self.personal:
-            return self
-        return replace(self, header_source=partial(self.header_source, principal), personal=False)
+        """The same place, with the credentials of `principal` where each has its own.
+
+        None, and whoever uses this process on the command line, is the user of this process.
+        """
+        place = self
+        if self.personal:
+            source = partial(self.header_source, principal)
+            place = replace(place, header_source=source, personal=False)
+        if self.oauth is not None and self.oauth.per_principal:
+            who = _LOCAL if principal is None else principal.id
+            place = replace(place, principal="" if who == _LOCAL else who)
+        return place
 
     @property
     def digest(self) -> str:

@@ -13,16 +13,15 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
 from inspect import Parameter, signature
 from pathlib import Path
-from typing import Any, ClassVar, Final, Literal, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Final, Literal, Self, TypeVar
 
 from typing_extensions import TypedDict, Unpack
 
 from taofold.bridges.mcp import definitions as definitions
-from taofold.bridges.mcp import results as results
 from taofold.bridges.mcp.address import OAuth, ServerAddress
 from taofold.bridges.mcp.connection import Unreachable, beside, submitted
 from taofold.bridges.mcp.definitions import Definition, Pins
-from taofold.bridges.mcp.package import get, load
+from taofold.bridges.mcp.package import load
 from taofold.bridges.mcp.serving import Serving
 from taofold.bridges.mcp.transport import Headers, HeaderSource
 from taofold.core.errors import ConfigError
@@ -82,54 +81,39 @@ _PROMPT: Final[dict[str, Any]] = {
 }
 
 
-class Readable(Protocol):
-    """A server whose resources and prompts can be read."""
+def readers(
+    server: str,
+    serving_of: Callable[[Principal], Awaitable[Serving]],
+    prefix: str,
+    options: McpOptions,
+) -> list[Tool]:
+    """The tools that the options ask for. What an untrusted server is asked, a person sees.
 
-    label: str
-
-    async def resources(self) -> list[dict[str, Any]]:
-        """As it lists them."""
-        ...
-
-    async def templates(self) -> list[dict[str, Any]]:
-        """As it lists them."""
-        ...
-
-    async def prompts(self) -> list[dict[str, Any]]:
-        """As it lists them."""
-        ...
-
-    async def read(self, uri: str) -> str:
-        """The contents of a resource."""
-        ...
-
-    async def prompt(self, name: str, /, **arguments: str) -> str:
-        """A prompt, filled in."""
-        ...
-
-
-def readers(server: Readable, prefix: str, options: McpOptions) -> list[Tool]:
-    """The tools that the options ask for. What an untrusted server is asked, a person sees."""
+    Each reads as the principal of the run that calls it.
+    """
     tier = Tier.AUTO if options.get("trust", False) else Tier.CARD
 
-    async def resources(_: dict[str, Any]) -> Any:
-        return await server.resources()
+    async def resources(ctx: RunContext[Any], _: dict[str, Any]) -> Any:
+        return await beside((await serving_of(ctx.principal)).pages("resources"))
 
-    async def templates(_: dict[str, Any]) -> Any:
-        return await server.templates()
+    async def templates(ctx: RunContext[Any], _: dict[str, Any]) -> Any:
+        return await beside((await serving_of(ctx.principal)).pages("resource_templates"))
 
-    async def prompts(_: dict[str, Any]) -> Any:
-        return await server.prompts()
+    async def prompts(ctx: RunContext[Any], _: dict[str, Any]) -> Any:
+        return await beside((await serving_of(ctx.principal)).pages("prompts"))
 
-    async def read(said: dict[str, Any]) -> str:
-        return await server.read(said["uri"])
+    async def read(ctx: RunContext[Any], said: dict[str, Any]) -> str:
+        return await beside((await serving_of(ctx.principal)).read(said["uri"]))
 
-    async def fill(said: dict[str, Any]) -> str:
-        return await server.prompt(said["name"], **said.get("arguments", {}))
+    async def fill(ctx: RunContext[Any], said: dict[str, Any]) -> str:
+        serving = await serving_of(ctx.principal)
+        return await beside(serving.prompt(said["name"], said.get("arguments", {})))
 
     def made(name: str, text: str, schema: dict[str, Any], call: Callable[..., Any]) -> Tool:
-        description = f"{text} (MCP server {server.label})"
-        return external(prefix + name, description, schema, call, tier=tier, effect="read")
+        description = f"{text} (MCP server {server})"
+        return external(
+            prefix + name, description, schema, call, context=True, tier=tier, effect="read"
+        )
 
     tools: list[Tool] = []
     if options.get("resources", False):
@@ -223,7 +207,8 @@ class McpServer(Toolset):
         again whenever the server answers 401. One with a parameter gets the principal of the run
         that calls (None where the tools are listed): each principal has its own connection then,
         with its own credentials. With `oauth`, the tokens are used for which somebody
-        has signed in (`taofold mcp login`), or the client's own credentials.
+        has signed in (`taofold mcp login`), or the client's own credentials; with
+        `OAuth(per_principal=True)` those for which the principal of the run has signed in.
         """
         return cls(_place("http", url, headers, oauth), **options)
 
@@ -337,7 +322,7 @@ class McpServer(Toolset):
             if selection is None or entry.name in selection:
                 name = definitions.safe(entry.name, prefix, tools)
                 tools[name] = self._tool(entry, name)
-        for tool in readers(self, prefix, self._options):
+        for tool in readers(self.label, self._served_to, prefix, self._options):
             # A tool of the server's wins over a reader of ours with the same name.
             tools.setdefault(tool.name, tool)
         return tools
@@ -358,7 +343,7 @@ class McpServer(Toolset):
     def _for(self, principal: Principal) -> Serving:
         """The server at work for `principal`. On the connections' loop: nobody else looks."""
         assert self._serving is not None
-        if not self.place.personal:
+        if not self.place.per_principal:
             return self._serving
         serving = self._personal.pop(principal.id, None)
         self._personal[principal.id] = serving = serving or self._work(self.place.of(principal))
@@ -415,6 +400,14 @@ class McpServer(Toolset):
         assert self._serving is not None
         return self._serving
 
+    async def _served_to(self, principal: Principal) -> Serving:
+        await self.open()
+
+        async def chosen() -> Serving:
+            return self._for(principal)
+
+        return await beside(chosen())
+
     async def resources(self) -> list[dict[str, Any]]:
         """The server's resources, as it lists them."""
         return await beside((await self._served()).pages("resources"))
@@ -462,12 +455,8 @@ class McpServer(Toolset):
 
     async def read(self, uri: str) -> str:
         """The contents of a resource: text, or what it is."""
-        serving = await self._served()
-        answer = await beside(serving.connection.use(lambda session: session.read(uri)))
-        return results.bounded("\n".join(map(results.resource, get(answer, "contents", ()))))
+        return await beside((await self._served()).read(uri))
 
     async def prompt(self, name: str, /, **arguments: str) -> str:
         """A prompt filled in, a line for each message."""
-        serving = await self._served()
-        answer = await beside(serving.connection.use(lambda s: s.prompt(name, arguments)))
-        return results.bounded("\n".join(map(results.message, get(answer, "messages", ()))))
+        return await beside((await self._served()).prompt(name, arguments))

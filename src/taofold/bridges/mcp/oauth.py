@@ -64,6 +64,8 @@ class Stored:
     resource: dict[str, Any] | None = None
     expires_at: float | None = None
     """Seconds since the epoch."""
+    principal: str = ""
+    """Who has signed in; "" = the user of this process."""
 
 
 def _stored(value: Any) -> Stored:
@@ -78,10 +80,13 @@ _FORM: Final = DocumentFormat[Stored](Stored(), _stored, asdict)
 class KeptTokens:
     """The tokens for one server: the storage that the package's client asks for."""
 
-    def __init__(self, url: str, client_id: str = "", folder: Path | None = None) -> None:
-        identity = msgspec.json.encode([url, client_id])
-        name = f"{blake2b(identity, digest_size=8).hexdigest()}.json"
-        self.url = url
+    def __init__(
+        self, url: str, client_id: str = "", folder: Path | None = None, principal: str = ""
+    ) -> None:
+        # The user of this process was the only one once: these names must stay.
+        parts = [url, client_id, principal] if principal else [url, client_id]
+        name = f"{blake2b(msgspec.json.encode(parts), digest_size=8).hexdigest()}.json"
+        self.url, self.principal = url, principal
         self.path = (state_folder() / FOLDER if folder is None else folder) / name
         self._document = SharedDocument(self.path, _FORM)
         self.context: Any = None
@@ -96,6 +101,10 @@ class KeptTokens:
             ConfigError: it is damaged, or others can read it.
         """
         return self._document.value()
+
+    def how(self, scope: str = "") -> str:
+        """What to type to sign in."""
+        return how(self.url, scope, self.principal)
 
     def forget(self) -> bool:
         """Delete the tokens; was there anything?"""
@@ -136,6 +145,7 @@ class KeptTokens:
         await asyncio.to_thread(
             self._keep,
             url=self.url,
+            principal=self.principal,
             tokens=_plain(tokens),
             metadata=_plain(context.oauth_metadata),
             resource=_plain(context.protected_resource_metadata),
@@ -189,7 +199,7 @@ def provider(place: ServerAddress, oauth: OAuth, person: Person | None = None) -
     Raises:
         ConfigError: the package is missing or too old; a variable is not set.
     """
-    tokens = KeptTokens(place.url, oauth.client_id)
+    tokens = KeptTokens(place.url, oauth.client_id, principal=place.principal)
     secret = filled({"client_secret": oauth.client_secret})["client_secret"]
     if oauth.grant == "client_credentials":
         extension = load("mcp.client.auth.extensions.client_credentials")
@@ -315,7 +325,7 @@ class _Keeping:
         if keeps and self.context.current_tokens is None:
             response = yield request  # the server may let anybody in
             if response.status_code == 401:
-                raise SignInRequired(how(self._kept.url))
+                raise SignInRequired(self._kept.how())
             return
         if keeps and not self.context.is_token_valid():
             await self._renewed("")
@@ -327,10 +337,10 @@ class _Keeping:
                 self._signed(request)
                 response = yield request
             if response.status_code == 401 and keeps:
-                raise SignInRequired(how(self._kept.url))
+                raise SignInRequired(self._kept.how())
             missing = _missing_scope(response)
             if missing:
-                raise SignInRequired(f"it wants {missing}: {how(self._kept.url, missing)}")
+                raise SignInRequired(f"it wants {missing}: {self._kept.how(missing)}")
             if response.status_code != 401:
                 return
         above: Any = super()
@@ -382,7 +392,7 @@ class _Keeping:
             if self.context.is_token_valid() and tokens.access_token != refused:
                 return  # another process was quicker
             if not self.context.can_refresh_token():
-                raise SignInRequired(how(self._kept.url))
+                raise SignInRequired(self._kept.how())
             above: Any = super()
             request = await above._refresh_token()
             await _admit(self._kept.url, str(request.url))
@@ -390,7 +400,7 @@ class _Keeping:
             async with create() as client:
                 response = await client.send(request, follow_redirects=False)
             if not await above._handle_refresh_response(response):
-                raise SignInRequired(how(self._kept.url))
+                raise SignInRequired(self._kept.how())
 
 
 def _missing_scope(response: Any) -> str:
@@ -406,10 +416,14 @@ AUTHORIZING: Final = "taofold.authorizing"
 """Marks a request of the client to an authorization server."""
 
 
-def how(url: str, scope: str = "") -> str:
+def how(url: str, scope: str = "", principal: str = "") -> str:
     """What to type to sign in."""
     more = f" --scope {quote(visible(scope))}" if scope and scope != _ANOTHER else ""
-    return f"sign in with `taofold mcp login {quote(Redactor().text(url))}{more}`"
+    whose = f" --principal {quote(visible(principal))}" if principal else ""
+    command = f"`taofold mcp login {quote(Redactor().text(url))}{more}{whose}`"
+    if not principal:
+        return f"sign in with {command}"
+    return f"{visible(principal)} must sign in: on the page Servers of the console, or {command}"
 
 
 async def _admit(server: str, url: str) -> None:

@@ -361,6 +361,16 @@ class Serving:
         text = f"the server {self.name!r}: {kind}: {str(error)[:2000]}"
         return self._hinted(Outcome(text, "failure"))
 
+    async def read(self, uri: str) -> str:
+        """The contents of a resource: text, or what it is."""
+        answer = await self.connection.use(lambda session: session.read(uri))
+        return results.bounded("\n".join(map(results.resource, get(answer, "contents", ()))))
+
+    async def prompt(self, name: str, arguments: dict[str, str]) -> str:
+        """A prompt filled in, a line for each message."""
+        answer = await self.connection.use(lambda session: session.prompt(name, arguments))
+        return results.bounded("\n".join(map(results.message, get(answer, "messages", ()))))
+
     async def pages(self, what: str) -> list[dict[str, Any]]:
         """Everything of one kind that the server lists, as JSON: resources, prompts."""
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
@@ -38,12 +39,14 @@ async def sign_in(
     show: Callable[[str], None],
     *,
     redirected: Redirected | None = None,
+    redirect: str = "",
     seconds: float = PATIENCE,
 ) -> SignedIn:
     """Sign in to the server at `place` and keep the tokens.
 
     `show` gets the address that the person must open. The browser is sent back to a port of this
-    machine; where it cannot reach that, `redirected` gives the address at which it ended.
+    machine; where it cannot reach that, `redirected` gives the address at which it ended. With
+    `redirect` it is sent to that address instead, and no port is opened.
 
     Raises:
         SignInFailed: it was refused, or took longer than `seconds`.
@@ -54,14 +57,14 @@ async def sign_in(
         raise ConfigError("a client with credentials of its own needs nobody to sign in")
     lines: list[str] = []
     callback = _Callback()
-    async with callback:
+    async with nullcontext() if redirect else callback:
 
         async def shown(url: str) -> None:
             lines.append(url)
             callback.expect(parse_qs(urlsplit(url).query).get("state", [""])[0])
             show(url)
 
-        person = Person(shown, redirected or callback.redirected, callback.address)
+        person = Person(shown, redirected or callback.redirected, redirect or callback.address)
         authorizer = provider(place, oauth, person)
         session_of = opened(place, "auto", _nobody, _unheard, deque[str](), authorizer)
         try:

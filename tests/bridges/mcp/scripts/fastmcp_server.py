@@ -74,6 +74,12 @@ def who() -> str:
     return get_http_headers(include_all=True)["authorization"].removeprefix("Bearer ")
 
 
+@server.resource("who://calls")
+def reader() -> str:
+    """The token of whoever reads."""
+    return get_http_headers(include_all=True)["authorization"].removeprefix("Bearer ")
+
+
 @server.tool
 def large(size: int) -> str:
     """Say much."""

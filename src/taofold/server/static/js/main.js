@@ -12,10 +12,11 @@ import { patternsView, patternView } from "./patterns.js";
 import { place } from "./place.js";
 import { runView } from "./run.js";
 import { runsView } from "./runs.js";
+import { returned, serversView, watchServers } from "./servers.js";
 import { startRun } from "./start.js";
 import { approvalsView, press, watchApprovals } from "./tray.js";
 
-const LISTS = { runs: runsView, approvals: approvalsView, sessions: sessionsView, evals: evalsView, loops: loopsView, patterns: patternsView, learning: learningView };
+const LISTS = { runs: runsView, approvals: approvalsView, sessions: sessionsView, evals: evalsView, loops: loopsView, patterns: patternsView, learning: learningView, servers: serversView };
 const ONES = { runs: runView, sessions: sessionView, evals: evalView, compare: compareView, loops: loopView, patterns: patternView };
 
 const main = document.getElementById("main");
@@ -79,10 +80,12 @@ async function begin() {
     if (error.status === 401 || error.status === 403) return signedOut();
     toast(error.message, "bad");
   }
+  await returned();
   route();
   if (begun) return undefined;
   begun = true;
   watchApprovals();
+  watchServers();
   addEventListener("hashchange", route);
   return undefined;
 }

@@ -1,0 +1,81 @@
+/** MCP servers to which the one who looks can sign in, and the way back from their pages. */
+
+import { get, post } from "./api.js";
+import { empty, failed, fill, h, loading, toast } from "./dom.js";
+import { several } from "./format.js";
+
+const BACK = "/signed-in";
+
+/** Hands over where the browser came back to, and goes on as the page that it is. */
+export async function returned() {
+  if (location.pathname !== BACK) return;
+  const address = location.href;
+  // At once: the code must not stand in the address, and a reload must not hand it over again.
+  history.replaceState(null, "", "/#/servers");
+  try {
+    const done = await post("/servers/signin/finish", { address });
+    toast(`Signed in to ${done.server}: ${several(done.tools, "tool")}.`);
+  } catch (error) {
+    toast(error.message, "bad");
+  }
+}
+
+/** Shows the section where there is anything in it. */
+export async function watchServers() {
+  try {
+    const { items } = await get("/servers");
+    document.getElementById("servers").hidden = !items.length;
+  } catch {
+    // Without the right to start runs there is nothing to sign in for.
+  }
+}
+
+export function serversView(main) {
+  let left = false;
+  const list = h("div", {}, loading("servers"));
+  fill(main, h("header", { class: "viewhead" }, h("h1", {}, "Servers"), h("p", { class: "lead" }, "MCP servers that want to know who you are. Your runs use your sign-in, nobody else's.")), list);
+  document.title = "Servers · taofold";
+
+  function show(items) {
+    if (left) return;
+    fill(list, items.length ? h("ul", { class: "rows" }, items.map((one) => h("li", { class: "row entry" },
+      h("span", { class: "what" }, h("span", { class: "goal" }, one.name), h("span", { class: "by" }, one.server)),
+      h("span", {}, state(one)), h("span", { class: "buttons" }, buttons(one)))))
+      : empty("No server here wants a sign-in", "An agent file gives one `oauth: {per_principal: true}`."));
+  }
+  function buttons(one) {
+    const begin = h("button", { type: "button", class: one.signed_in ? "quiet" : "primary", onclick: () => act(begin, async () => {
+      const { address } = await post("/servers/signin", { server: one.server });
+      if (address) location.assign(address);
+      else toast(`${one.name} wants no sign-in.`);
+    }) }, one.signed_in ? "Sign in again" : "Sign in", h("span", { class: "unseen" }, ` to ${one.name}`));
+    if (!one.signed_in) return [begin];
+    const end = h("button", { type: "button", class: "quiet", onclick: () => act(end, async () => show((await post("/servers/signout", { server: one.server })).items)) }, "Sign out", h("span", { class: "unseen" }, ` of ${one.name}`));
+    return [begin, end];
+  }
+  async function act(button, what) {
+    button.disabled = true;
+    try {
+      await what();
+    } catch (error) {
+      toast(error.message, "bad");
+    }
+    button.disabled = false;
+  }
+  async function load() {
+    try {
+      show((await get("/servers")).items);
+    } catch (error) {
+      if (!left) fill(list, failed(error, load));
+    }
+  }
+  load();
+  return () => (left = true);
+}
+
+function state(one) {
+  if (!one.signed_in) return "not signed in";
+  const whose = one.shared ? "signed in, for the runs of everybody" : "signed in";
+  const until = one.expires_at && !one.renewed ? `, until ${one.expires_at}` : "";
+  return `${whose}${one.scope ? ` for ${one.scope}` : ""}${until}`;
+}
