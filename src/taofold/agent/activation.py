@@ -18,7 +18,7 @@ from taofold.core.effects import Strategy
 from taofold.core.errors import ConfigError, LimitReached
 from taofold.core.state import RunState, fold, live
 from taofold.core.text import near
-from taofold.core.values import JSON, Message, Observation, ObservationStatus, Principal
+from taofold.core.values import JSON, Message, Observation, ObservationStatus, Principal, Usage
 from taofold.log.log import Log
 from taofold.log.memory import MemoryLog
 from taofold.log.store import Store, clock
@@ -44,7 +44,7 @@ from taofold.runtime.setup import (
     current,
 )
 from taofold.runtime.tool_calls import render
-from taofold.tools import Tool
+from taofold.tools import ModelQuestion, Tool
 from taofold.tools.media import Prompt, Showing, prompted
 
 if TYPE_CHECKING:
@@ -186,6 +186,7 @@ class Activation:
             pause=self.pause,
             on_request=getattr(self.log, "on_request", None),
             children=self._child,
+            sampling=Samples(self),
             hooks=Hooks((*inherited, *agent.hooks)) if inherited or agent.hooks else NO_HOOKS,
             cache=agent.replies if agent.cache else None,
             settings=agent.model_settings,
@@ -404,7 +405,20 @@ class Activation:
         if parent.limits.depth < 0:
             text = f"limit reached: agents call agents at most {parent.depth - 1} deep"
             return ChildOutcome(Observation(text, "failure", refused="limit"))
-        agent: Agent[Any, Any] = tool.agent
+        # A tool made of an agent has one required parameter, the goal, whatever it is called.
+        goal = str(parameters[tool.schema["required"][0]])
+        return await self.descend(tool.agent, goal, run=run, parent=parent)
+
+    async def descend(
+        self,
+        agent: "Agent[Any, Any]",
+        goal: str,
+        *,
+        run: str,
+        parent: Parent,
+        history: Sequence[Earlier] = (),
+    ) -> ChildOutcome:
+        """Run `agent` as a child, or carry it on."""
         activation = Activation(agent, self.deps, parent.principal, self.listener, self.log, parent)
         if await _exists(self.log, run):
             state = fold(await self.log.read(run))
@@ -413,8 +427,7 @@ class Activation:
                 result = await activation.resume(run, takeover=self.takeover)
                 state = result.state
         else:
-            # A tool made of an agent has one required parameter, the goal, whatever it is called.
-            result = await activation.run(str(parameters[tool.schema["required"][0]]), run_id=run)
+            result = await activation.run(goal, run_id=run, history=history)
             state = result.state
         if state.status == "waiting":
             return ChildOutcome(Observation(), waiting_for=state.waiting_for)
@@ -427,6 +440,48 @@ class Activation:
         return ChildOutcome(
             Observation(text, status), usage=state.usage, calls=calls, tools=state.per_tool
         )
+
+
+class Samples:
+    """The run's own model, for tools that ask it: each question is a child run of the call.
+
+    The child has no tools and may ask nobody; it is bounded by what is left of its parent's limits.
+    """
+
+    def __init__(self, activation: Activation) -> None:
+        self._activation = activation
+
+    async def answer(self, question: ModelQuestion, *, run: str, parent: Parent) -> ChildOutcome:
+        """The model's answer."""
+        agent = self._activation.agent
+        settings = agent.model_settings
+        # A bound of the agent's own holds as well: whoever asks may only want less.
+        bounds = [bound for bound in (question.max_tokens, settings.max_tokens) if bound]
+        chosen = question.temperature
+        sampler = agent.but(
+            tools=(),
+            discover=(),
+            models={},
+            strategy="direct",
+            output=str,
+            instructions=question.system,
+            ask_user=False,
+            max_tokens=min(bounds, default=0),
+            temperature=settings.temperature if chosen is None else chosen,
+        )
+        return await self._activation.descend(
+            sampler, question.prompt, run=run, parent=parent, history=question.history
+        )
+
+    async def spent(self, parent: str, call: str) -> ChildOutcome:
+        """What the child runs of one call of a tool consumed, in whichever life of the run."""
+        log, usage, calls = self._activation.log, Usage(), 0
+        for row in await log.rows(parent=parent, limit=0):
+            if row.run.startswith(f"{call}s"):
+                state = fold(await log.read(row.run))
+                usage += state.usage
+                calls += state.model_calls
+        return ChildOutcome(Observation(), usage=usage, calls=(calls, 0))
 
 
 async def _exists(log: Log, run: str) -> bool:

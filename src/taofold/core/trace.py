@@ -191,6 +191,11 @@ def child_id(run: str, key: str, index: int) -> str:
     return f"{run}.{key.replace('.', '-')}-{index}"
 
 
+def sample_id(run: str, key: str, index: int, number: int) -> str:
+    """The id of the run in which a model answers a question of the tool called at this place."""
+    return f"{child_id(run, key, index)}s{number}"
+
+
 def opening(records: Iterable[e.Record]) -> e.RunStarted | None:
     """The run's first fact, None if the log lacks it."""
     for record in records:

@@ -192,6 +192,10 @@ class McpKeys(Strict):
     prompts: bool = False
     required: bool = True
     """Whether the agent is of no use without it."""
+    roots: list[str] = []
+    """Folders of the work root that it is told of when it asks for them."""
+    sampling: bool = False
+    """May it ask, each time with a person's word, for an answer of the run's own model?"""
 
 
 def read_servers(document: YamlDocument) -> list[Fault]:
@@ -288,6 +292,8 @@ def make_server(name: str, keys: McpKeys, root: Path) -> Any:
         "resources": keys.resources,
         "prompts": keys.prompts,
         "required": keys.required,
+        "sampling": keys.sampling,
+        "roots": [_below(root, folder, "root") for folder in keys.roots],
     }
     if keys.url:
         make = bridge.sse if keys.transport == "sse" else bridge.http
@@ -295,9 +301,19 @@ def make_server(name: str, keys: McpKeys, root: Path) -> Any:
         if keys.oauth is not None:
             oauth = import_module(BRIDGE).OAuth(**keys.oauth.model_dump())
         return make(keys.url, headers=keys.headers, oauth=oauth, **options)
+    target = _below(root, keys.cwd, "cwd")
+    return bridge.stdio(keys.command, *keys.args, env=keys.env, cwd=target, **options)
+
+
+def _below(root: Path, folder: str, key: str) -> Path:
+    """The folder `folder` of the work root.
+
+    Raises:
+        ConfigError: it is none of it.
+    """
     base = root.resolve()
     # Links are followed first: a folder inside the root may be a link out of it.
-    target = (base / keys.cwd).resolve()
+    target = (base / folder).resolve()
     if not target.is_relative_to(base):
-        raise ConfigError(f"cwd {keys.cwd!r} leads out of the work root {str(base)!r}")
-    return bridge.stdio(keys.command, *keys.args, env=keys.env, cwd=target, **options)
+        raise ConfigError(f"{key} {folder!r} leads out of the work root {str(base)!r}")
+    return target

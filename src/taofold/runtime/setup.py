@@ -23,7 +23,7 @@ from taofold.policy import Limits, Policy
 from taofold.policy.redaction import Redactor
 from taofold.runtime.hooks import Hooks
 from taofold.runtime.model import Model, Request, ToolSpec
-from taofold.tools import Tool, Toolset
+from taofold.tools import ModelQuestion, Tool, Toolset
 
 RESERVED_SPECS: Final = {
     ASK_USER: ToolSpec(
@@ -140,6 +140,18 @@ class ChildOutcome:
     """The same tool calls by tool."""
 
 
+class Sampling(Protocol):
+    """Has the run's own model answer questions of tools, each in a child run."""
+
+    async def answer(
+        self, question: ModelQuestion, *, run: str, parent: Parent
+    ) -> "ChildOutcome": ...
+
+    async def spent(self, parent: str, call: str) -> "ChildOutcome":
+        """What all such child runs of `parent` consumed whose ids begin with `call`."""
+        ...
+
+
 @dataclass(slots=True)
 class Setup:
     """Everything a drive needs besides the strategy and the log."""
@@ -159,6 +171,7 @@ class Setup:
     pause: Pause = str
     on_request: OnRequest | None = None
     children: Children | None = None
+    sampling: Sampling | None = None
     hooks: Hooks = NO_HOOKS
     cache: MutableMapping[str, Reply] | None = None
     settings: ModelSettings = ModelSettings()

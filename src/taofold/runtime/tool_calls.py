@@ -5,7 +5,8 @@ Calls that may have happened without anybody seeing it are for `attempts`.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from hashlib import blake2b
 from time import perf_counter
 from typing import Any, Final, NamedTuple
@@ -16,15 +17,26 @@ from taofold.core import events as e
 from taofold.core.content import MediaPart, TextPart
 from taofold.core.state import RunState
 from taofold.core.text import excerpt, key_line
-from taofold.core.trace import child_id
-from taofold.core.values import Action, Observation
+from taofold.core.trace import child_id, sample_id
+from taofold.core.values import Action, Observation, Usage
+from taofold.policy import Limits
+from taofold.policy.limits import Held
 from taofold.policy.redaction import Redactor
 from taofold.runtime.approvals import OpenQuestion
 from taofold.runtime.hooks import Replace
 from taofold.runtime.ledger import Cancelled, Ledger, Park, hook_context
 from taofold.runtime.redaction import RedactionPass, shown
 from taofold.runtime.setup import Parent
-from taofold.tools import Bound, InputRequired, Outcome, PersonAnswer, RunContext, Tool
+from taofold.tools import (
+    Bound,
+    InputRequired,
+    ModelAnswer,
+    ModelQuestion,
+    Outcome,
+    PersonAnswer,
+    RunContext,
+    Tool,
+)
 from taofold.tools.result import bulky, jsonable, utf8, words
 from taofold.tools.worker import WORKERS
 
@@ -66,6 +78,8 @@ class ToolQuestions:
         """The call's deadline: it waits while a person thinks."""
         self.signal: Park | Cancelled | None = None
         """What must become of the run once the tool has returned."""
+        self.sampled = False
+        """Did the tool ask the run's model?"""
 
     async def __call__(self, wants: InputRequired) -> PersonAnswer:
         """The answer; the call goes on with it, and is on record as going on.
@@ -73,29 +87,48 @@ class ToolQuestions:
         Raises:
             InputRequired: nobody answers now.
         """
-        invocation, timer = self._invocation, self.timer
+        invocation = self._invocation
         flaw = invocation.unanswerable(wants)
         if flaw:
             raise ValueError(flaw)
-        clock = asyncio.get_running_loop().time
-        left = timer.when() if timer is not None else None
-        # Stopped and restarted, not extended: a person may take a day for an answer.
-        left = None if left is None else left - clock()
-        if timer is not None:
-            timer.reschedule(None)
         try:
-            answer = await invocation.answered(wants)
-            # A new start, durable, before the tool goes on: a crash after it is in doubt once more.
-            invocation.start()
-            await invocation.ledger.save()
+            with self._stopped():
+                answer = await invocation.answered(wants)
+                # A new start, durable, before the tool goes on:
+                # a crash after it is in doubt once more.
+                invocation.start()
+                await invocation.ledger.save()
         except (Park, Cancelled) as signal:
             # Raised through the tool it could be swallowed there: it is kept for afterwards.
             self.signal = signal
             raise wants from None
-        finally:
-            if timer is not None and left is not None:
-                timer.reschedule(clock() + left)
         return answer
+
+    async def sample(self, question: ModelQuestion) -> ModelAnswer:
+        """`RunContext.sample`."""
+        self.sampled = True
+        try:
+            with self._stopped():
+                return await self._invocation.sampled(question)
+        except (Park, Cancelled) as signal:
+            self.signal = signal
+            raise ValueError("the run stops, so its model is not asked") from None
+
+    @contextmanager
+    def _stopped(self) -> Generator[None]:
+        """While the call's deadline waits."""
+        timer, clock = self.timer, asyncio.get_running_loop().time
+        left = timer.when() if timer is not None else None
+        if timer is None or left is None:  # several may wait at once: the first has stopped it
+            yield
+            return
+        # Stopped and restarted, not extended: a person may take a day for an answer.
+        left -= clock()
+        timer.reschedule(None)
+        try:
+            yield
+        finally:
+            timer.reschedule(clock() + left)
 
 
 class StoredResult(NamedTuple):
@@ -213,7 +246,62 @@ class Invocation:
         ledger.inbox.stale = True
         spent = perf_counter() - begin
         outcome, hooks = await self._hooked(outcome)
-        return self._event(await self._bounded(outcome), spent, hooks)
+        event = self._event(await self._bounded(outcome), spent, hooks)
+        if questions.sampled or answer is not None:  # an earlier life may have asked the model
+            event = await self._with_samples(event)
+        return event
+
+    async def _with_samples(self, event: e.Observed) -> e.Observed:
+        """The event, with what the run's model consumed to answer the tool."""
+        ledger, sampling = self.ledger, self.ledger.setup.sampling
+        if sampling is None:
+            return event
+        call = child_id(ledger.store.run, self.key, self.index)
+        spent = await sampling.spent(ledger.store.run, call)
+        ledger.held.pop(f"{self.key}[{self.index}]", None)  # it is counted from now on
+        if spent.calls == (0, 0):
+            return event
+        return msgspec.structs.replace(event, usage=spent.usage, calls=spent.calls)
+
+    async def sampled(self, question: ModelQuestion) -> ModelAnswer:
+        """The answer of the run's model, in a child run that is the same for the same question.
+
+        Raises:
+            ValueError: there is none.
+        """
+        ledger = self.ledger
+        setup, run = ledger.setup, ledger.store.run
+        if setup.sampling is None:
+            raise ValueError("there is no model that could answer")
+        number = int.from_bytes(blake2b(msgspec.json.encode(question), digest_size=5).digest())
+        location = f"{self.key}[{self.index}]"
+        held = [share for at, share in ledger.held.items() if at != location]
+        spent = await setup.sampling.spent(run, child_id(run, self.key, self.index))
+        calls, usage = spent.calls or (0, 0), spent.usage or Usage()
+        consumed = Held(calls[0], calls[1], usage.tokens, usage.usd)
+        # What it has consumed is not in the run's state before the call is over.
+        limits = setup.limits.left(ledger.store.state, [*held, consumed])
+        share = limits.held()
+        ledger.held[location] = Held(
+            consumed.model_calls + share.model_calls,
+            consumed.tool_calls + share.tool_calls,
+            consumed.tokens + share.tokens,
+            consumed.usd + share.usd,
+        )
+        try:
+            child = await setup.sampling.answer(
+                question,
+                run=sample_id(run, self.key, self.index, number),
+                parent=self._parent(limits),
+            )
+        finally:
+            ledger.inbox.stale = True
+        if child.waiting_for:
+            raise Park(child.waiting_for)
+        observation = child.observation
+        if observation.status != "success":
+            raise ValueError(f"the run's model gave no answer: {observation.result}")
+        return ModelAnswer(str(observation.result), setup.model("executor").name)
 
     async def _hooked(self, outcome: Outcome) -> tuple[Outcome, tuple[str, ...]]:
         """The outcome as hooks leave it, and the names of those that changed it."""
@@ -293,17 +381,7 @@ class Invocation:
         ledger.queue.discard(location)
         # Computed before its own share is held, or it would count against itself.
         limits = setup.limits.left(state, held, ledger.sharing(self.key))
-        parent = Parent(
-            run=ledger.store.run,
-            limits=limits,
-            policy=setup.policy,
-            principal=setup.principal,
-            depth=setup.depth + 1,
-            deps=setup.deps,
-            approve=setup.approve,
-            pause=setup.pause,
-            hooks=setup.hooks,
-        )
+        parent = self._parent(limits)
         ledger.held[location] = limits.held()
         begin = perf_counter()
         try:
@@ -334,6 +412,21 @@ class Invocation:
             hooks=hooks,
         )
 
+    def _parent(self, limits: Limits) -> Parent:
+        """What a child run of this call inherits."""
+        ledger, setup = self.ledger, self.ledger.setup
+        return Parent(
+            run=ledger.store.run,
+            limits=limits,
+            policy=setup.policy,
+            principal=setup.principal,
+            depth=setup.depth + 1,
+            deps=setup.deps,
+            approve=setup.approve,
+            pause=setup.pause,
+            hooks=setup.hooks,
+        )
+
     def _time_left(self) -> bool:
         seconds = self.ledger.setup.limits.seconds
         return seconds is None or self.ledger.store.state.active_ms < seconds * 1000
@@ -362,6 +455,7 @@ class Invocation:
             ask=None if setup.approve is None else questions,
             keep=self.keep,
             kept=self.kept,
+            sample=None if setup.sampling is None else questions.sample,
             on_progress=self._progress(),
         )
 

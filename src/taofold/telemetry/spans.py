@@ -137,8 +137,10 @@ def scores(span: AgentSpan) -> dict[str, float]:
     return {"success": float(span.success), **ratios}
 
 
-_CHILD: Final = re.compile(r"\.(\d+(?:-\d+)*-\d+)\Z")
-"""How the runtime names the run of an agent that serves a call: `<run>.<key>-<index>`."""
+_CHILD: Final = re.compile(r"\.(\d+(?:-\d+)*-\d+)(?:s\d+)?\Z")
+"""How the runtime names the run of an agent that serves a call: `<run>.<key>-<index>`, and one in
+which a model answers its tool: the same with `s` and a number.
+"""
 _DATED: Final = re.compile(r"([0-9a-f]{11})[0-9a-f]{8}")
 """A run id of ours begins with the milliseconds since the epoch."""
 _RANDOM: Final = 74

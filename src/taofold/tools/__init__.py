@@ -5,7 +5,14 @@ imports them.
 """
 
 from taofold.tools.arguments import BadArguments
-from taofold.tools.context import InputRequired, Outcome, PersonAnswer, RunContext
+from taofold.tools.context import (
+    InputRequired,
+    ModelAnswer,
+    ModelQuestion,
+    Outcome,
+    PersonAnswer,
+    RunContext,
+)
 from taofold.tools.tool import Bound, Tool, as_tool, external, tool
 from taofold.tools.toolset import Toolset
 
@@ -13,6 +20,8 @@ __all__ = [
     "BadArguments",
     "Bound",
     "InputRequired",
+    "ModelAnswer",
+    "ModelQuestion",
     "Outcome",
     "PersonAnswer",
     "RunContext",

@@ -41,6 +41,27 @@ class PersonAnswer:
     by: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class ModelQuestion:
+    """What a tool has the run's own model answer (`RunContext.sample`)."""
+
+    prompt: str
+    system: str = ""
+    history: tuple[tuple[str, str], ...] = ()
+    """What was said before, as (role, text): user or assistant."""
+    max_tokens: int = 0
+    """Of the answer; 0 = what the agent's own settings say."""
+    temperature: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelAnswer:
+    """What the run's own model answered to a tool."""
+
+    text: str
+    model: str
+
+
 @dataclass(slots=True)
 class RunContext(Generic[Deps]):
     """The optional first parameter of a tool.
@@ -73,6 +94,12 @@ class RunContext(Generic[Deps]):
     """
     kept: JSON = None
     """What this very call kept last; None: it begins."""
+    sample: "Callable[[ModelQuestion], Awaitable[ModelAnswer]] | None" = None
+    """Has the run's own model answer, in a child run of this call and within what is left of the
+    run's limits; the call's deadline waits meanwhile. The same question in the same call has the
+    same answer, also after a crash, and is paid for once. Raises ValueError, with the reason, where
+    there is no answer. None: outside of a run.
+    """
 
     @property
     def state(self) -> dict[str, JSON]:

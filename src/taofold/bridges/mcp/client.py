@@ -21,12 +21,23 @@ from taofold.bridges.mcp import definitions as definitions
 from taofold.bridges.mcp.address import OAuth, ServerAddress
 from taofold.bridges.mcp.connection import Unreachable, beside, submitted
 from taofold.bridges.mcp.definitions import Definition, Pins
+from taofold.bridges.mcp.inputs import ServerInputs
 from taofold.bridges.mcp.package import load
 from taofold.bridges.mcp.serving import Serving
 from taofold.bridges.mcp.transport import Headers, HeaderSource
 from taofold.core.errors import ConfigError
 from taofold.core.values import Principal, Tier
-from taofold.tools import InputRequired, Outcome, PersonAnswer, RunContext, Tool, Toolset, external
+from taofold.tools import (
+    InputRequired,
+    ModelAnswer,
+    ModelQuestion,
+    Outcome,
+    PersonAnswer,
+    RunContext,
+    Tool,
+    Toolset,
+    external,
+)
 
 T = TypeVar("T")
 Mode = Literal["auto", "legacy"]
@@ -55,6 +66,10 @@ class McpOptions(TypedDict, total=False):
     """Offer tools that list and read its resources."""
     prompts: bool
     """Offer tools that list and fill in its prompts."""
+    roots: Iterable[str | Path]
+    """Folders that it is told of when it asks for them; by default none."""
+    sampling: bool
+    """May it ask, each time with a person's word, for an answer of the run's own model?"""
     pins: Path | bool
     """Folder of what was accepted; True = the operator's, False = forget it with the process."""
 
@@ -156,7 +171,7 @@ class McpServer(Toolset):
     """The tools of one MCP server. It is asked for them at the first use."""
 
     __slots__ = (
-        *("_lock", "_made", "_options", "_personal", "_pins", "_serving"),
+        *("_lock", "_made", "_offered_inputs", "_options", "_personal", "_pins", "_serving"),
         *("label", "place"),
     )
     remote: ClassVar[bool] = True
@@ -167,6 +182,10 @@ class McpServer(Toolset):
         if wanted is not None:
             options["tools"] = list(wanted)  # it is gone through more than once
         self._options = options
+        self._offered_inputs = ServerInputs(
+            tuple([Path(folder) for folder in options.get("roots", ())]),
+            options.get("sampling", False),
+        )
         self.label = options.get("name") or place.label
         pins = options.get("pins", True)
         folder = None if isinstance(pins, bool) else pins
@@ -338,6 +357,7 @@ class McpServer(Toolset):
             mode=options.get("mode", "auto"),
             connect_timeout=options.get("connect_timeout", 30.0),
             wanted=None if only is None else frozenset(only),
+            offer=self._offered_inputs,
         )
 
     def _for(self, principal: Principal) -> Serving:
@@ -369,6 +389,10 @@ class McpServer(Toolset):
                 assert ctx.ask is not None
                 return await back(ctx.ask(wants))
 
+            async def sample(question: ModelQuestion) -> ModelAnswer:
+                assert ctx.sample is not None
+                return await back(ctx.sample(question))
+
             async def keep(state: Any) -> None:
                 assert ctx.keep is not None
                 await back(ctx.keep(state))
@@ -381,6 +405,7 @@ class McpServer(Toolset):
                     report,
                     None if ctx.ask is None else ask,
                     None if ctx.keep is None else keep,
+                    None if ctx.sample is None else sample,
                 )
 
             return await beside(called())

@@ -15,7 +15,15 @@ from typing import Any, Final, TypeVar
 
 from taofold.bridges.mcp.address import ServerAddress
 from taofold.bridges.mcp.package import code, innermost
-from taofold.bridges.mcp.transport import ABSENT, CLOSED, LOST, REFUSED, McpSession, opened
+from taofold.bridges.mcp.transport import (
+    ABSENT,
+    CLOSED,
+    LOST,
+    REFUSED,
+    McpSession,
+    SessionHandlers,
+    opened,
+)
 from taofold.core.errors import ConfigError
 from taofold.policy.redaction import Redactor
 
@@ -118,11 +126,10 @@ class ServerConnection:
         place: ServerAddress,
         mode: str,
         seconds: float,
-        elicit: Callable[[Any, Any], Awaitable[Any]],
-        hear: Callable[[Any], Awaitable[None]],
+        handlers: SessionHandlers,
     ) -> None:
         self._place, self._mode, self._seconds = place, mode, seconds
-        self._elicit, self._hear = elicit, hear
+        self._handlers = handlers
         self._owner: asyncio.Task[None] | None = None
         self._ready: asyncio.Future[McpSession] | None = None
         self._stop = asyncio.Event()
@@ -250,7 +257,7 @@ class ServerConnection:
             async with greeting:
                 # Entered and left by hand: anyio's task groups
                 # must be closed by the task that opened them.
-                leaving = opened(self._place, self._mode, self._elicit, self._hear, self._tail)
+                leaving = opened(self._place, self._mode, self._handlers, self._tail)
                 session = await leaving.__aenter__()
         except BaseException as error:  # noqa: BLE001 - groups, exits and time-outs are told alike
             if not ready.done():

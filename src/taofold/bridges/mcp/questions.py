@@ -20,7 +20,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from taofold.bridges.mcp import inputs as inputs
 from taofold.bridges.mcp.definitions import checker
+from taofold.bridges.mcp.inputs import SAMPLE, ServerInputs, Unaskable
 from taofold.bridges.mcp.package import load, plain
 from taofold.core.text import visible
 from taofold.core.value import is_object
@@ -47,10 +49,6 @@ REPEATS: Final = (
 )
 
 
-class Unaskable(Exception):
-    """The server wants what it must not get this way. The message is for the model."""
-
-
 @dataclass(slots=True)
 class PendingQuestions:
     """The questions of one call: `now` is put to a person, `done` are answered."""
@@ -65,6 +63,8 @@ class PendingQuestions:
     """Was the call cancelled, so that answering makes it again?"""
     task: str = ""
     """The task that asks, if the call became one."""
+    methods: dict[str, str] = field(default_factory=dict[str, str])
+    """What kind of question each is, by the protocol's method, if it is no elicitation."""
 
     def next(self, wrong: str = "") -> None:
         """Put the next open question; return if there is none.
@@ -77,7 +77,10 @@ class PendingQuestions:
             if key in self.done:
                 continue
             self.now = key
-            question, form = worded(self.server, params)
+            if self.methods.get(key) == SAMPLE:
+                question, form = inputs.worded(self.server, params), dict[str, Any]()
+            else:
+                question, form = worded(self.server, params)
             if self.repeats:
                 question += f" {REPEATS}"
             if wrong:
@@ -94,13 +97,29 @@ class PendingQuestions:
         if not answer.accepted:
             self.done[self.now] = {"action": "decline"}
             return
-        if params.get("mode") == "url":
+        if params.get("mode") == "url" or self.methods.get(self.now) == SAMPLE:
             self.done[self.now] = {"action": "accept"}
             return
         content, wrong = filled(params.get("requestedSchema", {}), answer.text)
         if wrong:
             self.next(wrong)
         self.done[self.now] = {"action": "accept", "content": content}
+
+    async def responses(self, sample: inputs.Sample | None) -> dict[str, dict[str, Any]]:
+        """What the server gets, by its own keys, as the protocol tells it.
+
+        Raises:
+            Unaskable: a person, or the model, gave no answer that it could get.
+        """
+        given: dict[str, dict[str, Any]] = {}
+        for key, done in self.done.items():
+            if self.methods.get(key) != SAMPLE:
+                given[key] = done
+            elif done["action"] == "accept":
+                given[key] = await inputs.answered(self.asks[key], sample)
+            else:
+                raise Unaskable("a person did not let the server use the run's model")
+        return given
 
 
 def recalled(answer: PersonAnswer | None) -> PendingQuestions | None:
@@ -111,38 +130,40 @@ def recalled(answer: PersonAnswer | None) -> PendingQuestions | None:
     return msgspec.convert(state[KEY], PendingQuestions)
 
 
-def requested(server: str, result: Any) -> PendingQuestions:
-    """The questions in which a call of the era of 2026 ended.
+def requested(
+    server: str, requests: Mapping[str, Any], offer: ServerInputs, **more: Any
+) -> PendingQuestions:
+    """What a server of the era of 2026 wants to know, by its own keys. Folders are told at once.
 
     Raises:
         Unaskable: it asks for something that is not offered.
     """
-    requests: dict[str, Any] = getattr(result, "input_requests", None) or {}
-    return PendingQuestions(server, requests_of(requests), getattr(result, "request_state", None))
-
-
-def requests_of(requests: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """What a server wants to know, by its own keys.
-
-    Raises:
-        Unaskable: it asks for something that is not offered.
-    """
-    asks: dict[str, dict[str, Any]] = {}
+    question = PendingQuestions(server, {}, **more)
     for key, request in requests.items():
-        whole = plain(request)
-        if not is_object(whole) or whole.get("method") != "elicitation/create":
-            wanted = whole.get("method") if is_object(whole) else whole
-            raise Unaskable(f"the server wants {wanted!s:.100}, which is not offered")
-        params: Any = whole.get("params", {})
-        asks[str(key)] = params if is_object(params) else {}
-    return asks
+        method, params = inputs.method_of(request)
+        offer.allow(method)
+        question.asks[str(key)] = params
+        if method != inputs.ELICIT:
+            question.methods[str(key)] = method
+        if method == inputs.ROOTS:
+            question.done[str(key)] = offer.listed()
+    return question
+
+
+_RELEVANT: Final = (
+    *("mode", "message", "requestedSchema", "url"),
+    *("messages", "systemPrompt", "maxTokens", "temperature"),
+)
+"""The fields of a question, without ids, which are new with every call."""
 
 
 def identity(params: Any) -> str:
     """The same for the same question of the older era, when the call is made again."""
     fields = plain(params)
-    # Without ids, which are new with every call.
-    relevant = {name: fields.get(name) for name in ("mode", "message", "requestedSchema", "url")}
+    # A question that was stored by an earlier release must be known again: no new empty fields.
+    relevant = {
+        name: fields.get(name) for name in _RELEVANT if name in _RELEVANT[:4] or name in fields
+    }
     return blake2b(msgspec.json.encode(relevant, order="sorted"), digest_size=8).hexdigest()
 
 
@@ -254,9 +275,12 @@ class Flight:
 
     answers: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     asked: dict[str, Any] | None = None
+    method: str = inputs.ELICIT
     key: str = ""
     ask: Ask | None = None
     """Asks the person who is there, if somebody is."""
+    sample: inputs.Sample | None = None
+    """Asks the run's model, if there is a run."""
 
 
 class Flights:
@@ -293,15 +317,39 @@ class Flights:
         [flight], key = self._under_way, identity(params)
         if key in flight.answers or await self._answered(flight, key, plain(params)):
             return result(**flight.answers[key])
-        flight.key, flight.asked = key, plain(params)
+        flight.key, flight.asked, flight.method = key, plain(params), inputs.ELICIT
         return result(action="cancel")
 
-    async def _answered(self, flight: Flight, key: str, params: dict[str, Any]) -> bool:
+    async def sampled(self, _context: Any, params: Any) -> Any:
+        """The server wants an answer of a model: with a person's word, else an error."""
+        if len(self._under_way) != 1:
+            self._one_by_one = True
+            return inputs.refused("several calls are under way: call once more")
+        [flight], fields = self._under_way, plain(params)
+        key = identity(fields)
+        if key not in flight.answers and not await self._answered(flight, key, fields, SAMPLE):
+            flight.key, flight.asked, flight.method = key, fields, SAMPLE
+            return inputs.refused("nobody is there who could allow it now")
+        if flight.answers[key]["action"] != "accept":
+            return inputs.refused("a person did not let the server use the run's model")
+        try:
+            answer = await inputs.answered(fields, flight.sample)
+        except Unaskable as error:
+            return inputs.refused(str(error))
+        return load("mcp.types").CreateMessageResult.model_validate(answer)
+
+    async def _answered(
+        self, flight: Flight, key: str, params: dict[str, Any], method: str = inputs.ELICIT
+    ) -> bool:
         """Has the person who is there answered the question, while the server waits?"""
         if flight.ask is None:
             return False
         question = PendingQuestions(
-            self._name, {key: params}, legacy=True, done=dict(flight.answers)
+            self._name,
+            {key: params},
+            legacy=True,
+            done=dict(flight.answers),
+            methods={} if method == inputs.ELICIT else {key: method},
         )
         try:
             await put(question, flight.ask)

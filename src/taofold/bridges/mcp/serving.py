@@ -19,10 +19,18 @@ from taofold.bridges.mcp.address import ServerAddress
 from taofold.bridges.mcp.connection import ServerConnection, Unreachable
 from taofold.bridges.mcp.definitions import Definition, Pins, offered
 from taofold.bridges.mcp.extension import TASK
+from taofold.bridges.mcp.inputs import (
+    ELICIT,
+    ROOTS,
+    SAMPLE,
+    Sample,
+    ServerInputs,
+    Unaskable,
+)
 from taofold.bridges.mcp.package import code, data, get, load, plain
 from taofold.bridges.mcp.questions import Ask, Flight, Flights
 from taofold.bridges.mcp.tasks import RemoteTask, TaskGone, recalled
-from taofold.bridges.mcp.transport import URL_REQUIRED, McpSession
+from taofold.bridges.mcp.transport import URL_REQUIRED, McpSession, SessionHandlers
 from taofold.core.errors import ConfigError
 from taofold.core.text import visible
 from taofold.core.value import is_array, is_object
@@ -38,6 +46,8 @@ AWAY_S: Final = 1.0
 PAGES: Final = 100
 MOST: Final = 512
 """Tools of one server that are looked at."""
+ROUNDS: Final = 32
+"""So often a server may be given what it asks for in one call."""
 ACCEPT: Final = "accept"
 OLD_WAY: Final = "server-initiated requests is unavailable"
 """What the package says where a server asks in the older way on a connection of the newer era."""
@@ -58,13 +68,23 @@ class Serving:
         mode: str,
         connect_timeout: float,
         wanted: frozenset[str] | None = None,
+        offer: ServerInputs = ServerInputs(),
     ) -> None:
         self.name, self.place, self.pins = name, place, pins
+        self.offer = offer
         self._wanted = wanted
         self._seconds = connect_timeout
         self._flights = Flights(name)
         self.connection = ServerConnection(
-            place, mode, connect_timeout, self._flights.asked, self._heard
+            place,
+            mode,
+            connect_timeout,
+            SessionHandlers(
+                elicit=self._flights.asked,
+                hear=self._heard,
+                sample=self._flights.sampled if offer.sampling else None,
+                roots=self._roots if offer.roots else None,
+            ),
         )
         self.skipped: tuple[str, ...] = ()
         """What could not be offered, and why."""
@@ -158,6 +178,10 @@ class Serving:
             case _:
                 pass
 
+    async def _roots(self, _context: Any) -> Any:
+        """The folders that a server of the older era asks for."""
+        return self.offer.folders()
+
     async def watch(self, uris: Sequence[str], hear: Callable[[str], None]) -> None:
         """Tell `hear` of each of these resources that changes, for ever.
 
@@ -194,6 +218,7 @@ class Serving:
         report: Callable[[str], None],
         ask: Ask | None = None,
         keep: Keep | None = None,
+        sample: Sample | None = None,
     ) -> Outcome:
         """Call the tool, or ask a person first what must be asked.
 
@@ -207,7 +232,7 @@ class Serving:
         try:
             task = recalled(ctx)
             if task:
-                return await self._followed(task, pinned, ctx, until, report, ask)
+                return await self._followed(task, pinned, ctx, until, report, ask, sample)
             now = (await self.listed()).get(pinned.name)
             if now is None:
                 return Outcome(f"{self.name} does not offer {pinned.name!r} any more", "failure")
@@ -216,10 +241,10 @@ class Serving:
             refusal = refusal or now.misfit(arguments)
             if refusal:
                 return Outcome(refusal, "failure")
-            return await self._made(now, arguments, ctx, until, report, ask, keep)
+            return await self._made(now, arguments, ctx, until, report, ask, keep, sample)
         except TaskGone as error:
             return Outcome(visible(str(error)), "failure")
-        except asking.Unaskable as error:
+        except Unaskable as error:
             return Outcome(f"{error}; the call was not completed", "failure")
         except Unreachable as error:
             more = "; it may have happened" if error.maybe else ""
@@ -263,11 +288,52 @@ class Serving:
         report: Callable[[str], None],
         ask: Ask | None,
         keep: Keep | None,
+        sample: Sample | None,
     ) -> Outcome:
         question = asking.recalled(ctx.answer)
         if question is not None and ctx.answer is not None:
             question.hear(ctx.answer)
             question.next()
+        for _ in range(ROUNDS):
+            result = await self._sent(now, arguments, ctx, report, ask, sample, question)
+            if isinstance(result, Outcome):
+                return result
+            if get(result, "result_type", "complete") != "input_required":
+                break
+            requests: dict[str, Any] = getattr(result, "input_requests", None) or {}
+            sealed = getattr(result, "request_state", None)
+            question = asking.requested(self.name, requests, self.offer, sealed=sealed)
+            question.next()
+            if not requests:
+                return Outcome("the server asks for nothing and does not go on", "failure")
+        else:
+            return Outcome("the server asks too many questions", "failure")
+        if get(result, "result_type") == TASK:
+            if keep is not None:
+                # What cannot be written down is followed all the same, but not after a crash.
+                with suppress(ValueError):
+                    await keep({TASK: result.task_id})
+            return await self._followed(result.task_id, now, ctx, until, report, ask, sample)
+        return self._came(now, result)
+
+    async def _sent(
+        self,
+        now: Definition,
+        arguments: dict[str, Any],
+        ctx: RunContext[Any],
+        report: Callable[[str], None],
+        ask: Ask | None,
+        sample: Sample | None,
+        question: asking.PendingQuestions | None,
+    ) -> Any:
+        """What the call comes to with the answers so far: a result of the package, or an outcome.
+
+        Raises:
+            InputRequired: the server asks while it works, and nobody is there.
+        """
+        responses: dict[str, Any] | None = None
+        if question is not None and not question.legacy and question.done:
+            responses = _responses(question, await question.responses(sample))
 
         async def progress(done: float, total: float | None, text: str | None) -> None:
             of = "" if total is None else f"/{total:g}"
@@ -277,38 +343,44 @@ class Serving:
             return await session.call(
                 now.name,
                 arguments,
-                None if ask else ctx.timeout_s + _LATE,  # the caller has a deadline, too
+                # The caller has a deadline, too, which waits for people and for models.
+                None if ask or self.offer.sampling else ctx.timeout_s + _LATE,
                 progress,
-                responses=_responses(question),
+                responses=responses,
                 sealed=None if question is None or question.legacy else question.sealed,
             )
 
         try:
             flight = Flight(
-                {} if question is None or not question.legacy else dict(question.done), ask=ask
+                {} if question is None or not question.legacy else dict(question.done),
+                ask=ask,
+                sample=sample,
             )
-            result = await self._flights.flown(flight, lambda: self.connection.use(send))
+            result: Any = await self._flights.flown(flight, lambda: self.connection.use(send))
         except Exception as error:
-            if isinstance(error, Unreachable | asking.Unaskable):
+            if isinstance(error, Unreachable | Unaskable):
                 raise
+            # Many a server makes an error of a refusal: the question comes first.
+            self._open(flight, question)
             return self._failed(error, question)
-        if flight.asked is not None:
-            asks = {**({} if question is None else question.asks), flight.key: flight.asked}
-            question = asking.PendingQuestions(
-                self.name, asks, legacy=True, done=flight.answers, repeats=True
-            )
-            question.next()
-        if get(result, "result_type", "complete") == "input_required":
-            again = asking.requested(self.name, result)
-            again.next()
-            return Outcome("the server asks for nothing and does not go on", "failure")
-        if get(result, "result_type") == TASK:
-            if keep is not None:
-                # What cannot be written down is followed all the same, but not after a crash.
-                with suppress(ValueError):
-                    await keep({TASK: result.task_id})
-            return await self._followed(result.task_id, now, ctx, until, report, ask)
-        return self._came(now, result)
+        self._open(flight, question)
+        return result
+
+    def _open(self, flight: Flight, question: asking.PendingQuestions | None) -> None:
+        """Put what a server of the older era asked in vain to a person.
+
+        Raises:
+            InputRequired: it asked something.
+        """
+        if flight.asked is None:
+            return
+        asks = {**({} if question is None else question.asks), flight.key: flight.asked}
+        methods = {} if question is None else dict(question.methods)
+        if flight.method != ELICIT:
+            methods[flight.key] = flight.method
+        asking.PendingQuestions(
+            self.name, asks, legacy=True, done=flight.answers, repeats=True, methods=methods
+        ).next()
 
     async def _followed(
         self,
@@ -318,6 +390,7 @@ class Serving:
         until: float,
         report: Callable[[str], None],
         ask: Ask | None,
+        sample: Sample | None,
     ) -> Outcome:
         """What the task `task` that the call became comes to."""
         question = asking.recalled(ctx.answer)
@@ -326,7 +399,7 @@ class Serving:
             question.next()
         else:
             question = None
-        remote = RemoteTask(self.name, self.connection, task, until)
+        remote = RemoteTask(self.name, self.connection, task, until, self.offer, sample)
         return self._came(now, await remote.ended(report, ask, question))
 
     def _came(self, now: Definition, result: Any) -> Outcome:
@@ -387,10 +460,13 @@ class Serving:
         return await self.connection.use(all_)
 
 
-def _responses(asked: asking.PendingQuestions | None) -> dict[str, Any] | None:
-    if asked is None or asked.legacy or not asked.done:
-        return None
+def _responses(
+    question: asking.PendingQuestions, given: dict[str, dict[str, Any]]
+) -> dict[str, Any]:
+    """The answers as the package sends them."""
     types = load("mcp.types")
+    kinds = {SAMPLE: types.CreateMessageResult, ROOTS: types.ListRootsResult}
     return {
-        key: types.ElicitResult(**msgspec.to_builtins(reply)) for key, reply in asked.done.items()
+        key: kinds.get(question.methods.get(key, ""), types.ElicitResult).model_validate(answer)
+        for key, answer in given.items()
     }

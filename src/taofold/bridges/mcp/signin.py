@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 from taofold.bridges.mcp.address import OAuth, ServerAddress
 from taofold.bridges.mcp.oauth import CALLBACK, Person, Redirected, SignInFailed, provider
 from taofold.bridges.mcp.package import innermost, load
-from taofold.bridges.mcp.transport import opened
+from taofold.bridges.mcp.transport import SessionHandlers, opened
 from taofold.core.errors import ConfigError
 from taofold.policy.redaction import Redactor
 
@@ -66,7 +66,8 @@ async def sign_in(
 
         person = Person(shown, redirected or callback.redirected, redirect or callback.address)
         authorizer = provider(place, oauth, person)
-        session_of = opened(place, "auto", _nobody, _unheard, deque[str](), authorizer)
+        handlers = SessionHandlers(_nobody, _unheard)
+        session_of = opened(place, "auto", handlers, deque[str](), authorizer)
         try:
             async with asyncio.timeout(seconds), session_of as session:
                 page = await session.listed("tools", None)

@@ -14,8 +14,9 @@ from typing import Any, Final
 
 from taofold.bridges.mcp.connection import ServerConnection, Unreachable
 from taofold.bridges.mcp.extension import TASK, messages
+from taofold.bridges.mcp.inputs import Sample, ServerInputs
 from taofold.bridges.mcp.package import code, load
-from taofold.bridges.mcp.questions import KEY, Ask, PendingQuestions, put, requests_of
+from taofold.bridges.mcp.questions import KEY, Ask, PendingQuestions, put, requested
 from taofold.core.text import visible
 from taofold.core.value import is_object
 from taofold.tools import RunContext
@@ -51,9 +52,18 @@ class RemoteTask:
     task is cancelled too.
     """
 
-    def __init__(self, name: str, connection: ServerConnection, task: str, until: float) -> None:
+    def __init__(
+        self,
+        name: str,
+        connection: ServerConnection,
+        task: str,
+        until: float,
+        offer: ServerInputs = ServerInputs(),
+        sample: Sample | None = None,
+    ) -> None:
         self.name, self.id = name, task
         self._connection, self._until = connection, until
+        self._offer, self._sample = offer, sample
         self._answered: set[str] = set()
 
     async def ended(
@@ -117,7 +127,7 @@ class RemoteTask:
         asks = {key: whole for key, whole in requests.items() if key not in self._answered}
         if not asks:
             return False
-        question = PendingQuestions(self.name, requests_of(asks), task=self.id)
+        question = requested(self.name, asks, self._offer, task=self.id)
         if ask is None:
             question.next()
         else:
@@ -129,7 +139,8 @@ class RemoteTask:
 
     async def _answer(self, question: PendingQuestions) -> None:
         """Tell the server what a person has answered."""
-        await self._send("tasks/update", "done", inputResponses=question.done)
+        given = await question.responses(self._sample)
+        await self._send("tasks/update", "done", inputResponses=given)
         self._answered |= set(question.done)
 
     async def _seen(self) -> Any:

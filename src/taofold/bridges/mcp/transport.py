@@ -15,6 +15,7 @@ import os
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
 from datetime import timedelta
 from inspect import isawaitable, signature
 from typing import Any, Final, TypeAlias
@@ -215,6 +216,17 @@ Elicit = Callable[[Any, Any], Awaitable[Any]]
 Hear = Callable[[Any], Awaitable[None]]
 
 
+@dataclass(frozen=True, slots=True)
+class SessionHandlers:
+    """Who answers what a server asks in a session. None: the server is told that nobody does."""
+
+    elicit: Elicit
+    hear: Hear
+    """Gets its notifications."""
+    sample: Elicit | None = None
+    roots: Hear | None = None
+
+
 async def _unchecked(*_: Any) -> None:
     return
 
@@ -330,8 +342,7 @@ class McpSession:
 async def opened(
     place: ServerAddress,
     mode: str,
-    elicit: Elicit,
-    hear: Hear,
+    handlers: SessionHandlers,
     tail: deque[str],
     authorizer: Any = None,
 ) -> AsyncGenerator[McpSession]:
@@ -341,6 +352,12 @@ async def opened(
     the requests; by default with the tokens that are kept, if the address says so.
     """
     mcp = load()
+    callbacks: dict[str, Any] = {
+        "elicitation_callback": handlers.elicit,
+        "message_handler": handlers.hear,
+        "sampling_callback": handlers.sample,
+        "list_roots_callback": handlers.roots,
+    }
     async with AsyncExitStack() as stack:
         if place.kind == "here":
             transport: Any = place.server
@@ -348,9 +365,7 @@ async def opened(
             transport = await _transport(place, stack, tail, authorizer)
         if not hasattr(mcp, "Client"):
             streams = await stack.enter_async_context(transport)
-            session: Any = mcp.ClientSession(
-                *streams[:2], elicitation_callback=elicit, message_handler=hear
-            )
+            session: Any = mcp.ClientSession(*streams[:2], **callbacks)
             await stack.enter_async_context(session)
             await session.initialize()
             yield McpSession(session, modern=False, second=False)
@@ -358,8 +373,7 @@ async def opened(
         client = mcp.Client(
             transport,
             mode=mode,
-            elicitation_callback=elicit,
-            message_handler=hear,
+            **callbacks,
             client_info=mcp.Implementation(name="taofold", version=__version__),
             cache=None,
             extensions=[extension()],

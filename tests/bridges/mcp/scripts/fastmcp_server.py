@@ -3,7 +3,8 @@
 Arguments: the port, or 0 for standard input and output; a folder; how many more tools there are.
 In the folder, `token` is the one bearer token that is accepted, if the file is there; with `*` any
 is. With `oauth` the server brings an authorization server along; `expire` ends all of its tokens,
-once. `calls` gets a line for each call of `note`.
+once. With `sampling` there are tools that ask the client's model, and for its folders (FastMCP 3).
+`calls` gets a line for each call of `note`.
 """
 
 import asyncio
@@ -99,6 +100,23 @@ async def ask(context: Context) -> str:
     note("asking")
     answer = await context.elicit("which name?", response_type=str)
     return f"{answer.action}: {getattr(answer, 'data', None)}"
+
+
+if (FOLDER / "sampling").exists():
+
+    @server.tool
+    async def opinion(context: Context, about: str) -> str:
+        """Have the client's model answer."""
+        note(f"opinion on {about}")
+        sampled = await context.sample(
+            f"What of {about}?", system_prompt="Be brief.", max_tokens=50
+        )
+        return f"it says: {sampled.text}"
+
+    @server.tool
+    async def where(context: Context) -> str:
+        """The client's folders."""
+        return " ".join([str(root.uri) for root in await context.list_roots()])
 
 
 for number in range(MORE):
