@@ -4,10 +4,12 @@
 
 A call through the bridge must cost at most 1.5 times the processor time of the package's own
 client (`Client.call_tool`, which checks results as the bridge does), all threads of this process
-counted. Over stdio the server's time is its own process's; in process both include it.
+counted. Over stdio the server's time is its own process's; in process both include it. Of each the
+least disturbed round counts.
 """
 
 import asyncio
+import os
 import statistics
 import sys
 import time
@@ -20,7 +22,7 @@ from taofold.bridges.mcp.connection import beside
 from taofold.tools import RunContext
 
 CALLS = 300
-ROUNDS = 5
+ROUNDS = 9
 MOST = 1.5
 SCRIPT = """
 from mcp.server import MCPServer
@@ -44,28 +46,32 @@ def served() -> MCPServer:
     return server
 
 
-async def direct(target: object) -> list[float]:
-    async with Client(target) as client:  # type: ignore[arg-type]
-        await client.list_tools()
-        return await timed(lambda: client.call_tool("add", {"a": 1, "b": 2}))
-
-
-async def bridged(server: McpServer) -> list[float]:
+async def compared(target: object, server: McpServer) -> tuple[list[float], list[float]]:
+    """Microseconds of processor time a call: of the package's client, and of the bridge."""
+    through, plain = list[float](), list[float]()
     async with server:
         tool, context = next(iter(server.values())), RunContext(None)
-        return await timed(lambda: tool.bind({"a": 1, "b": 2}).run(context))
+        client = await beside(Client(target).__aenter__())  # type: ignore[arg-type]
+        await beside(client.list_tools())
+
+        async def direct() -> float:
+            return await timed(lambda: client.call_tool("add", {"a": 1, "b": 2}))
+
+        for _ in range(ROUNDS):
+            # In turn: what else the machine does then disturbs both alike. The client's calls are
+            # made on the loop of the connections, the bridge's from another loop, as by runs.
+            plain.append(await beside(direct()))
+            through.append(await timed(lambda: tool.bind({"a": 1, "b": 2}).run(context)))
+    return plain, through
 
 
-async def timed(call) -> list[float]:
+async def timed(call) -> float:
     for _ in range(20):
         await call()
-    found = []
-    for _ in range(ROUNDS):
-        begin = time.process_time()
-        for _ in range(CALLS):
-            await call()
-        found.append((time.process_time() - begin) / CALLS * 1e6)
-    return found
+    begin = time.process_time()
+    for _ in range(CALLS):
+        await call()
+    return (time.process_time() - begin) / CALLS * 1e6
 
 
 async def main() -> int:
@@ -79,15 +85,17 @@ async def main() -> int:
     }
     good = True
     for name, (target, server) in pairs.items():
-        # Both on the loop of the connections, then the bridge from another loop, as runs use it.
-        plain = statistics.median(await beside(direct(target)))
-        through = statistics.median(await bridged(server))
-        ratio = through / plain
+        plain, through = await compared(target, server)
+        ratio, least = min(through) / min(plain), statistics.median(through)
         good = good and ratio <= MOST
-        print(f"{name:11} direct {plain:7.0f} µs   bridge {through:7.0f} µs of CPU   {ratio:.2f} x")
+        print(
+            f"{name:11} direct {min(plain):7.0f} µs   bridge {min(through):7.0f} µs of CPU   "
+            f"{ratio:.2f} x   (medians {statistics.median(plain):.0f} and {least:.0f} µs)"
+        )
     print("within the budget" if good else f"OVER the budget of {MOST} x")
-    return 0 if good else 1
+    sys.stdout.flush()
+    os._exit(0 if good else 1)  # the clients stay open: their tasks were others
 
 
 if __name__ == "__main__":
-    sys.exit(asyncio.run(main()))
+    asyncio.run(main())

@@ -6,11 +6,14 @@ one, alternately, the spans going over HTTP to a server in another process. Two 
 * in the way: processor time of the run's own thread, until its result is there;
 * in all: processor time of the whole process, with the thread that encodes and sends.
 
-The machine is rarely quiet, so each figure is the median of the differences between neighbours.
+The machine is rarely quiet, so each figure is told twice: the median of the differences between
+neighbours, and the difference of the least disturbed rounds of each kind, which must be within the
+budget of 50 µs a span in the way of a run without content.
 """
 
 import argparse
 import asyncio
+import gc
 import json
 import statistics
 import subprocess
@@ -25,6 +28,8 @@ from taofold.telemetry.projection import SpanProjection, spans_of
 from taofold.telemetry.prompt import Disclosure
 from taofold.testing import ScriptedModel
 
+MOST = 50.0
+"""Microseconds of a run's own thread per span."""
 SINK = """
 import http.server
 class Sink(http.server.BaseHTTPRequestHandler):
@@ -73,16 +78,22 @@ def once(steps: int, log) -> tuple[float, float, int]:
 
 
 def measure(steps: int, rounds: int, url: str, content: bool) -> dict[str, float]:
-    owns, processors, spans = [], [], 0
     once(steps, MemoryLog())
+    pairs = []
     for _ in range(rounds):
+        gc.collect()
         plain = once(steps, MemoryLog())
+        gc.collect()
         traced = once(steps, otel.traced(MemoryLog(), endpoint=url, content=content))
-        spans = traced[2]
-        owns.append((traced[0] - plain[0]) / spans)
-        processors.append((traced[1] - plain[1]) / spans)
-    told = [("in the way", owns), ("in all", processors)]
-    return {"spans": spans} | {name: statistics.median(each) * 1e6 for name, each in told}
+        pairs.append((plain, traced))
+    spans = pairs[0][1][2]
+    figures: dict[str, float] = {"spans": spans}
+    for index, name in enumerate(("in the way", "in all")):
+        differences = [traced[index] - plain[index] for plain, traced in pairs]
+        least = min(t[index] for _, t in pairs) - min(p[index] for p, _ in pairs)
+        figures[name] = statistics.median(differences) / spans * 1e6
+        figures[f"{name}, least"] = least / spans * 1e6
+    return figures
 
 
 def parts(steps: int, rounds: int) -> dict[str, float]:
@@ -120,12 +131,13 @@ def parts(steps: int, rounds: int) -> dict[str, float]:
     }
 
 
-def main() -> None:
+def main() -> int:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--steps", type=int, default=200)
     options.add_argument("--rounds", type=int, default=15)
     said = options.parse_args()
     sink = subprocess.Popen([sys.executable, "-c", SINK], stdout=subprocess.PIPE, text=True)
+    good = True
     try:
         assert sink.stdout is not None
         url = f"http://127.0.0.1:{int(sink.stdout.readline())}"
@@ -134,14 +146,18 @@ def main() -> None:
             what = "with content" if content else "no content"
             print(
                 f"{what:14} {found['spans']} spans: in the way {found['in the way']:6.1f} µs, "
-                f"in all {found['in all']:6.1f} µs per span"
+                f"in all {found['in all']:6.1f} µs per span; least disturbed "
+                f"{found['in the way, least']:6.1f} and {found['in all, least']:6.1f} µs"
             )
+            good = good and (content or found["in the way, least"] <= MOST)
     finally:
         sink.kill()
         sink.wait()
     for name, value in parts(said.steps, said.rounds).items():
         print(f"  {name:26} {value:6.1f} µs")
+    print("within the budget" if good else f"OVER the budget of {MOST:g} µs")
+    return 0 if good else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.anyio
 
 AGENT = (act("write", "publish", text="x"), finish())
 PUBLIC = {"/healthz", "/readyz", "/openapi.json", "/signin", "/signin/{code}"}
-PAGES = {"/", "/static/{file:path}"}
+PAGES = {"/", "/signed-in", "/static/{file:path}"}
 
 
 @pytest.fixture

@@ -58,9 +58,18 @@ def loop() -> asyncio.AbstractEventLoop:
     with _STARTING:
         if _loop is None:
             _loop = asyncio.new_event_loop()
-            threading.Thread(target=_loop.run_forever, name="taofold-mcp", daemon=True).start()
+            # Not `run_forever`: anyio keeps its worker threads for as long as the task lives with
+            # which a loop was started. Without one each call of a server in this process would
+            # start a thread of its own.
+            threading.Thread(
+                target=_loop.run_until_complete, args=(_alive(),), name="taofold-mcp", daemon=True
+            ).start()
             atexit.register(_end)
         return _loop
+
+
+async def _alive() -> None:
+    await asyncio.get_running_loop().create_future()
 
 
 def submitted(work: Coroutine[Any, Any, T]) -> Future[T]:
