@@ -25,7 +25,10 @@ _KIND: Final = re.compile(
     re.DOTALL,
 )
 # pytest names a class with its module: decimal.InvalidOperation is an exception by its place alone.
-_QUALIFIED: Final = re.compile(r"^(?:[a-z_]\w*\.)+([A-Z]\w*)(?:: ?(.*))?$", re.DOTALL)
+# A few old ones of the library are written small: re.error, socket.timeout.
+_QUALIFIED: Final = re.compile(
+    r"^(?:[a-z_]\w*\.)+([A-Z]\w*|error|timeout|gaierror|herror)(?:: ?(.*))?$", re.DOTALL
+)
 _SECTION_END: Final = re.compile(r"^={3,} ", re.MULTILINE)
 
 
