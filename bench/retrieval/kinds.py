@@ -4,7 +4,8 @@ A FILE holds message kinds of a linter: what `pylint --list-msgs` prints, or JSO
 and `message` with `{{ names }}` (as the `meta.messages` of ESLint's rules have them). Kinds whose
 message has a place for a name are taken. For each kind a loop met the message with one set of
 names and fixed it by an edit of its own file; then a loop in other code meets it with other names,
-so that no fix can be replayed. Counted: how often the lesson of that very kind is among the five
+so that no fix can be replayed, and its own first attempt has failed: before that it is told only
+what was hard to find. Counted: how often the lesson of that very kind is among the five
 that are shown, and how often it is the first.
 
 Asked twice: as the tool prints it, and by a printer that leaves out the rule's name.
@@ -19,6 +20,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
+
+import msgspec
 
 from taofold.diagnostics.failures import failing_checks
 from taofold.learning.extraction.history import FileChange, LoopHistory, RepairAttempt
@@ -112,7 +115,9 @@ async def measure(kinds: list[Kind], seed: int) -> None:
         for number, kind in enumerate(kinds):
             form = bare_line if bare else kind.form
             output = form(f"lib/now.{kind.suffix}", 40, kind.rule, filled(kind.message, chance))
-            case = case_of(TASK, failing_checks(output), "")
+            failing = failing_checks(output)
+            failed = tuple([check.id for check in failing])
+            case = msgspec.structs.replace(case_of(TASK, failing, ""), failed=failed)
             shown = await mind.inject(f"{title}-{number}", case, learning.injection)
             ids = shown.patterns
             among += bool(taught[kind.rule].intersection(ids))

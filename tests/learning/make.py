@@ -88,12 +88,13 @@ def case(
     language: str = "typescript",
     code: str = "",
 ) -> LoopCase:
+    """A loop that has failed at its error, so that it may be told of any lesson."""
     failing = (
         (Check("t::a", "failed", kind, message, (Place("src/auth/validate.ts", 42),)),)
         if message
         else ()
     )
-    return LoopCase(task, "debugging", language, failing=failing, code=code)
+    return LoopCase(task, "debugging", language, failing=failing, code=code, failed=("t::a",))
 
 
 Opener = Callable[[], Registry]

@@ -48,6 +48,7 @@ def taught(project: Path, taofold: Taofold) -> Taofold:
             "debugging",
             "python",
             failing=(wrong,),
+            failed=(wrong.id,),
         )
         await mind.inject("three", case, mind.learning.injection)
         used = attempt(

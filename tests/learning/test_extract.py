@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from taofold.core.checks import Check
+from taofold.core.checks import Check, Place
 from taofold.learning.extraction.history import FileChange, RepairAttempt
 from taofold.learning.extraction.lessons import extract
 from taofold.learning.patterns.kinds import Approach, Avoidance, CodeTemplate, ErrorFix
@@ -138,7 +138,7 @@ def test_a_mistake_that_was_overcome_says_what_helped() -> None:
     stuck = [attempt(BOUND, after=(fault(),), iteration=n) for n in (1, 2, 3)]
     (found,) = extract(history(*stuck, attempt(GUARD, iteration=4)), ("anti",))
     assert isinstance(found.body, Avoidance)
-    assert found.body.better == "What settled it: adding `if user is None:`"
+    assert found.body.better == "The gate passed after adding `if user is None:`"
 
 
 def test_a_change_that_broke_what_passed_is_named() -> None:
@@ -188,3 +188,62 @@ def test_only_the_types_that_are_asked_for_come_and_always_the_same() -> None:
     assert {one.kind for one in extract(past)} == {"error", "success", "template"}
     assert {one.kind for one in extract(past, ("error", "success"))} == {"error", "success"}
     assert extract(past) == extract(replace(past))
+
+
+def test_a_fix_that_silences_the_check_teaches_nothing_and_is_not_recommended() -> None:
+    silent = FileChange("users/mail.py", GUARD.before, f"{GUARD.before}    # type: ignore\n")
+    stuck = [attempt(BOUND, after=(fault(),), iteration=n) for n in (1, 2, 3)]
+    found = extract(history(*stuck, attempt(silent, iteration=4)))
+    assert [one.kind for one in found] == ["anti"]
+    assert isinstance(found[0].body, Avoidance)
+    assert found[0].body.better == ""
+
+
+def test_an_attempt_that_settled_another_error_failed_at_this_one() -> None:
+    text = "def a():\n    return one\n\n\ndef b():\n    return two\n"
+    tried = text.replace("one", "1").replace("two", "three")
+    one = fault("NameError", "name 'one' is not defined", "t::a", "m.py")
+    one = replace(one, places=(Place("m.py", 2, "a"),))
+    two = replace(fault("TypeError", "two is wrong", "t::b"), places=(Place("m.py", 6, "b"),))
+    found = extract(
+        history(
+            attempt(FileChange("m.py", text, tried), before=(one, two), after=(two,)),
+            attempt(FileChange("m.py", tried, tried.replace("three", "2")), before=(two,)),
+        ),
+        ("error",),
+    )
+    fixes = {pattern.body.signature.name: pattern.body.fix for pattern in found
+             if isinstance(pattern.body, ErrorFix)}  # fmt: skip
+    assert fixes["TypeError"].vain == ("`return three`",)
+    assert "-    return two\n+    return 2" in fixes["TypeError"].diff
+    assert fixes["NameError"].vain == ()
+    assert "two" not in fixes["NameError"].diff
+
+
+def test_half_of_what_was_right_in_the_end_was_an_attempt_that_failed() -> None:
+    text = "def a():\n    return one\n\n\ndef b():\n    return two\n"
+    half = text.replace("one", "1")
+    check = fault("TypeError", "no", "t::a", "m.py")
+    found = extract(
+        history(
+            attempt(FileChange("m.py", text, half), before=(check,), after=(check,)),
+            attempt(FileChange("m.py", half, half.replace("two", "2")), before=(check,)),
+        ),
+        ("error",),
+    )
+    assert [one.body.fix.vain for one in found if isinstance(one.body, ErrorFix)] == [
+        ("`return 1` alone",)
+    ]
+
+
+def test_what_was_changed_where_another_error_points_is_not_this_ones_fix() -> None:
+    text = "def a():\n    return one\n\n\ndef b():\n    return two\n"
+    new = "from numbers import one\n" + text.replace("two", "three")
+    name = fault("NameError", "name 'one' is not defined", "t::a")
+    name = replace(name, places=(Place("m.py", 2, "a"),))
+    two = replace(fault("TypeError", "two is wrong", "t::b"), places=(Place("m.py", 6, "b"),))
+    change = FileChange("m.py", text, new)
+    (found,) = extract(history(attempt(change, before=(name, two), after=(two,))), ("error",))
+    assert isinstance(found.body, ErrorFix)
+    assert found.body.fix.diff == "+from numbers import one"
+    assert not found.body.fix.hard_won

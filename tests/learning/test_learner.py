@@ -1,6 +1,7 @@
 """The learner over a real registry: lessons, attribution, extraction, all of it repeatable."""
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
@@ -13,14 +14,14 @@ from taofold.learning.patterns.kinds import Avoidance
 from taofold.learning.patterns.pattern import Pattern
 from taofold.learning.settings import Extraction, Injection, Learning
 from taofold.log.patterns.stores import memory_registry
-from taofold.loop.events import BaselineTaken
-from taofold.loop.learner.cross_loop import CrossLoopLearner, case_of
+from taofold.loop.events import BaselineTaken, IterationEnded
+from taofold.loop.learner.cross_loop import CrossLoopLearner, case_of, failed_at
 from taofold.loop.learner.lessons import Used
-from taofold.loop.state import LoopState
+from taofold.loop.state import Iteration, LoopState
 from taofold.loop.values import Wish
-from taofold.loop.verdict import Verdict
+from taofold.loop.verdict import Gate, GateResult, Verdict
 
-from .loops import GUARD, attempt, fault, history
+from .loops import BOUND, GUARD, attempt, fault, history
 
 ALWAYS = Learning(injection=Injection(control_share=0.0))
 
@@ -40,7 +41,9 @@ def check(message: str = "'NoneType' object has no attribute 'name'") -> Check:
 
 
 async def taught(mind: CrossLoopLearner, loop: str = "loop-1") -> None:
-    await mind.take_in(replace(history(attempt(GUARD)), loop=loop))
+    # Something was tried first: lessons of that kind are told at the start.
+    vain = attempt(BOUND, after=(fault(),))
+    await mind.take_in(replace(history(vain, attempt(GUARD)), loop=loop))
 
 
 def lessons(mind: CrossLoopLearner, root: Path, loop: str = "loop-2") -> str:
@@ -56,7 +59,8 @@ def test_what_one_loop_taught_another_is_told_in_true_names(
     assert "Cross-Loop Learning Context" in text
     assert "+if user is None:" in text
     assert "in users/mail.py" in text
-    assert "loop-1" in text
+    assert "loop-1" not in text
+    assert "pat-" not in text
 
 
 @pytest.mark.scenario("PEER-20")
@@ -236,3 +240,83 @@ def test_the_case_reads_the_code_around_failing_places_and_nothing_outside(tmp_p
     assert (inside.language, inside.failing[0].place.function) == ("python", "address")
     assert case_of("Fix it", [fault(path="../secret.py")], str(root)).code == ""
     assert case_of("Fix it", [fault(path="gone.py")], str(root)).code == ""
+
+
+def failed_state(root: Path, left: Check, *, changed: tuple[str, ...]) -> LoopState:
+    """A loop whose first iteration `changed` files, and whose error stayed as `left`."""
+    result = GateResult(Gate("pytest"), False, 1, checks=(left,))
+    before = GateResult(Gate("pytest"), False, 1, checks=(check(),))
+    ended = IterationEnded(number=1, run="x.1", verdict=Verdict(False, (result,)), changed=changed)
+    return replace(
+        state(root),
+        baseline=BaselineTaken(verdict=Verdict(False, (before,))),
+        iterations=(Iteration(1, "x.1", ended=ended),),
+    )
+
+
+@pytest.mark.parametrize(
+    ("left", "changed", "told"),
+    [
+        (check(), ("users/mail.py",), True),
+        (check(), (), False),
+        (check(), ("tests/t.py",), False),
+        (replace(check(), error_type="KeyError", message="'x'"), ("users/mail.py",), False),
+    ],
+    ids=["it stayed", "nothing was edited", "only tests were edited", "another error came"],
+)
+def test_the_first_right_try_of_another_loop_is_told_to_one_that_failed_at_the_error(
+    tmp_path: Path, left: Check, changed: tuple[str, ...], told: bool
+) -> None:
+    async def story() -> None:
+        mind = learner()
+        await mind.take_in(replace(history(attempt(GUARD)), loop="loop-1"))
+        assert (await mind.lessons("loop-2", state(tmp_path), [check()])).text == ""
+        later = failed_state(tmp_path, left, changed=changed)
+        assert failed_at(later, [left]) == ((left.id,) if told else ())
+        lessons = await mind.lessons("loop-2", later, [left])
+        assert ("+if user is None:" in lessons.text) is told
+        again = await mind.lessons("loop-2", later, [left])
+        assert (again.text, again.patterns) == (lessons.text, lessons.patterns), "after a crash"
+        note = await mind.registry.loop("loop-2")
+        assert note is not None
+        assert note.ids == frozenset(lessons.patterns)
+
+    asyncio.run(story())
+
+
+def test_what_was_told_at_the_start_is_not_told_again(tmp_path: Path) -> None:
+    async def story() -> None:
+        mind = learner()
+        await taught(mind)
+        assert (await mind.lessons("loop-2", state(tmp_path), [check()])).text
+        later = failed_state(tmp_path, check(), changed=("users/mail.py",))
+        assert (await mind.lessons("loop-2", later, [check()])).text == ""
+
+    asyncio.run(story())
+
+
+def test_a_control_loop_is_told_nothing_later_either(tmp_path: Path) -> None:
+    async def story() -> None:
+        mind = learner(Learning(injection=Injection(control_share=1.0)))
+        await mind.take_in(replace(history(attempt(GUARD)), loop="loop-1"))
+        await mind.lessons("loop-2", state(tmp_path), [check()])
+        later = failed_state(tmp_path, check(), changed=("users/mail.py",))
+        told = await mind.lessons("loop-2", later, [check()])
+        assert (told.text, told.control) == ("", True)
+
+    asyncio.run(story())
+
+
+def test_what_a_file_claims_was_hard_to_find_waits(tmp_path: Path) -> None:
+    async def story() -> None:
+        first, second = learner(), learner()
+        await taught(first)
+        files = await first.registry.export()
+        await second.registry.import_(
+            {name: json.dumps(body).encode() for name, body in files.items()}
+        )
+        assert (await second.lessons("loop-2", state(tmp_path), [check()])).text == ""
+        later = failed_state(tmp_path, check(), changed=("users/mail.py",))
+        assert (await second.lessons("loop-2", later, [check()])).text
+
+    asyncio.run(story())

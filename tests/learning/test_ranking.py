@@ -57,7 +57,7 @@ async def test_the_best_few_are_shown_in_order_and_none_twice(opener: Opener, cl
         assert len({*ids}) == len(ids)
         lessons = await registry.inject(f"loop-{top}", case(), wanted)
         assert lessons.ids == tuple(ids)
-        assert all(lessons.text.count(f"[{identity}]") == 1 for identity in ids)
+        assert not any(identity in lessons.text for identity in ids)
 
 
 @on_both
@@ -108,7 +108,7 @@ async def test_anti_patterns_come_by_failure_rate_and_are_never_filtered(
     assert {*lessons.ids} == {first.id, second.id}
     text = lessons.text[lessons.text.index("### Anti-Patterns to Avoid") :]
     assert text.index("Guessing") < text.index("Casting")
-    assert "(shown to 4, not followed; on probation)" in text
+    assert "(shown to 4, not followed)" in text
     assert "(60% failure rate, 3/5)" in text
     assert "- Better alternative: Narrow the type" in text
 

@@ -427,3 +427,12 @@ async def test_a_person_who_adds_to_an_ended_loop_wants_it_to_go_on(
     await registry.ended("loop-b", iterations=8, solved=True)
     stats = await registry.stats()
     assert (stats.plain.loops, stats.manual.loops, stats.manual.iterations) == (0, 1, 8)
+
+
+async def test_a_silencing_change_of_a_file_or_an_older_release_is_not_told() -> None:
+    registry = memory_registry(now=Clock())
+    quiet = error(diff="-  return user.name;\n+  return (user as any).name;")
+    await registry.discover("loop-a", [quiet], EXTRACT)
+    choice = await registry.candidates(case(), ALWAYS)
+    assert choice.chosen == ()
+    assert "only silences the check: it casts" in choice.refused[0][1]

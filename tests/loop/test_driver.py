@@ -326,7 +326,20 @@ async def test_the_prompt_prefix_is_byte_identical_in_every_turn_of_every_iterat
     heads = {asked.messages[0].content for asked in model.requests}
     assert len(heads) == 1
     assert "pat-error-x-001" in heads.pop()
-    assert teacher.asked == ["test_0"]
+    assert teacher.asked == ["test_0"] * 3, "at the start, and before each further iteration"
+
+
+async def test_what_a_loop_is_told_after_a_failed_iteration_is_read_by_the_next_alone(
+    tmp_path: Path,
+) -> None:
+    model = ScriptedModel(rounds("one", "two", "good"))
+    teacher = Teacher("at the start", later="lesson 4711")
+    given = means(tmp_path, model, contains("good"), learner=teacher)
+    state = await start(given, wish(tmp_path), loop="x")
+    told = goals(model)
+    assert [one.count("4711") for one in told] == [0, 1, 1], "never twice"
+    assert [injection.number for injection in state.injected] == [1, 2, 3]
+    assert len({asked.messages[0].content for asked in model.requests}) == 1
 
 
 @pytest.mark.scenario("XTL-30")

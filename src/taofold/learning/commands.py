@@ -106,33 +106,44 @@ def inject(
 ) -> ChosenLessons:
     """Decide what the loop is told, once; a person may add to it later."""
     note = tx.loop(loop)
-    if note is not None and note.decided and not manual:
+    start = case.after == 0
+    if note is not None and note.decided and (start or case.after <= note.after) and not manual:
         # A loop that crashed behind its choice asks again: what it was shown is frozen.
-        ids = tuple([choice.id for choice in note.shown if choice.id in note.ids])
+        newest = [choice.id for choice in note.shown if start or choice.after == case.after]
+        ids = tuple([identity for identity in newest if identity in note.ids])
         return ChosenLessons("" if note.control else note.text, ids, note.control)
     if not settings.enabled and not manual:
         return ChosenLessons()
     if note is not None and note.ended:  # a person wants it to go on
         tx.emit(LoopReopened(loop))
     choice = candidates(tx, case, settings, min_uses=min_uses, meanings=meanings)
-    rendered = render(choice.chosen)
+    told = [e.id for e in note.shown if not e.after] if note is not None and not start else ()
+    # The loop's instructions hold already what it was told at its start.
+    rendered = render([ranked for ranked in choice.chosen if ranked.pattern.id not in told])
     injected = tuple(
-        [_shown(ranked) for ranked in choice.chosen if ranked.pattern.id in rendered.ids]
+        [
+            _shown(ranked, case.after)
+            for ranked in choice.chosen
+            if ranked.pattern.id in rendered.ids
+        ]
     )
     # A control loop notes the choice as well, so that each pattern is compared with loops that
     # were kept from it. Where there is nothing to show there is no lot to draw.
-    held = not manual and bool(injected) and in_control(loop, settings.control_share)
+    seen = manual or (note is not None and note.manual)
+    held = not seen and bool(injected) and in_control(loop, settings.control_share)
     text = "" if held else rendered.text
-    tx.emit(PatternsInjected(loop, injected, text, control=held, manual=manual, context=context))
+    if injected or start:
+        tx.emit(PatternsInjected(loop, injected, text, held, manual, context))
     return ChosenLessons(text, () if held else rendered.ids, held, choice.refused)
 
 
-def _shown(ranked: Ranked) -> ShownPattern:
+def _shown(ranked: Ranked, after: int) -> ShownPattern:
     return ShownPattern(
         ranked.pattern.id,
         round(ranked.relevance, 3),
         round(ranked.effectiveness, 3),
         ranked.pattern.claimed,
+        after,
     )
 
 

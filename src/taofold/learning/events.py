@@ -41,10 +41,12 @@ class ShownPattern(Value, frozen=True):
     chance: float = 0.0
     claimed: bool = False
     """Was it an import that had not helped here yet?"""
+    after: int = 0
+    """Iterations of the loop that had ended then; 0 = at its start."""
 
 
 class PatternsInjected(Value, frozen=True, tag_field="e", tag="injected"):
-    """What a loop was shown at its start, or would have been, if it is a `control` loop.
+    """What a loop was shown, or would have been, if it is a `control` loop.
 
     `text` is the section as it was rendered. `manual` = a person asked for it.
     """

@@ -190,21 +190,25 @@ def _extracted(known: Known, pattern: Pattern, loop: str, at: int, *, new: bool)
 
 def _injected(note: LoopNote, event: PatternsInjected) -> LoopNote | None:
     # Decided once: a fact that is written twice, as by a loop that crashed, changes nothing.
-    if note.decided and not event.manual:
+    after = max([choice.after for choice in event.shown], default=0)
+    if note.decided and after <= note.after and not event.manual:
         return None
-    chosen = event.shown
-    # A person adds to what was shown; in a control loop nothing was, so the choice is replaced.
-    if event.manual and not note.control:
-        before = {earlier.id for earlier in note.shown}
-        chosen = (*note.shown, *(addition for addition in event.shown if addition.id not in before))
+    # What a person asks for in a control loop replaces the choice that was kept from it.
+    kept = note.shown if note.control == event.control else ()
+    chosen = {choice.id: choice for choice in kept}
+    for choice in event.shown:
+        chosen.setdefault(choice.id, choice)
+        if after:
+            chosen[choice.id] = choice
     return msgspec.structs.replace(
         note,
-        shown=chosen,
+        shown=tuple(chosen.values()),
         text=event.text,
         control=event.control,
         manual=note.manual or event.manual,
         decided=True,
-        context=event.context,
+        # Patterns are evidence for the case at the start.
+        context=note.context if after else event.context,
     )
 
 

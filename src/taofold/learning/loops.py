@@ -45,6 +45,11 @@ class LoopNote(Value, frozen=True):
     searched: bool = False
     """Was what its search came to counted?"""
 
+    @property
+    def after(self) -> int:
+        """Iterations that had ended when the newest choice was made."""
+        return max([choice.after for choice in self.shown], default=0)
+
     def use(self, identity: str) -> PatternUse | None:
         """How the loop used the pattern, if it did."""
         return next((use for use in self.uses if use.id == identity), None)

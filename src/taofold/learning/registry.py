@@ -78,7 +78,9 @@ class Registry:
         """What the loop is told. Asked again it is told the same, unless a person asks."""
         context, note = context_of(case), await self.loop(loop)
         # A loop that was decided keeps what it was told, so nothing needs to be embedded for it.
-        undecided = manual or (injection.enabled and not (note and note.decided))
+        undecided = manual or (
+            injection.enabled and not (note and note.decided and case.after <= note.after)
+        )
         # Outside of the transaction below: it may take seconds, and `work` may run twice.
         similarity, faults = await self._meanings(case) if undecided else Meanings()
 

@@ -208,7 +208,8 @@ class Driver:
             case Measure():
                 await self._measure()
             case Inject():
-                await self._ask()
+                lessons = await self._lessons()
+                await self.record(loop_events.LessonsInjected(number=1, lessons=lessons))
             case Iterate():
                 return await self._iterate(move)
             case Wait():
@@ -258,19 +259,16 @@ class Driver:
         await self.record(loop_events.Cleared(left=await self.environment.clear()))
         raise error
 
-    async def _ask(self) -> None:
+    async def _lessons(self) -> Lessons:
         """Earlier loops' lessons; a registry that fails costs the lessons, not the loop."""
-        baseline = self.state.baseline
-        assert baseline is not None
+        verdict = self.state.verdict
+        assert verdict is not None
         if not self.state.wish.cross_task:
-            lessons = Lessons(reasons=("learning from other tasks is switched off",))
-        else:
-            try:
-                errors = baseline.verdict.errors
-                lessons = await self.dependencies.learner.lessons(self.loop, self.state, errors)
-            except TaofoldError as error:
-                lessons = Lessons(reasons=(f"the lessons could not be read: {error}",))
-        await self.record(loop_events.LessonsInjected(number=1, lessons=lessons))
+            return Lessons(reasons=("learning from other tasks is switched off",))
+        try:
+            return await self.dependencies.learner.lessons(self.loop, self.state, verdict.errors)
+        except TaofoldError as error:
+            return Lessons(reasons=(f"the lessons could not be read: {error}",))
 
     async def _learnt(self) -> Learnt:
         try:
@@ -305,9 +303,14 @@ class Driver:
         environment = self.environment
         if not move.going:
             before = await environment.snapshot(f"before iteration {move.number}")
-            await self.record(
-                loop_events.IterationStarted(number=move.number, run=move.run, before=before)
-            )
+            begun = loop_events.IterationStarted(number=move.number, run=move.run, before=before)
+            # Once the loop has failed at an error it may be told what it was not told at first.
+            lessons = await self._lessons() if move.number > 1 else Lessons()
+            if lessons.text:
+                told = loop_events.LessonsInjected(number=move.number, lessons=lessons)
+                await self.record(told, begun)
+            else:
+                await self.record(begun)
         # After a crash the run may have ended already, or only be half done: `_work` finds out.
         await self._work(move)
         records = await self._records(move.run)

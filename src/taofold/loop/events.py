@@ -43,7 +43,11 @@ class BaselineTaken(LoopFact, frozen=True, tag="baseline_taken"):
 
 
 class LessonsInjected(LoopFact, frozen=True, tag="injected"):
-    """Lessons of earlier loops, read from iteration `number` on. `by` says who asked for them."""
+    """Lessons of earlier loops. `by` says who asked for them.
+
+    Those of the start (`number` 1) and those a person asked for are read from iteration `number`
+    on, others in that iteration alone.
+    """
 
     number: int
     lessons: Lessons

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from taofold.core.text import excerpt, visible
-from taofold.loop.events import FailedAction, IterationEnded
+from taofold.loop.events import FailedAction, IterationEnded, LessonsInjected
 from taofold.loop.learner.lessons import Lessons
 from taofold.loop.state import LoopState
 
@@ -65,9 +65,17 @@ def goal(state: LoopState, number: int, failing: str) -> str:
     parts += [
         injection.lessons.text.strip()
         for injection in state.injected
-        if injection.manual and injection.number <= number and injection.lessons.text.strip()
+        if _read(injection, number) and injection.lessons.text.strip()
     ]
     return "\n\n".join(parts)
+
+
+def _read(injection: LessonsInjected, number: int) -> bool:
+    """Does the goal of iteration `number` hold it? Lessons of the start are instructions."""
+    if injection.manual:
+        return injection.number <= number
+    # Chosen for the errors that stood then: the next iteration is told anew.
+    return 1 < injection.number == number
 
 
 def quoted(text: str) -> str:

@@ -441,7 +441,8 @@ def _lessons(state: LoopState) -> str:
     for injection in state.injected:
         ids = ", ".join([f"`{_cell(name)}`" for name in injection.lessons.patterns])
         if ids:
-            how = f"by {injection.by}" if injection.manual else "at the start"
+            later = "after a failed iteration" if injection.number > 1 else "at the start"
+            how = f"by {injection.by}" if injection.manual else later
             rows.append(f"* injected {how} (read from iteration {injection.number}): {ids}")
         elif injection.lessons.control:
             rows.append("* a control loop: nothing was injected, to measure what lessons are worth")

@@ -7,10 +7,11 @@ out of account. Knows nothing about errors or patterns.
 import builtins
 import keyword
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import takewhile
 from typing import Final, NamedTuple, TypeAlias
 
 from taofold.learning.extraction.history import FileChange
@@ -30,6 +31,15 @@ AROUND: Final = "around"
 """Stands for nothing that could be named between them."""
 _LONGEST: Final = 2_000
 """Lines of a side beyond which no line by line comparison is made."""
+IMPORT: Final = re.compile(
+    r"\s*(?:from\s+\S+\s+import\b|import\b|(?:pub )?use\b|#include\b|extern crate\b"
+    r"|(?:const|let|var)\s.*=\s*require\()"
+)
+SEPARATOR: Final = "@@"
+"""Stands between distant places of a change."""
+_MOST_PAIRS: Final = 400
+"""Pairs of lines up to which a changed place is cut into smaller ones."""
+_SAME_LINE: Final = 0.6
 _CONTEXT: Final = 2
 """Lines above and below a change that readers are shown with it."""
 
@@ -51,7 +61,7 @@ class Hunk(NamedTuple):
     added: tuple[str, ...]
 
 
-class _Span(NamedTuple):
+class ChangedLines(NamedTuple):
     """Lines `start` to `end` of the text before that became `new_start` to `new_end`."""
 
     start: int
@@ -60,7 +70,50 @@ class _Span(NamedTuple):
     new_end: int
 
 
-def _spans(before: Sequence[str], after: Sequence[str]) -> list[_Span]:
+def spans(change: FileChange) -> tuple[ChangedLines, ...]:
+    """The places where the texts differ, as small as lines tell; () as for `hunks`."""
+    if change.unsure:
+        return ()
+    before, after = change.before.splitlines(), change.after.splitlines()
+    return tuple([part for span in _spans(before, after) for part in _aligned(before, after, span)])
+
+
+def _aligned(before: Sequence[str], after: Sequence[str], span: ChangedLines) -> list[ChangedLines]:
+    """The span cut where a line was taken out, or put in, beside lines that only changed."""
+    gone, new = span.end - span.start, span.new_end - span.new_start
+    if gone == new or not gone or not new or gone * new > _MOST_PAIRS:
+        return [span]
+    parts: list[ChangedLines] = []
+    a, b = span.start, span.new_start
+    for line in range(span.start, span.end):
+        near = [n for n in range(b, span.new_end) if _one_line(before[line], after[n])]
+        if near:
+            parts += [
+                ChangedLines(a, line, b, near[0]),
+                ChangedLines(line, line + 1, near[0], near[0] + 1),
+            ]
+            a, b = line + 1, near[0] + 1
+    parts.append(ChangedLines(a, span.end, b, span.new_end))
+    return [part for part in parts if part.start < part.end or part.new_start < part.new_end]
+
+
+def _one_line(old: str, new: str) -> bool:
+    """Is `new` what became of the line `old`?"""
+    return SequenceMatcher(None, old.strip(), new.strip(), False).ratio() >= _SAME_LINE
+
+
+def narrowed(change: FileChange, wanted: Collection[ChangedLines]) -> FileChange:
+    """The change without its other places: there the text stays as it was."""
+    before, after = change.before.splitlines(keepends=True), change.after.splitlines(keepends=True)
+    parts: list[str] = []
+    at = 0
+    for span in sorted(wanted):
+        parts += [*before[at : span.start], *after[span.new_start : span.new_end]]
+        at = span.end
+    return FileChange(change.path, change.before, "".join([*parts, *before[at:]]))
+
+
+def _spans(before: Sequence[str], after: Sequence[str]) -> list[ChangedLines]:
     """The places where two texts differ; none where either is far too long."""
     # SequenceMatcher without `autojunk` grows with the product of both sides.
     if len(before) > _LONGEST or len(after) > _LONGEST:
@@ -74,14 +127,14 @@ def _spans(before: Sequence[str], after: Sequence[str]) -> list[_Span]:
     while tail < rest and before[-1 - tail] == after[-1 - tail]:
         tail += 1
     left, right = before[head : len(before) - tail], after[head : len(after) - tail]
-    spans = [
-        _Span(head + a, head + b, head + c, head + d)
+    differing = [
+        ChangedLines(head + a, head + b, head + c, head + d)
         for tag, a, b, c, d in opcodes(left, right)
         if tag != "equal"
     ]
     return [
         span
-        for span in spans
+        for span in differing
         if any(
             map(str.strip, (*before[span.start : span.end], *after[span.new_start : span.new_end]))
         )
@@ -122,33 +175,57 @@ def excerpt(change: FileChange) -> str:
     """The change as a reader sees it: `-` and `+` lines between the lines that they stand among.
 
     The line that opens the block around a place comes first, where the text is known: it says
-    what the names are, and so when the change is right. Distant places have an empty line between.
+    what the names are, and so when the change is right. Distant places have `SEPARATOR` between.
     """
     if change.unsure:
         return ""
     before, after = change.before.splitlines(), change.after.splitlines()
-    places: list[list[_Span]] = []
+    places: list[list[ChangedLines]] = []
     for span in _spans(before, after):
-        if places and span.start - places[-1][-1].end <= 2 * _CONTEXT:
+        between = before[places[-1][-1].end : span.start] if places else []
+        if places and len(between) <= 2 * _CONTEXT and all(map(str.strip, between)):
             places[-1].append(span)
         else:
             places.append([span])
-    return "\n\n".join([_place(before, after, spans) for spans in places])
+    return f"\n{SEPARATOR}\n".join([_place(before, after, near) for near in places])
 
 
-def _place(before: Sequence[str], after: Sequence[str], spans: Sequence[_Span]) -> str:
-    start = max(spans[0].start - _CONTEXT, 0)
-    opening = _opening(before, spans[0].start)
+def _place(before: Sequence[str], after: Sequence[str], near: Sequence[ChangedLines]) -> str:
+    first = near[0].start
+    # What stands around an import says nothing about it.
+    room = 0 if all(map(IMPORT.match, _changed(before, after, near))) else _CONTEXT
+    start = next((n for n in range(first, first - room, -1) if _edge(before, n)), first - room)
+    opening = _opening(before, first) if room else -1
     marked = [(" ", before[opening])] if 0 <= opening < start else []
+    if marked and any(line.strip() for line in before[opening + 1 : start]):
+        inner = before[near[0].start] if near[0].start < len(before) else before[start]
+        marked.append((" ", f"{' ' * _indent(inner)}…"))
     at = start
-    for span in spans:
+    for span in near:
         marked += [(" ", line) for line in before[at : span.start]]
         marked += [("-", line) for line in before[span.start : span.end]]
         marked += [("+", line) for line in after[span.new_start : span.new_end]]
         at = span.end
-    marked += [(" ", line) for line in before[at : at + _CONTEXT]]
+    marked += [(" ", line) for line in takewhile(str.strip, before[at : at + room])]
     margin = _margin([line for _, line in marked])
     return "\n".join([f"{sign}{line[margin:].rstrip()}" for sign, line in marked if line.strip()])
+
+
+def _changed(
+    before: Sequence[str], after: Sequence[str], near: Sequence[ChangedLines]
+) -> list[str]:
+    """The lines that go and come there, empty ones left out."""
+    lines = [
+        line
+        for span in near
+        for line in (*before[span.start : span.end], *after[span.new_start : span.new_end])
+    ]
+    return [line for line in lines if line.strip()]
+
+
+def _edge(lines: Sequence[str], at: int) -> bool:
+    """Does a paragraph of the text begin at the line `at`?"""
+    return at <= 0 or not lines[at - 1].strip()
 
 
 def _opening(lines: Sequence[str], at: int) -> int:

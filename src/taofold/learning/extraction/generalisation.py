@@ -23,11 +23,12 @@ MOST_LINES: Final = 12
 """Changed lines that a template takes."""
 
 _LITERAL: Final = re.compile(
-    r"(?P<string>'[^'\n]{0,200}'|\"[^\"\n]{0,200}\"|`[^`\n]{1,200}`)"
+    # The apostrophe of "can't" opens no text.
+    r"(?P<string>(?<!\w)'[^'\n]{0,200}'|\"[^\"\n]{0,200}\"|`[^`\n]{1,200}`)"
     r"|(?P<object><[^<>\n]{1,200}>)"
     r"|(?P<list>\[[^\[\]\n]{0,200}\])|(?P<dict>\{[^{}\n]{0,200}\})"
     r"|(?P<path>(?:[\w.-]*/)+[\w.-]+)"
-    r"|(?P<number>(?<![\w.])-?\d[\d_]*(?:\.\d+)?(?:e[+-]?\d+)?(?!\w))"
+    r"|(?P<number>0x[0-9a-fA-F]+\b|(?<![\w.])-?\d[\d_]*(?:\.\d+)?(?:e[+-]?\d+)?(?!\w))"
     r"|(?P<call>(?<![\w.])(?!assert\b)[A-Za-z_][\w.]{0,80}\([^()\n]{0,200}\))"
 )
 _COMPARED: Final = re.compile(
@@ -148,7 +149,9 @@ def seen_at(check: Check) -> str:
     """Where it failed in the project, as `path:function`; "" if that is not known."""
     # A library's frame, with its absolute path, lies below the one that called it.
     inside = [p for p in check.places if not p.path.startswith("/") and not is_test(p.path)]
-    place = (inside or [check.place])[-1]
+    # A comprehension has no name to tell: the function around it has.
+    named = [p for p in inside if not p.function.startswith("<")]
+    place = (named or inside or [check.place])[-1]
     return ":".join([part for part in (place.path, place.function) if part])
 
 

@@ -25,12 +25,14 @@ class FileChange(Value, frozen=True):
     """One edit: a file before and after it, or those of its lines that are known.
 
     `unsure`: the file was written over, and nobody knows what it held; nothing is learnt of it.
+    `part`: only the lines that the edit names are known, not where in the file they stand.
     """
 
     path: str
     before: str
     after: str
     unsure: bool = False
+    part: bool = False
 
     def undoes(self, other: "FileChange") -> bool:
         """Does this take `other` back?"""
@@ -87,6 +89,8 @@ class LoopHistory(Value, frozen=True):
     injected: tuple[str, ...] = ()
     scope: tuple[str, ...] = ()
     """The files that the task names or the failing checks lead to; () = not known."""
+    callers: dict[str, str] = {}
+    """By the id of a failing check the lines, of a test or a program, by which it came up."""
 
     @property
     def succeeded(self) -> bool:
@@ -288,7 +292,7 @@ def changed(action: Action) -> FileChange | None:
         return None
     for old, new in _PAIRS:
         if isinstance(parameters.get(old), str) and isinstance(parameters.get(new), str):
-            return FileChange(path, parameters[old], parameters[new])
+            return FileChange(path, parameters[old], parameters[new], part=True)
     content = parameters.get("content")
     return FileChange(path, "", content, unsure=True) if isinstance(content, str) else None
 

@@ -5,12 +5,15 @@ does not say what a file held.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Final, NamedTuple, get_args
 
+from msgspec.structs import replace
+
 from taofold.core.checks import Check, is_test
-from taofold.learning.extraction.diffs import Hunk, excerpt, hunks
+from taofold.learning.extraction.blame import blame
+from taofold.learning.extraction.diffs import SEPARATOR, Hunk, excerpt, hunks, tokens
 from taofold.learning.extraction.generalisation import (
     error_type_of,
     hints_of,
@@ -29,6 +32,7 @@ from taofold.learning.extraction.repairs import (
     task_pattern,
     template_of,
 )
+from taofold.learning.extraction.silencing import silences
 from taofold.learning.patterns.kinds import (
     Approach,
     Avoidance,
@@ -103,25 +107,34 @@ def _in(sign: Sign, checks: Sequence[Check]) -> bool:
 
 
 def _edits(attempts: Sequence[RepairAttempt]) -> list[str]:
-    """The different edits that were made, each in one line."""
-    lines = [
-        text
-        for attempt in attempts
-        for change in attempt.changes
-        if not is_test(change.path) and (text := edit_line(change))
-    ]
-    return list(dict.fromkeys(lines))[:_MOST_EDITS]
+    """The different edits that were made, each in one line; a chain of edits of a line is one."""
+    chains: list[list[str]] = []
+    for attempt in attempts:
+        for change in attempt.changes:
+            pair = edit_line(change) if not is_test(change.path) else None
+            chain = next((c for c in chains if pair and pair[0] and c[-1] == pair[0]), None)
+            if chain is not None and pair is not None and pair[1] not in chain:
+                chain.append(pair[1])
+            elif chain is None and pair and list(pair) not in chains:
+                chains.append(list(pair))
+    return [_chain(chain) for chain in chains][:_MOST_EDITS]
 
 
-def edit_line(change: FileChange) -> str:
-    """`old` to `new`, of the first place; "" where that is not known."""
+def _chain(lines: Sequence[str]) -> str:
+    gone, *new = [f"`{line[:_MOST_EDIT]}`" if line else "" for line in lines]
+    if not gone or not new[0]:
+        return f"adding {new[0]}" if new[0] else f"no {gone}"
+    return f"{gone} to {', then '.join(new)}"
+
+
+def edit_line(change: FileChange) -> tuple[str, str] | None:
+    """The line that went and the one that came, of the first place; None where not known."""
     differences = hunks(change) if not change.unsure else ()
     if not differences:
-        return ""
+        return None
     gone = next((line.strip() for line in differences[0].removed if line.strip()), "")
     new = next((line.strip() for line in differences[0].added if line.strip()), "")
-    text = f"`{gone}` to `{new}`" if gone and new else f"adding `{new}`" if new else f"no `{gone}`"
-    return text[:_MOST_EDIT]
+    return (gone, new) if gone or new else None
 
 
 def _better(history: LoopHistory, sign: Sign) -> str:
@@ -133,8 +146,8 @@ def _better(history: LoopHistory, sign: Sign) -> str:
             and _in(sign, attempt.before)
             and not _in(sign, attempt.after)
         ):
-            edits = _edits([attempt])
-            return f"What settled it: {'; '.join(edits)}" if edits else ""
+            edits = [] if _silent(attempt.changes) else _edits([attempt])
+            return f"The gate passed after {'; '.join(edits)}" if edits else ""
     return ""
 
 
@@ -164,14 +177,7 @@ def _pattern(
     check: Check,
 ) -> Pattern:
     language = history.language or language_of(check.place.path)
-    signature = ErrorSignature(
-        error_type_of(check.error_type),
-        pattern_of(check.message),
-        hints_of(check),
-        check.error_type,
-        check.message[:_MOST_EXAMPLE],
-        seen_at(check),
-    )
+    signature = signature_of(check, history)
     return Pattern(
         "",
         gist(check.error_type, pattern_of(check.message)),
@@ -185,6 +191,19 @@ def _pattern(
         ),
         PatternScope(history.repository, language),
         tuple([tag for tag in (language, mode.replace("_", "-")) if tag and tag != "other"]),
+    )
+
+
+def signature_of(check: Check, history: LoopHistory) -> ErrorSignature:
+    """What the error looked like in this loop."""
+    return ErrorSignature(
+        error_type_of(check.error_type),
+        pattern_of(check.message),
+        hints_of(check),
+        check.error_type,
+        check.message[:_MOST_EXAMPLE],
+        seen_at(check),
+        history.callers.get(check.id, ""),
     )
 
 
@@ -223,8 +242,8 @@ def extract(
 
 def _errors(history: LoopHistory) -> Iterator[Pattern]:
     bodies: set[tuple[str, str, str]] = set()
-    for alike, changes, before in pairs(history):
-        body = _error_fix(alike, changes, before)
+    for settled in pairs(history):
+        alike, body = settled.alike, _error_fix(settled, history)
         key = (body.signature.name, body.signature.pattern, body.fix.diff)
         if key in bodies:
             continue
@@ -244,51 +263,109 @@ def _tags(*words: str) -> tuple[str, ...]:
 
 
 class SettledError(NamedTuple):
-    """Failing checks of one error, the changes after which they passed, the attempts before."""
+    """Failing checks of one error, and what made them pass.
+
+    `first` is the error as it was reported first; `changes` lead from the text that the report was
+    about to the one in which it was gone;
+    `vain` are changes between that left it; `elsewhere`: the fix lies where it did not point.
+    """
 
     alike: list[Check]
+    first: Check
     changes: tuple[FileChange, ...]
-    before: tuple[RepairAttempt, ...]
+    vain: tuple[FileChange, ...]
+    elsewhere: bool
 
 
 def pairs(history: LoopHistory) -> Iterator[SettledError]:
     """Failing checks of one error with the changes after which these same checks passed.
 
-    Changes to tests prove nothing, and what was taken back, or broke other checks, is no fix.
-    An edit of several files settled those errors that lead into one of them; which of several
-    other errors it settled nobody can say.
+    Changes to tests prove nothing, and what was taken back, broke other checks, or only silenced
+    this one, is no fix. An edit of several files settled those errors that lead into one of them;
+    which of several other errors it settled nobody can say.
     """
     for number, attempt in enumerate(history.attempts):
         # What broke another check may have moved the fault: it is no example to follow.
         if not (attempt.kept and attempt.judged) or attempt.broke:
             continue
         edits = [c for c in attempt.changes if not is_test(c.path)]
-        changes = tuple([c for c in _joined(edits) if _readable(c)])
         settled = [*attempt.turned, *_settled(attempt, history.attempts[number + 1 :])]
         groups = [group for group in _distinct(settled) if _told(group[0])]
-        for alike in groups[:_PER_FIX] if changes else ():
+        for alike in groups[:_PER_FIX] if edits else ():
+            earlier = _since(history.attempts[:number], _sign_of(alike[0]))
+            changes = _joined([c for past in earlier for c in past.changes], edits)
             # Of several files those through which the error
             # came up are taken for the place of the fix.
             through = {place.path for place in alike[0].places if place.path}
             near = tuple([c for c in changes if c.path in through])
             # Otherwise nobody can say which change settled which error, and nothing is taught.
-            if near or len({c.path for c in changes}) == 1 or len(groups) == 1:
-                yield SettledError(alike, near or changes, history.attempts[:number])
+            if not near and len({c.path for c in changes}) > 1 and len(groups) > 1:
+                continue
+            # As it was reported first: its lines are those of the first text.
+            reported = earlier[0].before if earlier else ()
+            first = next((check for check in reported if _alike(check, alike[0])), alike[0])
+            # Of errors that stayed as well: what was changed where they point was meant for them.
+            others = [check for check in attempt.before if not _alike(check, first)]
+            fix = blame((near if len(groups) > 1 else ()) or changes, first, others)
+            if fix.changes and all(map(_readable, fix.changes)) and not _silent(fix.changes):
+                vain = [change for past in earlier for change in _wasted(past, _sign_of(first))]
+                yield SettledError(alike, first, fix.changes, tuple(vain), fix.elsewhere)
 
 
-def _joined(changes: Sequence[FileChange]) -> list[FileChange]:
-    """Edits of one file, each of what the last one left, as one change of it."""
+def _wasted(attempt: RepairAttempt, sign: Sign) -> tuple[FileChange, ...]:
+    """What the attempt changed for the error, and left it; of what settled another one nothing."""
+    left = {_sign_of(check) for check in attempt.after}
+    check = next((check for check in attempt.before if _sign_of(check) == sign), None)
+    if not attempt.judged or check is None or sign not in left:
+        return ()
+    changes = _joined((), [c for c in attempt.changes if not is_test(c.path)])
+    others = [other for other in attempt.before if _sign_of(other) != sign]
+    if all(_sign_of(other) in left for other in others):
+        return changes
+    part = blame(changes, check, others)
+    return part.changes if part.pointed else ()
+
+
+def _alike(one: Check, other: Check) -> bool:
+    return _sign_of(one) == _sign_of(other)
+
+
+def _since(attempts: Sequence[RepairAttempt], sign: Sign) -> tuple[RepairAttempt, ...]:
+    """The newest of `attempts`, from the one at which the error was first there."""
+    start = len(attempts)
+    while start and _in(sign, attempts[start - 1].before):
+        start -= 1
+    return tuple(attempts[start:])
+
+
+def _silent(changes: Iterable[FileChange]) -> str:
+    """How the changes silence a check; "" if they mend something."""
+    differing = [hunk for change in changes for hunk in hunks(change)]
+    return silences(
+        [line for hunk in differing for line in hunk.removed],
+        [line for hunk in differing for line in hunk.added],
+    )
+
+
+def _joined(earlier: Sequence[FileChange], edits: Sequence[FileChange]) -> tuple[FileChange, ...]:
+    """The `edits`, each with those of its file that led to it, as one change of the file."""
     joined: dict[str, FileChange] = {}
-    apart: list[FileChange] = []
-    for change in changes:
+    for change in edits:
         last = joined.get(change.path)
         if last is not None and last.after == change.before and not change.unsure:
-            joined[change.path] = FileChange(change.path, last.before, change.after)
-        elif last is None:
-            joined[change.path] = change
-        else:
-            apart.append(change)
-    return [*joined.values(), *apart]
+            change = replace(change, before=last.before)
+        elif last is not None:
+            # Parts of a file whose text is not known stay apart.
+            change = FileChange(
+                change.path, f"{last.before}\n{change.before}", f"{last.after}\n{change.after}",
+                last.unsure or change.unsure, part=True,
+            )  # fmt: skip
+        joined[change.path] = change
+    for change in reversed(earlier):
+        later = joined.get(change.path)
+        if later is not None and change.after == later.before and change.before:
+            joined[change.path] = replace(later, before=change.before, part=change.part)
+    return tuple(joined.values())
 
 
 def _told(check: Check) -> bool:
@@ -318,26 +395,15 @@ def _distinct(checks: list[Check]) -> list[list[Check]]:
     return sorted(groups, key=lambda g: (-len(g), _sign_of(g[0])))
 
 
-def _error_fix(
-    alike: list[Check], changes: tuple[FileChange, ...], before: tuple[RepairAttempt, ...]
-) -> ErrorFix:
-    check = alike[0]
-    vain = [attempt for attempt in before if _in_vain(attempt, _sign_of(check))]
-    changes = tuple([_since(change, vain) for change in changes])
+def _error_fix(settled: SettledError, history: LoopHistory) -> ErrorFix:
+    check, changes = settled.first, settled.changes
     differences = [hunk for change in changes for hunk in hunks(change)]
     language = language_of(changes[0].path)
     template = plausible(
         _template(changes, check.error_type), check.error_type, check.message, language
     )
     return ErrorFix(
-        ErrorSignature(
-            error_type_of(check.error_type),
-            pattern_of(check.message),
-            hints_of(check),
-            check.error_type,
-            check.message[:_MOST_EXAMPLE],
-            seen_at(check),
-        ),
+        signature_of(check, history),
         Fix(
             DOES.get(template) or _shortly(difference(changes)),
             category_of(template),
@@ -346,33 +412,27 @@ def _error_fix(
             language,
             difference(changes),
             files=tuple(dict.fromkeys([change.path for change in changes])),
-            vain=_tried(vain, changes),
+            vain=_tried(settled.vain, changes),
+            elsewhere=settled.elsewhere,
         ),
     )
 
 
-def _since(change: FileChange, vain: Sequence[RepairAttempt]) -> FileChange:
-    """The change with what was tried right before it and stayed in the file, as one."""
-    for attempt in reversed(vain):
-        for earlier in reversed(attempt.changes):
-            if (earlier.path, earlier.after) == (change.path, change.before) and earlier.before:
-                change = FileChange(change.path, earlier.before, change.after)
-    return change
-
-
-def _tried(vain: Sequence[RepairAttempt], fix: Sequence[FileChange]) -> tuple[str, ...]:
-    """The lines that were tried and left the error there, those of the fix left out."""
-    fixing = {line.strip() for change in fix for hunk in hunks(change) for line in hunk.added}
+def _tried(vain: Sequence[FileChange], fix: Sequence[FileChange]) -> tuple[str, ...]:
+    """The lines that were tried and left the error there, those of the fix last."""
+    fixing = {line.strip() for change in fix for line in change.after.split("\n")}
     tried = [
-        f"`{line.strip()[:_MOST_EDIT]}`"
-        for attempt in vain
-        for change in attempt.changes
-        if not is_test(change.path)
+        line.strip()
+        for change in vain
         for hunk in hunks(change)
         for line in hunk.added
-        if line.strip() and line.strip() not in fixing
+        # A comment, or a bracket alone, is no attempt.
+        if any(token[0].isalnum() or token[0] == "_" for token in tokens(line))
     ]
-    return tuple(dict.fromkeys(tried))[:_MOST_EDITS]
+    other = [f"`{line[:_MOST_EDIT]}`" for line in tried if line not in fixing]
+    # A part of what was right in the end was not enough.
+    part = [f"`{line[:_MOST_EDIT]}` alone" for line in tried if line in fixing]
+    return tuple(dict.fromkeys(other or part))[:_MOST_EDITS]
 
 
 def _template(changes: tuple[FileChange, ...], error: str) -> str:
@@ -380,8 +440,11 @@ def _template(changes: tuple[FileChange, ...], error: str) -> str:
 
 
 def difference(changes: tuple[FileChange, ...]) -> str:
-    """Lines with `-` and `+`, under their own names; an empty line between places."""
-    return "\n\n".join([text for change in changes if (text := excerpt(change))])
+    """Lines with `-` and `+`, under their own names; of several files each under its path."""
+    texts = [(change.path, text) for change in changes if (text := excerpt(change))]
+    if len(texts) == 1:
+        return texts[0][1]
+    return "\n".join([f"{SEPARATOR} {path}\n{text}" for path, text in texts])
 
 
 def approaches(history: LoopHistory, least: float = LEAST) -> Iterator[Pattern]:
@@ -402,8 +465,8 @@ def approaches(history: LoopHistory, least: float = LEAST) -> Iterator[Pattern]:
     steps: list[str] = []
     tools: list[str] = []
     languages: list[str] = []
-    for alike, changes, before in pairs(history):
-        body = _error_fix(alike, changes, before)
+    for settled in pairs(history):
+        alike, body = settled.alike, _error_fix(settled, history)
         # An error that was not there at first came to light after another one was settled.
         later |= _sign_of(alike[0]) not in first
         where = f" in {body.signature.seen}" if body.signature.seen else ""
@@ -447,7 +510,7 @@ def _shortly(diff: str) -> str:
 
 def _templates(history: LoopHistory) -> Iterator[Pattern]:
     codes: set[str] = set()
-    for (check, *_), changes, _before in pairs(history):
+    for _alike_checks, check, changes, _vain, _elsewhere in pairs(history):
         differences = [hunk for change in changes for hunk in hunks(change)]
         code, holes = template_code(differences)
         # An exchange of words, or a line alone, is no template: the lesson shows it.

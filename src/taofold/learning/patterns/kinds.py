@@ -56,7 +56,8 @@ class ErrorSignature(Value, frozen=True):
     `type` is one of the schema's eight, `name` the real class such as "KeyError". `pattern`
     is the message with `.*` where it varied; it is never run as a regular expression.
     `hints` are places such as `*.py:validate*`. `example` is one such message word for word, and
-    `seen` where it stood, as `path:function`.
+    `seen` where it stood, as `path:function`; `caller` the lines, of a test or a program, by
+    which it came up.
     """
 
     type: ErrorType = "Other"
@@ -65,6 +66,7 @@ class ErrorSignature(Value, frozen=True):
     name: str = ""
     example: str = ""
     seen: str = ""
+    caller: str = ""
 
 
 class Fix(Value, frozen=True):
@@ -74,7 +76,8 @@ class Fix(Value, frozen=True):
     edit, such as "off_by_one", where there is one. `code` is a template with `{{holes}}`, `diff`
     the removed and added lines under their true names, each behind `-` or `+` (with holes in
     patterns of release 0.1), and lines around them behind a space. `files` are the files that
-    it changed; `vain` are edits that the same loop had tried before, which left the error there.
+    it changed; `vain` are edits that the same loop had tried before, which left the error there;
+    `elsewhere`: the error's report pointed at none of the places that were changed.
     `cause` is a sentence of files and of earlier releases.
     """
 
@@ -87,6 +90,12 @@ class Fix(Value, frozen=True):
     cause: str = ""
     files: tuple[str, ...] = ()
     vain: tuple[str, ...] = ()
+    elsewhere: bool = False
+
+    @property
+    def hard_won(self) -> bool:
+        """Is it more than what one tries first? Something failed before, or it lay elsewhere."""
+        return bool(self.vain) or self.elsewhere
 
 
 class ErrorFix(Value, frozen=True, tag_field="kind", tag="error"):

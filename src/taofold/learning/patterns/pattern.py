@@ -23,7 +23,12 @@ from taofold.learning.patterns.kinds import (
 
 
 class LoopCase(Value, frozen=True):
-    """A task at its start. `code` is source text near the failures, as much as is at hand."""
+    """A task at its start, or between two iterations.
+
+    `code` is source text near the failures, as much as is at hand. `failed` are the ids of
+    failing checks that this loop has edited files for, and whose error stayed; `after` is how many
+    of its iterations have ended.
+    """
 
     task: str = ""
     category: str = ""
@@ -32,6 +37,8 @@ class LoopCase(Value, frozen=True):
     tool: str = ""
     failing: tuple[Check, ...] = ()
     code: str = ""
+    failed: tuple[str, ...] = ()
+    after: int = 0
 
 
 class CaseContext(Value, frozen=True):

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from taofold.learning.extraction.diffs import change_key
+from taofold.learning.extraction.silencing import silencing
 from taofold.learning.patterns.kinds import Approach, CodeTemplate, ErrorFix, Kind
 from taofold.learning.patterns.pattern import Pattern
 from taofold.learning.retrieval.index import IndexEntry
@@ -102,6 +103,8 @@ def _iterations(ranked: Ranked) -> float:
 def _refusal(pattern: Pattern, close: Relevance, settings: Injection, min_uses: int) -> str:
     if pattern.retired:
         return f"retired: {pattern.retired}"
+    if isinstance(pattern.body, ErrorFix) and (how := silencing(pattern.body.fix.diff)):
+        return f"its change only silences the check: {how}"
     if close.refused:
         return close.refused
     if close.value < LEAST:
@@ -159,10 +162,21 @@ def _surplus(ranked: Ranked, chosen: Sequence[Ranked]) -> str:
     for other in chosen:
         if likeness(ranked.pattern, other.pattern) > _ALIKE:
             return f"it says the same as {other.pattern.id}"
+        if ranked.answers == other.answers >= 0 and _one_error(ranked.pattern, other.pattern):
+            return f"{other.pattern.id} is about the same error, and nearer"
         change = _change(ranked.pattern)
         if change and change == _change(other.pattern) and ranked.answers == other.answers:
             return f"{other.pattern.id} holds the same change"
     return ""
+
+
+def _one_error(pattern: Pattern, other: Pattern) -> bool:
+    """Are they lessons about one error, names and values apart?"""
+    one, two = pattern.signature, other.signature
+    if one is None or two is None or pattern.kind != other.kind:
+        return False
+    # Files tell no message word for word: nobody can say which of theirs is nearer.
+    return bool(one.example) and (one.name, one.pattern) == (two.name, two.pattern)
 
 
 def _beside(candidate: Ranked, ranked: Sequence[Ranked]) -> str:

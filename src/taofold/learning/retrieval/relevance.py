@@ -4,6 +4,7 @@ The error is what counts: its message against the signature, then the words and 
 The task's words decide only where nothing fails.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
@@ -12,6 +13,7 @@ from typing import Final, NamedTuple
 
 from taofold.core.checks import Check
 from taofold.learning.extraction.diffs import HOLE, abstracted, line_term, tokens
+from taofold.learning.extraction.generalisation import seen_at
 from taofold.learning.patterns.kinds import (
     Approach,
     Avoidance,
@@ -36,12 +38,6 @@ from taofold.learning.retrieval.index import (
     rarity,
     telling,
     words,
-)
-from taofold.learning.retrieval.novelty import (
-    about_this_program,
-    same_case,
-    same_function,
-    told_already,
 )
 
 _CODE_TERMS: Final = 40
@@ -276,6 +272,17 @@ _SENTENCE: Final = 30
 """Words of a message that are compared in order."""
 _FEWEST_SHARED: Final = 2
 """Words that two texts must share: one, such as "total", stands in anything."""
+_NOT_YET: Final = "it was found at the first try: it is told once this loop has failed at it"
+_LOCAL: Final = re.compile(
+    r"(?:Key|Index|Name|Reference|UnboundLocal|ZeroDivision)Error|E0425|E0433|F821|no-undef"
+    r"|undefined-variable|name-defined"
+)
+"""A name is not there, or an index is out of bounds: the cause is the program at hand."""
+_MISSING: Final = re.compile(
+    r"(?:Attribute|Recursion|FileNotFound|ModuleNotFound|Import)Error|shell|TS23(?:04|07)"
+)
+_OF_NOTHING: Final = re.compile(r"(?:Type|Attribute)Error|panic|TS(?:1804[78]|253[12])")
+_NOTHING: Final = re.compile(r"\b(?:None|NoneType|null|undefined|nil)\b")
 _LINE: Final = 0.6
 """How much it says for a fix that the very line which it replaced is here."""
 
@@ -334,6 +341,9 @@ def relevance(pattern: Pattern, entry: IndexEntry, question: Question) -> Releva
             if signature is None or not case.failing:
                 return Relevance(scale * text * _category(pattern.body, case))
             return _of_error(pattern, entry, signature, text, scale, question)
+        # Ways of working answer no error: a loop that has failed at nothing needs none.
+        case Approach() | CodeTemplate() if not case.failed:
+            return Relevance(0.0, refused=_NOT_YET)
         case Approach() as body:
             same_task = bool(body.task) and matches(body.task, case.task)
             value = max(text, 0.9 if same_task and telling(literal(body.task)) else 0.0)
@@ -392,22 +402,59 @@ def _of_error(
         near = 0.1 if any(_at(hint, _where_at(failing)) for hint in signature.hints) else 0.0
         around = max(text, line)
         value = scale * min(0.75 * min(error + near, 1.0) + 0.25 * around, 1.0)
-        known = _nothing_new(pattern, signature, failing)
+        known = _no_news(pattern, signature, failing, question.case)
         silence = known or silence
         if value > best.value and not known:
             best = Relevance(value, number)
     return best if best.value else best._replace(refused=silence or best.refused)
 
 
-def _nothing_new(pattern: Pattern, signature: ErrorSignature, failing: Check) -> str:
-    """Why a reader learns nothing from the lesson about this error; "" if there is something."""
+def _no_news(pattern: Pattern, signature: ErrorSignature, failing: Check, case: LoopCase) -> str:
+    """Why a reader who meets this error is not told of it (yet); "" if they are."""
     match pattern.body:
         case ErrorFix(fix=fix):
-            return told_already(signature, fix, failing)
-        case Avoidance() if about_this_program(signature, failing):
-            return "" if same_case(signature, failing) else "it was tried in another program"
+            # What only a file claims was hard to find may be anything.
+            hard = fix.hard_won and not pattern.claimed
+            vain = bool(fix.vain)
+        case Avoidance(better=better):
+            # Who has not failed yet learns nothing from what fails, unless it says what does not.
+            hard = bool(better) and not pattern.claimed
+            vain = False
         case _:
             return ""
+    # At once only for the same sentence, names and values apart: "already borrowed" is not
+    # "already mutably borrowed".
+    hard = hard and (not signature.example or matches(signature.pattern, failing.message))
+    failed = failing.id in case.failed
+    # A lesson of a file, without a message word for word, is taken as it is.
+    known = signature.example and not same_case(signature, failing)
+    if known and _of_every_day(failing, vain=vain, failed=failed):
+        return "such an error has its cause in the program at hand"
+    return "" if hard or failed else _NOT_YET
+
+
+def _of_every_day(failing: Check, *, vain: bool, failed: bool) -> bool:
+    """Is it an error that every program has, so that a lesson of another one says nothing?"""
+    if _LOCAL.fullmatch(failing.error_type):
+        return True
+    # Why something is missing may be told by what was tried in vain; why it is nothing at all has
+    # so many causes that only a loop which has failed at it is to look at those of others.
+    if _OF_NOTHING.fullmatch(failing.error_type) and _NOTHING.search(failing.message):
+        return not (vain and failed)
+    return bool(_MISSING.fullmatch(failing.error_type)) and not vain
+
+
+def same_case(signature: ErrorSignature, failing: Check) -> bool:
+    """Is it the same value that is named, or the same function that fails?"""
+    # A message without a value is the same everywhere.
+    named = signature.example == failing.message and bool(re.search(r"\*|\+", signature.pattern))
+    return named or same_function(signature, failing)
+
+
+def same_function(signature: ErrorSignature, failing: Check) -> bool:
+    """Does the function fail where the lesson was learnt?"""
+    # Compilers tell no function, and every crate has a `src/lib.rs`.
+    return ":" in signature.seen and signature.seen == seen_at(failing)
 
 
 def _exception(failing: Check) -> bool:

@@ -18,7 +18,7 @@ from taofold.core.checks import Check, is_test
 from taofold.core.events import Proposed, Record
 from taofold.learning.attribution import Application, applications
 from taofold.learning.commands import FoundPattern, UnknownPattern
-from taofold.learning.extraction.generalisation import language_of
+from taofold.learning.extraction.generalisation import language_of, pattern_of
 from taofold.learning.extraction.history import (
     FileChange,
     LoopHistory,
@@ -62,6 +62,25 @@ def case_of(task: str, faults: Sequence[Check], root: str, repository: str = "")
         failing=tuple(faults),
         code=_code(faults, Path(root)) if root else "",
     )
+
+
+def failed_at(state: LoopState, failing: Sequence[Check]) -> tuple[str, ...]:
+    """The ids of those `failing` whose error stayed though an iteration edited files for it."""
+    before = state.baseline.verdict.errors if state.baseline else ()
+    stood: set[tuple[str, str, str]] = set()
+    for ended in state.done:
+        after = {_error_of(check) for check in ended.verdict.errors}
+        if any(not is_test(path) for path in ended.changed):
+            stood |= after & {_error_of(check) for check in before}
+        before = ended.verdict.errors
+    return tuple([check.id for check in failing if _error_of(check) in stood])
+
+
+def _error_of(check: Check) -> tuple[str, str, str]:
+    """Equal for one error in two verdicts, though an edit moved it or changed a value in it."""
+    # A compiler's finding is named after its message, so it goes by its file; a test by its name.
+    path = check.place.path
+    return check.id if is_test(path) else path, check.error_type, pattern_of(check.message)
 
 
 def first_faults(history: LoopHistory) -> tuple[Check, ...]:
@@ -124,6 +143,8 @@ def _text(root: Path, path: str) -> str:
 
 
 _MOST_FILES: Final = 20
+_MOST_CALLER: Final = 4
+_MOST_CALLER_CHARS: Final = 300
 _MOST_CHARS: Final = 200_000
 
 
@@ -149,7 +170,39 @@ async def history_of(
         repository,
         by,
         tuple(dict.fromkeys(lessons)),
+        callers=await _callers(attempts, state, work),
     )
+
+
+async def _callers(
+    attempts: Sequence[RepairAttempt], state: LoopState, work: Work
+) -> dict[str, str]:
+    """The lines by which each failing check came up: of its test, or of the program's start."""
+    snapshot = state.baseline.snapshot if state.baseline else ""
+    callers: dict[str, str] = {}
+    for check in [check for attempt in attempts for check in attempt.before]:
+        own = [place for place in check.places if place.path and not place.path.startswith("/")]
+        # A program that fails where it begins shows that line itself.
+        if check.id in callers or not snapshot or not (own[1:] or is_test(check.place.path)):
+            continue
+        text = await work.text(snapshot, own[0].path)
+        callers[check.id] = _statement(text or "", own[0].line)
+    return callers
+
+
+def _statement(text: str, line: int) -> str:
+    """The line with those right above it in its block."""
+    lines = text.splitlines()[:line]
+    if not lines or len(lines) < line:
+        return ""
+    indent = len(lines[-1]) - len(lines[-1].lstrip())
+    start = len(lines) - 1
+    while start and len(lines) - start < _MOST_CALLER:
+        above = lines[start - 1]
+        if not above.strip() or len(above) - len(above.lstrip()) < indent:
+            break
+        start -= 1
+    return "\n".join([part[indent:] for part in lines[start:]])[:_MOST_CALLER_CHARS]
 
 
 async def _attempts(
@@ -283,19 +336,19 @@ class CrossLoopLearner:
         self.search = search
 
     async def lessons(self, loop: str, state: LoopState, failing: Sequence[Check]) -> Lessons:
-        """What earlier loops have to say to this one, frozen for its whole life."""
+        """What earlier loops have to say to this one, at its start or after an iteration."""
         injection = self.learning.injection
         if state.wish.min_success_rate is not None:
             injection = replace(injection, min_success_rate=state.wish.min_success_rate)
         folder = state.baseline.folder if state.baseline else ""
-        case = case_of(
-            state.wish.task,
-            failing,
-            folder or state.wish.root,
-            self.repository,
+        case = replace(
+            case_of(state.wish.task, failing, folder or state.wish.root, self.repository),
+            failed=failed_at(state, failing),
+            after=len(state.done),
         )
         lessons = await self.inject(loop, case, injection)
-        if lessons.control or not injection.enabled or not self._searches(state):
+        # A search policy's rates are frozen with the lessons of the start.
+        if state.done or lessons.control or not injection.enabled or not self._searches(state):
             return lessons
         return replace(lessons, rates=await self.rates())
 
@@ -316,7 +369,9 @@ class CrossLoopLearner:
     async def inject(
         self, loop: str, case: LoopCase, injection: Injection, *, manual: bool = False
     ) -> Lessons:
-        """Ask the registry. What a person asks for is never withheld for the control share."""
+        """Ask the registry. From a person who asks nothing is withheld, by lot or for a while."""
+        if manual:
+            case = replace(case, failed=tuple([check.id for check in case.failing]), after=0)
         chosen = await self.registry.inject(
             loop,
             case,

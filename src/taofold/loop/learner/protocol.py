@@ -1,8 +1,8 @@
 """The seam between a loop and what earlier loops learnt. Knows no registry.
 
-`lessons` is asked once at the start, after the baseline gate, and its answer is frozen in
-the loop's stream; `learn` once at the end. Both may be asked again after a crash, with the
-same loop id: whoever implements this counts a loop once.
+`lessons` is asked at the start, after the baseline gate, and before each further iteration; its
+answers are frozen in the loop's stream. `learn` is asked once at the end. All may be asked again
+after a crash, with the same loop id: whoever implements this counts a loop once.
 """
 
 from collections.abc import Sequence
@@ -56,7 +56,10 @@ class Learner(Protocol):
     """
 
     async def lessons(self, loop: str, state: LoopState, failing: Sequence[Check]) -> Lessons:
-        """What to tell the loop about; `failing` are the checks of its baseline."""
+        """What to tell the loop; `failing` is what the gates said last.
+
+        `state.done` are the iterations that failed so far: none at the start.
+        """
         ...
 
     async def learn(self, loop: str, state: LoopState, work: Work) -> Learnt:
