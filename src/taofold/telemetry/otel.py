@@ -100,7 +100,7 @@ def traced(
     if disabled():
         return TracedLog(open_log(log), NoExporter())
     connected = _exporter(exporter, endpoint, headers, content, project, redactor)
-    return TracedLog(open_log(log), connected, prompts=content)
+    return TracedLog(open_log(log), connected, prompts=content, content=content)
 
 
 def exporter(*, content: bool = False) -> "OtelExporter":

@@ -219,6 +219,9 @@ _MARKS: Final = 128
 """Marks of a run that are kept: what every OpenTelemetry span holds by default."""
 
 
+_UNTOLD: Final = Prompt(EncodedMessages(()), 0)
+
+
 class Root(NamedTuple):
     """The eldest run of a trace: when it began, and where it hangs in the application's."""
 
@@ -233,10 +236,14 @@ class Root(NamedTuple):
 class SpanProjection:
     """The spans of one run. Feed it every record, in order.
 
-    `roots` is shared by the runs of one trace; the eldest of them puts itself in.
+    `roots` is shared by the runs of one trace; the eldest of them puts itself in. Without
+    `rebuild` no prompt is put together from the log: for who tells nothing of what was said.
     """
 
-    def __init__(self, run: str, roots: dict[str, Root] | None = None) -> None:
+    def __init__(
+        self, run: str, roots: dict[str, Root] | None = None, *, rebuild: bool = True
+    ) -> None:
+        self._rebuild = rebuild
         self.head = -1
         """Number of the last record it was fed."""
         self._origin = Origin(run)
@@ -369,7 +376,7 @@ class SpanProjection:
             self._marks.append(Mark(name, moment(record), dict(facts), said))
 
     def _hear(self, key: str, message: Message) -> None:
-        if message.content:
+        if message.content and self._rebuild:
             self._talk(key).append(message)
 
     def _talk(self, key: str) -> list[Message]:
@@ -382,6 +389,8 @@ class SpanProjection:
 
     def _rebuilt(self, key: str) -> Prompt:
         """What must have been sent, by what the log holds."""
+        if not self._rebuild:
+            return _UNTOLD
         talk = self._talk(key)
         transcript = self._transcripts.get(branch(key))
         if transcript is None:
@@ -395,9 +404,9 @@ class SpanProjection:
         if event.usage is not None:
             self._usage += event.usage
         observation = event.observation
-        self._hear(
-            event.key, result_message(action.id, observation.parts or text(observation.result))
-        )
+        if self._rebuild:
+            result = observation.parts or text(observation.result)
+            self._hear(event.key, result_message(action.id, result))
         span = self._calls.observe(record, event)
         if span is None:
             self._mark(record, "step", self._calls.thought(event), action=action.tool)
@@ -407,7 +416,8 @@ class SpanProjection:
         origin = self._origin
         self._usage += event.usage
         sent = prompt or self._rebuilt(event.key)
-        self._hear(event.key, Message("assistant", event.content, event.issuer))
+        if self._rebuild:
+            self._hear(event.key, Message("assistant", event.content, event.issuer))
         return ModelSpan(
             **origin.shared,
             id=span_id(origin.run, f"reply {record.seq}"),

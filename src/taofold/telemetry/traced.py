@@ -52,15 +52,17 @@ class TracedLog(WrappedLog):
     """`log`, with an exporter that is told of every span.
 
     With `prompts` each model call's span has the prompt that was sent, else the one that the log
-    says must have been.
+    says must have been; without `content` none, for an exporter that tells nothing of it.
     """
 
-    def __init__(self, log: Log, exporter: Exporter, *, prompts: bool = False) -> None:
+    def __init__(
+        self, log: Log, exporter: Exporter, *, prompts: bool = False, content: bool = True
+    ) -> None:
         super().__init__(log)
         self.exporter = exporter
         self._runs: dict[str, SpanProjection] = {}
         self._roots: dict[str, Root] = {}
-        self._keeps_prompts = prompts
+        self._keeps_prompts, self._content = prompts, content
         self._prompts: dict[tuple[str, str], Prompt] = {}
         """What was sent and is not answered yet, by run and place of the call."""
         self._transcripts: dict[tuple[str, str], EncodedMessages] = {}
@@ -82,13 +84,16 @@ class TracedLog(WrappedLog):
     async def claim(self, run: str, owner: str, **named: Any) -> Claim:
         """Become the owner, and learn what happened in the run before."""
         claim = await super().claim(run, owner, **named)
-        projection = self._runs.setdefault(run, SpanProjection(run, self._roots))
+        projection = self._runs.setdefault(run, self._projection(run))
         for record in await self.log.read(run, after=projection.head):
             if isinstance(record.event, RunStarted) and record.event.parent:
                 await self._find(root_run(run, record.event.parent))
             # Not exported: the process that wrote these records told of their spans.
             projection.feed(record)
         return claim
+
+    def _projection(self, run: str) -> SpanProjection:
+        return SpanProjection(run, self._roots, rebuild=self._content)
 
     async def _find(self, root: str) -> None:
         """Learn where the eldest run hangs: another process may have begun it."""
@@ -120,7 +125,7 @@ class TracedLog(WrappedLog):
 
     def _tell(self, run: str, records: Sequence[Record]) -> None:
         try:
-            projection = self._runs.get(run) or SpanProjection(run, self._roots)
+            projection = self._runs.get(run) or self._projection(run)
             self._runs[run] = projection
             spans: list[Span] = []
             over = False
@@ -182,10 +187,12 @@ def traced(log: Log, name: str, *, content: bool = False) -> Log:
             # be imported to learn that it is switched off.
             if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
                 return log
-            return TracedLog(log, Lazy(lambda: _otlp(content)), prompts=content)
+            exporter = Lazy(lambda: _otlp(content))
+            return TracedLog(log, exporter, prompts=content, content=content)
         case "opik":
             _check("OPIK_URL_OVERRIDE")
-            return TracedLog(log, Lazy(lambda: _opik(content)), prompts=content)
+            exporter = Lazy(lambda: _opik(content))
+            return TracedLog(log, exporter, prompts=content, content=content)
         case _:
             raise ConfigError(f"traces is otlp or opik, not {name!r}", path="traces")
 
