@@ -6,7 +6,7 @@ bring a whole header in time is closed.
 
 import asyncio
 import logging
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -21,6 +21,26 @@ STOP_S: Final = 5
 _logger = logging.getLogger(__name__)
 
 
+class OpenTransport:
+    """A transport that drops what is written after the client has gone.
+
+    A burst of events is written before asyncio can tell anybody that the connection is lost; it
+    would log a warning for each of them.
+    """
+
+    def __init__(self, transport: Any) -> None:
+        self._transport = transport
+
+    def __getattr__(self, name: str) -> Any:
+        """Everything else is the transport's."""
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Write, while anybody is there."""
+        if not self._transport.is_closing():
+            self._transport.write(data)
+
+
 class HeaderTimeoutProtocol(H11Protocol):
     """Closes connections whose header does not arrive in time.
 
@@ -32,7 +52,7 @@ class HeaderTimeoutProtocol(H11Protocol):
 
     def connection_made(self, transport: Any) -> None:
         """A client has connected."""
-        super().connection_made(transport)
+        super().connection_made(cast("asyncio.Transport", OpenTransport(transport)))
         self._late = self.loop.call_later(self.header_s, self._give_up)
 
     def data_received(self, data: bytes) -> None:
