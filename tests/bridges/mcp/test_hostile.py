@@ -11,7 +11,8 @@ import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mcp.server import Server
+from mcp.server import MCPServer, Server
+from mcp.server.mcpserver import Context
 
 from taofold import RunContext
 from taofold.bridges.mcp import McpServer
@@ -20,7 +21,7 @@ from taofold.bridges.mcp.package import load
 from taofold.core.errors import ConfigError
 from taofold.tools.arguments import Checker
 
-from .kit import lister, text, tool
+from .kit import bridged, lister, text, tool
 
 pytestmark = pytest.mark.anyio
 
@@ -106,6 +107,35 @@ async def test_a_server_that_never_lists_its_tools_is_given_up_at_the_deadline()
     with pytest.raises(ConfigError, match=r"did not list its tools within 1 s"):
         async with asyncio.timeout(20):
             await McpServer.within(server, **options).open()
+
+
+async def test_a_flood_of_notifications_fills_no_memory_and_holds_up_no_call() -> None:
+    """Mutant: every step that a server tells of is kept for as long as the call lasts."""
+    host = MCPServer("flood")
+
+    @host.tool()
+    async def flood(context: Context, count: int) -> str:
+        """Tell much."""
+        for number in range(count):
+            await context.report_progress(number, count, "x" * 5_000)
+            await context.session.send_tool_list_changed()
+            await context.notify_resource_updated("memo://today")
+        return "told"
+
+    @host.tool()
+    def quick() -> str:
+        """Do nothing."""
+        return "done"
+
+    for mode in ("auto", "legacy"):
+        async with bridged(host, mode=mode) as server:
+            context = RunContext(None)
+            flooded = asyncio.create_task(server["s_flood"].bind({"count": 3000}).run(context))
+            async with asyncio.timeout(30):
+                assert (await server["s_quick"].bind({}).run(RunContext(None))).value == "done"
+            assert (await flooded).value == "told"
+            assert len(context.partial) <= 1000
+            assert sum(map(len, context.partial)) < 1_000_000
 
 
 @pytest.mark.scenario("PEER-22")

@@ -11,10 +11,13 @@ import json
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 import pytest
@@ -301,6 +304,102 @@ async def test_whoever_points_elsewhere_is_not_followed_into_a_private_network()
     await _admit(public, "https://93.184.216.35/token")
     await _admit("http://127.0.0.1:8000/mcp", "http://localhost:9000/token")
     await _admit("https://10.0.0.4/mcp", "https://10.0.0.5/token")
+
+
+class Elsewhere(BaseHTTPRequestHandler):
+    """A host that an authorization server has no business to send us to."""
+
+    seen: list[str]
+
+    def do_GET(self) -> None:
+        self.seen.append(f"{self.command} {self.path}")
+        self.send_response(404)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    do_POST = do_GET
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+class Redirecting(Elsewhere):
+    """An MCP server with an authorization server, of which `away` redirects to `target`."""
+
+    away: str
+    target: str
+
+    def do_GET(self) -> None:
+        path = urlsplit(self.path)
+        home = f"http://127.0.0.1:{self.server.server_port}"  # type: ignore[attr-defined]
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        documents = {
+            "/.well-known/oauth-protected-resource": {
+                "resource": f"{home}/mcp", "authorization_servers": [home],
+            },
+            "/.well-known/oauth-authorization-server": {
+                "issuer": home, "authorization_endpoint": f"{home}/authorize",
+                "token_endpoint": f"{home}/token", "registration_endpoint": f"{home}/register",
+                "response_types_supported": ["code"], "code_challenge_methods_supported": ["S256"],
+            },
+            "/register": {"client_id": "me", "redirect_uris": ["http://127.0.0.1/callback"]},
+        }  # fmt: skip
+        if path.path == self.away:
+            self._answer(307, {}, Location=f"{self.target}{path.path}")
+        elif path.path == "/authorize":
+            asked = parse_qs(path.query)
+            back = f"{asked['redirect_uri'][0]}?code=secret&state={asked['state'][0]}"
+            self._answer(302, {}, Location=back)
+        elif path.path in documents:
+            self._answer(201 if path.path == "/register" else 200, documents[path.path])
+        else:
+            told = f'Bearer resource_metadata="{home}/.well-known/oauth-protected-resource"'
+            headers = {"WWW-Authenticate": told} if path.path == "/mcp" else {}
+            self._answer(401 if headers else 404, {}, **headers)
+
+    do_POST = do_GET
+
+    def _answer(self, status: int, document: Any, **headers: str) -> None:
+        body = json.dumps(document).encode()
+        self.send_response(status)
+        for name, value in {**headers, "Content-Length": str(len(body))}.items():
+            self.send_header(name, value)
+        self.send_header("Content-Type", "application/json")
+        self.end_headers()
+        self.wfile.write(body)
+
+
+@contextmanager
+def listening(handler: type[Elsewhere]) -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    "away",
+    [
+        "/.well-known/oauth-protected-resource",
+        "/.well-known/oauth-authorization-server",
+        "/register",
+        "/token",
+    ],
+)
+async def test_a_redirect_takes_no_code_and_no_request_to_another_host(away: str) -> None:
+    seen: list[str] = []
+    with listening(type("Handler", (Elsewhere,), {"seen": seen})) as target:
+        fields = {"seen": [], "away": away, "target": target}
+        with listening(type("Handler", (Redirecting,), fields)) as home:
+            address = ServerAddress("http", url=f"{home}/mcp", oauth=OAuth())
+            with pytest.raises(SignInFailed):
+                await sign_in(address, Browser(), seconds=20)
+    assert seen == []
 
 
 def test_a_secret_without_the_place_that_it_is_for_is_refused() -> None:

@@ -103,10 +103,27 @@ async def test_questions_of_two_calls_at_once_are_not_mixed_up() -> None:
     """Nobody can tell whose question it is: both are cancelled, and from then on one by one."""
     import asyncio
 
+    from mcp.server.mcpserver import Context
+
     from taofold import RunContext
     from taofold.tools import InputRequired
 
-    async with bridged(sample(), mode="legacy") as server:
+    from .kit import Named
+
+    host, begun, both_there = sample(), list[str](), asyncio.Event()
+    host.remove_tool("push")
+
+    @host.tool()
+    async def push(context: Context) -> str:
+        """Ask while working, the first time only when another call is under way as well."""
+        begun.append("push")
+        if len(begun) > 1:
+            both_there.set()
+        await both_there.wait()
+        said = await context.elicit("which name?", Named)
+        return said.action
+
+    async with bridged(host, mode="legacy") as server:
         call = server["s_push"].bind({})
         both = [call.run(RunContext(None)), call.run(RunContext(None))]
         first = await asyncio.gather(*both, return_exceptions=True)

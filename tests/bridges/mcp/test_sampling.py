@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 from mcp import types
+from mcp.server import MCPServer
+from mcp.server.mcpserver import Context
 from tests.runtime.kit import Memo, act, finish
 
 from taofold import Agent, Decision, Limits, MemoryLog, Principal
@@ -135,6 +137,33 @@ async def test_where_nobody_is_there_it_waits_and_each_answer_is_paid_for_once()
     assert result.steps[0].observations[0].result == f"it says: {ANSWER}"
     assert len(model.sampled) == 2
     assert result.state.child_model_calls == 2, "also what was asked before the run waited"
+
+
+@pytest.mark.filterwarnings("ignore:The sampling capability is deprecated")
+async def test_an_answer_that_a_call_made_again_asks_for_once_more_is_not_paid_for_again() -> None:
+    host, log, model = MCPServer("older"), MemoryLog(), TwoVoices()
+
+    @host.tool()
+    async def push(context: Context) -> str:
+        """Have two prompts answered."""
+        answers: list[str] = []
+        for prompt in ("First?", "Second?"):
+            content = types.TextContent(type="text", text=prompt)
+            message = types.SamplingMessage(role="user", content=content)
+            sampled = await context.session.create_message([message], max_tokens=50)
+            answers.append(sampled.content.text)
+        return " and ".join(answers)
+
+    for begin in (True, False, False, False):
+        async with McpServer.within(host, name="s", mode="legacy", sampling=True) as server:
+            model.script = iter([act("s_push")] if begin else [finish()])
+            agent = run_of(server, model, log)
+            result = await (agent.run("x", run_id="r") if begin else agent.resume("r"))
+        if result.pending:
+            await decide(log, result.pending[0].id, Decision("approve"))
+    assert result.steps[0].observations[0].result == f"{ANSWER} and {ANSWER}"
+    assert len(model.sampled) == 2, "the first one was asked for in three lives of the call"
+    assert result.state.child_model_calls == 2
 
 
 async def test_the_runs_limits_bound_what_a_server_has_answered() -> None:

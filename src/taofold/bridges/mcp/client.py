@@ -454,10 +454,17 @@ class McpServer(Toolset):
         """
         serving, loop = await self._served(), asyncio.get_running_loop()
         changed: asyncio.Queue[str] = asyncio.Queue()
+        told = set[str]()
+
+        def note(uri: str) -> None:
+            # Once, until somebody has looked: a server may say it a thousand times a second.
+            if uri not in told:
+                told.add(uri)
+                changed.put_nowait(uri)
 
         def heard(uri: str) -> None:
             # Back from the connections' thread to the loop of whoever watches.
-            loop.call_soon_threadsafe(changed.put_nowait, uri)
+            loop.call_soon_threadsafe(note, uri)
 
         watching = asyncio.ensure_future(beside(serving.watch(uris, heard)))
         # What ends the watching must not be waited for behind a change that never comes.
@@ -468,6 +475,7 @@ class McpServer(Toolset):
                 if not waiting.done():
                     await watching
                     return
+                told.discard(waiting.result())
                 yield waiting.result()
                 waiting = asyncio.ensure_future(changed.get())
         finally:

@@ -33,6 +33,7 @@ from taofold.bridges.mcp.package import load
 from taofold.core.text import visible
 from taofold.core.value import is_object
 from taofold.documents import DocumentFormat, SharedDocument, lock_file
+from taofold.network.direct import origin
 from taofold.network.public import is_public, parsed
 from taofold.policy.redaction import Redactor
 from taofold.reserved import state_folder
@@ -350,7 +351,8 @@ class _Keeping:
             while True:
                 if outgoing is not request:
                     await _admit(self._kept.url, str(outgoing.url))
-                    outgoing.extensions = {**outgoing.extensions, AUTHORIZING: True}
+                    admitted = origin(str(outgoing.url))
+                    outgoing.extensions = {**outgoing.extensions, AUTHORIZING: admitted}
                 response = yield outgoing
                 outgoing = await flow.asend(response)
         except StopAsyncIteration:
@@ -413,7 +415,7 @@ def _missing_scope(response: Any) -> str:
 
 
 AUTHORIZING: Final = "taofold.authorizing"
-"""Marks a request of the client to an authorization server."""
+"""Marks a request of the client to an authorization server, with the origin that was admitted."""
 
 
 def how(url: str, scope: str = "", principal: str = "") -> str:

@@ -7,6 +7,7 @@ accepted before each call, as fresh as the server lets us know; if it changed, a
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from itertools import count
 from time import monotonic
 from typing import Any, Final
 
@@ -48,6 +49,10 @@ MOST: Final = 512
 """Tools of one server that are looked at."""
 ROUNDS: Final = 32
 """So often a server may be given what it asks for in one call."""
+REPORTS: Final = 1_000
+"""Steps of one call that are told of; what a server says of more is not heard."""
+REPORT: Final = 500
+"""Characters of one of them."""
 ACCEPT: Final = "accept"
 OLD_WAY: Final = "server-initiated requests is unavailable"
 """What the package says where a server asks in the older way on a connection of the newer era."""
@@ -335,9 +340,13 @@ class Serving:
         if question is not None and not question.legacy and question.done:
             responses = _responses(question, await question.responses(sample))
 
+        reports = count()
+
         async def progress(done: float, total: float | None, text: str | None) -> None:
-            of = "" if total is None else f"/{total:g}"
-            report(f"{done:g}{of} {visible(text or '')}".strip() + "\n")
+            # They are kept in case the call times out: a server must not fill the memory with them.
+            if next(reports) < REPORTS:
+                of = "" if total is None else f"/{total:g}"
+                report(f"{done:g}{of} {visible((text or '')[:REPORT])}".strip() + "\n")
 
         async def send(session: McpSession) -> Any:
             return await session.call(

@@ -29,6 +29,8 @@ USUAL_S: Final = 1.0
 MISSES: Final = 10
 """So often in a row the server may be away before a task is given up; a minute at most."""
 _LEAVE_S: Final = 5.0
+_SHOWN: Final = 500
+"""Characters of what a task says of its state."""
 
 
 def recalled(ctx: RunContext[Any]) -> str:
@@ -98,7 +100,7 @@ class RemoteTask:
         pause, told = QUICK_S, ""
         while True:
             seen = await self._seen()
-            message = visible(seen.status_message or "")
+            message = visible((seen.status_message or "")[:_SHOWN])
             if message and message != told:
                 told = message
                 report(f"{message}\n")

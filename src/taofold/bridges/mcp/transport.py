@@ -101,7 +101,8 @@ def client_factory(
 
     They send nothing to another origin than the server's: generation 1 of the package follows
     redirects wherever they lead, and only `Authorization` stays behind, not a key under another
-    name. What `authorizer` (see `oauth`) sends to an authorization server is its own affair.
+    name. What `authorizer` (see `oauth`) sends goes to the authorization server that it admitted,
+    and is not redirected elsewhere either: it may be a code, or a token.
     """
     scheme, host, port = origin(place.url)
     home = {(scheme, host, port)}
@@ -109,7 +110,8 @@ def client_factory(
         home.add(("https", host, 443))  # the same server, better protected
 
     async def at_home(request: Any) -> None:
-        if origin(str(request.url)) not in home and AUTHORIZING not in request.extensions:
+        target = origin(str(request.url))
+        if target not in home and target != request.extensions.get(AUTHORIZING):
             raise ConnectionError(f"the server redirects to {request.url.host!r}: not followed")
 
     def made(**options: Any) -> Any:
