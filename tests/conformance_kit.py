@@ -26,7 +26,7 @@ UNCOMPARED: Final = frozenset(
     {
         *("at", "elapsed", "duration_ms", "ms", "prompt", "prefix", "policy", "digest", "settings"),
         *("profile", "principal", "usage", "strategy_version", "agent", "model", "session"),
-        *("preview", "thinking_format"),
+        *("preview", "thinking_format", "detail"),
     }
 )
 """Keys that another runtime may fill otherwise: times, digests of its prompts, its own settings."""
