@@ -6,11 +6,12 @@ The logs are those of the conformance kit; `recorded/logs.json` has what a perso
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
 
+from taofold.core import events as e
 from taofold.core.events import Record, decode
 from taofold.core.grounding import ground_turns
 from taofold.core.metrics import measure
@@ -19,6 +20,7 @@ from taofold.core.state import live
 from taofold.core.text import excerpt, key_line, near, visible
 from taofold.core.trace import audit, trace, turns
 from taofold.core.value import plain
+from taofold.core.values import Value
 
 KIT = Path(__file__).parents[2] / "conformance" / "folding"
 FOLDER = Path(__file__).parent / "recorded"
@@ -27,6 +29,8 @@ LINES = (
     *("x" * 300, "\n".join([f"line {n}" for n in range(60)]), "a\x1b[31mred\x07\u202e\u200bb\ttab"),
     *("FAILED a\nFAILED b\nFAILED c\nFAILED d\n1 passed", "  padded  \n\n  more  ", "Fehler: nö"),
 )
+
+DISK = {"parked", "resolved", "started_once", "steered"}
 
 
 def records_of(log: Path) -> list[Record]:
@@ -77,3 +81,16 @@ def test_what_is_read_out_of_a_log_is_what_the_table_says(table: Any) -> None:
             json.dumps(now, indent=1, ensure_ascii=False, sort_keys=True) + "\n", encoding="utf-8"
         )
     assert now == json.loads(path.read_text(encoding="utf-8"))
+
+
+def test_what_may_not_be_repeated_or_unsaid_is_on_disk_before_the_run_goes_on() -> None:
+    disk = {event.__struct_config__.tag for event in get_args(e.Event) if event.disk}
+    assert disk == DISK
+
+
+def test_every_value_is_frozen() -> None:
+    values = [Value]
+    for value in values:
+        values += value.__subclasses__()
+    assert len(values) > 50
+    assert [value.__name__ for value in values if not value.__struct_config__.frozen] == []
