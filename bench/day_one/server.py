@@ -2,7 +2,8 @@
 
 It speaks to every framework alike: a structured answer goes where the request wants it (a schema
 for the reply, a tool for the output, or text), arguments are filled in by the tool's schema.
-`GET /first` tells the bytes of the first request since the last `GET /reset`. Prints its port.
+`GET /seen` tells of the requests since the last `GET /reset`: the bytes of the first, how many
+there were, and whether the account number that hooks have to hide was in one. Prints its port.
 """
 
 import json
@@ -16,9 +17,22 @@ SCRIPTS = {
     "second": [("say", "You are Ada.")],
     "parent": [("call", "helper", "script=child;"), ("say", "The helper says five.")],
     "child": [("say", "five")],
+    "endless": [("call", "helper", "script=child;")],
     "talk": [("say", "one two three four five six seven eight nine ten")],
+    "bill": [
+        ("call", "send_invoice", {"customer": "Ada", "euros": 40}),
+        ("say", "Ada was billed."),
+    ],
+    "urgent": [("say", "urgent")],
+    "weather": [("call", "forecast", {"city": "Oslo"}), ("say", "Take an umbrella.")],
+    "customers": [
+        ("call", "customer", {"number": 1}),
+        ("call", "customer", {"number": 7}),
+        ("say", "They are customers."),
+    ],
 }
-sizes = []
+ACCOUNT = b"NO9386011117947"
+requests = []
 
 
 def text_of(message):
@@ -26,20 +40,24 @@ def text_of(message):
     return content if isinstance(content, str) else json.dumps(content)
 
 
-def turn(messages):
+def turn(model, messages):
     """What the script says now: how often the assistant spoke since it was named."""
-    name, spoken = "", 0
+    name, spoken, goal = "", 0, ""
     for message in messages:
         if message["role"] == "user" and NAMED.search(text_of(message)):
-            name, spoken = NAMED.findall(text_of(message))[-1], 0
+            goal, spoken = text_of(message), 0
+            name = NAMED.findall(goal)[-1]
         elif message["role"] == "assistant":
             spoken += 1
+    if name == "case":  # `Question 4`: the model `weak` knows every other answer
+        number = int(re.findall(r"Question (\d+)", goal)[-1])
+        return ("say", f"yes {number}" if model == "fake" or number % 2 else "no")
     script = SCRIPTS[name]
     return script[min(spoken, len(script) - 1)]
 
 
 def reply(body):
-    kind, *rest = turn(body["messages"])
+    kind, *rest = turn(body["model"], body["messages"])
     tools = {tool["function"]["name"]: tool["function"] for tool in body.get("tools") or []}
     if kind == "say":
         return {"role": "assistant", "content": rest[0]}
@@ -78,7 +96,7 @@ def action(name, parameters):
 
 def call(name, arguments):
     function = {"name": name, "arguments": json.dumps(arguments)}
-    one = {"id": f"call_{len(sizes)}", "type": "function", "function": function}
+    one = {"id": f"call_{len(requests)}", "type": "function", "function": function}
     return {"role": "assistant", "content": None, "tool_calls": [one]}
 
 
@@ -87,13 +105,18 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self):
         if self.path == "/reset":
-            sizes.clear()
-        self.answer(json.dumps(sizes[:1]).encode())
+            requests.clear()
+        seen = {
+            "first": len(requests[0]) if requests else 0,
+            "count": len(requests),
+            "account": any(ACCOUNT in content for content in requests),
+        }
+        self.answer(json.dumps(seen).encode())
 
     def do_POST(self):
         content = self.rfile.read(int(self.headers["Content-Length"]))
         body = json.loads(content)
-        sizes.append(len(content))
+        requests.append(content)
         message = reply(body)
         reason = "tool_calls" if message.get("tool_calls") else "stop"
         usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
