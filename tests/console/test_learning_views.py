@@ -8,6 +8,12 @@ from playwright.async_api import Route, expect
 from tests.console.browser import Seat, seated
 from tests.server.agents import Bench, finish
 
+from taofold.learning.patterns.kinds import ErrorFix, ErrorSignature, Fix
+from taofold.learning.patterns.pattern import Pattern
+from taofold.learning.settings import Extraction
+from taofold.log.journal import MemoryJournal
+from taofold.log.patterns.stores import memory_registry
+
 pytestmark = [pytest.mark.anyio, pytest.mark.browser]
 EVIL = "<img src=x onerror=alert(1)>"
 AT = "2026-11-20T10:00:00.000Z"
@@ -93,6 +99,46 @@ async def test_a_pattern_never_shows_a_rate_without_its_counts(tmp_path: Path) -
         await expect(page.locator(".facts")).to_contain_text("iterations without")
         await expect(page.locator(".lineage")).to_contain_text("loop-1")
         assert await page.locator("main img").count() == 0
+
+
+async def test_a_pattern_is_retired_restored_and_rewritten(tmp_path: Path) -> None:
+    registry = memory_registry()
+    body = ErrorFix(
+        ErrorSignature("RuntimeError", "it broke", hints=("*.py:*", "b")),
+        Fix("mend it", diff="-a\n+b"),
+    )
+    (found,) = await registry.discover("loop-1", [Pattern("", "Broken", body)], Extraction())
+    options = {"journal": MemoryJournal(), "registry": registry}
+    async with seated(Bench().agent(finish()), tmp_path, server=options) as seat:
+        page = seat.page
+        await seat.open(f"patterns/{found.id}")
+        await page.fill("#why", "it misleads")
+        await page.click("[data-do=retire]")
+        await expect(page.locator(".facts")).to_contain_text("ann: it misleads")
+        await page.click("[data-do=restore]")
+        await expect(page.locator("[data-do=retire]")).to_be_visible()
+        assert (await registry.show(found.id)).retired == ""
+
+        await page.click(".rewrite summary")
+        await page.fill("textarea[name=name]", "Broken again")
+        await page.fill("textarea[name='fix description']", "mend it\nwith care")
+        await page.fill("textarea[name='signature hints']", "one\n\ntwo\n")
+        # What happens meanwhile does not take away what is being written.
+        await registry.retire(found.id, "by somebody else")
+        await page.wait_for_timeout(4_500)
+        await page.click("[data-do=save]")
+        await expect(page.locator("h1")).to_have_text("Broken again")
+        new = await registry.show(found.id)
+        assert isinstance(new.body, ErrorFix)
+        assert new.body.fix == Fix("mend it\nwith care", diff="-a\n+b")
+        assert new.body.signature.hints == ("one", "two")
+
+        await page.click(".rewrite summary")
+        await page.fill("textarea[name='signature type']", "Odd")
+        await page.click("[data-do=save]")
+        await expect(page.locator(".rewrite .wrong")).to_contain_text("signature.type")
+        assert await registry.show(found.id) == new
+        seat.wrong.clear()  # the refusal is a line in the browser's own console
 
 
 async def test_the_curve_has_completed_loops_only_and_says_what_it_leaves_out(

@@ -22,6 +22,7 @@ from tests.learning.make import (
 )
 
 from taofold.core.errors import Refused
+from taofold.core.value import plain
 from taofold.learning.commands import UnknownPattern
 from taofold.learning.patterns.pattern import Query
 from taofold.learning.registry import Registry
@@ -258,6 +259,51 @@ async def test_pruning_archives_what_is_old_and_it_comes_back(opener: Opener, cl
 
 
 @on_both
+async def test_a_pattern_is_rewritten_within_its_kind_and_judged_anew(
+    opener: Opener, clock: Clock
+) -> None:
+    registry = opener()
+    (found,) = await registry.discover("loop-a", [error(tags=("null",))], EXTRACT)
+    await looped(registry, "loop-b", case(), won=False)
+    before = await registry.show(found.id)
+    assert before.shown.loops == 1
+    body = plain(before.body)
+    renamed = await registry.edit(found.id, name=" Nobody there ", tags=("a", "a", "b"), body=body)
+    assert (renamed.name, renamed.tags) == ("Nobody there", ("a", "b"))
+    assert (renamed.shown, renamed.evidence) == (before.shown, before.evidence)
+
+    body["fix"]["description"] = "Ask first whether somebody is there"
+    edited = await registry.edit(found.id, name="Nobody there", tags=(), body=body, by="ann")
+    assert plain(edited.body) == body
+    assert edited == await registry.show(found.id)
+    assert edited.counts == before.counts, "what people were told of it stays"
+    assert edited.shown.loops == 0, "what other words did says nothing about these"
+    lessons = await registry.inject("loop-c", case(), ALWAYS)
+    assert "Ask first whether somebody is there" in lessons.text
+
+
+@on_both
+async def test_what_would_be_no_pattern_is_not_saved(opener: Opener, clock: Clock) -> None:
+    registry = opener()
+    (found,) = await registry.discover("loop-a", [error()], EXTRACT)
+    before = await registry.show(found.id)
+    body = plain(before.body)
+    for name, changed, complaint in (
+        ("", body, "needs a name"),
+        ("x", {**body, "fix": 1}, r"\$\.fix"),
+        ("x", {**body, "signature": {**body["signature"], "type": "Odd"}}, r"signature\.type"),
+        ("x", {**body, "fix": {**body["fix"], "descripton": "?"}}, r"\$\.body\.fix\.descripton"),
+        ("x", {**body, "fix": {**body["fix"], "description": "a" * 20_001}}, "length"),
+        ("x", {**body, "fix": {**body["fix"], "description": "\ud800"}}, "surrogate"),
+    ):
+        with pytest.raises(ValueError, match=complaint):
+            await registry.edit(found.id, name=name, tags=(), body=changed)
+    with pytest.raises(UnknownPattern):
+        await registry.edit("pat-error-nothing-001", name="x", tags=(), body=body)
+    assert await registry.show(found.id) == before
+
+
+@on_both
 async def test_an_id_is_given_once_even_after_archiving(opener: Opener, clock: Clock) -> None:
     registry = opener()
     (first,) = await registry.discover("loop-a", [error()], EXTRACT)
@@ -300,6 +346,8 @@ def test_the_tables_on_disk_are_rebuilt_from_the_facts(tmp_path: Path) -> None:
         registry = open_registry(tmp_path / "log.db", now=clock)
         await registry.discover("loop-a", [error()], EXTRACT)
         await looped(registry, "loop-b", case(), won=True)
+        (known,) = await registry.patterns()
+        await registry.edit(known.id, name="In other words", tags=(), body=plain(known.body))
         wanted = (await registry.patterns(), await registry.stats(), await registry.loops())
         await registry.close()
         for damage in (

@@ -53,6 +53,41 @@ async def test_loops_and_patterns_are_shown_to_the_local_principal(tmp_path: Pat
             assert (await client.get(path)).status_code == 404
 
 
+async def test_a_person_retires_restores_and_rewrites_a_pattern(tmp_path: Path) -> None:
+    registry = memory_registry()
+    body = ErrorFix(ErrorSignature("RuntimeError", "it broke"), Fix("mend it"))
+    (found,) = await registry.discover("loop-1", [Pattern("", "Broken", body)], Extraction())
+    tokens = TokenStore(tmp_path / "tokens.json")
+    root, alice = tokens.add("root", ["ADMIN"]), tokens.add("alice", ["USER"])
+    options = {"journal": MemoryJournal(), "registry": registry, "tokens": tokens, "token": root}
+    agent = Bench().agent(finish())
+    async with serving(agent, tmp_path / "r.db", **options) as client:
+        path = f"/patterns/{found.id}"
+        retired = await client.post(f"{path}/retire", json={"reason": "it misleads"})
+        assert retired.json()["retired"] == "root: it misleads"
+        assert (await registry.show(found.id)).retired
+        restored = await client.post(f"{path}/restore", json={})
+        assert restored.json()["retired"] == ""
+        assert (await client.post(f"{path}/restore", json={})).status_code == 404
+
+        known = (await client.get(path)).json()
+        known["body"]["fix"]["description"] = "mend it with care"
+        new = {"name": "Broken again", "tags": ["x"], "body": known["body"]}
+        edited = await client.post(f"{path}/edit", json=new)
+        assert (edited.status_code, edited.json()["name"]) == (200, "Broken again")
+        kept = (await client.get(path)).json()
+        assert (kept["tags"], kept["body"]) == (["x"], known["body"])
+        wrong = await client.post(f"{path}/edit", json={**new, "body": {"fix": {"oops": 1}}})
+        assert wrong.status_code == 422
+        assert "it was not saved" in wrong.json()["detail"]
+        assert (await client.post("/patterns/nobody/edit", json=new)).status_code == 404
+        for action, said in (("retire", {"reason": "no"}), ("restore", {}), ("edit", new)):
+            headers = {"Authorization": f"Bearer {alice}"}
+            answer = await client.post(f"{path}/{action}", json=said, headers=headers)
+            assert answer.status_code == 403, action
+        assert (await client.get(path)).json() == kept
+
+
 async def test_others_need_to_be_administrators(tmp_path: Path) -> None:
     tokens = TokenStore(tmp_path / "tokens.json")
     alice, root = tokens.add("alice", ["USER"]), tokens.add("root", ["ADMIN"])

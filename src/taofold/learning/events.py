@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from taofold.core.values import Value
+from taofold.learning.patterns.kinds import Body
 from taofold.learning.patterns.pattern import CaseContext, ImportClaim, Pattern, Rate
 
 STREAM: Final = "patterns"
@@ -120,6 +121,16 @@ class PatternRestored(Value, frozen=True, tag_field="e", tag="restored"):
     id: str
 
 
+class PatternEdited(Value, frozen=True, tag_field="e", tag="edited"):
+    """A person rewrote a pattern. `by` is who; its kind stays."""
+
+    id: str
+    name: str
+    tags: tuple[str, ...]
+    body: Body
+    by: str = ""
+
+
 class PatternImported(Value, frozen=True, tag_field="e", tag="imported"):
     """A pattern came from a file, with what the file says about it."""
 
@@ -139,6 +150,7 @@ LearningEvent: TypeAlias = (
     | PatternRetired
     | PatternArchived
     | PatternRestored
+    | PatternEdited
     | PatternImported
 )
 

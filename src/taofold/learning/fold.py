@@ -5,7 +5,7 @@ keeps what comes out. An event about a pattern that is not there changes nothing
 """
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -17,6 +17,7 @@ from taofold.learning.events import (
     PatternApplied,
     PatternArchived,
     PatternDiscovered,
+    PatternEdited,
     PatternImported,
     PatternMerged,
     PatternRestored,
@@ -93,6 +94,8 @@ def step(known: Known, event: LearningEvent, at: int) -> Changes:
             return _discovered(known, event, at)
         case PatternMerged():
             return _merged(known, event, at)
+        case PatternEdited():
+            return _one(_edited(known.pattern(event.id), event))
         case PatternRetired() | PatternArchived() | PatternRestored() | PatternImported():
             return _kept(known, event, at)
 
@@ -117,6 +120,22 @@ def _kept(
             if known.pattern(event.pattern.id) is not None:
                 return Changes()
             return _one(msgspec.structs.replace(event.pattern, claim=event.claim))
+
+
+def _edited(pattern: Pattern | None, event: PatternEdited) -> Pattern | None:
+    """With a person's words. New words get a new trial: what the old ones did says nothing."""
+    if pattern is None or type(pattern.body) is not type(event.body):
+        return None
+    renamed = msgspec.structs.replace(pattern, name=event.name, tags=event.tags)
+    if pattern.body == event.body:
+        return renamed
+    return msgspec.structs.replace(renamed, body=event.body, **_trial(pattern))
+
+
+def _trial(pattern: Pattern) -> dict[str, Any]:
+    """The fields of a new trial: losses are forgotten, counts are not."""
+    evidence = tuple([entry for entry in pattern.evidence if entry.outcome in ("found", "won")])
+    return {"evidence": evidence, "shown": Arm(), "held": Arm()}
 
 
 def _one(pattern: Pattern | None) -> Changes:
@@ -275,8 +294,5 @@ def _restored(known: Known, event: PatternRestored, at: int) -> Changes:
     pattern = known.pattern(event.id) or known.archived(event.id)
     if pattern is None:
         return Changes()
-    evidence = tuple([entry for entry in pattern.evidence if entry.outcome in ("found", "won")])
-    back = msgspec.structs.replace(
-        pattern, retired="", evidence=evidence, shown=Arm(), held=Arm(), last_used=at
-    )
+    back = msgspec.structs.replace(pattern, retired="", last_used=at, **_trial(pattern))
     return Changes({event.id: back}, {event.id: None})

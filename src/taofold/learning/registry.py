@@ -13,11 +13,13 @@ from taofold.learning.events import (
     LoopReopened,
     LoopSettled,
     PatternApplied,
+    PatternEdited,
     PatternRetired,
     SearchSettled,
 )
 from taofold.learning.exchange.exports import exported
 from taofold.learning.exchange.imports import ImportReport, imported
+from taofold.learning.exchange.records import rewritten
 from taofold.learning.loops import LoopNote, LoopStats
 from taofold.learning.metrics import Improvement, LearningMetrics, improvement, measure
 from taofold.learning.patterns.pattern import (
@@ -274,6 +276,29 @@ class Registry:
             UnknownPattern: it is neither.
         """
         return await self._book.write(lambda tx: commands.restore(tx, pattern), self._now())
+
+    async def edit(
+        self, pattern: str, *, name: str, tags: Sequence[str], body: Mapping[str, Any], by: str = ""
+    ) -> Pattern:
+        """Rewrite a pattern in a person's words: `body` whole, as `show` gives it.
+
+        Counts stay; if the body changed, what it did in loops is measured anew.
+
+        Raises:
+            UnknownPattern: there is none with this id.
+            ValueError: it would be no pattern of its kind.
+        """
+
+        def work(tx: Writing) -> Pattern:
+            old = tx.pattern(pattern)
+            if old is None:
+                raise commands.missing(tx, pattern)
+            new = rewritten(old, name, tags, dict(body))
+            if new != old:
+                tx.emit(PatternEdited(pattern, new.name, new.tags, new.body, by))
+            return tx.pattern(pattern) or new
+
+        return await self._book.write(work, self._now())
 
     async def export(self) -> dict[str, Any]:
         """Everything as JSON: relative file names and their contents, in the seed's layout."""

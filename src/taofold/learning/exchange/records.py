@@ -3,7 +3,7 @@
 What a file claims about success comes apart from the pattern. Knows nothing about files.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, NamedTuple, TypeAlias, get_args, get_origin, get_type_hints
 
@@ -205,6 +205,41 @@ def pattern_of(kind: Kind, raw: Any, at: int) -> tuple[Pattern, ImportClaim]:
         sources=tuple(loops),
     )
     return pattern, _claimed(wire, at)
+
+
+def rewritten(pattern: Pattern, name: str, tags: Sequence[str], body: Json) -> Pattern:
+    """`pattern` in a person's words, within the bounds that hold for files. The kind stays.
+
+    Raises:
+        ValueError: it would be no pattern; the text says where.
+    """
+    if not name.strip():
+        raise ValueError("a pattern needs a name")
+    kind = pattern.kind
+    changed = msgspec.convert({**body, "kind": kind}, _BODIES[kind], strict=True)
+    unknown = _lost(body, msgspec.to_builtins(changed), "$.body")
+    if unknown:
+        raise ValueError(f"{unknown} is no part of a pattern of this kind")
+    edited = msgspec.structs.replace(
+        pattern, name=name.strip(), tags=tuple(dict.fromkeys(tags)), body=changed
+    )
+    try:
+        pattern_of(kind, written(edited), 0)
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from error
+    return edited
+
+
+def _lost(given: Any, kept: Any, place: str) -> str:
+    """The place of a key that was given and not kept, "" if there is none."""
+    if not isinstance(given, Mapping):
+        return ""
+    for key, value in given.items():
+        if not isinstance(kept, Mapping) or key not in kept:
+            return f"{place}.{key}"
+        if lost := _lost(value, kept[key], f"{place}.{key}"):
+            return lost
+    return ""
 
 
 def _loop_in(loop: WireLoop | str, place: str, since: int) -> PatternSource:

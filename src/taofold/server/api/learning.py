@@ -168,6 +168,20 @@ async def restore(call: ApiCall) -> BaseModel:
     return _pattern(restored)
 
 
+async def edit(call: ApiCall) -> BaseModel:
+    """Rewrite a pattern. Its counts stay; what it does in loops is measured anew."""
+    body: schemas.EditPattern = call.body
+    registry, name, by = _registry(call), call.path["pattern"], call.principal.id
+    try:
+        edited = await registry.edit(name, name=body.name, tags=body.tags, body=body.body, by=by)
+    except Refused:
+        _unknown("pattern")
+    except ValueError as error:  # also half a character somewhere in the body
+        raise Problem(422, "invalid", f"it was not saved: {error}") from None
+    call.server.audit("edit_pattern", by, pattern=name)
+    return _pattern(edited)
+
+
 async def metrics(call: ApiCall) -> BaseModel:
     """What learning has saved, with its interval and counts."""
     return schemas.LearningView((await _registry(call).metrics()).as_json())
@@ -288,6 +302,17 @@ ENDPOINTS: Final = (
         body=Nothing,
         answers={200: schemas.PatternView},
         errors=(404,),
+        right="learning",
+    ),
+    ApiEndpoint(
+        "POST",
+        "/patterns/{pattern}/edit",
+        edit,
+        "Rewrite it.",
+        "learning",
+        body=schemas.EditPattern,
+        answers={200: schemas.PatternView},
+        errors=(404, 422),
         right="learning",
     ),
     ApiEndpoint(

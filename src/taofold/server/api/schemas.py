@@ -162,6 +162,16 @@ class RetirePattern(RequestModel):
     _valid = field_validator("reason")(_writable)
 
 
+class EditPattern(RequestModel):
+    """A pattern in a person's words: all of it, as `GET /patterns/{pattern}` gives it."""
+
+    name: Annotated[str, StringConstraints(min_length=1, max_length=200)]
+    tags: Annotated[list[_Name], Field(max_length=50)]
+    body: dict[str, Any]
+
+    _valid = field_validator("name")(_writable)
+
+
 class Login(RequestModel):
     """A token, in exchange for a cookie."""
 

@@ -15,7 +15,7 @@ export function fresh(node, path, draw, every = EVERY) {
     try {
       const said = await get(path);
       const sign = JSON.stringify(said);
-      if (left || sign === drawn) return;
+      if (left || sign === drawn || node.querySelector("[data-hold][open]")) return; // somebody is writing there
       drawn = sign;
       fill(node, draw(said));
     } catch (error) {

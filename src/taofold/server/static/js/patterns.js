@@ -49,6 +49,43 @@ function judged(one, id) {
     h("button", { "data-do": one.retired ? "restore" : "retire" }, one.retired ? "Restore" : "Retire"), said);
 }
 
+/** A field for every text and every list of texts of `value`; `read()` gives all of it, changed. */
+function fields(value, name) {
+  const label = (field, what) => h("label", {}, h("span", {}, what), field);
+  if (typeof value === "string") {
+    const field = h("textarea", { rows: Math.min(12, value.split("\n").length + 1), name });
+    field.value = value;
+    return { node: label(field, name), read: () => field.value };
+  }
+  if (Array.isArray(value) && value.every((one) => typeof one === "string" && !one.includes("\n"))) {
+    const field = h("textarea", { rows: value.length + 1, name });
+    field.value = value.join("\n");
+    return { node: label(field, `${name} (a line each)`), read: () => field.value.split("\n").filter((one) => one.trim()) };
+  }
+  if (value === null || typeof value !== "object" || Array.isArray(value)) return { node: null, read: () => value };
+  const inner = Object.entries(value).filter(([key]) => key !== "kind").map(([key, one]) => [key, fields(one, name ? `${name} ${key}` : key)]);
+  return { node: inner.map(([, one]) => one.node), read: () => ({ ...value, ...Object.fromEntries(inner.map(([key, one]) => [key, one.read()])) }) };
+}
+
+/** Rewrite it. What it did in other words is no longer counted for or against it. */
+function rewrite(one, id) {
+  const named = fields({ name: one.name, tags: one.tags ?? [] }, "");
+  const body = fields(one.body ?? {}, "");
+  const said = h("p", { class: "wrong", role: "alert" });
+  async function send(event) {
+    event.preventDefault();
+    try {
+      await post(`/patterns/${part(id)}/edit`, { ...named.read(), body: body.read() });
+      toast("It is saved: loops are shown the new words.");
+      dispatchEvent(new HashChangeEvent("hashchange"));
+    } catch (error) {
+      said.textContent = error.message;
+    }
+  }
+  return h("details", { class: "panel wide rewrite", "data-hold": true }, h("summary", {}, "Edit"), h("form", { class: "fields", onsubmit: send }, named.node, body.node,
+    h("div", { class: "buttons" }, h("button", { class: "primary", "data-do": "save" }, "Save")), said));
+}
+
 export function patternView(main, id) {
   fill(main, loading("the pattern"));
   return fresh(main, `/patterns/${part(id)}`, (one) => {
@@ -66,6 +103,6 @@ export function patternView(main, id) {
           ? h("ol", { class: "lineage" }, one.lineage.map((entry) => h("li", {}, h("strong", {}, entry.what), entry.outcome && ` · ${entry.outcome}`,
               entry.loop && [" · ", h("a", { href: `#/loops/${part(entry.loop)}` }, entry.loop)], " ", h("time", {}, ago(entry.at)))))
           : h("p", { class: "lead" }, "No loop has used it yet.")),
-        h("section", { class: "panel wide" }, h("h2", {}, "What it says"), h("pre", { tabindex: 0 }, pretty(one.body ?? {})))));
+        h("section", { class: "panel wide" }, h("h2", {}, "What it says"), h("pre", { tabindex: 0 }, pretty(one.body ?? {})), rewrite(one, id))));
   });
 }
