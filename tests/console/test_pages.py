@@ -5,6 +5,7 @@ The screenshots are kept beside the other results, so that a person can look at 
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,6 +16,8 @@ from playwright.async_api import Page, Route, expect
 from tests.console import node
 from tests.console.browser import Seat, seated
 from tests.console.test_accessible import faults
+from tests.console.test_files import STATIC
+from tests.console.test_learning_views import learnt
 from tests.server.agents import Bench, act, batch, finish
 
 from taofold.core.text import iso
@@ -99,6 +102,7 @@ async def console(folder: Path, *, csp: bool = True, **view: Any) -> AsyncIterat
         finish(ANSWER),
     )
     async with seated(agent, folder, csp=csp, server={"folder": home}, **view) as seat:
+        await learnt(seat)
         await seat.client.until(await seat.client.start("explain it", session="checkout"))
         await seat.client.until(await seat.client.start("explain it again", session="checkout"))
         await seat.client.until(await seat.client.start(f"tell them {long}"), "waiting")
@@ -119,7 +123,26 @@ async def pages(seat: Seat) -> dict[str, str]:
         "compare": f"compare/{ended[0]}/{ended[1]}",
         "session": "sessions/checkout",
         "eval": f"evals/{eval_}",
+        "loop": "loops/loop-1",
+        "pattern": "patterns/p1",
     }
+
+
+async def sign_in_again(page: Page) -> None:
+    """Show the page of somebody whose session is over."""
+    await page.evaluate("() => document.dispatchEvent(new Event('signedout'))")
+    await expect(page.locator("#token")).to_be_visible()
+
+
+async def test_no_page_of_the_console_is_left_out(tmp_path: Path) -> None:
+    """Whatever the console routes to is among the pages that the tests below go through."""
+    source = (STATIC / "js/main.js").read_text()
+    tables = re.findall(r"^const (LISTS|ONES) = \{(.*)\};$", source, re.MULTILINE)
+    routed = {table: set(re.findall(r"(\w+): \w+View", views)) for table, views in tables}
+    async with console(tmp_path) as seat:
+        seen = [where.partition("/") for where in (await pages(seat)).values()]
+    assert routed["LISTS"] == {section for section, _, one in seen if not one}
+    assert routed["ONES"] == {section for section, _, one in seen if one}
 
 
 async def shown(page: Page) -> None:
@@ -154,7 +177,19 @@ async def test_every_page_fits_every_width_and_meets_wcag_aa(tmp_path: Path, sch
         wrong["start axe"] = await faults(seat, source)
         wrong["start wide"] = await page.evaluate(OVERFLOW)
         await seat.keep(f"start-360-{scheme}")
-        seat.wrong = [one for one in seat.wrong if "404" not in one]
+        await page.keyboard.press("Escape")
+        await page.locator("main").focus()
+        await page.keyboard.press("?")
+        await expect(page.locator("#shortcuts")).to_be_visible()
+        wrong["help axe"] = await faults(seat, source)
+        wrong["help wide"] = await page.evaluate(OVERFLOW)
+        await page.keyboard.press("Escape")
+        await sign_in_again(page)
+        for width in WIDTHS:
+            await page.set_viewport_size({"width": width, "height": 860})
+            await seat.keep(f"sign-in-{width}-{scheme}")
+            wrong[f"sign-in {width} axe"] = await faults(seat, source)
+            wrong[f"sign-in {width} wide"] = await page.evaluate(OVERFLOW)
     assert {name: found for name, found in wrong.items() if found} == {}
 
 
@@ -162,9 +197,11 @@ async def test_every_page_is_walked_through_by_keyboard(tmp_path: Path) -> None:
     """Tab reaches everything once, in order, shows where it is, and comes out again."""
     async with console(tmp_path) as seat:
         page = seat.page
-        for name, where in (await pages(seat)).items():
+        for name, where in (await pages(seat) | {"sign-in": ""}).items():
             await seat.open(where)
             await shown(page)
+            if not where:
+                await sign_in_again(page)
             await page.evaluate("() => document.activeElement.blur()")
             wanted = await page.evaluate(TABBABLE)
             seen: set[str] = set()
@@ -184,7 +221,6 @@ async def test_every_page_is_walked_through_by_keyboard(tmp_path: Path) -> None:
                     seen.add(outlined.split()[0])
                     assert outlined.endswith("true"), f"{name}: the focus is not to be seen"
             assert len(seen) >= wanted - 1, f"{name}: {len(seen)} of {wanted} are reached"
-        seat.wrong = [one for one in seat.wrong if "404" not in one]
 
 
 LONG = "averylongwordwithoutanyspaceinit" * 8
