@@ -10,6 +10,7 @@ from tests.runtime.kit import Memo, act, events, finish
 
 from taofold import (
     Agent,
+    Hook,
     Limits,
     MemoryLog,
     Outcome,
@@ -148,6 +149,26 @@ def test_run_sync_works_without_a_loop_and_raises_what_happened() -> None:
     assert Agent(ScriptedModel([finish("one")])).run_sync("g").output == "one"
     with pytest.raises(ConfigError):
         Agent("nobody:knows").run_sync("g")
+
+
+@pytest.mark.parametrize(
+    ("options", "cure"),
+    [
+        ({"limits": {"steps": 3}}, "write limits=Limits"),
+        ({"tools": len}, r"write tools=\[add\]"),
+        ({"tools": "files"}, r"write tools=\[add\]"),
+        ({"hooks": Hook()}, r"write hooks=\[Guard\(\)\]"),
+    ],
+)
+def test_what_is_easily_mistaken_is_said_where_it_is_written(options: Any, cure: str) -> None:
+    with pytest.raises(ConfigError, match=cure):
+        Agent("ollama:x", **options)
+
+
+def test_another_model_is_looked_for_at_the_same_address_if_it_is_named() -> None:
+    agent = Agent("vllm:a", base_url="http://127.0.0.1:9/v1")
+    assert agent.but(model="vllm:b").base_url == agent.base_url
+    assert agent.but(model=ScriptedModel(["x"])).run_sync("hello").output == "x"
 
 
 async def test_every_fault_is_found_before_the_first_call() -> None:

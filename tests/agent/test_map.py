@@ -8,7 +8,7 @@ import pytest
 
 from taofold import Agent, Limits, MemoryLog
 from taofold.agent.batch import BatchState, Failure
-from taofold.core.errors import ConfigError, LogError
+from taofold.core.errors import ConfigError, LogError, ModelError
 from taofold.core.values import Reply, Usage
 from taofold.testing import FunctionModel, ScriptedModel
 
@@ -59,12 +59,40 @@ async def test_the_same_batch_again_asks_only_for_what_is_missing(
     first = await agent.map(["a", "b"], name="survey")
     again = await agent.map(["new", "b", "a"], name="survey")
     assert (first.outputs, again.outputs) == (["A", "B"], ["NEW", "B", "A"])
+    assert first.summary.startswith("2 goals: 2 finished; ")
+    assert again.summary.startswith("3 goals: 3 finished (2 of them earlier); ")
     # Goals that run at once have no order among themselves.
     assert (sorted(asked[:2]), asked[2:]) == (["a", "b"], ["new"])
     other = await agent.map(["a"], name="another")
     assert (other.outputs, len(asked)) == (["A"], 4)
     twice = await agent.map(["b", "b"], name="survey")
     assert (twice.outputs, len(asked)) == (["B", "B"], 5)
+
+
+async def test_answers_of_another_agent_are_not_taken_for_this_ones() -> None:
+    log = MemoryLog()
+    first = Agent(echo([]), strategy="direct", log=log)
+    await first.map(["a"], name="s")
+    others = {
+        "the model 'scripted": first.but(model=ScriptedModel(["x"])),
+        "the agent 'agent', not 'b'": first.but(name="b"),
+        "other instructions": first.but(instructions="Be brief."),
+    }
+    for complaint, other in others.items():
+        with pytest.raises(ConfigError, match=r"'s' has runs of .*: take another name") as error:
+            await other.map(["a"], name="s")
+        assert complaint.split(" 'scripted")[0] in str(error.value)
+    assert (await first.map(["a"], name="s")).outputs == ["A"]
+
+
+async def test_what_failed_for_an_outage_is_tried_again() -> None:
+    model = ScriptedModel([ModelError("503"), ModelError("503"), "yes", "yes"])
+    agent = Agent(model, strategy="direct", log=MemoryLog())
+    down = await agent.map(["a", "b"], name="s", concurrency=1)
+    assert down.statuses == {"failed": 2}
+    up = await agent.map(["a", "b"], name="s", concurrency=1)
+    assert (up.outputs, up.kept) == (["yes", "yes"], 0)
+    assert (await agent.map(["a", "b"], name="s")).kept == 2
 
 
 async def test_what_was_interrupted_is_carried_on() -> None:

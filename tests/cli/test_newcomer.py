@@ -11,8 +11,10 @@ from tests.cli.test_prompt import Terminal, terminal
 from tests.cli.test_run import until
 from tests.terminal import Taofold
 
+from taofold import Agent, tool
 from taofold.cli.project import KNOWN, unknown
 from taofold.files.config import LimitKeys
+from taofold.testing import ScriptedModel
 
 __all__ = ["terminal"]
 Start = Callable[..., subprocess.Popen[str]]
@@ -37,6 +39,43 @@ def test_what_another_terminal_asks_is_listed_and_goes_on_by_itself(
     assert "runs resume" not in done.err
     one.until("finished: final_answer")
     assert (project / "notes.txt").read_text() == "hello 7777\n"
+
+
+@pytest.mark.allow_model_requests
+def test_an_agent_with_an_address_is_used_from_here(taofold: Taofold, project: Path) -> None:
+    (project / "mine.py").write_text(
+        "from taofold import Agent\n"
+        "agent = Agent('openai-compatible:x', base_url='http://127.0.0.1:9/v1')\n"
+    )
+    done = taofold("run", "mine.py:agent", "go", "-q")
+    assert done.code == 1
+    assert "cannot talk to http://127.0.0.1:9/v1" in done.err, "quiet, but not silent"
+    assert taofold("run", "mine.py:agent", "go", "-q", "--model", "offline:repair").code == 1
+    assert "base_url" not in taofold("run", "mine.py:agent", "go", "-m", "offline:repair").err
+
+
+def test_a_run_that_python_started_is_listed_and_decided_from_here(
+    taofold: Taofold, project: Path
+) -> None:
+    @tool(effect="once", tier=3)
+    def bill(name: str) -> str:
+        """Bill."""
+        return f"billed {name}"
+
+    call = {"thought": "x", "action": {"tool": "bill", "parameters": {"name": "Ada"}}}
+    model = ScriptedModel([json.dumps(call), "done"])
+    agent = Agent(model, tools=[bill], log=str(project / ".taofold/runs.db"))
+    waiting = agent.run_sync("bill Ada")
+    assert repr(waiting).endswith("waits for a person: bill(name='Ada'))")
+    run = waiting.run_id
+    assert "decided" not in taofold("approvals", "list").out
+    approved = taofold("approvals", "approve", run)
+    assert f"runs resume {run} --agent FILE or module:attr" in " ".join(approved.err.split())
+    assert "decided: resume the run" in taofold("approvals", "list").out
+    (listed,) = json.loads(taofold("approvals", "list", "--json").out)
+    assert (listed["decided"], listed["live"]) == (True, False)
+    assert agent.resume_sync(run).output == "done"
+    assert taofold("approvals", "list").err.strip() == "nothing waits for you"
 
 
 def test_a_call_in_doubt_is_shown_with_its_reason_and_three_ways_out(

@@ -32,6 +32,21 @@ def test_without_runs_every_command_says_where_it_looked(taofold: Taofold) -> No
     assert "there are no runs yet" in done.err
 
 
+def test_the_log_of_a_program_in_this_folder_is_named(
+    taofold: Taofold, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("a.db").write_text("no log")
+    agent = Agent(ScriptedModel(["x"]), log="mine.db")
+    agent.run_sync("hello")
+    assert agent.opened_log is not None
+    run_now(agent.opened_log.close())
+    done = taofold("approvals", "list")
+    assert done.code == 2
+    assert "the runs of mine.db are shown with TAOFOLD_LOG=mine.db" in " ".join(done.err.split())
+    monkeypatch.setenv("TAOFOLD_LOG", "mine.db")
+    assert "hello" in taofold("runs", "list").out
+
+
 def test_list_shows_the_runs(taofold: Taofold, run: str) -> None:
     assert run in taofold("runs", "list").out
     told = json.loads(taofold("runs", "list", "--json").out)

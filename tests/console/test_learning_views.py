@@ -121,7 +121,7 @@ async def test_a_pattern_is_retired_restored_and_rewritten(tmp_path: Path) -> No
 
         await page.click(".rewrite summary")
         await page.fill("textarea[name=name]", "Broken again")
-        await page.fill("textarea[name='fix description']", "mend it\nwith care")
+        await page.fill("textarea[name='fix description']", "mend it\nwith care, and with patience")
         await page.fill("textarea[name='signature hints']", "one\n\ntwo\n")
         # What happens meanwhile does not take away what is being written.
         await registry.retire(found.id, "by somebody else")
@@ -130,7 +130,7 @@ async def test_a_pattern_is_retired_restored_and_rewritten(tmp_path: Path) -> No
         await expect(page.locator("h1")).to_have_text("Broken again")
         new = await registry.show(found.id)
         assert isinstance(new.body, ErrorFix)
-        assert new.body.fix == Fix("mend it\nwith care", diff="-a\n+b")
+        assert new.body.fix == Fix("mend it\nwith care, and with patience", diff="-a\n+b")
         assert new.body.signature.hints == ("one", "two")
 
         await page.click(".rewrite summary")

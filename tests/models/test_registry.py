@@ -146,6 +146,20 @@ def test_the_environments_key_goes_nowhere_an_argument_points(
         assert "sk-env" in str(vars(kept.connection.endpoint))  # type: ignore[attr-defined]
 
 
+def test_a_server_that_the_environment_names_may_want_no_key(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(ConfigError, match="OPENAI_API_KEY"):
+        resolve("openai:m")
+    monkeypatch.setenv("OPENAI_BASE_URL", "https://api.openai.com/v1")
+    with pytest.raises(ConfigError, match="OPENAI_API_KEY"):
+        resolve("openai:m")
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    assert "Authorization" not in str(vars(resolve("openai:m").connection.endpoint))  # type: ignore[attr-defined]
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-env")
+    assert "sk-env" in str(vars(resolve("openai:m").connection.endpoint))  # type: ignore[attr-defined]
+
+
 async def test_only_openai_itself_is_told_the_new_name_of_the_limit(
     hello: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:

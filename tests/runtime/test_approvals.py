@@ -244,7 +244,13 @@ async def test_an_approval_of_a_batch_is_void_after_a_change_and_asked_again() -
     result = await other.resume(result)
     assert PAID == ["a"]
     assert result.status == "waiting"
-    assert result.pending
+    # The second was approved early, before the change: its turn comes after the first.
+    (first,) = [one for one in result.pending if one.action.parameters["amount"] == 1]
+    await decide(result.log, first.id, Decision("approve"))
+    result = await other.resume(result)
+    assert [entry for entry in PAID if isinstance(entry, tuple)] == [(1, "eve")]
+    assert 2 in [one.action.parameters["amount"] for one in result.pending]
+    assert [one.verdict for one in events(result, e.Resolved)].count("void") == 2
 
 
 @pytest.mark.scenario("RCT-16")

@@ -136,6 +136,20 @@ async def test_what_a_hook_says_is_replayed_without_calling_it(point: str, said:
     await assert_replays(one, result)
 
 
+def test_a_misspelled_method_is_refused_where_it_is_written() -> None:
+    with pytest.raises(
+        ConfigError, match=r"before_tol is never called; did you mean 'before_tool'"
+    ):
+
+        class Guard(Hook):
+            async def before_tol(self, context: Any, action: Any) -> None: ...
+
+    class Fine(Hook):
+        async def before_tool(self, context: Any, action: Any) -> None: ...
+
+        async def before(self) -> None: ...
+
+
 async def test_a_rejected_model_call_is_not_made_and_ends_the_run() -> None:
     one = agent(*SCRIPT, hooks=[Watcher(before_model=Reject("not today"))])
     result = await one.run("goal")

@@ -600,6 +600,7 @@ async def test_raise_on_limit_raises_with_the_result() -> None:
     with pytest.raises(LimitReached) as caught:
         await run(finish("w"), limits=Limits(steps=1), raise_on_limit=True)
     assert caught.value.result.output == "w"
+    assert "raise limits.steps" in str(caught.value)
 
 
 async def test_three_calls_in_a_row_that_cannot_run_end_with_an_answer() -> None:

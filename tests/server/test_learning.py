@@ -63,27 +63,27 @@ async def test_a_person_retires_restores_and_rewrites_a_pattern(tmp_path: Path) 
     agent = Bench().agent(finish())
     async with serving(agent, tmp_path / "r.db", **options) as client:
         path = f"/patterns/{found.id}"
-        retired = await client.post(f"{path}/retire", json={"reason": "it misleads"})
+        retired = await client.post(f"{path}/retire", {"reason": "it misleads"})
         assert retired.json()["retired"] == "root: it misleads"
         assert (await registry.show(found.id)).retired
-        restored = await client.post(f"{path}/restore", json={})
+        restored = await client.post(f"{path}/restore", {})
         assert restored.json()["retired"] == ""
-        assert (await client.post(f"{path}/restore", json={})).status_code == 404
+        assert (await client.post(f"{path}/restore", {})).status_code == 404
 
         known = (await client.get(path)).json()
-        known["body"]["fix"]["description"] = "mend it with care"
+        known["body"]["fix"]["description"] = "mend it with care and patience"
         new = {"name": "Broken again", "tags": ["x"], "body": known["body"]}
-        edited = await client.post(f"{path}/edit", json=new)
+        edited = await client.post(f"{path}/edit", new)
         assert (edited.status_code, edited.json()["name"]) == (200, "Broken again")
         kept = (await client.get(path)).json()
         assert (kept["tags"], kept["body"]) == (["x"], known["body"])
-        wrong = await client.post(f"{path}/edit", json={**new, "body": {"fix": {"oops": 1}}})
+        wrong = await client.post(f"{path}/edit", {**new, "body": {"fix": {"oops": 1}}})
         assert wrong.status_code == 422
         assert "it was not saved" in wrong.json()["detail"]
-        assert (await client.post("/patterns/nobody/edit", json=new)).status_code == 404
+        assert (await client.post("/patterns/nobody/edit", new)).status_code == 404
         for action, said in (("retire", {"reason": "no"}), ("restore", {}), ("edit", new)):
             headers = {"Authorization": f"Bearer {alice}"}
-            answer = await client.post(f"{path}/{action}", json=said, headers=headers)
+            answer = await client.post(f"{path}/{action}", said, headers=headers)
             assert answer.status_code == 403, action
         assert (await client.get(path)).json() == kept
 

@@ -165,7 +165,9 @@ class Activation:
             for model in self.models.values():
                 if model.price(1, 1) is None:
                     raise ConfigError(
-                        f"a usd limit needs the price of {model.name!r}, which is unknown",
+                        f"a usd limit needs the price of {model.name!r}, which is unknown: give it "
+                        f"as Agent({{'model': {model.name!r}, 'prices': {{{model.name!r}: "
+                        "(1.0, 2.0)}}, …), in dollars per million tokens of input and output",
                         path="limits.usd",
                     )
         listener = self.listener
@@ -379,7 +381,8 @@ class Activation:
         state = store.state
         result = await self._so_far(store.run, state, store.records)
         if self.agent.raise_on_limit and self.parent is None and state.status == "limited":
-            raise LimitReached(f"run {store.run!r} ended with {state.stop_reason}", result)
+            why = f": {result.error}" if result.error else ""
+            raise LimitReached(f"run {store.run!r} ended with {state.stop_reason}{why}", result)
         return result
 
     async def _history(self, session: str) -> tuple[Message, ...]:

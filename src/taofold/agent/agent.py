@@ -129,6 +129,16 @@ class Agent(Generic[Deps, Out]):
     None keeps each run by itself, in its result: no session remembers.
     """
 
+    def __post_init__(self) -> None:
+        """Raise `ConfigError` for what is easily mistaken: it would fail far from here."""
+        given: Any = self.limits
+        if not isinstance(given, Limits):
+            raise ConfigError(f"write limits=Limits(steps=3, …), not {given!r}", path="limits")
+        for name, example in (("tools", "tools=[add]"), ("hooks", "hooks=[Guard()]")):
+            value: Any = getattr(self, name)
+            if isinstance(value, str) or not isinstance(value, Iterable):
+                raise ConfigError(f"is a list: write {example}", path=name)
+
     @cached_property
     def toolset(self) -> Toolset:
         """Its tools and the process's custom actions, made once.
@@ -203,7 +213,12 @@ class Agent(Generic[Deps, Out]):
         return Redactor((*self.secrets, *Redactor.secrets_in(os.environ)))
 
     def but(self, **changes: Any) -> "Agent[Deps, Out]":
-        """The same agent with some of its fields changed. It remembers what this one does."""
+        """The same agent with some of its fields changed. It remembers what this one does.
+
+        Another `model` is looked for at the same `base_url` if it is named, else where it is.
+        """
+        if not isinstance(changes.get("model", ""), str):
+            changes.setdefault("base_url", "")
         # "memory" means one log for each agent: a changed copy must not begin another.
         if self.log == "memory":
             changes.setdefault("log", self.opened_log)

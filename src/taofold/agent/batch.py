@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from hashlib import blake2b
 from importlib import import_module
 from os import urandom
@@ -14,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic
 from taofold.agent.result import Out, RunResult
 from taofold.core.errors import ConfigError, UnknownRun
 from taofold.core.values import Usage
+from taofold.runtime.endings import RESUMABLE
+from taofold.runtime.model import resolve
 from taofold.tools.media import Prompt, prompted
 
 if TYPE_CHECKING:
@@ -57,6 +60,8 @@ class Batch(Generic[Out]):
         self.name, self.goals = name, goals
         self.run_ids = run_ids(name, goals)
         self.results: list[RunResult[Out] | Failure | None] = [None] * len(goals)
+        self.kept = 0
+        """Runs that had ended in an earlier call: they were read from the log."""
         self.seconds = 0.0
 
     @property
@@ -82,6 +87,7 @@ class Batch(Generic[Out]):
     def summary(self) -> str:
         """One line for people: how many, how they ended, what they cost."""
         ways = ", ".join([f"{count} {status}" for status, count in sorted(self.statuses.items())])
+        ways += f" ({self.kept} of them earlier)" if self.kept else ""
         usage = self.usage
         cost = f", ${usage.usd:.4f}" if usage.usd else ""
         return (
@@ -144,6 +150,13 @@ class _Work:
         self.usd, self.left = usd, iter(enumerate(prompts))
         self.state = BatchState(0, len(prompts))
 
+    @cached_property
+    def model(self) -> str:
+        """The name of the agent's model, as its runs keep it."""
+        agent = self.agent
+        where = {"base_url": agent.base_url} if agent.base_url else {}
+        return resolve(agent.model, **where).name
+
     async def __call__(self) -> None:
         # Shared without a lock: there is no await between taking a goal and the next worker's turn.
         for number, prompt in self.left:
@@ -165,7 +178,9 @@ class _Work:
             earlier = await self._earlier(run)
             if earlier is None:
                 return await self.agent.run(prompt, run_id=run, **self.options)
-            if earlier.status not in _AGAIN:
+            if earlier.status not in _AGAIN and earlier.stop_reason not in RESUMABLE:
+                self._same_agent(earlier)
+                self.batch.kept += 1
                 return earlier
             # A run that goes on has its goal, session and data in its log; only
             # what lives here is given.
@@ -177,6 +192,25 @@ class _Work:
             raise
         except Exception as error:  # noqa: BLE001 - whatever a model's code raises
             return Failure(run, error)
+
+    def _same_agent(self, earlier: RunResult[Any]) -> None:
+        """Raise `ConfigError` if another agent gave this answer: it would pass for this one's."""
+        started = earlier.state.started
+        if started is None:
+            return
+        said = started.settings.get("instructions", "")
+        now = self.agent.noted.get("instructions", "")
+        other = ""
+        if started.model != self.model:
+            other = f"the model {started.model!r}, not {self.model!r}"
+        elif started.agent != self.agent.name:
+            other = f"the agent {started.agent!r}, not {self.agent.name!r}"
+        elif said != now:
+            other = "other instructions"
+        if other:
+            raise ConfigError(
+                f"{self.batch.name!r} has runs of {other}: take another name", path="name"
+            )
 
     async def _earlier(self, run: str) -> RunResult[Any] | None:
         if self.agent.opened_log is None:
@@ -227,12 +261,13 @@ def _shown(
     # Loaded only for those who want a bar.
     console, bars = import_module("rich.console"), import_module("rich.progress")
     with bars.Progress(console=console.Console(stderr=True)) as bar:
-        task = bar.add_task("runs", total=total)
+        task = bar.add_task(f"0 of {total} runs", total=total)
 
         def draw(state: BatchState) -> None:
             cost = (
                 f"${state.usage.usd:.4f}" if state.usage.usd else f"{state.usage.tokens:,} tokens"
             )
-            bar.update(task, completed=state.done, description=f"runs, {cost}")
+            told = f"{state.done} of {total} runs, {cost}"
+            bar.update(task, completed=state.done, description=told)
 
         yield draw

@@ -68,7 +68,8 @@ def live(
     if not agent.model:
         raise ConfigError(NO_MODEL)
     others = {name: resolve(spec, provider=provider) for name, spec in agent.models.items()}
-    return resolve(agent.model, provider=provider), others
+    where = {"base_url": agent.base_url} if agent.base_url else {}
+    return resolve(agent.model, provider=provider, **where), others
 
 
 def everywhere(agent: "Agent[Any, Any]", model: "Model") -> "Agent[Any, Any]":

@@ -44,24 +44,42 @@ def list_pending(
     from taofold.log.store import clock
     from taofold.runtime import control
 
-    async def work(log: "Log") -> "tuple[list[Approval], set[str]]":
+    async def work(log: "Log") -> "tuple[list[Approval], dict[str, str]]":
         waiting = await control.pending(log, await find(log, run) if run else "")
-        return waiting, {
-            approval.run for approval in waiting if driven(await log.row(approval.run))
-        }
+        notes: dict[str, str] = {}
+        for name in {approval.run for approval in waiting}:
+            at_work = driven(await log.row(name))
+            asked = [approval.id for approval in waiting if approval.run == name]
+            notes |= dict.fromkeys(asked, "asked at a terminal" if at_work else "")
+            posted = [f"{name}:{seq}" for seq in await _posted(log, name)]
+            notes |= dict.fromkeys(posted, "decided: resume the run")
+        return waiting, notes
 
-    waiting, live = with_log(work)
+    waiting, notes = with_log(work)
     if json:
         give_json(
-            [{**pending_json(approval), "live": approval.run in live} for approval in waiting]
+            [
+                {
+                    **pending_json(approval),
+                    "live": notes[approval.id].startswith("asked"),
+                    "decided": notes[approval.id].startswith("decided"),
+                }
+                for approval in waiting
+            ]
         )
     elif waiting:
-        approvals_table(waiting, clock(), live)
+        approvals_table(waiting, clock(), notes)
         for approval in waiting:
             if doubtful(approval) or approval.form is not None:
                 say("\n" + "\n".join(question(approval)))
     else:
         say("nothing waits for you")
+
+
+async def _posted(log: "Log", run: str) -> list[int]:
+    """The questions of a run that a person has answered, and that it has not taken in yet."""
+    signals = await log.inbox(run)
+    return [signal.data["seq"] for signal in signals if signal.kind in ("decide", "answer")]
 
 
 @app.command("approve")
@@ -114,8 +132,8 @@ def deny(
 
 async def _decide_each(
     log: "Log", ids: "list[str]", decision: "Decision", *, everything: bool
-) -> "list[tuple[Approval, bool]]":
-    """Decide on each; what was decided, and whether a process waits for it and goes on."""
+) -> "tuple[list[tuple[Approval, bool]], set[str]]":
+    """Decide on each: what was decided, whether a process waits for it, and which runs are ours."""
     from taofold.runtime import control
 
     if everything:
@@ -127,7 +145,8 @@ async def _decide_each(
         if asked and decision.verdict != "deny":
             fail(f"{asked[0].id} is a question: answer it by itself")
         ids = [approval.id for approval in waiting]
-    return [await _decide(log, name, decision) for name in ids]
+    decisions = [await _decide(log, name, decision) for name in ids]
+    return decisions, await _ours(log, {approval.run for approval, _ in decisions})
 
 
 async def _decide(log: "Log", said: str, decision: "Decision") -> "tuple[Approval, bool]":
@@ -181,7 +200,21 @@ def _parameters(text: str) -> dict[str, Any] | None:
     return edited
 
 
-def _decided(what: str, decisions: "list[tuple[Approval, bool]]") -> None:
+async def _ours(log: "Log", runs: set[str]) -> set[str]:
+    """Those of the runs that say how to make their agent: this program began them."""
+    from taofold.cli.agents import SETTINGS
+    from taofold.core.events import RunStarted
+
+    starts = {run: await log.read(run, limit=1) for run in runs}
+    return {
+        run
+        for run, records in starts.items()
+        if isinstance(event := records[0].event, RunStarted) and SETTINGS in event.settings
+    }
+
+
+def _decided(what: str, decided: "tuple[list[tuple[Approval, bool]], set[str]]") -> None:
+    decisions, ours = decided
     for approval, _ in decisions:
         subject = approval.question if approval.wants_text else approval.preview
         say(f"{what}: {subject or approval.action.tool}")
@@ -189,4 +222,5 @@ def _decided(what: str, decisions: "list[tuple[Approval, bool]]") -> None:
         if live:
             say("the run goes on by itself, at the terminal that asked")
         else:
-            say(f"go on with: {invocation()} runs resume {run}")
+            agent = "" if run in ours else " --agent FILE or module:attr"
+            say(f"go on with: {invocation()} runs resume {run}{agent}")

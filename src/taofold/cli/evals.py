@@ -10,7 +10,7 @@ from taofold.cli.outcome import UNREACHED, fail, give, give_json, say
 
 if TYPE_CHECKING:
     from taofold.agent import Agent
-    from taofold.evals import Report
+    from taofold.evals import Report, Trial
     from taofold.log.log import Log
 
 
@@ -118,8 +118,16 @@ def evaluate(
             _show(report)
         if comparison is not None:
             give(str(comparison))
+    lost = [trial for report in reports for trial in report.trials if _unmeasured(trial)]
+    if lost and len(lost) == sum(len(report.trials) for report in reports):
+        fail(f"nothing was measured, every run failed: {lost[0].reason}")
     if reports[0].rate < least:
         raise typer.Exit(UNREACHED)
+
+
+def _unmeasured(trial: "Trial") -> bool:
+    """Did the run end for an error that says nothing about the agent, such as a dead server?"""
+    return trial.result is None or trial.result.stop_reason == "error"
 
 
 def _agent(path: str, model: str, root: Path | None) -> "Agent[Any, Any]":

@@ -164,7 +164,7 @@ def _own(*, create: bool, kind: str, adopt: bool) -> "Log":
         raise ConfigError(
             f"there are no {kind} yet: {str(path)!r} does not exist; "
             f"{BEGIN[kind].format(invocation())}, "
-            "or go to the project's folder (or set TAOFOLD_HOME)"
+            "or go to the project's folder (or set TAOFOLD_HOME)" + _beside()
         )
     if create:
         try:
@@ -178,6 +178,24 @@ def _own(*, create: bool, kind: str, adopt: bool) -> "Log":
     log = SqliteLog(path, adopt=adopt)
     log.open()
     return log
+
+
+def _beside() -> str:
+    """How to look into the log of a Python program (`log="runs.db"`) that lies in this folder."""
+    logs = [path.name for path in sorted(Path.cwd().glob("*.db")) if _is_log(path)]
+    return f"; the runs of {logs[0]} are shown with {LOG}={logs[0]}" if logs else ""
+
+
+def _is_log(path: Path) -> bool:
+    """Does the header of a SQLite file say that it is ours?"""
+    from taofold.log.sqlite.schema import APPLICATION
+
+    try:
+        with path.open("rb") as file:
+            header = file.read(72)
+    except OSError:
+        return False
+    return header[68:72] == APPLICATION.to_bytes(4)
 
 
 T = TypeVar("T")

@@ -28,7 +28,7 @@ NOT_IN_FILES: Final = {
     "secrets": "secrets do not belong in files",
     "raise_on_limit": "for code",
     "log": "runs are kept in .taofold",
-    "base_url": "a file does not say where keys are sent; the environment does",
+    "base_url": "where keys are sent is set by the environment (OPENAI_BASE_URL), never by a file",
     "settings": "each setting is a key of its own",
     "hooks": "code of the program that runs it",
 }
@@ -44,6 +44,8 @@ def _several(value: Any) -> Any:
 
 class ModelKeys(Strict):
     """A model with settings of its own, which win over the agent's."""
+
+    elsewhere = {"base_url": NOT_IN_FILES["base_url"]}
 
     model: Annotated[str, Field(min_length=1)]
     effort: Effort | None = None
@@ -72,6 +74,8 @@ Models = Annotated[
 
 class AgentKeys(Strict):
     """The keys of an agent file."""
+
+    elsewhere = NOT_IN_FILES
 
     model: Models | None = None
     output: str | dict[str, Any] = "str"
@@ -265,7 +269,9 @@ def _names(document: YamlDocument) -> list[Fault]:
 
 def _models(document: YamlDocument, place: tuple[str, ...], value: Any) -> list[Fault]:
     faults: list[Fault] = []
-    for spec in _several(value) or ():
+    entries = _several(value)
+    for entry in entries if is_array(entries) else ():
+        spec = entry.get("model", "") if is_object(entry) else entry
         provider, colon, model = str(spec).partition(":")
         if colon and provider not in providers():
             hint = near(provider, providers())

@@ -3,17 +3,17 @@
 Knows nothing about what the keys mean.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NoReturn, TypeVar, get_args
+from typing import Any, ClassVar, Final, NoReturn, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
 from taofold.core.errors import ConfigError
 from taofold.core.text import near
-from taofold.core.value import is_object
+from taofold.core.value import is_array, is_object
 from taofold.log.formats import fields as yaml
 from taofold.log.formats.fields import spelled
 
@@ -64,6 +64,8 @@ class Strict(BaseModel):
     """Keys of a file: unknown ones are errors, and a text is never taken for a number."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    elsewhere: ClassVar[Mapping[str, str]] = {}
+    """Keys that people look for here in vain, and what there is instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +129,42 @@ def check(
     try:
         return model.model_validate(checked), []
     except ValidationError as error:
-        return None, [_fault(document, model, detail, place) for detail in error.errors()]
+        details = _meant(checked, error.errors())
+        return None, [_fault(document, model, detail, place) for detail in details]
+
+
+def _meant(value: Any, errors: Sequence[ErrorDetails]) -> list[ErrorDetails]:
+    """The errors at their places in `value`, without those of forms that were not meant.
+
+    Where a value may have several forms (a name or a mapping) there is an error for each of
+    them, and the form's own name stands in its place: not a word of that is in the file.
+    """
+    placed = [(_there(value, detail), detail) for detail in errors]
+    inside = {place[:end] for place, _ in placed for end in range(len(place))}
+    kept: list[ErrorDetails] = []
+    for place, detail in placed:
+        # Something inside of it is wrong as well: it was meant to be that form.
+        if len(place) < len(detail["loc"]) and place in inside:
+            continue
+        kept.append({**detail, "loc": place})
+    return kept
+
+
+def _there(value: Any, detail: ErrorDetails) -> Place:
+    """The place of an error without the names of forms."""
+    place: list[str | int] = []
+    last = detail["loc"][-1] if detail["type"] in ("missing", "extra_forbidden") else None
+    for part in detail["loc"]:
+        if (is_object(value) and part in value) or (
+            is_array(value) and isinstance(part, int) and part < len(value)
+        ):
+            value = value[part]  # type: ignore[index]
+            place.append(part)
+        elif isinstance(part, int) and part == 0:
+            continue  # a list was made of one value
+        elif part is last:
+            place.append(part)
+    return tuple(place)
 
 
 def _fault(
@@ -136,7 +173,9 @@ def _fault(
     inner = error["loc"]
     if error["type"] == "extra_forbidden":
         key = str(inner[-1])
-        hint = near(key, _keys(model, inner))
+        found = _model(model, inner)
+        hint = found.elsewhere.get(key, "") if issubclass(found, Strict) else ""
+        hint = hint or near(key, _keys(found))
         return document.fault((*place, *inner), f"unknown key {key!r}", hint)
     if error["type"] == "missing":
         return document.fault((*place, *inner), f"the key {str(inner[-1])!r} is missing")
@@ -144,15 +183,24 @@ def _fault(
     return document.fault((*place, *inner), f"{message}, not {_short(error['input'])}")
 
 
-def _keys(model: type[BaseModel], inner: Sequence[str | int]) -> list[str]:
-    """The keys that are known beside the last of `inner`."""
+def _model(model: type[BaseModel], inner: Sequence[str | int]) -> type[BaseModel]:
+    """The model of the mapping that the last of `inner` is a key of."""
     for part in inner[:-1]:
         field = model.model_fields.get(str(part))
-        options = (field.annotation, *get_args(field.annotation)) if field else ()
-        # In `list[Model]` or `Model | None` the keys are those of the model inside.
-        inside = [o for o in options if isinstance(o, type) and issubclass(o, BaseModel)]
+        # In `list[Model]`, `Model | None` and their like the keys are those of the model inside.
+        inside = _models(field.annotation) if field else []
         if inside:
             model = inside[0]
+    return model
+
+
+def _models(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [found for inner in get_args(annotation) for found in _models(inner)]
+
+
+def _keys(model: type[BaseModel]) -> list[str]:
     return [field.alias or name for name, field in model.model_fields.items()]
 
 

@@ -79,7 +79,7 @@ class Preset(NamedTuple):
         if not model:
             raise ConfigError(f"write {self.name}:MODEL, the model is missing")
         url = self._url(options)
-        key = self._key(options)
+        key = self._key(url, options)
         rules = rules_for(self.name, model)
         if rules == UNKNOWN and self.local:
             rules = LOCAL
@@ -117,15 +117,15 @@ class Preset(NamedTuple):
             )
         return url.rstrip("/")
 
-    def _key(self, options: ModelOptions) -> str:
+    def _key(self, url: str, options: ModelOptions) -> str:
         api_key = options.get("api_key")
         base = options.get("base_url")
         # The environment's key goes only where the environment or the preset points: an
-        # agent file that names another host must not receive it.
-        elsewhere = base is not None and not same_server(base, self.url)
-        if api_key is None and not elsewhere:
+        # argument that names another host must not receive it.
+        if api_key is None and (base is None or same_server(base, self.url)):
             api_key = os.environ.get(self.key) or None
-        if not api_key and (self.local or elsewhere or not self.url):
+        # Only the provider itself is known to want one. A server elsewhere may not.
+        if not api_key and (self.local or not same_server(url, self.url)):
             return ""
         return key_for(self.name, self.key, api_key)
 

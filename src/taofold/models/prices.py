@@ -91,17 +91,30 @@ def own_price(model: str, prices: Prices | None) -> Price | None:
     """
     if not prices:
         return None
-    name = model if model in prices else model.partition(":")[2]
-    price = prices.get(name)
-    if price is None:
+    given: Any = prices
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"write prices={{{model!r}: (1.0, 2.0)}}, not {given!r}", path="prices")
+    for key, numbers in prices.items():
+        if not _is_price(numbers):
+            raise ConfigError(
+                f"the price of {key!r} is {numbers!r}: give (input, output) or "
+                "(input, cached, output) in dollars per million tokens",
+                path="prices",
+            )
+    # Under its own name or with its provider, as people write it elsewhere.
+    names = [key for key in prices if model in (key, key.partition(":")[2])]
+    names += [key for key in prices if key == model.partition(":")[2]]
+    if not names:
         return None
-    if len(price) not in (2, 3) or any(part < 0 for part in price):
-        raise ConfigError(
-            f"the price of {name!r} is {price!r}: give (input, output) or (input, cached, output) "
-            "in dollars per million tokens"
-        )
+    price = prices[names[0]]
     cached = price[1] if len(price) == 3 else price[0]
     return Price(TokenRates(price[0], cached, price[-1], price[0]))
+
+
+def _is_price(numbers: Any) -> bool:
+    if not isinstance(numbers, list | tuple) or len(numbers) not in (2, 3):
+        return False
+    return all(isinstance(part, int | float) and part >= 0 for part in numbers)
 
 
 SNAPSHOT: Final = Path(__file__).with_name("catalogue.json")

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypeVar
 
 from taofold.core.errors import ConfigError
+from taofold.core.text import near
 from taofold.core.values import FINISH, Action, Principal, Reply, Usage
 from taofold.runtime.model import Request
 from taofold.tools.result import words
@@ -65,6 +66,10 @@ class HookContext:
     """Before a model call: what people wrote since the last one. The goal is the first of it."""
 
 
+METHODS: Final = ("before_model", "after_model", "before_tool", "after_tool")
+"""What a hook may override."""
+
+
 class Hook:
     """Overrides any of the four. Each may be `async`; one that is not holds up the event loop.
 
@@ -72,6 +77,13 @@ class Hook:
     After a crash a hook may be called again for the same call: before it was started, or after a
     reply that nothing followed yet.
     """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Raise `ConfigError` for a method that nothing would ever call: `before_tol`."""
+        super().__init_subclass__(**options)
+        for name in vars(cls):
+            if name.startswith(("before_", "after_")) and not hasattr(Hook, name):
+                raise ConfigError(f"{cls.__name__}.{name} is never called; {near(name, METHODS)}")
 
     @property
     def name(self) -> str:

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from taofold.cli.render.text import ago, line
@@ -47,8 +47,8 @@ def runs_table(rows: "Sequence[RunRow]", now: int) -> None:
     table(("run", "status", "changed", "agent", "", "goal"), table_rows)
 
 
-def approvals_table(pending: "Sequence[Approval]", now: int, live: Collection[str]) -> None:
-    """Pending actions, one line each; the runs `live` ask at a terminal of their own."""
+def approvals_table(pending: "Sequence[Approval]", now: int, notes: Mapping[str, str]) -> None:
+    """Pending actions, one line each; `notes` says what else is to be known of one, by its id."""
     table_rows = [
         (
             approval.id,
@@ -56,7 +56,7 @@ def approvals_table(pending: "Sequence[Approval]", now: int, live: Collection[st
             str(int(approval.tier)),
             ago(approval.asked_at, now),
             _until(approval, now),
-            "asked at a terminal" if approval.run in live else "",
+            notes[approval.id],
             line(approval.question or approval.preview, 70),
         )
         for approval in pending

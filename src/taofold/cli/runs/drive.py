@@ -104,6 +104,8 @@ def show(result: "RunResult[Any]", *, json: bool, hints: bool = True, summary: b
     if summary and result.status != "waiting":
         for text in summary_of(result.state):
             say(text)
+    elif result.error and result.status != "waiting":  # a quiet run says at least why it failed
+        say(f"{result.status}: {result.error}")
     if hints and result.status == "waiting":
         _next(result)
     elif hints:

@@ -3,6 +3,7 @@
 What a file claims about success comes apart from the pattern. Knows nothing about files.
 """
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, NamedTuple, TypeAlias, get_args, get_origin, get_type_hints
@@ -10,6 +11,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, get_args, get_origin, get_
 import msgspec
 
 from taofold.core.text import iso, milliseconds
+from taofold.core.value import plain
 from taofold.learning.exchange.wire import (
     FORMATS,
     AnyWire,
@@ -215,9 +217,13 @@ def rewritten(pattern: Pattern, name: str, tags: Sequence[str], body: Json) -> P
     """
     if not name.strip():
         raise ValueError("a pattern needs a name")
+    try:
+        json.dumps([name, *tags, body], ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise ValueError("half a character (a surrogate) is no text") from None
     kind = pattern.kind
     changed = msgspec.convert({**body, "kind": kind}, _BODIES[kind], strict=True)
-    unknown = _lost(body, msgspec.to_builtins(changed), "$.body")
+    unknown = _lost(body, plain(changed), "$.body")
     if unknown:
         raise ValueError(f"{unknown} is no part of a pattern of this kind")
     edited = msgspec.structs.replace(
