@@ -114,3 +114,9 @@ def test_a_person_answers_a_servers_question_at_the_command_line(tmp_path: Path)
     ended = said("runs", "resume", run, code=0)
     assert "wiped /x: True" in ended
     assert "it is gone" in ended
+
+
+@pytest.mark.parametrize("address", ["http://127.0.0.1:9/mcp", ["npx", "server"], None])
+def test_an_address_alone_is_answered_with_what_to_write(address: Any) -> None:
+    with pytest.raises(ConfigError, match=r"write McpServer\.http\(url\), McpServer\.stdio"):
+        McpServer(address)

@@ -177,6 +177,12 @@ class McpServer(Toolset):
     remote: ClassVar[bool] = True
 
     def __init__(self, place: ServerAddress, **options: Unpack[McpOptions]) -> None:
+        address: object = place
+        if not isinstance(address, ServerAddress):
+            raise ConfigError(
+                "write McpServer.http(url), McpServer.stdio(program, *arguments) or "
+                f"McpServer.within(server), not McpServer({address!r:.100})"
+            )
         self.place = place
         wanted = options.get("tools")
         if wanted is not None:
