@@ -154,16 +154,17 @@ def _there(value: Any, detail: ErrorDetails) -> Place:
     """The place of an error without the names of forms."""
     place: list[str | int] = []
     last = detail["loc"][-1] if detail["type"] in ("missing", "extra_forbidden") else None
+    within: object = value
     for part in detail["loc"]:
-        if (is_object(value) and part in value) or (
-            is_array(value) and isinstance(part, int) and part < len(value)
-        ):
-            value = value[part]  # type: ignore[index]
-            place.append(part)
+        if is_object(within) and part in within:
+            within = within[str(part)]
+        elif is_array(within) and isinstance(part, int) and part < len(within):
+            within = within[part]
         elif isinstance(part, int) and part == 0:
             continue  # a list was made of one value
-        elif part is last:
-            place.append(part)
+        elif part is not last:
+            continue
+        place.append(part)
     return tuple(place)
 
 

@@ -10,7 +10,7 @@ has no price. Knows no provider's format.
 import json
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from functools import cache
 from importlib import import_module, metadata
@@ -112,9 +112,10 @@ def own_price(model: str, prices: Prices | None) -> Price | None:
 
 
 def _is_price(numbers: Any) -> bool:
-    if not isinstance(numbers, list | tuple) or len(numbers) not in (2, 3):
+    if not isinstance(numbers, list | tuple):
         return False
-    return all(isinstance(part, int | float) and part >= 0 for part in numbers)
+    parts = cast("Sequence[object]", numbers)
+    return len(parts) in (2, 3) and all(isinstance(p, int | float) and p >= 0 for p in parts)
 
 
 SNAPSHOT: Final = Path(__file__).with_name("catalogue.json")

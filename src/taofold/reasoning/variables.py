@@ -12,6 +12,7 @@ import msgspec
 from taofold.core import events as e
 from taofold.core.state import live
 from taofold.core.trace import TracedCall, TracedTurn, TraceSpan, opening, trace, turns
+from taofold.core.value import is_object
 from taofold.core.values import RESERVED
 
 _VERSIONS: Final = ("draft", "revise")
@@ -172,11 +173,8 @@ def _sub_answer(
 def _planned(told: Sequence[TracedTurn]) -> dict[str, Any]:
     """The plans, the results of their tasks, and what the evaluator said."""
     # TAgent's action of that name has a list of steps, and fails where no plan could be read.
-    plans = [
-        plan["tasks"] if isinstance(plan := _result(call), dict) else plan
-        for _, call in _own(told, "plan")
-        if _ok(call)
-    ]
+    outcomes = [_result(call) for _, call in _own(told, "plan") if _ok(call)]
+    plans = [plan["tasks"] if is_object(plan) else plan for plan in outcomes]
     results = {
         call.action.id: {
             "tool": call.action.tool,

@@ -177,7 +177,7 @@ class McpServer(Toolset):
     remote: ClassVar[bool] = True
 
     def __init__(self, place: ServerAddress, **options: Unpack[McpOptions]) -> None:
-        address: object = place
+        address: Any = place
         if not isinstance(address, ServerAddress):
             raise ConfigError(
                 "write McpServer.http(url), McpServer.stdio(program, *arguments) or "

@@ -359,12 +359,12 @@ class Serving:
                 sealed=None if question is None or question.legacy else question.sealed,
             )
 
+        flight = Flight(
+            {} if question is None or not question.legacy else dict(question.done),
+            ask=ask,
+            sample=sample,
+        )
         try:
-            flight = Flight(
-                {} if question is None or not question.legacy else dict(question.done),
-                ask=ask,
-                sample=sample,
-            )
             result: Any = await self._flights.flown(flight, lambda: self.connection.use(send))
         except Exception as error:
             if isinstance(error, Unreachable | Unaskable):

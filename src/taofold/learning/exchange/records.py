@@ -4,14 +4,14 @@ What a file claims about success comes apart from the pattern. Knows nothing abo
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any, Final, NamedTuple, TypeAlias, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from taofold.core.text import iso, milliseconds
-from taofold.core.value import plain
+from taofold.core.value import is_object, plain
 from taofold.learning.exchange.wire import (
     FORMATS,
     AnyWire,
@@ -238,10 +238,10 @@ def rewritten(pattern: Pattern, name: str, tags: Sequence[str], body: Json) -> P
 
 def _lost(given: Any, kept: Any, place: str) -> str:
     """The place of a key that was given and not kept, "" if there is none."""
-    if not isinstance(given, Mapping):
+    if not is_object(given):
         return ""
     for key, value in given.items():
-        if not isinstance(kept, Mapping) or key not in kept:
+        if not is_object(kept) or key not in kept:
             return f"{place}.{key}"
         if lost := _lost(value, kept[key], f"{place}.{key}"):
             return lost
