@@ -477,6 +477,7 @@ async def test_a_person_who_adds_to_an_ended_loop_wants_it_to_go_on(
     assert (stats.plain.loops, stats.manual.loops, stats.manual.iterations) == (0, 1, 8)
 
 
+@pytest.mark.anyio
 async def test_a_silencing_change_of_a_file_or_an_older_release_is_not_told() -> None:
     registry = memory_registry(now=Clock())
     quiet = error(diff="-  return user.name;\n+  return (user as any).name;")
