@@ -56,6 +56,17 @@ def test_an_unknown_model_of_an_unknown_server_is_treated_with_caution() -> None
     assert profile.inputs is None
 
 
+def test_an_unknown_model_at_another_server_is_not_the_vendors_newest() -> None:
+    """An 8k model would be sent 400k tokens, and images."""
+    own = resolve("openai:my-model", base_url="http://127.0.0.1:9/v1").profile
+    assert (own.window, own.window_known, own.thinking, own.inputs) == (8_192, False, "", None)
+    assert own.native_tools
+    assert resolve("openai:next", api_key="k").profile.window == 400_000
+    known = resolve("openai:gpt-5.2", base_url="http://127.0.0.1:9/v1").profile
+    assert known.window_known
+    assert known.thinking
+
+
 @pytest.mark.parametrize(
     ("provider", "model"), [("anthropic", "claude-nova-7"), ("openai", "next"), ("gemini", "next")]
 )

@@ -80,7 +80,7 @@ class Preset(NamedTuple):
             raise ConfigError(f"write {self.name}:MODEL, the model is missing")
         url = self._url(options)
         key = self._key(url, options)
-        rules = rules_for(self.name, model)
+        rules = rules_for(self.name, model, elsewhere=not same_server(url, self.url))
         if rules == UNKNOWN and self.local:
             rules = LOCAL
         return self._model(model, url, key, rules, options)

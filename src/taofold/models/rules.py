@@ -367,8 +367,12 @@ _VENDORS: Final[dict[str, Callable[[str], Abilities]]] = {
 """Providers that serve their own models: what they serve and nobody knows is their newest."""
 
 
-def rules_for(provider: str, model: str) -> Abilities:
-    """What holds for `model` at `provider`; `UNKNOWN` if neither is known."""
+def rules_for(provider: str, model: str, *, elsewhere: bool = False) -> Abilities:
+    """What holds for `model` at `provider`; `UNKNOWN` if neither is known.
+
+    `elsewhere`: at another server that speaks the provider's format. What is served there under a
+    name that nobody knows is not the provider's newest.
+    """
     name = key_of(model)
     # Bedrock puts a region and the vendor in front: `us.anthropic.claude-…`.
     bare = name[name.index("claude") :] if "claude" in name else name
@@ -381,6 +385,8 @@ def rules_for(provider: str, model: str) -> Abilities:
     vendor = _VENDORS.get(provider)
     if vendor is None:
         return UNKNOWN
+    if elsewhere:
+        return replace(UNKNOWN, tools=True)
     return replace(vendor(model), source=f"{model!r} is not known: {provider}'s newest rules")
 
 
