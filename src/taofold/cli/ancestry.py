@@ -19,7 +19,7 @@ OPEN: Final = frozenset(
     {
         *("run", "eval", "loop", "ralph", "demo", "check", "graph", "init", "doctor"),
         *("runs list", "runs show", "runs log", "runs metrics", "runs check", "runs diff"),
-        *("runs replay", "runs export", "approvals list", "mcp list"),
+        *("runs replay", "runs export", "approvals list", "mcp list", "mcp pins"),
         *("loops list", "loops status", "loops report", "loops export"),
         *("patterns list", "patterns show", "patterns lineage", "patterns metrics"),
         *("patterns export", "serve start"),

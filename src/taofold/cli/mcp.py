@@ -1,4 +1,4 @@
-"""`taofold mcp login|logout|list`: who this user is at MCP servers elsewhere."""
+"""`taofold mcp`: who this user is at MCP servers, and what was accepted of their tools."""
 
 import asyncio
 import webbrowser
@@ -9,14 +9,15 @@ import typer
 
 from taofold.cli import options
 from taofold.cli.outcome import UNREACHED, fail, give, give_json, say
+from taofold.core.text import visible
 
 if TYPE_CHECKING:
     from taofold.bridges.mcp.address import ServerAddress
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Sign in to MCP servers. SERVER is an address, or an agent file: then its servers that "
-    "say `oauth`.",
+    help="Sign in to MCP servers, and see what was accepted of their tools. SERVER is an address, "
+    "or an agent file: then its servers that say `oauth`.",
 )
 Server = Annotated[str, typer.Argument(metavar="SERVER", help="An address, or an agent file.")]
 ClientId = Annotated[
@@ -151,3 +152,33 @@ def list_(json: options.Json = False) -> None:
         give(f"{row['server']}{whose}{scope}, {until}{more}")
     if not rows:
         say("nobody is signed in anywhere: taofold mcp login SERVER")
+
+
+@app.command()
+def pins(json: options.Json = False) -> None:
+    """The servers whose tools were accepted as they were then."""
+    from taofold.bridges.mcp.definitions import Pins
+
+    files = Pins.files()
+    if json:
+        give_json([{"name": f.name, "server": f.server, "tools": list(f.tools)} for f in files])
+        return
+    for file in files:
+        where = f", {visible(file.server)}" if file.server else ""
+        give(f"{file.name}: {visible(', '.join(file.tools)) or 'no tools'}{where}")
+    if not files:
+        say("no server's tools were accepted so far")
+
+
+@app.command()
+def forget(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="As `taofold mcp pins` names it.")],
+) -> None:
+    """Forget what was accepted of a server: its tools are taken as they are the next time."""
+    from taofold.bridges.mcp.definitions import Pins
+
+    chosen = [file for file in Pins.files() if file.name == name]
+    if not chosen:
+        fail(f"nothing is kept under {name!r}: taofold mcp pins lists what is")
+    chosen[0].path.unlink(missing_ok=True)
+    say(f"forgotten: {name}. The server's tools are taken as they are when it is met again")

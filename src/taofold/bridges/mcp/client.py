@@ -197,7 +197,7 @@ class McpServer(Toolset):
         folder = None if isinstance(pins, bool) else pins
         # A server object in this process is our own code: nothing is kept about it by default.
         pinned = place.kind != "here" if pins is True else pins is not False
-        self._pins = Pins(Pins.file(place, folder) if pinned else None)
+        self._pins = Pins(Pins.file(place, folder) if pinned else None, place.words)
         self._lock = threading.Lock()
         self._made: dict[str, Tool] | None = None
         self._serving: Serving | None = None

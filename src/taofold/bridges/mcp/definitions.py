@@ -17,7 +17,7 @@ from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
 from types import NoneType
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
@@ -398,11 +398,25 @@ FOLDER: Final = "mcp"
 _FORMAT: Final = 1
 
 
-class Pins:
-    """Of one server. Without a `path` they last as long as the process."""
+class PinFile(NamedTuple):
+    """What was accepted of one server, as it is kept."""
 
-    def __init__(self, path: Path | None = None) -> None:
-        self._path = path
+    name: str
+    """Of the file, without its ending."""
+    server: str
+    """Where the server is, in words; "" in a file of an earlier release or that cannot be read."""
+    tools: tuple[str, ...]
+    path: Path
+
+
+class Pins:
+    """Of one server. Without a `path` they last as long as the process.
+
+    `server` says in the file, to people, whose tools they are.
+    """
+
+    def __init__(self, path: Path | None = None, server: str = "") -> None:
+        self._path, self._server = path, server
         self._known: dict[str, Definition] = {}
         self._read = path is None
         self._met = False
@@ -412,6 +426,20 @@ class Pins:
         """Where the pins of the server at `place` are kept."""
         name = f"{place.label}-{place.digest}.json"
         return (operator_folder() / FOLDER if folder is None else folder) / name
+
+    @staticmethod
+    def files(folder: Path | None = None) -> list[PinFile]:
+        """All that are kept in `folder`, by name; left out: the operator's folder."""
+        place = operator_folder() / FOLDER if folder is None else folder
+        files: list[PinFile] = []
+        for path in sorted(place.glob("*.json")):
+            try:
+                held = msgspec.json.decode(path.read_bytes())
+                names = tuple([str(entry["name"]) for entry in held["tools"]])
+                files.append(PinFile(path.stem, str(held.get("server", "")), names, path))
+            except (OSError, ValueError, TypeError, KeyError, AttributeError):
+                files.append(PinFile(path.stem, "", (), path))
+        return files
 
     @property
     def met(self) -> bool:
@@ -457,6 +485,7 @@ class Pins:
             return
         body = {
             "format": _FORMAT,
+            "server": self._server,
             "tools": [asdict(definition) for definition in self._known.values()],
         }
         try:

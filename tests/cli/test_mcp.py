@@ -1,0 +1,33 @@
+"""`taofold mcp pins` and `forget`: what was accepted of servers' tools."""
+
+import json
+
+from tests.terminal import Taofold
+
+from taofold.bridges.mcp.address import ServerAddress
+from taofold.bridges.mcp.definitions import Definition, Pins
+from taofold.reserved import operator_folder
+
+
+def test_what_was_accepted_is_listed_and_forgotten_at_the_terminal(taofold: Taofold) -> None:
+    """By its file's name, with the server in words; a file that cannot be read is listed too."""
+    folder = operator_folder() / "mcp"
+    place = ServerAddress("stdio", "python", ("shop.py", "--token=sk-ant-api03-" + "x" * 40))
+    Pins(Pins.file(place), place.words).add(
+        [Definition("peek", "Look.", {"type": "object", "properties": {}})]
+    )
+    name = Pins.file(place).stem
+    (folder / "torn.json").write_text("{")
+    code, listed, _ = taofold("mcp", "pins")
+    assert code == 0
+    assert f"{name}: peek, python shop.py" in listed
+    assert "sk-ant" not in listed + Pins.file(place).read_text()
+    assert "torn: no tools" in listed
+    assert json.loads(taofold("mcp", "pins", "--json").out)[0]["tools"] == ["peek"]
+    assert taofold("mcp", "forget", "../policy").code == 2
+    assert taofold("mcp", "forget", name).code == 0
+    assert taofold("mcp", "forget", "torn").code == 0
+    assert not list(folder.iterdir())
+    code, _, err = taofold("mcp", "forget", name)
+    assert code == 2
+    assert "taofold mcp pins" in err
