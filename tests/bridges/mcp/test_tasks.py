@@ -155,7 +155,8 @@ async def test_a_task_asks_a_person_in_the_middle(worker: Worker, present: bool)
     else:
         result = await agent.but(approve=None).run("greet", run_id="r")
         await decide(log, result.pending[0].id, Decision("approve"))
-        result = await caller(worker, log).but(approve=None).resume("r")
+        result = await caller(worker, log, finish()).but(approve=None).resume("r")
+        assert result.pending, [step.observations for step in result.steps]
         assert "who are you?" in result.pending[0].question
         await decide(log, result.pending[0].id, Decision("answer", answer="Ada"))
         result = await caller(worker, log, finish()).but(approve=None).resume("r")
