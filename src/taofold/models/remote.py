@@ -93,6 +93,11 @@ class RemoteModel:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
 
+    @property
+    def settings(self) -> ModelSettings:
+        """Its own, which win over those of a request."""
+        return self.connection.settings
+
     def price(self, input_tokens: int, output_tokens: int) -> float | None:
         """US dollars for a call of this size if nothing is cached; None if unknown."""
         return self.price_at(input_tokens, output_tokens, self.connection.settings.service_tier)

@@ -153,6 +153,22 @@ def quote(model: Model, input_tokens: int, output_tokens: int, tier: str = "") -
     return price
 
 
+def dearest(model: Model, request: Request, input_tokens: int) -> float | None:
+    """What the call may cost at most, in US dollars; None if a price is unknown.
+
+    A model's own settings win over the request's, here as where it is asked: they may allow a
+    longer or a dearer reply.
+    """
+    if isinstance(model, FallbackModel):
+        # Nobody knows who will answer: a budget must hold for each of them.
+        bounds = [dearest(other, request, input_tokens) for other in model.models]
+        known_bounds = [bound for bound in bounds if bound is not None]
+        return max(known_bounds) if len(known_bounds) == len(bounds) else None
+    own: Any = getattr(model, "settings", None)
+    settings = request.asked(own if isinstance(own, ModelSettings) else ModelSettings())
+    return quote(model, input_tokens, settings.max_tokens, settings.service_tier)
+
+
 def _common(inputs: Sequence[tuple[str, ...]]) -> tuple[str, ...] | None:
     """What all of them take; None if nothing is known of any."""
     if not inputs:
@@ -193,6 +209,11 @@ class FallbackModel:
             thinking=max([profile.thinking for profile in profiles], key=get_args(Thinking).index),
             prefix_bound=any(profile.prefix_bound for profile in profiles),
         )
+
+    @property
+    def models(self) -> tuple[Model, ...]:
+        """In the order in which they are asked."""
+        return self._models
 
     async def complete(self, request: Request, on_text: OnText | None = None) -> Reply:
         """The reply of the first model that works.

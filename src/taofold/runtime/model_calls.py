@@ -29,7 +29,7 @@ from taofold.policy.limits import STOP_REASON, Held
 from taofold.policy.redaction.stream import Trickle
 from taofold.runtime.hooks import AddMessage, HookOutcome
 from taofold.runtime.ledger import Denied, Ledger, Park, hook_context
-from taofold.runtime.model import Model, OnText, Request, ToolSpec, quote
+from taofold.runtime.model import Model, OnText, Request, ToolSpec, dearest
 from taofold.runtime.redaction import checked, clean
 from taofold.runtime.setup import Setup
 from taofold.tools.result import utf8
@@ -346,10 +346,7 @@ class ModelCall:
                 hit, needed = "tokens", round(prompt)
         if hit is None and limits.usd is not None:
             held = sum([call.usd for call in ledger.held.values()])
-            settings = request.asked()
-            output = settings.max_tokens or _most_output(model.profile)
-            price = quote(model, _most_tokens(request), output, settings.service_tier)
-            bound = price or 0.0
+            bound = dearest(model, request, _most_tokens(request)) or 0.0
             if state.usage.usd + held + bound > limits.usd:
                 hit, needed = "usd", bound
         # Only in a fork: alone, `hit` above has counted every call that was made.
