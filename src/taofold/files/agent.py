@@ -28,7 +28,8 @@ NOT_IN_FILES: Final = {
     "secrets": "secrets do not belong in files",
     "raise_on_limit": "for code",
     "log": "runs are kept in .taofold",
-    "base_url": "where keys are sent is set by the environment (OPENAI_BASE_URL), never by a file",
+    "base_url": "where keys are sent is set by the environment (OPENAI_BASE_URL, "
+    "OPENAI_COMPATIBLE_BASE_URL, …), never by a file",
     "settings": "each setting is a key of its own",
     "hooks": "code of the program that runs it",
 }

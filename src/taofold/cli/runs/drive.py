@@ -147,10 +147,15 @@ def pending_json(approval: "Approval") -> dict[str, Any]:
 
 
 def _next(result: "RunResult[Any]") -> None:
+    from taofold.cli.agents import SETTINGS
+
     say("")
     for approval in result.pending:
         say("\n".join(question(approval)))
-    say(f"then:\n  {invocation()} runs resume {result.run_id}")
+    started = result.state.started
+    # What the command line started says itself how its agent is made.
+    agent = "" if started and SETTINGS in started.settings else " --agent FILE or module:attr"
+    say(f"then:\n  {invocation()} runs resume {result.run_id}{agent}")
 
 
 async def cancellable(work: "Awaitable[T]", log: "Log") -> T:
