@@ -188,7 +188,9 @@ def test_the_real_model_brings_forward_the_pattern_that_means_the_same(embed) ->
     async def shown(model: Embedder | None) -> list[str]:
         registry = memory_registry(embedder=model)
         await registry.discover("loop-a", drafts, Extraction())
-        about = LoopCase("A buyer gets a double refund of the total", language="python")
+        task = "A buyer gets a double refund of the total"
+        # A way of working is told to a loop that has failed.
+        about = LoopCase(task, language="python", failed=("its test",))
         choice = await registry.candidates(about, Injection())
         return [one.pattern.name for one in choice.chosen]
 

@@ -118,6 +118,7 @@ async def pages(seat: Seat) -> dict[str, str]:
     return {
         **{name: name for name in ("runs", "approvals", "sessions", "evals", "loops", "patterns")},
         "learning": "learning",
+        "servers": "servers",
         "run-waiting": f"runs/{waiting}",
         "run-finished": f"runs/{ended[0]}",
         "compare": f"compare/{ended[0]}/{ended[1]}",

@@ -1,4 +1,4 @@
-import time
+import sys
 
 import pytest
 from story import Story
@@ -108,7 +108,9 @@ def test_the_dictionary_has_the_seeds_names_and_every_figure():
     assert told["grounding_score"] is None
 
 
-def test_ten_thousand_steps_are_measured_in_linear_time():
+def test_ten_times_the_steps_take_ten_times_the_work():
+    """Counted in calls of functions: a machine under load has no clock to go by."""
+
     def log(count: int):
         story = Story()
         for number in range(count):
@@ -119,8 +121,19 @@ def test_ten_thousand_steps_are_measured_in_linear_time():
             )
         return story.records
 
-    records = log(10_000)
-    began = time.process_time()
-    metrics = measure(records)
-    assert time.process_time() - began < 2
-    assert metrics.grounding_score == 100.0
+    def calls(count: int) -> int:
+        records, made = log(count), 0
+
+        def counted(*_: object) -> None:
+            nonlocal made
+            made += 1
+
+        sys.setprofile(counted)
+        try:
+            metrics = measure(records)
+        finally:
+            sys.setprofile(None)
+        assert metrics.grounding_score == 100.0
+        return made
+
+    assert calls(2_000) < 12 * calls(200)

@@ -622,10 +622,11 @@ def test_many_runs_look_into_their_inboxes_at_once_and_each_finds_its_own(
 
 
 def test_questions_wait_for_a_server_that_restarts_and_are_answered() -> None:
-    server = postgres.Server(postgres.server().binaries)
+    server = postgres.Server(postgres.server().binaries, safe=True)
 
     async def main() -> None:
-        hasty, log = PostgresLog(server.url(), wait_s=0.3), PostgresLog(server.url())
+        url = server.url()
+        hasty, log = PostgresLog(url, wait_s=0.3), PostgresLog(url)
         await log.create(RunRow(RUN, "running"))
         await hasty.row(RUN)
         server.stop()

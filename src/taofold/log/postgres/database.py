@@ -527,7 +527,7 @@ class Database:
     async def _read_batch(self, batch: Sequence[_Read]) -> None:
         keys = list({read.key for read in batch})
         try:
-            rows = await self._rows(batch[0].statement, (keys,))
+            rows = await self._fetch(batch[0].statement, (keys,))
         except LogError as error:
             _refuse(batch, error)
             return
