@@ -15,7 +15,7 @@ from taofold.core import events as e
 from taofold.core.events import Record
 from taofold.core.metrics import Metrics, measure
 from taofold.core.state import Chain, RunState
-from taofold.core.text import visible
+from taofold.core.text import clip, visible
 from taofold.core.trace import AuditEntry, RefusedDecision, audit
 from taofold.core.values import Usage, Value
 from taofold.log.log import Log
@@ -85,10 +85,6 @@ class AnswerText:
         return text
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= 80 else f"{text[:79]}…"
-
-
 Out = TypeVar("Out", default=str)
 
 
@@ -112,9 +108,9 @@ class RunResult(Generic[Out]):
     log: Log | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
-        text = _short(repr(self.output))
+        text = clip(repr(self.output), 80)
         why = f", error={self.error!r}" if self.error else ""
-        waits = [_short(visible(asked.question or asked.preview)) for asked in self.pending]
+        waits = [clip(visible(asked.question or asked.preview), 80) for asked in self.pending]
         return (
             f"RunResult({self.run_id}: {self.status}, {self.stop_reason}, success={self.success}, "
             f"{len(self.state.steps)} steps, output={text}{why}"

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from taofold.core.text import visible
+from taofold.core.text import clip, visible
 
 if TYPE_CHECKING:
     from taofold.log.log import Log
@@ -79,5 +79,4 @@ def _asked(work: "Callable[[Log], Awaitable[Offers]]") -> Offers:
 
 
 def _line(text: str) -> str:
-    flat = " ".join(visible(text).split())
-    return flat if len(flat) <= _CUT else f"{flat[: _CUT - 1]}…"
+    return clip(" ".join(visible(text).split()), _CUT)

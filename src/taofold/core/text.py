@@ -6,7 +6,7 @@ UTC with milliseconds; nothing here knows what time it is.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from itertools import islice
@@ -16,6 +16,16 @@ _ERROR: Final = re.compile(
     r"(?i)\b(?:error|exception|traceback|failed|failure|fatal|panic|assert(?:ion)?\w*)\b|^E\s"
 )
 _LINE: Final = 200
+
+
+def clip(text: str, width: int) -> str:
+    """`text`, or its beginning and an ellipsis: at most `width` characters."""
+    return text if len(text) <= width else f"{text[: width - 1].rstrip()}…"
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """`a, b, c`, of more than `most` names the first ones: `a, b, …`."""
+    return ", ".join(names if len(names) <= most else [*names[:most], "…"])
 
 
 def excerpt(text: str, limit: int) -> str:

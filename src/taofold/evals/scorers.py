@@ -19,6 +19,7 @@ from pydantic_core import to_jsonable_python
 
 from taofold.agent import Agent, RunResult
 from taofold.core.errors import ConfigError
+from taofold.core.text import clip
 from taofold.core.values import JSON
 from taofold.files.actions.types import NoType, type_of
 
@@ -205,5 +206,4 @@ def _text(value: Any) -> str:
 
 
 def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+    return clip(repr(value), _SHOWN)

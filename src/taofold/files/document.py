@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
 from taofold.core.errors import ConfigError
-from taofold.core.text import near
+from taofold.core.text import clip, near
 from taofold.core.value import is_array, is_object
 from taofold.log.formats import fields as yaml
 from taofold.log.formats.fields import spelled
@@ -206,5 +206,4 @@ def _keys(model: type[BaseModel]) -> list[str]:
 
 
 def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}…"
+    return clip(repr(value), 80)

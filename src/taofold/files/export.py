@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from taofold.agent import Agent
 from taofold.core.errors import ConfigError
+from taofold.core.text import clip
 from taofold.files.actions import Actions, build_actions_registry
 from taofold.files.actions.registry import alias
 from taofold.files.agent import NOT_IN_FILES, OUTPUTS, PLAIN, AgentFile
@@ -268,9 +269,7 @@ def _safe(name: str) -> str:
 
 def _quoted(text: str) -> str:
     """Text that Mermaid shows as it is."""
-    lines = [
-        line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…" for line in text.split("\n")
-    ]
+    lines = [clip(line, _LONGEST) for line in text.split("\n")]
     label = "<br/>".join(
         line.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;").replace(">", "&gt;")
         for line in lines

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from taofold.core import events as run
 from taofold.core.state import RunState, fold, live
-from taofold.core.text import key_line
+from taofold.core.text import clip, key_line
 from taofold.core.values import FINISH, Action, Observation, Step, Value
 from taofold.loop.events import FailedAction
 from taofold.loop.values import Spent
@@ -93,8 +93,7 @@ def _why(observation: Observation) -> str:
 
 
 def _short(parameters: dict[str, Any]) -> str:
-    encoded = json.dumps(parameters, ensure_ascii=False)
-    return encoded if len(encoded) <= _SHOWN else f"{encoded[: _SHOWN - 1]}…"
+    return clip(json.dumps(parameters, ensure_ascii=False), _SHOWN)
 
 
 def _executed(steps: Sequence[Step], state: RunState) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from taofold.core.text import listed
 from taofold.loop.events import Intervened, IterationEnded
 from taofold.loop.state import LoopState
 from taofold.loop.values import Kind, Level
@@ -156,7 +157,7 @@ class _Course:
         broken = sorted(earlier.passing & {check.id for check in last.verdict.errors})
         if not broken:
             return None
-        names = ", ".join(broken[:5]) + (", …" if len(broken) > 5 else "")
+        names = listed(broken, 5)
         why = f"{len(broken)} check{'s' * (len(broken) > 1)} passed before and fail now: {names}"
         instruction = f"Your last change broke what worked: {names}. Repair that first."
         return _Finding("regression", why, instruction)

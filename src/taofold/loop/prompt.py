@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from taofold.core.text import excerpt, visible
+from taofold.core.text import excerpt, listed, visible
 from taofold.loop.events import FailedAction, IterationEnded, LessonsInjected
 from taofold.loop.learner.lessons import Lessons
 from taofold.loop.state import LoopState
@@ -91,7 +91,7 @@ def _criteria(state: LoopState) -> str:
 def _told(state: LoopState, iteration: IterationEnded) -> str:
     """An earlier iteration in a few lines."""
     then = state.quality_before(iteration.number)
-    changed = ", ".join(iteration.changed[:8]) + (", …" if len(iteration.changed) > 8 else "")
+    changed = listed(iteration.changed, 8)
     head = (
         f"Iteration {iteration.number}: {then:.0%} → {iteration.quality:.0%} of the checks pass; "
         f"changed {changed or 'nothing'}; its run ended as {iteration.status} "

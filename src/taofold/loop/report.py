@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from taofold.core.checks import Check
-from taofold.core.text import iso, visible
+from taofold.core.text import clip, iso, visible
 from taofold.loop import events as loop_events
 from taofold.loop.gates.results import limits
 from taofold.loop.learner.lessons import Learnt
@@ -367,7 +367,7 @@ def fenced(text: str, kind: str = "text") -> str:
 def _cell(text: str, width: int = 80) -> str:
     # A `|` or a line break would end the cell, a backtick would open code.
     content = " ".join(visible(text).split()).replace("|", "\\|").replace("`", "'")
-    return content if len(content) <= width else f"{content[: width - 1]}…"
+    return clip(content, width)
 
 
 def _head(loop: str, state: LoopState) -> str:

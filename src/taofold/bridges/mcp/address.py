@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from taofold.core.errors import ConfigError
+from taofold.core.text import clip
 from taofold.core.value import is_array
 from taofold.core.values import Principal
 from taofold.policy.redaction import Redactor
@@ -133,7 +134,7 @@ class ServerAddress:
         """For messages: without what looks like a secret."""
         if self.kind == "stdio":
             text = Redactor().text(" ".join(" ".join([self.command, *self.args]).split()))
-            return text if len(text) <= 100 else f"{text[:100]}…"
+            return clip(text, 100)
         return Redactor().text(self.url) or "a server in this process"
 
     @property

@@ -24,7 +24,7 @@ import msgspec
 from taofold.bridges.mcp.address import ServerAddress
 from taofold.bridges.mcp.package import get, load
 from taofold.core.errors import ConfigError
-from taofold.core.text import visible
+from taofold.core.text import clip, visible
 from taofold.core.value import is_array, is_object
 from taofold.core.values import RESERVED, Sideeffect, Tier
 from taofold.reserved import operator_folder
@@ -389,9 +389,9 @@ def _hint(said: bool | None) -> str:
     return "not said" if said is None else str(said).lower()
 
 
-def _short(said: Any) -> str:
-    text = visible(said if isinstance(said, str) else msgspec.json.encode(said).decode())
-    return repr(text if len(text) <= 160 else f"{text[:160]}…")
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return repr(clip(visible(text), 160))
 
 
 FOLDER: Final = "mcp"

@@ -5,7 +5,7 @@ not move the cursor, change colours or hide what a person is asked to approve. P
 import json
 from typing import Any, Final
 
-from taofold.core.text import visible
+from taofold.core.text import clip, visible
 
 clean = visible
 """What everything here goes through."""
@@ -19,7 +19,7 @@ def line(text: object, width: int = 100) -> str:
     # Cut before it is cleaned: a result may have
     # megabytes. Eight times, because white space goes.
     flat = " ".join(clean(str(text)[: width * 8]).split())
-    return flat if len(flat) <= width else f"{flat[: width - 1]}…"
+    return clip(flat, width)
 
 
 def value(thing: Any, width: int = 60) -> str:

@@ -17,7 +17,7 @@ from jinja2 import Template as Compiled
 from jinja2.environment import TemplateExpression
 from jinja2.exceptions import TemplateError
 
-from taofold.core.text import near
+from taofold.core.text import clip, near
 from taofold.files.expressions.bounds import PASSED, TooMuch, budget, charge, sized, weigh
 from taofold.files.expressions.environment import ENVIRONMENT, FILTERS, TESTS
 
@@ -144,8 +144,7 @@ class Template:
 
     @property
     def _short(self) -> str:
-        text = " ".join(self.source.split())
-        return text if len(text) <= 60 else text[:59] + "…"
+        return clip(" ".join(self.source.split()), 60)
 
 
 def _check(tree: nodes.Template) -> None:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
+from taofold.core.text import clip
 from taofold.learning.extraction.diffs import KNOWN, Hunk, apart, hunks, moved, swapped, tokens
 from taofold.learning.extraction.history import FileChange
 from taofold.learning.patterns.kinds import FixCategory, TaskCategory
@@ -117,7 +118,7 @@ def gist(error: str, pattern: str) -> str:
     message = re.sub(r"\\(.)", r"\1", message).strip()
     message = message.removeprefix(f"{error}: ") if error else message
     text = f"{error}: {message}" if error and message else error or message or "failing check"
-    return text if len(text) <= _MOST_NAME else f"{text[: _MOST_NAME - 1].rstrip()}…"
+    return clip(text, _MOST_NAME)
 
 
 COMPARISONS: Final = frozenset({"<", "<=", ">", ">=", "==", "!=", "in", "is", "not"})

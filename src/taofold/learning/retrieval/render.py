@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
+from taofold.core.text import clip
 from taofold.learning.patterns.kinds import (
     Approach,
     Avoidance,
@@ -41,7 +42,7 @@ _RUN: Final = 8
 def line(text: str, most: int) -> str:
     """`text` as a part of one line, at most `most` characters."""
     flat = _SPACE.sub(" ", _clean(text[: most * _RUN])).strip()
-    return flat if len(flat) <= most else f"{flat[: most - 1].rstrip()}…"
+    return clip(flat, most)
 
 
 def block(text: str, indent: str, most_lines: int, most: int) -> str:

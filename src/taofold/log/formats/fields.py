@@ -19,7 +19,7 @@ from ruamel.yaml.nodes import MappingNode, SequenceNode
 from ruamel.yaml.representer import SafeRepresenter
 
 from taofold.core.errors import ConfigError
-from taofold.core.text import milliseconds
+from taofold.core.text import clip, milliseconds
 from taofold.core.value import is_array, is_object
 
 Path: TypeAlias = tuple[str | int, ...]
@@ -217,8 +217,7 @@ def refused(fault: DocumentFault, source: str, line: int) -> ConfigError:
 
 
 def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}…"
+    return clip(repr(value), 60)
 
 
 # ruamel.yaml leaves most of its parameters without types; ours are all there.

@@ -94,7 +94,7 @@ def _redirect(request: Request) -> str:
     host = request.headers["host"]
     origin = request.headers.get("origin", "")
     # Behind a proxy that ends TLS only the browser knows that it speaks https. The host was
-    # checked by the front; an origin that is not this very host gets no code.
+    # checked by the middleware; an origin that is not this very host gets no code.
     scheme = urlsplit(origin).scheme if urlsplit(origin).netloc == host else request.url.scheme
     return f"{scheme}://{host}{PAGE}"
 
