@@ -4,6 +4,7 @@ With the Python of the project, in TREE, a clone of its own (mutants are written
 
     python bench/mutation/kill.py cover TREE    # once: which test covers what, and for how long
     python bench/mutation/kill.py run TREE 300  # for so many seconds; goes on where it stopped
+    python bench/mutation/kill.py run TREE 300 inf  # to all tests of its room, not to five seconds
     python bench/mutation/kill.py report TREE
 
 A mutant is first shown to the tests of its own room (`tests/core` for `core`), then to the
@@ -104,8 +105,8 @@ def ended(child: int, most: float) -> bool:
 class Mutants:
     """A pytest plugin that shows the mutants to the collected tests, in place of running them."""
 
-    def __init__(self, tree: Path, until: float) -> None:
-        self.tree, self.until = tree, until
+    def __init__(self, tree: Path, until: float, most: float) -> None:
+        self.tree, self.until, self.most = tree, until, most
         self.seconds: dict[str, float] = json.loads((tree / "seconds.json").read_text())
         self.trusted: set[str] = set()
         self.broken: set[str] = set()
@@ -127,19 +128,21 @@ class Mutants:
         original = path.read_text(encoding="utf-8")
         try:
             write(path, mutant["code"])
-            own = self.shown(mutant, original, mutant["own"])
+            own = self.shown(mutant, original, mutant["own"], self.most)
             others = (
-                "" if own.startswith(KILLED) else self.shown(mutant, original, mutant["others"])
+                ""
+                if own.startswith(KILLED)
+                else self.shown(mutant, original, mutant["others"], MOST_SECONDS)
             )
         finally:
             write(path, original)
         row = {key: mutant[key] for key in ("path", "line", "operator", "was", "now", "weight")}
         return row | {"own": own, "others": others, "seconds": round(time.monotonic() - began, 1)}
 
-    def shown(self, mutant: Json, original: str, tests: list[str]) -> str:
+    def shown(self, mutant: Json, original: str, tests: list[str], most: float) -> str:
         """`killed by TEST`, `survived`, `timeout` or `untested`."""
         while True:
-            left, chosen = MOST_SECONDS, []
+            left, chosen = most, []
             for test in tests:
                 seconds = self.seconds[test]
                 if test in self.items and test not in self.broken and seconds < SLOWEST_SECONDS:
@@ -229,13 +232,14 @@ class Mutants:
         return f"killed by {failed[1] if failed else 'a failing import'}"
 
 
-def run(tree: Path, most: float) -> int:
+def run(tree: Path, until: float, most: float) -> int:
     import pytest
 
     os.chdir(tree)
     os.environ.update(surroundings(tree))
     sys.path[:0] = os.environ["PYTHONPATH"].split(os.pathsep)
-    return int(pytest.main([*PLUGINS, *OPTIONS, *TESTS], [Mutants(tree, time.monotonic() + most)]))
+    mutants = Mutants(tree, time.monotonic() + until, most)
+    return int(pytest.main([*PLUGINS, *OPTIONS, *TESTS], [mutants]))
 
 
 def report(tree: Path) -> None:
@@ -266,4 +270,7 @@ if __name__ == "__main__":
     what, where = sys.argv[1], Path(sys.argv[2]).resolve()
     if what == "cover":
         sys.exit(cover(where))
-    sys.exit(run(where, float(sys.argv[3])) if what == "run" else report(where))
+    if what == "run":
+        most = float(sys.argv[4]) if len(sys.argv) > 4 else MOST_SECONDS
+        sys.exit(run(where, float(sys.argv[3]), most))
+    report(where)

@@ -20,7 +20,6 @@ from taofold.core.state import live
 from taofold.core.text import excerpt, key_line, near, visible
 from taofold.core.trace import audit, trace, turns
 from taofold.core.value import plain
-from taofold.core.values import Value
 
 KIT = Path(__file__).parents[2] / "conformance" / "folding"
 FOLDER = Path(__file__).parent / "recorded"
@@ -86,11 +85,3 @@ def test_what_is_read_out_of_a_log_is_what_the_table_says(table: Any) -> None:
 def test_what_may_not_be_repeated_or_unsaid_is_on_disk_before_the_run_goes_on() -> None:
     disk = {event.__struct_config__.tag for event in get_args(e.Event) if event.disk}
     assert disk == DISK
-
-
-def test_every_value_is_frozen() -> None:
-    values = [Value]
-    for value in values:
-        values += value.__subclasses__()
-    assert len(values) > 50
-    assert [value.__name__ for value in values if not value.__struct_config__.frozen] == []

@@ -1,0 +1,179 @@
+"""Who drives a run, told from its pid, its start time, its boot and its namespace."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from taofold import MemoryLog
+from taofold.log.log import RunRow
+from taofold.runtime import owner
+
+pytestmark = pytest.mark.anyio
+
+HERE = owner.me().split("|")[0]
+NEVER = 4_194_304
+"""A pid that Linux gives to nobody."""
+
+
+def named(
+    pid: int, started: str | None = None, kind: str = "own", here: str = HERE, tail: str = "ab"
+) -> str:
+    start = owner._started(pid) if started is None else started
+    return "|".join((here, str(pid), start, kind, tail))
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(["sleep", "60"])
+    yield process
+    process.kill()
+    process.wait()
+
+
+def stat(state: str, name: str = "python", start: str = "4711") -> str:
+    """A line of /proc/PID/stat with 52 fields."""
+    return f"7 ({name}) {state} " + " ".join([*map(str, range(1, 19)), start, *["9"] * 30])
+
+
+@pytest.mark.parametrize(
+    ("line", "started"),
+    [
+        (stat("S"), "4711"),
+        (stat("R", start="5"), "5"),
+        (stat("S", name="a (b) c) 1 2 3"), "4711"),
+        (stat("Z"), ""),
+        (stat("X"), ""),
+        ("", ""),
+        ("7 (python) S 1 2 3", ""),
+        (" ".join(stat("S").split()[:21]), ""),
+        (" ".join(stat("S").split()[:22]), "4711"),
+    ],
+)
+def test_the_start_of_a_process_is_the_twenty_second_field_of_its_line(
+    line: str, started: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name may hold spaces and brackets; who is a zombie or gone has not started."""
+    paths: list[str] = []
+    monkeypatch.setattr(owner, "_read", lambda path: paths.append(path) or line)
+    assert owner._started(7) == started
+    assert paths == ["/proc/7/stat"]
+
+
+def test_a_process_is_alive_with_its_own_start_time_only(
+    sleeper: "subprocess.Popen[bytes]",
+) -> None:
+    start = owner._started(sleeper.pid)
+    assert start.isdigit()
+    assert owner.alive(named(sleeper.pid)) is True
+    assert owner.alive(named(sleeper.pid, str(int(start) + 1))) is False
+    assert owner.alive(named(NEVER, "1")) is False
+    sleeper.kill()
+    assert os.waitid(os.P_PID, sleeper.pid, os.WEXITED | os.WNOWAIT) is not None
+    assert owner.alive(named(sleeper.pid, start)) is False, "a zombie drives nothing"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        named(NEVER, "1", here="another-boot/pid:[1]"),
+        named(NEVER, ""),
+        f"{HERE}|{NEVER}|1|own",
+        f"{HERE}|{NEVER}|1|own|ab|more",
+        "a worker",
+        "",
+    ],
+)
+def test_of_a_process_that_cannot_be_seen_from_here_nothing_is_known(name: str) -> None:
+    assert owner.alive(name) is None
+    assert owner.gone(name) is (name == ""), "nobody at all is gone, whoever is unknown is not"
+    assert not owner.mine(name)
+
+
+def test_two_processes_of_one_pid_are_two_owners() -> None:
+    """Where there is no /proc, or after a pid was given anew."""
+    first = owner.me()
+    owner._process.cache_clear()
+    again = owner.me()
+    assert first.split("|")[:4] == again.split("|")[:4]
+    assert first != again
+    assert len(again.split("|")[4]) == 8
+    assert again.split("|")[1:3] == [str(os.getpid()), owner._started(os.getpid())]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("", "nobody"),
+        ("worker 5", "'worker 5'"),
+        ("a|b|c|d", "'a|b|c|d'"),
+        (named(77, "1"), "process 77 of this machine"),
+        (
+            named(77, "1", here="another-boot/pid:[1]"),
+            "process 77 of another machine, container or boot",
+        ),
+    ],
+)
+def test_an_owner_is_described_by_its_pid_and_by_where_it_is(name: str, words: str) -> None:
+    assert owner.described(name) == words
+
+
+def test_only_a_worker_that_was_spawned_is_killed(sleeper: "subprocess.Popen[bytes]") -> None:
+    assert not owner.kill(named(sleeper.pid, kind="own"))
+    assert not owner.kill(named(sleeper.pid, kind="spawned", here="another-boot/pid:[1]"))
+    assert sleeper.poll() is None
+    assert owner.kill(named(sleeper.pid, kind="spawned"))
+    assert sleeper.wait() == -signal.SIGKILL
+    assert owner.kill(named(sleeper.pid, "1", kind="own")), "who is gone need not be killed"
+
+
+def test_no_process_kills_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    killed: list[int] = []
+    monkeypatch.setenv(owner.SPAWNED, "1")
+    monkeypatch.setattr(os, "kill", lambda pid, _: killed.append(pid))
+    owner._process.cache_clear()
+    try:
+        assert not owner.kill(owner.me())
+    finally:
+        owner._process.cache_clear()
+    assert not killed
+
+
+def test_a_kill_that_is_not_done_in_time_is_not_said_to_be_done(
+    sleeper: "subprocess.Popen[bytes]", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "kill", lambda *call: killed.append(call))
+    assert not owner.kill(named(sleeper.pid, kind="spawned"), patience=0.02)
+    assert killed == [(sleeper.pid, signal.SIGKILL)]
+
+
+@pytest.mark.parametrize(
+    ("status", "held", "name", "removed"),
+    [
+        ("running", True, named(NEVER, "1"), True),
+        ("running", True, "", True),
+        ("running", False, named(os.getpid()), True),
+        ("running", True, named(os.getpid()), False),
+        ("running", True, named(NEVER, "1", here="another-boot/pid:[1]"), False),
+        ("finished", False, "", False),
+    ],
+)
+async def test_a_run_that_never_began_is_removed_unless_somebody_may_begin_it(
+    status: str, held: bool, name: str, removed: bool
+) -> None:
+    log = MemoryLog()
+    await log.create(RunRow("r", "running", "go"))
+    row = RunRow("r", status, "go", owner=name, held=held)
+    assert await owner.remove_unbegun(log, row) is removed
+    assert bool(await log.rows()) is not removed
+    assert await owner.remove_unbegun(log, row) is removed, "twice is as good as once"
+
+
+async def test_a_run_with_a_record_is_not_removed() -> None:
+    log = MemoryLog()
+    await log.create(RunRow("r", "running", "go"))
+    assert not await owner.remove_unbegun(log, RunRow("r", "running", "go", events=1))
+    assert [row.run for row in await log.rows()] == ["r"]
