@@ -16,7 +16,7 @@ from taofold.core import events as e
 from taofold.core.content import Part, TextPart, media_of, parts_of
 from taofold.core.effects import Strategy
 from taofold.core.errors import ConfigError, LimitReached
-from taofold.core.state import RunState, fold, live
+from taofold.core.state import ENDED, RunState, fold, live
 from taofold.core.text import near
 from taofold.core.values import JSON, Message, Observation, ObservationStatus, Principal, Usage
 from taofold.log.log import Log
@@ -453,9 +453,14 @@ class Samples:
 
     def __init__(self, activation: Activation) -> None:
         self._activation = activation
+        self._spent: dict[str, tuple[Usage, int] | None] | None = None
+        """Tokens and model calls of each child run; None: they stand in its log."""
 
     async def answer(self, question: ModelQuestion, *, run: str, parent: Parent) -> ChildOutcome:
         """The model's answer."""
+        spent = await self._children(parent.run)
+        # Also what it consumes until it fails, or is stopped, is counted.
+        spent[run] = None
         agent = self._activation.agent
         settings = agent.model_settings
         # A bound of the agent's own holds as well: whoever asks may only want less.
@@ -472,19 +477,37 @@ class Samples:
             max_tokens=min(bounds, default=0),
             temperature=settings.temperature if chosen is None else chosen,
         )
-        return await self._activation.descend(
+        outcome = await self._activation.descend(
             sampler, question.prompt, run=run, parent=parent, history=question.history
         )
+        if outcome.calls is not None:
+            spent[run] = outcome.usage, outcome.calls[0]
+        return outcome
 
     async def spent(self, parent: str, call: str) -> ChildOutcome:
         """What the child runs of one call of a tool consumed, in whichever life of the run."""
-        log, usage, calls = self._activation.log, Usage(), 0
-        for row in await log.rows(parent=parent, limit=0):
-            if row.run.startswith(f"{call}s"):
-                state = fold(await log.read(row.run))
-                usage += state.usage
-                calls += state.model_calls
+        spent, usage, calls = await self._children(parent), Usage(), 0
+        for run in [run for run in spent if run.startswith(f"{call}s")]:
+            tokens, asked = spent[run] or await self._logged(run)
+            usage, calls = usage + tokens, calls + asked
         return ChildOutcome(Observation(), usage=usage, calls=(calls, 0))
+
+    async def _children(self, parent: str) -> dict[str, tuple[Usage, int] | None]:
+        """The child runs of `parent`, listed once: whoever drives it begins all others."""
+        if self._spent is None:
+            rows = await self._activation.log.rows(parent=parent, limit=0)
+            # Of two that list at once the second must not forget what the first began meanwhile.
+            if self._spent is None:
+                self._spent = dict.fromkeys([row.run for row in rows])
+        return self._spent
+
+    async def _logged(self, run: str) -> tuple[Usage, int]:
+        if not await _exists(self._activation.log, run):
+            return Usage(), 0
+        state = fold(await self._activation.log.read(run))
+        if state.status in ENDED and self._spent is not None:
+            self._spent[run] = state.usage, state.model_calls
+        return state.usage, state.model_calls
 
 
 async def _exists(log: Log, run: str) -> bool:

@@ -264,3 +264,52 @@ async def test_the_everything_server_has_the_model_answer_and_lists_the_folders(
         names = list(server)
         assert "e_trigger-sampling-request" not in names, "a server sees that there is none"
         assert "e_get-roots-list" not in names
+
+
+class Counting(MemoryLog):
+    """Notes which child runs are listed and read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.listed, self.children = 0, list[str]()
+
+    async def rows(self, **options: Any) -> Any:
+        self.listed += bool(options.get("parent"))
+        return await super().rows(**options)
+
+    async def read(self, run: str, *args: Any, **options: Any) -> Any:
+        if run != "r":
+            self.children.append(run)
+        return await super().read(run, *args, **options)
+
+
+async def test_a_question_does_not_read_the_answers_to_earlier_ones() -> None:
+    reads = []
+    for questions in (2, 6):
+        log, model = Counting(), TwoVoices(act("s_peek"), finish())
+        async with wanting(*[f"{n}?" for n in range(questions)]).bridge(sampling=True) as server:
+            result = await run_of(server, model, log, approve=Consent()).run("x", run_id="r")
+        assert result.state.child_model_calls == questions
+        assert log.listed == 1
+        reads.append(len(log.children) / questions)
+    assert reads[0] == reads[1], "each child run costs the same, however many there are"
+
+
+async def test_after_a_crash_what_was_asked_before_is_read_once() -> None:
+    log, model = Counting(), TwoVoices(act("s_peek"))
+    made = wanting("0?", "1?", "2?")
+    async with made.bridge(sampling=True) as server:
+        result = await run_of(server, model, log).run("x", run_id="r")
+    for _ in range(2):  # the call is allowed, then the first question, which is answered
+        await decide(log, result.pending[0].id, Decision("approve"))
+        async with made.bridge(sampling=True) as server:
+            result = await run_of(server, model, log).resume("r")
+    await decide(log, result.pending[0].id, Decision("approve"))
+    [first] = [row.run for row in await log.rows() if row.parent == "r"]
+    log.listed = 0
+    log.children.clear()
+    model.script = iter([finish()])
+    async with made.bridge(sampling=True) as server:
+        result = await run_of(server, model, log, approve=Consent()).resume("r")
+    assert result.state.child_model_calls == 3
+    assert (log.listed, log.children.count(first)) == (1, 1)
