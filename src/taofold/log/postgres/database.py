@@ -2,7 +2,8 @@
 
 So a log can be used from any event loop and from several, leases are renewed however long
 somebody holds up theirs, and all that write share one transaction at a time: what is handed in
-while a commit is on its way to the disk goes along with the next. It knows nothing about runs.
+while a commit is on its way to the disk goes along with the next. Of
+runs it knows only their inboxes, which many ask for at once.
 """
 
 import asyncio
@@ -25,7 +26,7 @@ from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import psycopg
 
@@ -63,6 +64,10 @@ _BROADCAST: Final = (
     "from quick, unnest(%b::text[]) as message"
 )
 
+_INBOX: Final = (
+    "select r.run, i.body from taofold_runs r left join taofold_inbox i on i.number = r.number "
+    "where r.run = any(%b::bytea[]) order by i.place"
+)
 _KEPT: Final = "select version, body from taofold_kept where key = %b"
 _KEEP: Final = (
     "insert into taofold_kept as k(key, version, body) values(%b, 1, %b) on conflict (key) "
@@ -72,8 +77,18 @@ _KEEP: Final = (
 _logger = logging.getLogger(__name__)
 
 
+@dataclass(slots=True, kw_only=True)
+class _Call(Generic[T]):
+    """What somebody waits for."""
+
+    done: "asyncio.Future[T]" = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
+    """Of the caller's loop: only there it may be set."""
+
+
 @dataclass(slots=True)
-class _Write:
+class _Write(_Call[Row]):
     """One call of a function that writes, and who waits for what it tells."""
 
     order: bytes
@@ -81,26 +96,16 @@ class _Write:
     statement: str | Bulk
     values: Values
     disk: bool
-    done: "asyncio.Future[Row]" = field(
-        default_factory=lambda: asyncio.get_running_loop().create_future()
-    )
-    """Of the caller's loop: only there it may be set."""
 
 
 @dataclass(slots=True)
-class _Read:
-    """One question about a key, and who waits for its rows."""
+class _Read(_Call[list[Row]]):
+    """One look into the inbox of a run, and who waits for its rows."""
 
-    statement: str
-    key: bytes
-    done: "asyncio.Future[list[Row]]" = field(
-        default_factory=lambda: asyncio.get_running_loop().create_future()
-    )
-    """Of the caller's loop: only there it may be set."""
+    run: bytes
 
 
-_Outcome: TypeAlias = tuple[_Write | _Read, Any]
-"""A call, and what it told: a row, rows, or a `LogError`."""
+C = TypeVar("C", bound=_Call[Any])
 
 
 class Database:
@@ -209,16 +214,14 @@ class Database:
         """The rows of a statement that only reads; asked again if the connection is lost."""
         return await self.call(lambda: self._fetch(statement, values))
 
-    async def fetch_shared(self, statement: str, key: bytes) -> list[Row]:
-        """The rows about `key`, without it, of a statement that only reads.
+    async def inbox(self, run: bytes) -> list[Row]:
+        """The body of each message of a run, in order: one of None if there is no message.
 
-        It takes a list of keys and gives each row's key first. What is asked while an answer is
-        on its way goes along with the next statement, so that many runs cost one round trip.
+        No row if there is no such run. What is asked while an answer is on its way goes along
+        with the next statement, so that many runs cost one round trip.
         """
-        read = _Read(statement, key)
-        self._hand_in(read)
-        await _waited(read.done)
-        return read.done.result()
+        rows: list[Row] = await self._hand_in(self._questions, _Read(run))
+        return rows
 
     async def write(
         self, order: bytes, statement: str | Bulk, values: Values, *, disk: bool = False
@@ -228,10 +231,8 @@ class Database:
         Two writes of this process with the same `order` happen as they were handed in. Calls of
         one `Bulk` that are neighbours become one statement.
         """
-        write = _Write(order, statement, values, disk)
-        self._hand_in(write)
-        await _waited(write.done)
-        return write.done.result()
+        row: Row = await self._hand_in(self._queue, _Write(order, statement, values, disk))
+        return row
 
     async def alone(self, statement: str, values: Sequence[Any], *, disk: bool = False) -> Row:
         """What a function that writes tells, in a transaction of its own."""
@@ -334,19 +335,18 @@ class Database:
             weakref.finalize(self, _let_go, os.getpid(), self._loop, self._made)
         return self._loop
 
-    def _hand_in(self, call: _Write | _Read) -> None:
-        """Queue it, and wake the thread: once for all that comes until it looks."""
+    async def _hand_in(self, queue: deque[C], call: C) -> Any:
+        """Queue it, wake the thread once for all that comes until it looks, and wait."""
         with self._guard:
             if self._closed:
                 raise LogError("this log is closed; open it again to use it")
             loop = self._started()
-            if isinstance(call, _Write):
-                self._queue.append(call)
-            else:
-                self._questions.append(call)
+            queue.append(call)
             if not self._woken:
                 self._woken = True
                 loop.call_soon_threadsafe(self._take)
+        await _waited(call.done)
+        return call.done.result()
 
     def _take(self) -> None:
         """See that somebody writes what is in the queue, and asks what is to be asked."""
@@ -514,8 +514,7 @@ class Database:
             while self._questions:
                 batch = list(self._questions)
                 self._questions.clear()
-                for statement in {read.statement for read in batch}:
-                    await self._read_batch([r for r in batch if r.statement == statement])
+                await self._read_batch(batch)
         except BaseException as error:
             batch += self._questions
             self._questions.clear()
@@ -525,16 +524,16 @@ class Database:
             self._reading = None
 
     async def _read_batch(self, batch: Sequence[_Read]) -> None:
-        keys = list({read.key for read in batch})
+        runs = list({read.run for read in batch})
         try:
-            rows = await self._fetch(batch[0].statement, (keys,))
+            rows = await self._fetch(_INBOX, (runs,))
         except LogError as error:
             _refuse(batch, error)
             return
-        found: dict[bytes, list[Row]] = {key: [] for key in keys}
-        for key, *row in rows:
-            found[key].append(tuple(row))
-        _tell_all([(read, found[read.key]) for read in batch])
+        inboxes: dict[bytes, list[Row]] = {run: [] for run in runs}
+        for run, *row in rows:
+            inboxes[run].append(tuple(row))
+        _tell_all([(read, inboxes[read.run]) for read in batch])
 
     async def _write_all(self) -> None:
         """Take what is in the queue, a batch for each transaction, until it is empty."""
@@ -728,13 +727,16 @@ def _calls(batch: list[_Write]) -> Iterator[tuple[list[_Write], str, Values]]:
             yield from (([write], statement, write.values) for write in writes)
 
 
-def _refuse(batch: Sequence[_Write | _Read], error: LogError) -> None:
+def _refuse(batch: Sequence[_Call[Any]], error: LogError) -> None:
     _tell_all([(call, type(error)(str(error))) for call in batch])
 
 
-def _tell_all(outcomes: Sequence[_Outcome]) -> None:
-    """Give the callers what came of their calls: each loop is woken once for all of them."""
-    loops: dict[asyncio.AbstractEventLoop, list[_Outcome]] = {}
+def _tell_all(outcomes: Sequence[tuple[_Call[Any], Any]]) -> None:
+    """Give the callers what came of their calls, a result or a `LogError`.
+
+    Each loop is woken once for all of them.
+    """
+    loops: dict[asyncio.AbstractEventLoop, list[tuple[_Call[Any], Any]]] = {}
     for call, outcome in outcomes:
         loops.setdefault(call.done.get_loop(), []).append((call, outcome))
     for loop, told in loops.items():
@@ -742,7 +744,7 @@ def _tell_all(outcomes: Sequence[_Outcome]) -> None:
             loop.call_soon_threadsafe(_settle, told)
 
 
-def _settle(outcomes: Sequence[_Outcome]) -> None:
+def _settle(outcomes: Sequence[tuple[_Call[Any], Any]]) -> None:
     for call, outcome in outcomes:
         if call.done.done():
             continue

@@ -69,10 +69,6 @@ _READ: Final = (
     "(select seq, at, body, version from taofold_events e where e.number = r.number "
     "and e.seq > %b order by seq limit %b) e on true where r.run = %b order by e.seq"
 )
-_INBOX: Final = (
-    "select r.run, i.body from taofold_runs r left join taofold_inbox i on i.number = r.number "
-    "where r.run = any(%b::bytea[]) order by i.place"
-)
 _CREATE: Final = f"select * from taofold_create({', '.join(['%b'] * 19)})"  # noqa: S608 - marks
 _CLAIM: Final = "select * from taofold_claim(%b, %b, %b::bigint, %b, %b)"
 # Many appends at once: of the elements of all, each takes its own slices.
@@ -383,7 +379,7 @@ class PostgresLog:
 
     async def inbox(self, run: str) -> list[Signal]:
         """Messages not yet consumed, in order of arrival."""
-        rows = await self.database.fetch_shared(_INBOX, _bytes(run))
+        rows = await self.database.inbox(_bytes(run))
         if not rows:
             raise UnknownRun(f"no run {run!r} in this log")
         return [signal(body) for (body,) in rows if body is not None]
