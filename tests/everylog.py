@@ -30,6 +30,8 @@ class Substitute:
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self.made: list[Any] = []
+        self.lent: dict[Any, str] = {}
+        """The schemas of logs in PostgreSQL."""
         self.folder = Path(tempfile.mkdtemp(prefix="logs"))
 
     def open(self) -> Log:
@@ -41,7 +43,11 @@ class Substitute:
         else:
             from taofold.log.postgres import PostgresLog
 
-            log = PostgresLog(postgres.server().url())
+            self._give_back()
+            server = postgres.server()
+            schema = server.lend()
+            log = PostgresLog(server.address(schema))
+            self.lent[log] = schema
         self.made.append(log)
         return log
 
@@ -62,6 +68,16 @@ class Substitute:
             yield
         finally:
             del MemoryLog.__new__
-            for log in self.made:
-                asyncio.run(log.close())
-            self.made.clear()
+            asyncio.run(self._close())
+
+    async def _close(self) -> None:
+        """All logs of a test at once: each ends a connection and a thread."""
+        await asyncio.gather(*[log.close() for log in self.made])
+        self.made.clear()
+        self._give_back()
+
+    def _give_back(self) -> None:
+        """Let other logs have the schemas of those that were closed."""
+        closed = [log for log in self.lent if log.closed]
+        if closed:
+            postgres.server().give_back([self.lent.pop(log) for log in closed])

@@ -14,6 +14,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from urllib.parse import quote
@@ -33,6 +34,7 @@ class Server:
         if not safe:
             self.options += ["fsync=off", "full_page_writes=off"]
         self._process: subprocess.Popen[bytes] | None = None
+        self._free: list[str] = []
         self._run(
             "initdb", "-N", "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C",
             "-D", str(self.data),
@@ -40,10 +42,45 @@ class Server:
         self.start()
 
     def url(self, **options: str) -> str:
-        """The address of a schema that is not there yet."""
+        """The address of a new, empty schema."""
+        return self.address(self._schema(), **options)
+
+    def address(self, schema: str, **options: str) -> str:
+        """The address at which tables lie in `schema`."""
+        return address("postgres", self.root, schema, **options)
+
+    def lend(self) -> str:
+        """A schema without rows, for a log that is emptied when it is given back."""
+        return self._free.pop() if self._free else self._schema()
+
+    def give_back(self, schemas: Iterable[str]) -> None:
+        """Take schemas that nobody uses any more, without what was written into their tables."""
+        import psycopg
+
+        # Making the tables of a log takes longer than most tests.
+        with psycopg.connect(self.address("public"), autocommit=True) as db:
+            for schema in schemas:
+                tables = db.execute(
+                    "select relname from pg_class where relkind = 'r' "
+                    "and relname <> 'taofold_meta' and relnamespace = %s::regnamespace",
+                    (schema,),
+                ).fetchall()
+                # Not truncated, which makes files anew; without triggers, which count what goes.
+                db.execute(
+                    "; ".join(
+                        [
+                            f"set search_path = {schema}",
+                            "set session_replication_role = replica",
+                            *[f"delete from {table}" for (table,) in tables],
+                        ]
+                    ).encode()
+                )
+                self._free.append(schema)
+
+    def _schema(self) -> str:
         schema = f"t{os.getpid()}_{next(_numbers)}"
         self.execute(f"create schema {schema}")
-        return address("postgres", self.root, schema, **options)
+        return schema
 
     def execute(self, statement: str) -> str:
         """What `psql` prints."""

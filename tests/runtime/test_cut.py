@@ -132,6 +132,7 @@ async def test_a_run_cut_twice_ends_in_the_same_state(story: Story) -> None:
         cut = await planted(part, MemoryLog())
         where = f"cut at {upto}, then at {further}: {part[-1]}"
         await resumed_alike(story, agent, cut, past, wanted, where)
+        await cut.close()
 
 
 async def second_life(
@@ -142,9 +143,9 @@ async def second_life(
     agent = story.make(past).but(log=cut)
     remember(agent, told_by)
     state = fold(await cut.read("r"))
-    if state.status in ENDED and state.stop_reason not in ("cancelled", "error"):
-        return part
     heard: list[Any] = []
-    result = await agent.resume("r", listener=heard.append)
-    await settled(agent, result, story.answer, listener=heard.append)
+    if state.status not in ENDED or state.stop_reason in ("cancelled", "error"):
+        result = await agent.resume("r", listener=heard.append)
+        await settled(agent, result, story.answer, listener=heard.append)
+    await cut.close()
     return [*part, *[one for one in heard if isinstance(one, e.Record)]]
