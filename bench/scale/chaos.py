@@ -96,6 +96,7 @@ shift 2
 exec "$@"
 """
 GOALS = ("look fire look fire", "fire pay look", "look fire look look fire fire")
+REPLACED = "dbos._error.DBOSAwaitedWorkflowCancelledError"
 _PROGRESS_S = 10
 FAULTS = {"kill": 5, "stop": 3, "term": 2, "database": 1}
 
@@ -408,7 +409,9 @@ class World:
         repeated = {effect: count for effect, count in effects.items() if count > 1}
         wrong += [f"effect {effect} happened {count} times" for effect, count in repeated.items()]
         for machine in self.machines:
-            if "Traceback" in (self.folder / f"{machine.name}.txt").read_text():
+            output = (self.folder / f"{machine.name}.txt").read_text()
+            # DBOS logs one for each workflow of its own that another worker replaced.
+            if output.count("Traceback") > output.count("\n" + REPLACED):
                 wrong.append(f"a traceback in {machine.name}.txt")
         failover = sorted(self.failovers)
         drivers: Counter[str] = Counter()
