@@ -697,5 +697,24 @@ async def test_a_megabyte_of_result_fits_the_prompt_and_keeps_its_errors() -> No
     assert len(model.requests[1].text) < 40_000
 
 
+@pytest.mark.scenario("RCT-25")
+async def test_large_results_fit_the_window_together_and_the_newest_keeps_its_errors() -> None:
+    @tool(effect="read")
+    def big(what: str) -> str:
+        """Big."""
+        return "\n".join([f"line {n} is fine" for n in range(6_000)] + [f"ERROR: {what} is full"])
+
+    script = [act("big", f"look {n}", what=f"disk {n}") for n in range(8)]
+    profile = Profile(window=20_000, window_known=True)
+    model = ScriptedModel([*script, finish()], profile=profile)
+    result = await run(model=model, tools=[big], log=MemoryLog(), limits=Limits(steps=20))
+    assert result.success
+    assert events(result, e.Compacted)
+    sizes = [len(request.text) for request in model.requests]
+    assert max(sizes) < profile.window * 4
+    for number, request in enumerate(model.requests[1:]):
+        assert f"ERROR: disk {number} is full" in request.text
+
+
 def test_tiers_are_ordered() -> None:
     assert Tier.AUTO < Tier.CARD < Tier.CONFIRM < Tier.FORBIDDEN

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from tests.files.flow.kit import faults, made
 
+from taofold import Tier
 from taofold.files import Config, build, read_agent
 
 WRONG = """\
@@ -199,13 +200,32 @@ def test_agents_that_ask_each_other_in_a_circle_are_refused(tmp_path: Path) -> N
 
 
 @pytest.mark.scenario("PEER-26")
-def test_a_flow_cannot_loosen_the_operators_policy(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("policy", "words"),
+    [
+        ("{autonomy: autonomous}", "policy.autonomy: looser than the operator's"),
+        ("{tiers: {deploy: 1}}", "deploy"),
+        ("{tiers: {deploy: 2}}", "deploy"),
+    ],
+)
+def test_a_flow_cannot_loosen_the_operators_policy(policy: str, words: str, tmp_path: Path) -> None:
+    from taofold.policy import Policy
+
+    operator = Policy(autonomy="conservative", tiers={"deploy": Tier.CONFIRM})
+    path = tmp_path / "f.yaml"
+    path.write_text(f"policy: {policy}\nnodes: [{{name: a, set: {{x: 1}}}}]")
+    _, faults = read_agent(path, operator, root=tmp_path)
+    assert words in " ".join(str(fault) for fault in faults)
+
+
+@pytest.mark.parametrize("tier", [3, 4])
+def test_a_flow_may_be_as_strict_as_the_operator_or_stricter(tier: int, tmp_path: Path) -> None:
     from taofold.policy import Policy
 
     path = tmp_path / "f.yaml"
-    path.write_text("policy: {autonomy: autonomous}\nnodes: [{name: a, set: {x: 1}}]")
-    _, found = read_agent(path, Policy(autonomy="conservative"), root=tmp_path)
-    assert found
+    path.write_text(f"policy: {{tiers: {{deploy: {tier}}}}}\nnodes: [{{name: a, set: {{x: 1}}}}]")
+    _, faults = read_agent(path, Policy(tiers={"deploy": Tier.CONFIRM}), root=tmp_path)
+    assert not faults
 
 
 def test_an_agent_file_without_nodes_is_still_one(tmp_path: Path) -> None:

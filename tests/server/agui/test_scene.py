@@ -299,6 +299,19 @@ async def test_a_failed_run_is_an_error_and_a_limit_is_told_before_the_answer() 
     assert limited[-1]["result"]["stopReason"] == "max_steps"
 
 
+async def test_a_limit_that_is_met_again_and_again_is_told_once() -> None:
+    """A reviser's last turn, and the turn that is forbidden after it."""
+    verdict = '{"reasoning": "read", "score": 0.3, "issues": ["dull"]}'
+    told = Told("v0", verdict, "v1", "x", strategy="self_correct", limits=Limits(steps=3))
+    limited = await told.run()
+    assert told.result is not None
+    hits = [r.event for r in told.result.records if isinstance(r.event, e.LimitHit)]
+    assert [hit.value for hit in hits] == [-1, 1]
+    notes = [one for one in limited if one["type"] == "CUSTOM"]
+    assert [note["name"] for note in notes] == ["limit_reached"]
+    assert limited[-1]["result"]["stopReason"] == "max_steps"
+
+
 async def test_a_cancelled_run_says_so() -> None:
     told = Told(act("publish", text="x"))
     await told.run()

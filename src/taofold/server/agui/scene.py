@@ -16,6 +16,7 @@ from taofold.core.state import RunState, reduce
 from taofold.core.trace import child_id
 from taofold.core.values import FINISH, Action, Thought, Usage
 from taofold.log.log import Log
+from taofold.policy.limits import STOP_REASON
 from taofold.runtime.tool_calls import render
 from taofold.server.agui import events as agui_events
 from taofold.server.agui.events import patch, view
@@ -56,6 +57,8 @@ class Scene:
         self._message, self._text, self._messages = "", "", 0
         self._thought = ""
         """What was told of the model's thinking before its record came."""
+        self._limited: set[tuple[str, str]] = set()
+        """Run and stop reason of each limit that was told."""
 
     def before(self, records: Iterable[e.Record]) -> list[dict[str, Any]]:
         """Take in what earlier activations told, without telling it again; the messages of it."""
@@ -194,10 +197,19 @@ class Scene:
             case e.Observed():
                 for part in self._observed(run, event, state):
                     yield self._of(run, part)
+            case e.LimitHit() if self._limit_told(run, event.limit):
+                pass
             case _:
                 note = agui_events.beside(event)
                 if note is not None:
                     yield self._of(run, note)
+
+    def _limit_told(self, run: str, limit: str) -> bool:
+        """Was it told before? A run may meet a limit more than once."""
+        place = run, STOP_REASON.get(limit, limit)
+        told = place in self._limited
+        self._limited.add(place)
+        return told
 
     def _proposed(self, record: e.Record, event: e.Proposed) -> Iterator[ag.BaseEvent]:
         run, here = record.run, f"{record.run}:{record.seq}"
