@@ -259,15 +259,9 @@ class FallbackModel:
             i for i in every if self._until[i] > now
         ]
 
-    def price_at(self, input_tokens: int, output_tokens: int, tier: str) -> float | None:
-        """The same in a service tier."""
-        prices = [quote(model, input_tokens, output_tokens, tier) for model in self._models]
-        known_prices = [price for price in prices if price is not None]
-        # The dearest, since nobody knows who will answer; a budget must hold for each of them.
-        return max(known_prices) if len(known_prices) == len(prices) else None
-
     def price(self, input_tokens: int, output_tokens: int) -> float | None:
         """The dearest model's price; None if one of them is unknown."""
+        # Nobody knows who will answer, and a budget must hold for each of them.
         prices = [model.price(input_tokens, output_tokens) for model in self._models]
         known_prices = [price for price in prices if price is not None]
         return max(known_prices) if len(known_prices) == len(prices) else None
