@@ -7,6 +7,7 @@ import pytest
 
 from taofold import Agent
 from taofold.core.errors import ConfigError
+from taofold.runtime.model import resolve
 from taofold.testing import ScriptedModel
 
 pytestmark = pytest.mark.anyio
@@ -24,15 +25,38 @@ async def test_settings_reach_the_model_and_a_field_goes_before_them() -> None:
     ("settings", "words"),
     [
         ({"temprature": 0.2}, "did you mean 'temperature'"),
-        ({"temperature": "hot"}, "settings"),
+        ({"temperature": "hot"}, r"settings.temperature: must be a number ≥ 0, not 'hot'"),
+        ({"temperature": float("nan")}, "a number ≥ 0, not nan"),
+        ({"top_p": 7}, r"settings.top_p: must be a number in \(0, 1\], not 7"),
+        ({"max_tokens": -4}, "settings.max_tokens: must be a whole number ≥ 0, not -4"),
+        ({"effort": "insane"}, "settings.effort: must be one of none, minimal, .* not 'insane'"),
         ({"seed": 7}, "there is no setting 'seed'"),
     ],
 )
-async def test_a_setting_that_is_wrong_says_what_was_meant(settings: Any, words: str) -> None:
-    model = ScriptedModel([])
+def test_a_setting_that_is_wrong_is_refused_when_the_agent_is_made(
+    settings: Any, words: str
+) -> None:
     with pytest.raises(ConfigError, match=words):
-        await Agent(model, settings=settings).run("g")
-    assert model.requests == []
+        Agent(ScriptedModel([]), settings=settings)
+
+
+def test_a_field_is_checked_like_the_setting_of_its_name() -> None:
+    hot: Any = "hot"
+    with pytest.raises(ConfigError, match=r"^temperature: must be a number ≥ 0"):
+        Agent(ScriptedModel([]), temperature=hot)
+    with pytest.raises(ConfigError, match="temperature: must be a number ≥ 0"):
+        resolve({"model": "ollama:x", "temperature": hot})
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("gpt-5", "openai:gpt-5"), ("claude-x", "anthropic:claude-x")]
+)
+async def test_a_model_without_a_provider_says_how_it_is_named(
+    name: str, meant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with pytest.raises(ConfigError, match=f"did you mean '{meant}'"):
+        await Agent(name).run("g")
 
 
 async def test_a_base_url_goes_to_the_model_that_is_named() -> None:

@@ -12,8 +12,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, Generic, cast
 
-import msgspec
-
 from taofold.agent.activation import STRICT, Activation, settle_log
 from taofold.agent.batch import Batch, BatchState, run_batch
 from taofold.agent.history import Earlier
@@ -138,6 +136,7 @@ class Agent(Generic[Deps, Out]):
             value: Any = getattr(self, name)
             if isinstance(value, str) or not isinstance(value, Iterable):
                 raise ConfigError(f"is a list: write {example}", path=name)
+        _ = self.model_settings
 
     @cached_property
     def toolset(self) -> Toolset:
@@ -186,16 +185,18 @@ class Agent(Generic[Deps, Out]):
     @cached_property
     def model_settings(self) -> ModelSettings:
         """How its models are asked, where they have no settings of their own."""
-        own = ModelSettings(
-            effort=self.effort,
-            temperature=self.temperature,
-            top_p=self.top_p,
-            max_tokens=self.max_tokens,
-            prompt_cache=self.prompt_cache,
-            service_tier=self.service_tier,
-            extra=dict(self.extra),
+        own = ModelSettings.of(
+            {
+                "effort": self.effort,
+                "temperature": self.temperature,
+                "top_p": self.top_p,
+                "max_tokens": self.max_tokens,
+                "prompt_cache": self.prompt_cache,
+                "service_tier": self.service_tier,
+                "extra": dict(self.extra),
+            }
         )
-        return own.over(_settings(self.settings)) if self.settings else own
+        return own.over(ModelSettings.of(self.settings, "settings")) if self.settings else own
 
     @cached_property
     def answer(self) -> Output:
@@ -441,18 +442,6 @@ class Agent(Generic[Deps, Out]):
             # With an approver of its own it asks somebody else than its caller would (D15).
             delegated=self.approve is None,
         )
-
-
-def _settings(values: Mapping[str, Any]) -> ModelSettings:
-    names = ModelSettings.__struct_fields__
-    for name in values:
-        if name not in names:
-            hint = near(name, names) or "a provider's own fields go into extra"
-            raise ConfigError(f"there is no setting {name!r}; {hint}", path=f"settings.{name}")
-    try:
-        return msgspec.convert(dict(values), ModelSettings)
-    except msgspec.ValidationError as error:
-        raise ConfigError(str(error), path="settings") from error
 
 
 def _named(name: str) -> Tool | Toolset:

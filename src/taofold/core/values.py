@@ -5,8 +5,11 @@ structs: frozen, cheap to make (60 ns against 420 ns for a frozen dataclass) and
 with one JSON form, in which fields that hold their default are left out.
 """
 
+from collections.abc import Mapping
 from enum import IntEnum
-from typing import Any, Final, Literal, get_args
+from typing import Annotated, Any, Final, Literal, get_args
+
+import msgspec
 
 from taofold.core.content import MediaPart, TextPart
 from taofold.core.content import Message as Message
@@ -14,6 +17,8 @@ from taofold.core.content import Reply as Reply
 from taofold.core.content import Role as Role
 from taofold.core.content import ToolCall as ToolCall
 from taofold.core.content import Usage as Usage
+from taofold.core.errors import ConfigError
+from taofold.core.text import near
 from taofold.core.value import JSON as JSON
 from taofold.core.value import Value as Value
 
@@ -144,6 +149,25 @@ class ModelSettings(Value, frozen=True):
     service_tier: str = ""
     extra: dict[str, JSON] = {}
 
+    @classmethod
+    def of(cls, values: Mapping[str, Any], path: str = "") -> "ModelSettings":
+        """The settings that `values` name, checked: a server would refuse them only when asked.
+
+        Raises:
+            ConfigError: an unknown name, a wrong type or range; `path` stands before the name.
+        """
+        for name, value in values.items():
+            where = f"{path}.{name}" if path else name
+            if name not in _RANGES:
+                hint = near(name, _RANGES) or "a provider's own fields go into extra"
+                raise ConfigError(f"there is no setting {name!r}; {hint}", path=where)
+            kind, words = _RANGES[name]
+            try:
+                msgspec.convert(value, kind)
+            except msgspec.ValidationError:
+                raise ConfigError(f"must be {words}, not {value!r}", path=where) from None
+        return cls(**values)
+
     def over(self, base: "ModelSettings") -> "ModelSettings":
         """These settings; where they say nothing, those of `base`."""
         # The usual case, on every model call: no new object where one side says nothing.
@@ -164,3 +188,13 @@ class ModelSettings(Value, frozen=True):
 
 
 _UNSET: Final = ModelSettings()
+_RANGES: Final[dict[str, tuple[Any, str]]] = {
+    "effort": (Effort | None, f"one of {', '.join(EFFORTS)}"),
+    # The upper end is the provider's: 1 at Anthropic, 2 at OpenAI, open on local servers.
+    "temperature": (Annotated[float, msgspec.Meta(ge=0, le=1e9)] | None, "a number ≥ 0"),
+    "top_p": (Annotated[float, msgspec.Meta(gt=0, le=1)] | None, "a number in (0, 1]"),
+    "max_tokens": (Annotated[int, msgspec.Meta(ge=0)], "a whole number ≥ 0"),
+    "prompt_cache": (PromptCache, "'5m', '1h', 'off' or ''"),
+    "service_tier": (str, "a text"),
+    "extra": (dict[str, Any], "a mapping of the provider's own fields"),
+}

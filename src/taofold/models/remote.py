@@ -303,19 +303,9 @@ def endpoint(
 
 
 def settings_of(options: ModelOptions) -> ModelSettings:
-    """The model's own settings. Raises `ConfigError` for an effort that nobody has."""
-    effort = options.get("effort")
-    if effort is not None and effort not in EFFORTS:
-        raise ConfigError(f"effort is one of {', '.join(EFFORTS)}, not {effort!r}")
-    return ModelSettings(
-        effort=effort,
-        temperature=options.get("temperature"),
-        top_p=options.get("top_p"),
-        max_tokens=options.get("max_tokens", 0),
-        prompt_cache=options.get("prompt_cache", ""),
-        service_tier=options.get("service_tier", ""),
-        extra=dict(options.get("extra", {})),
-    )
+    """The model's own settings. Raises `ConfigError` for a wrong type or range."""
+    names = ModelSettings.__struct_fields__
+    return ModelSettings.of({name: value for name, value in options.items() if name in names})
 
 
 def connection(

@@ -340,6 +340,16 @@ BUILT_IN: Final[dict[str, str]] = {
 }
 """Ours, so that finding one does not cost a scan of all installed packages (20 ms)."""
 
+_FAMILIES: Final = (
+    ("claude", "anthropic"),
+    ("gemini", "gemini"),
+    ("grok", "xai"),
+    ("mistral", "mistral"),
+    ("deepseek", "deepseek"),
+    ("kimi", "moonshot"),
+    ("glm", "zai"),
+)
+"""Whose models have names that begin so: for a hint, never for a choice."""
 _UNKNOWN: Final = Profile()
 _registered: Final[dict[str, Factory]] = {}
 
@@ -410,7 +420,15 @@ def _named(spec: str, provider: str, options: dict[str, Any]) -> Model:
         probed = known(f"{name}:{model}")
         if probed is not None:
             options = {**options, "profile": probed}
-    return _factory(name, spec)(model, **options)
+    try:
+        return _factory(name, spec)(model, **options)
+    except ConfigError as error:
+        if colon:
+            raise
+        family = next((known for start, known in _FAMILIES if model.startswith(start)), provider)
+        raise ConfigError(
+            f"{error}; {spec!r} names no provider: did you mean '{family}:{model}'?"
+        ) from error
 
 
 def _factory(name: str, spec: str) -> Factory:

@@ -50,7 +50,7 @@ class Client:
             _message(message.get("role", "user"), message.get("content", ""))
             for message in messages
         ]
-        settings = ModelSettings(**options)
+        settings = ModelSettings.of(options)
         reply = run_now(named.complete(Request(Conversation(sent), overrides=settings)))
         return Completion(reply.text, reply.model or named.name)
 
