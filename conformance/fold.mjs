@@ -34,6 +34,8 @@ function consumed(state, event) {
   state.child_model_calls += asked;
   state.child_tool_calls += acted;
   state.usage = plus(state.usage, event.usage);
+  for (const [model, use] of Object.entries(event.models ?? {}))
+    state.usage_by_model[model] = plus(state.usage_by_model[model] ?? usage(), use);
   for (const [tool, n] of Object.entries(event.tools ?? {}))
     state.per_tool[tool] = (state.per_tool[tool] ?? 0) + n;
 }

@@ -94,6 +94,38 @@ async def test_tokens_and_cost_are_summed_by_model() -> None:
     assert result.usage_by_model["memo:model"].tokens == 220
 
 
+def _asking(inner: Agent[Any, str], **options: Any) -> Agent[Any, str]:
+    """An agent that asks `inner` once and answers."""
+    asking = Reply(act("inner", goal="x"), usage=Usage(5000, 0))
+    model = Memo([asking, finish()], name="memo:outer")
+    return Agent(model, name="outer", tools=[inner], **options)
+
+
+async def test_tokens_of_agents_that_were_asked_are_summed_by_model_too() -> None:
+    inner = Agent(Memo([finish()], name="memo:inner"), name="inner")
+    result = await _asking(inner, log="memory").run("g")
+    by_model = {name: usage.tokens for name, usage in result.usage_by_model.items()}
+    assert by_model == {"memo:outer": 5110, "memo:inner": 110}
+    assert sum(by_model.values()) == result.usage.tokens
+
+
+@pytest.mark.parametrize(
+    ("own", "caller", "whose"),
+    [
+        (Limits(tokens=1), Limits(), "raise limits.tokens of agent 'inner'"),
+        (Limits(), Limits(tokens=5100), "of the agent that called 'inner' (it had no more left)"),
+    ],
+)
+async def test_a_limit_of_an_agent_that_was_asked_says_whose_it_is(
+    own: Limits, caller: Limits, whose: str
+) -> None:
+    inner = Agent(Memo([finish()], name="memo:inner"), name="inner", limits=own)
+    result = await _asking(inner, limits=caller).run("g")
+    text = result.steps[0].observations[0].result
+    assert text.startswith("agent 'inner': ")
+    assert whose in text
+
+
 @pytest.mark.scenario("TAG-25")
 async def test_a_provider_registered_by_name_is_used() -> None:
     register_provider("acme", lambda model, **options: ScriptedModel([finish(model)]))

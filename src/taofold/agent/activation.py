@@ -177,6 +177,8 @@ class Activation:
             models=self.models,
             tools=agent.toolset,
             limits=limits,
+            own_limits=None if parent is None else agent.limits,
+            agent=agent.name,
             policy=policy,
             principal=self.principal or Principal(),
             deps=self.deps,
@@ -441,7 +443,11 @@ class Activation:
             state.tool_calls + state.child_tool_calls,
         )
         return ChildOutcome(
-            Observation(text, status), usage=state.usage, calls=calls, tools=state.per_tool
+            Observation(text, status),
+            usage=state.usage,
+            calls=calls,
+            tools=state.per_tool,
+            models=state.usage_by_model,
         )
 
 
@@ -453,7 +459,7 @@ class Samples:
 
     def __init__(self, activation: Activation) -> None:
         self._activation = activation
-        self._spent: dict[str, tuple[Usage, int] | None] | None = None
+        self._spent: dict[str, tuple[Mapping[str, Usage], int] | None] | None = None
         """Tokens and model calls of each child run; None: they stand in its log."""
 
     async def answer(self, question: ModelQuestion, *, run: str, parent: Parent) -> ChildOutcome:
@@ -486,13 +492,17 @@ class Samples:
 
     async def spent(self, parent: str, call: str) -> ChildOutcome:
         """What the child runs of one call of a tool consumed, in whichever life of the run."""
-        spent, usage, calls = await self._children(parent), Usage(), 0
+        spent = await self._children(parent)
+        usage, calls, models = Usage(), 0, dict[str, Usage]()
         for run in [run for run in spent if run.startswith(f"{call}s")]:
-            tokens, asked = spent[run] or await self._logged(run)
-            usage, calls = usage + tokens, calls + asked
-        return ChildOutcome(Observation(), usage=usage, calls=(calls, 0))
+            by_model, asked = spent[run] or await self._logged(run)
+            calls += asked
+            for name, tokens in by_model.items():
+                usage += tokens
+                models[name] = models.get(name, Usage()) + tokens
+        return ChildOutcome(Observation(), usage=usage, calls=(calls, 0), models=models)
 
-    async def _children(self, parent: str) -> dict[str, tuple[Usage, int] | None]:
+    async def _children(self, parent: str) -> dict[str, tuple[Mapping[str, Usage], int] | None]:
         """The child runs of `parent`, listed once: whoever drives it begins all others."""
         if self._spent is None:
             rows = await self._activation.log.rows(parent=parent, limit=0)
@@ -501,13 +511,13 @@ class Samples:
                 self._spent = dict.fromkeys([row.run for row in rows])
         return self._spent
 
-    async def _logged(self, run: str) -> tuple[Usage, int]:
+    async def _logged(self, run: str) -> tuple[Mapping[str, Usage], int]:
         if not await _exists(self._activation.log, run):
-            return Usage(), 0
+            return {}, 0
         state = fold(await self._activation.log.read(run))
         if state.status in ENDED and self._spent is not None:
-            self._spent[run] = state.usage, state.model_calls
-        return state.usage, state.model_calls
+            self._spent[run] = state.usage_by_model, state.model_calls
+        return state.usage_by_model, state.model_calls
 
 
 async def _exists(log: Log, run: str) -> bool:

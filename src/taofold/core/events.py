@@ -374,6 +374,8 @@ class Observed(Happened, frozen=True, tag="observed"):
     usage: Usage | None = None
     calls: tuple[int, int] | None = None  # model calls and tool calls of a child run
     tools: dict[str, int] = {}
+    models: dict[str, Usage] = {}
+    """`usage` by model; nothing in logs of older releases."""
     hooks: tuple[str, ...] = ()
     """Names of hooks that rejected the call, or changed its result."""
 

@@ -229,14 +229,12 @@ def reduce(state: RunState, record: e.Record) -> RunState:  # noqa: C901  # one 
 
 
 def _replied(state: RunState, event: e.Replied, at: int, active: int) -> RunState:
-    earlier = state.usage_by_model.get(event.model)
-    usage = event.usage if earlier is None else earlier + event.usage
     return replace(
         state,
         # A reply from the cache cost nothing and counts against no limit on calls.
         model_calls=state.model_calls + (not event.cached),
         usage=state.usage + event.usage,
-        usage_by_model={**state.usage_by_model, event.model: usage},
+        usage_by_model=_by_model(state, {event.model: event.usage}),
         at=at,
         active_ms=active,
     )
@@ -281,9 +279,16 @@ def _spent(state: RunState, event: e.Observed) -> RunState:
         state,
         per_tool={**state.per_tool, **per_tool},
         usage=state.usage + (event.usage or Usage()),
+        usage_by_model=_by_model(state, event.models) if event.models else state.usage_by_model,
         child_model_calls=state.child_model_calls + asked_calls,
         child_tool_calls=state.child_tool_calls + acted,
     )
+
+
+def _by_model(state: RunState, more: Mapping[str, Usage]) -> Mapping[str, Usage]:
+    known = state.usage_by_model
+    sums = {name: known[name] + use if name in known else use for name, use in more.items()}
+    return {**known, **sums}
 
 
 def _slot(state: RunState, event: _Called) -> ActionSlot:

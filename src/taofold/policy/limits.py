@@ -182,10 +182,13 @@ class Limits:
         # `steps` passes on unshared: a child's turns are its own.
         return replace(self, **rest, depth=self.depth - 1)
 
-    def explained(self, hit: LimitHit, state: RunState) -> str:
-        """What was allowed and spent when `hit` ended the run, and what to change."""
+    def explained(self, hit: LimitHit, state: RunState, where: str = "") -> str:
+        """What was allowed and spent when `hit` ended the run, and what to change.
+
+        `where` says whose limit that is, if it is not plain.
+        """
         bound: float = hit.allowed or getattr(self, hit.limit) or 0
-        change = f"raise limits.{hit.limit}"
+        change = f"raise limits.{hit.limit}{where and f' {where}'}"
         match hit.limit:
             case "steps":
                 return f"all {bound:g} steps were used: {change}"

@@ -586,7 +586,7 @@ def _why(drive: Drive, stop: str) -> str:
     """What was allowed and spent, if a limit is the reason."""
     for record in reversed(drive.store.records):
         if isinstance(record.event, e.LimitHit) and STOP_REASON[record.event.limit] == stop:
-            return drive.setup.limits.explained(record.event, drive.store.state)
+            return drive.setup.limit_words(record.event, drive.store.state)
     return ""
 
 

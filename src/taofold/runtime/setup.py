@@ -7,6 +7,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeAlias
 
+from taofold.core.events import LimitHit
+from taofold.core.state import RunState
 from taofold.core.traceparent import TraceContext, parse
 from taofold.core.values import (
     ASK_USER,
@@ -17,6 +19,7 @@ from taofold.core.values import (
     Principal,
     Reply,
     Tier,
+    Usage,
 )
 from taofold.log.store import Listener, clock
 from taofold.policy import Limits, Policy
@@ -138,6 +141,8 @@ class ChildOutcome:
     """Its model calls and its tool calls, its own children's included."""
     tools: Mapping[str, int] = field(default_factory=dict[str, int])
     """The same tool calls by tool."""
+    models: Mapping[str, Usage] = field(default_factory=dict[str, Usage])
+    """`usage` by model."""
 
 
 class Sampling(Protocol):
@@ -160,6 +165,9 @@ class Setup:
     """By role; `executor` is always there."""
     tools: Toolset
     limits: Limits = field(default_factory=Limits)
+    own_limits: Limits | None = None
+    """Of a child run: its agent's own, without what its caller has left."""
+    agent: str = ""
     policy: Policy = field(default_factory=Policy)
     principal: Principal = Principal()
     deps: Any = None
@@ -198,6 +206,17 @@ class Setup:
                 spec = ToolSpec(FINISH, "Give the final answer.", self.finish)
                 self.offered[names] = (*self.offered[names], spec)
         return self.offered[names]
+
+    def limit_words(self, hit: LimitHit, state: RunState) -> str:
+        """What was allowed and spent when `hit` ended the run, and what to change where."""
+        own = self.own_limits
+        if own is None:
+            return self.limits.explained(hit, state)
+        bound: float | None = getattr(own, hit.limit)
+        where = f"of agent {self.agent!r}"
+        if bound != getattr(self.limits, hit.limit):
+            where = f"of the agent that called {self.agent!r} (it had no more left)"
+        return f"agent {self.agent!r}: {self.limits.explained(hit, state, where)}"
 
     def model(self, role: str) -> Model:
         """The model that plays `role`."""

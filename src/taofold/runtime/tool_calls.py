@@ -261,7 +261,9 @@ class Invocation:
         ledger.held.pop(f"{self.key}[{self.index}]", None)  # it is counted from now on
         if spent.calls == (0, 0):
             return event
-        return msgspec.structs.replace(event, usage=spent.usage, calls=spent.calls)
+        return msgspec.structs.replace(
+            event, usage=spent.usage, calls=spent.calls, models=dict(spent.models)
+        )
 
     async def sampled(self, question: ModelQuestion) -> ModelAnswer:
         """The answer of the run's model, in a child run that is the same for the same question.
@@ -409,6 +411,7 @@ class Invocation:
             usage=child.usage,
             calls=child.calls,
             tools=dict(child.tools),
+            models=dict(child.models),
             hooks=hooks,
         )
 
