@@ -1,6 +1,7 @@
 """Many goals: in order, some at once, resumed by name, none stopped by another."""
 
 import asyncio
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,31 @@ async def test_what_was_interrupted_is_carried_on() -> None:
     batch = await Agent(ScriptedModel(["done"]), log=log).map(["a"], name="s")
     assert batch.outputs == ["done"]
     assert len(await log.rows()) == 1
+
+
+def test_ctrl_c_at_the_terminal_says_how_to_go_on_and_ends_the_script(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pressed = False
+
+    async def reply(request: Any) -> Reply:
+        nonlocal pressed
+        if "c" in request.conversation[-1].text.split("\n")[0] and not pressed:
+            pressed = True
+            signal.raise_signal(signal.SIGINT)
+            await asyncio.sleep(30)
+        return Reply("done")
+
+    agent = Agent(FunctionModel(reply), strategy="direct", log="memory")
+    options: dict[str, Any] = {"name": "survey", "concurrency": 1, "progress": "terminal"}
+    with pytest.raises(KeyboardInterrupt) as caught:
+        agent.map_sync(["a", "b", "c", "d"], **options)
+    assert isinstance(caught.value, SystemExit)
+    assert caught.value.code == 130
+    text = capsys.readouterr().err
+    assert "2 of 4 runs ended, what was done is kept; the same call with name='survey'" in text
+    batch = agent.map_sync(["a", "b", "c", "d"], **options)
+    assert (batch.outputs, batch.kept) == (["done"] * 4, 2)
 
 
 async def test_a_run_that_fails_stops_no_other() -> None:

@@ -5,6 +5,7 @@ first model call, all at once.
 """
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, Generic, cast
 
 from taofold.agent.activation import STRICT, Activation, settle_log
-from taofold.agent.batch import Batch, BatchState, run_batch
+from taofold.agent.batch import Batch, BatchState, Interrupted, run_batch
 from taofold.agent.history import Earlier
 from taofold.agent.result import ANSWERING, AnswerText, Happening, Out, RunResult, Stream
 from taofold.agent.sync import run_now
@@ -391,8 +392,17 @@ class Agent(Generic[Deps, Out]):
         return await run_batch(self, goals, name, concurrency, usd, progress, options)
 
     def map_sync(self, goals: Iterable[Prompt], **options: Any) -> Batch[Out]:
-        """`map` for code that is not async."""
-        return run_now(self.map(goals, **options))
+        """`map` for code that is not async.
+
+        Ctrl-C with `progress="terminal"` says how to go on and ends a script with exit code 130.
+        """
+        try:
+            return run_now(self.map(goals, **options))
+        except KeyboardInterrupt:
+            # At a prompt, where SystemExit would end the person's session, it stays what it is.
+            if options.get("progress") != "terminal" or hasattr(sys, "ps1"):
+                raise
+            raise Interrupted(130) from None
 
     async def replay(self, run: "str | RunResult[Any]") -> RunResult[Out]:
         """Re-derive a run offline: no model, no tool, no writing.

@@ -1,6 +1,7 @@
 """Many goals for one agent: some at once, each a run of its own, resumable by name."""
 
 import asyncio
+import sys
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
@@ -47,6 +48,13 @@ class Failure:
 
     run_id: str
     error: Exception
+
+
+class Interrupted(SystemExit, KeyboardInterrupt):
+    """Ctrl-C in a batch that shows itself at the terminal: ends a script without a traceback.
+
+    Whoever catches `KeyboardInterrupt` catches it.
+    """
 
 
 class Batch(Generic[Out]):
@@ -124,6 +132,10 @@ async def run_batch(
         tasks = [asyncio.create_task(worker()) for _ in range(min(concurrency, len(prompts)))]
         try:
             await asyncio.gather(*tasks)  # not a group: its first error is raised as it is
+        except asyncio.CancelledError:
+            if progress == "terminal":
+                _stopped(worker.state, name)
+            raise
         finally:
             for task in tasks:
                 # Also when the caller is cancelled or one goal's fault is
@@ -132,6 +144,14 @@ async def run_batch(
             await asyncio.gather(*tasks, return_exceptions=True)
     batch.seconds = monotonic() - started
     return batch
+
+
+def _stopped(state: BatchState, name: str) -> None:
+    """Say how far a batch was when it was cancelled, and how it goes on."""
+    go_on = f"the same call with name={name!r} goes on" if name else "give a name to go on with"
+    sys.stderr.write(
+        f"interrupted: {state.done} of {state.total} runs ended, what was done is kept; {go_on}\n"
+    )
 
 
 class _Work:
