@@ -122,6 +122,8 @@ async def pages(seat: Seat) -> dict[str, str]:
         "run-waiting": f"runs/{waiting}",
         "run-finished": f"runs/{ended[0]}",
         "compare": f"compare/{ended[0]}/{ended[1]}",
+        "times": f"times/{ended[0]}",
+        "times-waiting": f"times/{waiting}",
         "session": "sessions/checkout",
         "eval": f"evals/{eval_}",
         "loop": "loops/loop-1",

@@ -252,7 +252,7 @@ async def test_another_users_action_is_refused_and_audited(tmp_path: Path) -> No
         )
         assert answer.status_code == 404
         assert (await client.get("/approvals", headers=foreign)).json()["items"] == []
-        for path_ in ("", "/events", "/state", "/records", "/audit"):
+        for path_ in ("", "/events", "/state", "/records", "/audit", "/spans"):
             found = await client.get(f"/runs/{run}{path_}", headers=foreign)
             assert found.status_code == 404
         await decide(client, one, "deny")

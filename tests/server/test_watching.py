@@ -100,7 +100,7 @@ async def test_an_approver_of_one_agent_sees_nothing_of_another(tmp_path: Path) 
         assert (await client.get(f"/runs/{mine}")).status_code == 200
         items = (await client.get("/approvals")).json()["items"]
         assert [one["id"] for one in items] == [child["id"]]
-        for path in ("", "/events", "/records", "/state", "/audit"):
+        for path in ("", "/events", "/records", "/state", "/audit", "/spans"):
             assert (await client.get(f"/runs/{theirs}{path}")).status_code == 404
         listed = {one["id"] for one in (await client.get("/runs")).json()["items"]}
         assert theirs not in listed

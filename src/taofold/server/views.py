@@ -3,7 +3,7 @@
 `data` and tool results are what the log holds, and it holds no secrets.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -14,7 +14,7 @@ from taofold.core.content import MediaPart, media_of
 from taofold.core.metrics import measure
 from taofold.core.state import fold
 from taofold.core.text import iso
-from taofold.core.trace import audit, opening
+from taofold.core.trace import audit, child_id, opening, trace
 from taofold.core.value import plain
 from taofold.core.values import Principal
 from taofold.log.log import RunRow
@@ -96,6 +96,58 @@ def audited(records: Iterable[e.Record]) -> schemas.AuditView:
         entries=[plain(entry) for entry in entries],
         attempts=[plain(attempt) for attempt in attempts],
     )
+
+
+def spans(records: Sequence[e.Record]) -> schemas.Spans:
+    """Where the run's time went: its calls, and what it waited for."""
+    observed = {
+        (record.event.key, record.event.index): record.event
+        for record in records
+        if isinstance(record.event, e.Observed)
+    }
+    items: list[schemas.SpanView] = []
+    for span in trace(records):
+        if span.type == "run" or span.type == "step":
+            continue
+        usage, child = span.usage, ""
+        if span.type == "tool":
+            index = int(span.id.rpartition(".")[2])
+            event = observed.get((span.key, index))
+            usage = event.usage if event else None
+            if usage is not None:
+                child = child_id(span.id.partition(":")[0], span.key, index)
+        items.append(
+            schemas.SpanView(
+                id=span.id,
+                type=span.type,
+                name=span.name,
+                step=span.step,
+                status=span.status,
+                start=span.start,
+                end=span.end,
+                tokens=usage.tokens if usage else 0,
+                usd=usage.usd if usage else 0.0,
+                run=child,
+            )
+        )
+    items += _waits(records)
+    return schemas.Spans(items=sorted(items, key=lambda item: item.start))
+
+
+def _waits(records: Sequence[e.Record]) -> Iterator[schemas.SpanView]:
+    parked: e.Record | None = None
+    for record in records:
+        if parked is not None and isinstance(parked.event, e.Parked):
+            yield schemas.SpanView(
+                id=f"{parked.run}:{parked.seq}",
+                type="wait",
+                name=parked.event.reason,
+                step=0,
+                status="ended",
+                start=parked.at,
+                end=record.at,
+            )
+        parked = record if isinstance(record.event, e.Parked) else None
 
 
 def approval(question: Approval, row: RunRow) -> schemas.ApprovalView:

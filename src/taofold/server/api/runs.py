@@ -116,6 +116,12 @@ async def audit(call: ApiCall) -> BaseModel:
     return views.audited(await call.server.log.read(row.run))
 
 
+async def spans(call: ApiCall) -> BaseModel:
+    """Where the run's time went."""
+    row = await seen(call, call.path["run"])
+    return views.spans(await call.server.log.read(row.run))
+
+
 async def events(call: ApiCall) -> Response:
     """The run's events, from where the client left off."""
     row = await seen(call, call.path["run"])
@@ -185,6 +191,15 @@ ENDPOINTS: Final = (
         audit,
         "Every call with who decided; every refused attempt.",
         answers={200: schemas.AuditView},
+        errors=(404,),
+        right="read",
+    ),
+    ApiEndpoint(
+        "GET",
+        "/runs/{run}/spans",
+        spans,
+        "Where the run's time went: model calls, tool calls and waits, with tokens and dollars.",
+        answers={200: schemas.Spans},
         errors=(404,),
         right="read",
     ),

@@ -372,6 +372,31 @@ class AuditView(ResponseBody, title="Audited"):
     attempts: list[dict[str, Any]]
 
 
+class SpanView(ResponseBody, title="Span"):
+    """A stretch of a run's time: a model call, a tool call, a wait, or a limit that ended it.
+
+    `start` and `end` are ms since the epoch; `step` is 0 outside of steps. `run` is the child run
+    of a call that asked another agent, "" else; its tokens and dollars are the call's.
+    """
+
+    id: str
+    type: Literal["model", "tool", "wait", "limit"]
+    name: str
+    step: int
+    status: str
+    start: int
+    end: int
+    tokens: int = 0
+    usd: float = 0.0
+    run: str = ""
+
+
+class Spans(ResponseBody):
+    """Where the time of a run went, in the order of the starts."""
+
+    items: list[SpanView]
+
+
 class DecisionView(ResponseBody, title="Decided"):
     """The decision was taken; the run goes on by itself if `goes_on`, else `note` says where."""
 

@@ -15,6 +15,7 @@ export const SHORTCUTS = [
   ["Shift + [, Shift + ]", "ten events back, ten on"],
   ["c", "compare: hold this event against the others"],
   ["f", "fork from here"],
+  ["w", "where the time of this run went"],
   ["Esc", "back to now; close"],
   ["t", "light or dark"],
   ["?", "this page"],

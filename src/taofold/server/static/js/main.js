@@ -14,10 +14,11 @@ import { runView } from "./run.js";
 import { runsView } from "./runs.js";
 import { returned, serversView, watchServers } from "./servers.js";
 import { startRun } from "./start.js";
+import { timesView } from "./times.js";
 import { approvalsView, press, watchApprovals } from "./tray.js";
 
 const LISTS = { runs: runsView, approvals: approvalsView, sessions: sessionsView, evals: evalsView, loops: loopsView, patterns: patternsView, learning: learningView, servers: serversView };
-const ONES = { runs: runView, sessions: sessionView, evals: evalView, compare: compareView, loops: loopView, patterns: patternView };
+const ONES = { runs: runView, sessions: sessionView, evals: evalView, compare: compareView, times: timesView, loops: loopView, patterns: patternView };
 
 const main = document.getElementById("main");
 let leave = null;
