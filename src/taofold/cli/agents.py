@@ -192,6 +192,12 @@ def chosen(
     return replace(choice, digest=_digest(choice))
 
 
+def agent_option(started: "RunStarted | None") -> str:
+    """What a person adds to `runs resume RUN`: nothing where the run says how its agent is made."""
+    ours = started is not None and SETTINGS in started.settings
+    return "" if ours else " --agent FILE or module:attr"
+
+
 def recorded(started: "RunStarted", agent: str = "", model: str = "") -> Choice:
     """The choice a run was started with. `agent` and `model` replace what it says.
 

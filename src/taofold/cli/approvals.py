@@ -44,30 +44,32 @@ def list_pending(
     from taofold.log.store import clock
     from taofold.runtime import control
 
-    async def work(log: "Log") -> "tuple[list[Approval], dict[str, str]]":
+    async def work(log: "Log") -> "tuple[list[Approval], set[str], set[str]]":
         waiting = await control.pending(log, await find(log, run) if run else "")
-        notes: dict[str, str] = {}
-        for name in {approval.run for approval in waiting}:
-            at_work = driven(await log.row(name))
-            asked = [approval.id for approval in waiting if approval.run == name]
-            notes |= dict.fromkeys(asked, "asked at a terminal" if at_work else "")
-            posted = [f"{name}:{seq}" for seq in await _posted(log, name)]
-            notes |= dict.fromkeys(posted, "decided: resume the run")
-        return waiting, notes
+        names = {approval.run for approval in waiting}
+        posted = {f"{name}:{seq}" for name in names for seq in await _posted(log, name)}
+        return waiting, {name for name in names if driven(await log.row(name))}, posted
 
-    waiting, notes = with_log(work)
+    waiting, driven_runs, posted = with_log(work)
+    decided = {approval.id for approval in waiting} & posted
+    live = {approval.id for approval in waiting if approval.run in driven_runs} - decided
     if json:
         give_json(
             [
                 {
                     **pending_json(approval),
-                    "live": notes[approval.id].startswith("asked"),
-                    "decided": notes[approval.id].startswith("decided"),
+                    "live": approval.id in live,
+                    "decided": approval.id in decided,
                 }
                 for approval in waiting
             ]
         )
     elif waiting:
+        notes = {
+            **dict.fromkeys([approval.id for approval in waiting], ""),
+            **dict.fromkeys(live, "asked at a terminal"),
+            **dict.fromkeys(decided, "decided: resume the run"),
+        }
         approvals_table(waiting, clock(), notes)
         for approval in waiting:
             if doubtful(approval) or approval.form is not None:
@@ -132,8 +134,8 @@ def deny(
 
 async def _decide_each(
     log: "Log", ids: "list[str]", decision: "Decision", *, everything: bool
-) -> "tuple[list[tuple[Approval, bool]], set[str]]":
-    """Decide on each: what was decided, whether a process waits for it, and which runs are ours."""
+) -> "tuple[list[tuple[Approval, bool]], dict[str, str]]":
+    """Decide on each: what was decided, whether a process waits for it; what `resume` needs."""
     from taofold.runtime import control
 
     if everything:
@@ -146,7 +148,7 @@ async def _decide_each(
             fail(f"{asked[0].id} is a question: answer it by itself")
         ids = [approval.id for approval in waiting]
     decisions = [await _decide(log, name, decision) for name in ids]
-    return decisions, await _ours(log, {approval.run for approval, _ in decisions})
+    return decisions, await _agent_options(log, {approval.run for approval, _ in decisions})
 
 
 async def _decide(log: "Log", said: str, decision: "Decision") -> "tuple[Approval, bool]":
@@ -200,21 +202,16 @@ def _parameters(text: str) -> dict[str, Any] | None:
     return edited
 
 
-async def _ours(log: "Log", runs: set[str]) -> set[str]:
-    """Those of the runs that say how to make their agent: this program began them."""
-    from taofold.cli.agents import SETTINGS
-    from taofold.core.events import RunStarted
+async def _agent_options(log: "Log", runs: set[str]) -> dict[str, str]:
+    """By run, what is added to `runs resume RUN`."""
+    from taofold.cli.agents import agent_option
+    from taofold.core.trace import opening
 
-    starts = {run: await log.read(run, limit=1) for run in runs}
-    return {
-        run
-        for run, records in starts.items()
-        if isinstance(event := records[0].event, RunStarted) and SETTINGS in event.settings
-    }
+    return {run: agent_option(opening(await log.read(run, limit=1))) for run in runs}
 
 
-def _decided(what: str, decided: "tuple[list[tuple[Approval, bool]], set[str]]") -> None:
-    decisions, ours = decided
+def _decided(what: str, decided: "tuple[list[tuple[Approval, bool]], dict[str, str]]") -> None:
+    decisions, agents = decided
     for approval, _ in decisions:
         subject = approval.question if approval.wants_text else approval.preview
         say(f"{what}: {subject or approval.action.tool}")
@@ -222,5 +219,4 @@ def _decided(what: str, decided: "tuple[list[tuple[Approval, bool]], set[str]]")
         if live:
             say("the run goes on by itself, at the terminal that asked")
         else:
-            agent = "" if run in ours else " --agent FILE or module:attr"
-            say(f"go on with: {invocation()} runs resume {run}{agent}")
+            say(f"go on with: {invocation()} runs resume {run}{agents[run]}")

@@ -147,14 +147,12 @@ def pending_json(approval: "Approval") -> dict[str, Any]:
 
 
 def _next(result: "RunResult[Any]") -> None:
-    from taofold.cli.agents import SETTINGS
+    from taofold.cli.agents import agent_option
 
     say("")
     for approval in result.pending:
         say("\n".join(question(approval)))
-    started = result.state.started
-    # What the command line started says itself how its agent is made.
-    agent = "" if started and SETTINGS in started.settings else " --agent FILE or module:attr"
+    agent = agent_option(result.state.started)
     say(f"then:\n  {invocation()} runs resume {result.run_id}{agent}")
 
 
