@@ -12,6 +12,11 @@ from taofold import Agent
 from taofold.testing import FunctionModel
 
 good = Agent(FunctionModel(lambda request: "Oslo"), strategy="direct", name="good")
+flawed = Agent(
+    FunctionModel(lambda asked: "Bergen" if "3" in asked.conversation[-1].text else "Oslo"),
+    strategy="direct",
+    name="flawed",
+)
 bad = Agent(FunctionModel(lambda request: "Bergen"), strategy="direct", name="bad")
 """
 CASES = (
@@ -58,6 +63,22 @@ def test_two_agents_are_compared_and_a_run_becomes_a_case(folder: Path) -> None:
     assert ended.stdout.startswith("cases:\n- goal: ")
     (folder / "made.yaml").write_text(ended.stdout, encoding="utf-8")
     assert taofold(folder, "eval", "made.yaml", "--agent", "agents:good").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("agent", "other", "code"),
+    [("good", "bad", 0), ("good", "good", 0), ("bad", "good", 1), ("flawed", "good", 0)],
+)
+def test_an_agent_that_is_worse_than_the_other_fails(
+    folder: Path, agent: str, other: str, code: int
+) -> None:
+    """`flawed` is worse in one case of six, which chance explains."""
+    cases = "".join([f"  - goal: Say Oslo, {n}\n    expect: Oslo\n" for n in range(6)])
+    (folder / "six.yaml").write_text(f"cases:\n{cases}", encoding="utf-8")
+    ended = taofold(
+        folder, "eval", "six.yaml", "--agent", f"agents:{agent}", "--against", f"agents:{other}",
+    )  # fmt: skip
+    assert ended.returncode == code, ended.stdout
 
 
 @pytest.mark.parametrize(

@@ -39,9 +39,15 @@ def evaluate(
         int, typer.Option("--concurrency", min=1, metavar="N", help="Runs at once.")
     ] = 4,
     least: Annotated[
-        float,
-        typer.Option("--min-rate", min=0, max=1, metavar="RATE", help="Below it: exit code 1."),
-    ] = 1.0,
+        float | None,
+        typer.Option(
+            "--min-rate",
+            min=0,
+            max=1,
+            metavar="RATE",
+            help="Below it: exit code 1 [1; none with --against].",
+        ),
+    ] = None,
     name: Annotated[
         str,
         typer.Option("--name", metavar="NAME", help="Go on with the evaluation of this name."),
@@ -61,7 +67,8 @@ def evaluate(
 ) -> None:
     """Run an agent on cases, score the results, and say how sure they are.
 
-    Exit code 0: the rate is --min-rate or more (with --against: of AGENT, not of the other).
+    Exit code 1: AGENT's rate is below --min-rate, or with --against it passes less often than the
+    other by more than chance explains (the paired test, p < 0.05).
     """
     from taofold.cli.runs.find import with_log
 
@@ -121,7 +128,9 @@ def evaluate(
     lost = [trial for report in reports for trial in report.trials if _unmeasured(trial)]
     if lost and len(lost) == sum(len(report.trials) for report in reports):
         fail(f"nothing was measured, every run failed: {lost[0].reason}")
-    if reports[0].rate < least:
+    if least is None:
+        least = 0.0 if against else 1.0
+    if reports[0].rate < least or (comparison is not None and comparison.lost):
         raise typer.Exit(UNREACHED)
 
 

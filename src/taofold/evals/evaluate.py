@@ -19,6 +19,7 @@ from taofold.core.values import Usage
 from taofold.evals.cases import Case
 from taofold.evals.scorers import Score, Scorer, score
 
+_SURE: Final = 0.05
 _Z: Final = 1.959964
 """Of a normal distribution: 95 % lie within so many deviations."""
 _EXACT: Final = 14
@@ -152,6 +153,11 @@ class Comparison:
     """Cases in which the first passed more often."""
     worse: tuple[str, ...]
 
+    @property
+    def lost(self) -> bool:
+        """Is the first the worse one, by more than chance explains (p < 0.05)?"""
+        return self.difference < 0 and self.p < _SURE
+
     def as_json(self) -> dict[str, Any]:
         """For programs."""
         return {
@@ -167,7 +173,7 @@ class Comparison:
     def __str__(self) -> str:
         if not self.better and not self.worse:
             return f"{self.first} and {self.second} pass alike in all {_count(self.cases, 'case')}"
-        sure = "" if self.p < 0.05 else ": too little to tell them apart"
+        sure = "" if self.p < _SURE else ": too little to tell them apart"
         return (
             f"{self.first} passes {self.difference:+.0%} against {self.second} (p = {self.p:.3f}), "
             f"better in {len(self.better)}, worse in {len(self.worse)} of {self.cases} cases{sure}"
