@@ -79,6 +79,14 @@ BATCHES = {
     "mixed forms": '<tool_call>{"name":"shell","arguments":{"command":"a"}}</tool_call>'
     "<tool_call><function=shell><parameter=command>b</parameter></function></tool_call>"
     "<tool_call>shell<arg_key>command</arg_key><arg_value>c</arg_value></tool_call>",
+    "three spellings of a function": "<function><name>shell</name>"
+    '<arguments>{"command":"a"}</arguments></function><tool_call>{"name":"shell",'
+    '"arguments":{"command":"b"}}</tool_call><function=shell>{"command":"c"}</function>',
+    "hunyuan": "".join(
+        f'<tool_call:opensource>shell<tool_sep:opensource>{{"command":"{c}"}}'
+        "<end_of_tool_call:opensource>" for c in "abc"
+    ),
+    "attributes": "".join(f'[Calling tool="shell" command="{c}"]' for c in "abc"),
     "llama": "<|python_tag|>" + "; ".join(
         json.dumps({"name": "shell", "parameters": {"command": c}}) for c in "abc"
     ),
@@ -135,12 +143,43 @@ def test_no_content_of_a_call_is_lost():
     assert calls == ["<b>x</b>"]
 
 
-@pytest.mark.parametrize("written", [" /tmp/a ", "a &lt;b&gt;"])
+@pytest.mark.parametrize("written", ["echo <parameter=no> x", "a <parameter=no> b </parameter> c"])
+def test_a_tag_inside_an_argument_that_names_no_parameter_is_text(written):
+    """Mutants: it opens the next argument; it is not marked."""
+    text = f"<function=shell><parameter=command>{written}</parameter></function>"
+    assert ran(text)[0] == [written]
+    assert ran(text, effect="once")[0] == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<function=shell><parameter=command>a</parameter> b <parameter=no> c</parameter>"
+        "</function>",
+        f"<arg_key>command</arg_key> rm <tool_call>{SHELL}</tool_call>",
+        '[Calling tool="shell" command=rm]',
+    ],
+)
+def test_marks_beside_a_call_that_were_not_understood_are_an_error(text):
+    """Mutants: an argument with two ends is one; only what follows a call is looked at."""
+    calls, told, _ = ran(text)
+    assert calls == []
+    assert told
+
+
+def test_a_call_that_a_lead_in_shows_before_the_calls_never_runs_once():
+    """Mutant: a call without a family's mark beside one with it is not marked."""
+    shown = "<invoke name='shell'><parameter name='command'>rm</parameter></invoke>"
+    text = f"For example you would write:\n{shown}\n<tool_call>{SHELL}</tool_call>"
+    assert ran(text, effect="once")[0] == []
+
+
+@pytest.mark.parametrize("written", [" /tmp/a ", "a &lt;b&gt;", "a\nb\n"])
 def test_what_may_be_layout_or_an_escape_asks_before_it_runs_once(written):
     """Mutant: blanks at both edges and escapes are not marked."""
     text = f"<function=shell><parameter=command>{written}</parameter></function>"
     assert ran(text, effect="once")[0] == []
-    assert ran(text)[0] == [written]
+    assert ran(text)[0] == [written.removesuffix("\n")]
 
 
 def test_a_call_that_repeats_the_one_before_runs_once_at_most():

@@ -166,7 +166,11 @@ def test_arguments_without_a_name_are_no_call(form):
         ),
         ('<tool_call>{"name": "search", "arguments": {}}</tool_call>', False),
         ('<tool_call>{"function": {"name": "search", "arguments": {}}}</tool_call>', False),
-        ('<tool_call>{"name": "now"}</tool_call>', False),
+        ('<tool_call>{"name": "search", "arguments": null}</tool_call>', True),
+        ('<tool_call>{"name": "now"}</tool_call>', True),
+        ("<|tool_call>call:now<tool_call|>", True),
+        ("<|tool_call>call:now{}<tool_call|>", False),
+        ('<invoke name="now"></invoke>', False),
         ("<tool_call>search</tool_call>", False),
     ],
 )
@@ -247,3 +251,33 @@ def test_prose_on_a_new_line_behind_a_block_without_its_end_is_beside_the_call()
 def test_text_inside_a_block_is_an_error_and_never_beside_it(rest: str) -> None:
     """Mutant: an unclosed block ends in the midst of its line."""
     assert isinstance(read_reply(CALL + rest, {"write": TEXT}, finish_reason="stop"), Unparsed)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_marked"),
+    [
+        ('<tool_call>{"name": "search", "arguments": {"query": "a"}}', True),
+        ('<|channel|>commentary to=functions.search<|message|>{"query": "a"}', True),
+        ('<tool_call>{"name": "search", "arguments": {"query": "a"}}</tool_call>', False),
+        ('[TOOL_CALLS]search[ARGS]{"query": "a"}', False),
+    ],
+)
+def test_a_block_that_nothing_ends_is_marked_unless_the_model_said_that_it_was_done(
+    text, is_marked
+):
+    """Mutant: the end of the text is as good as a closing mark."""
+    for finish_reason in (None, "stop"):
+        turn = read_reply(text, TOOLS, finish_reason=finish_reason)
+        assert isinstance(turn, Turn)
+        kinds = [repair.kind for repair in turn.repairs if repair.content]
+        assert kinds == (["open_end"] if is_marked and finish_reason is None else [])
+
+
+def test_a_text_that_may_be_of_another_type_is_marked():
+    """Mutant: of two types that a schema allows one is taken without a word."""
+    schema = {"properties": {"id": {"anyOf": [{"type": "string"}, {"type": "integer"}]}}}
+    text = '<invoke name="get"><parameter name="id">7</parameter></invoke>'
+    turn = read_reply(text, {"get": schema}, finish_reason="stop")
+    assert isinstance(turn, Turn)
+    assert turn.calls[0].parameters == {"id": 7}
+    assert [each.kind for each in turn.calls[0].repairs if each.content] == ["guessed_type"]

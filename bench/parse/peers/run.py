@@ -25,10 +25,10 @@ from others import VENV, prepare  # noqa: E402
 from python_suites import SUITES, copy, verdict_of  # noqa: E402
 from rows import verdict  # noqa: E402
 from scope import out_of_scope  # noqa: E402
-from sources import dynamo, llama_cpp, local_ai, ollama, rust  # noqa: E402
+from sources import dynamo, llama_cpp, local_ai, ollama, recorded, rust  # noqa: E402
 
 SOURCES = {"ollama": ollama, "smg": rust, "llama.cpp": llama_cpp, "localai": local_ai}
-SOURCES["dynamo"] = dynamo
+SOURCES |= {"dynamo": dynamo, "recorded": recorded}
 OURS = ("taofold",)
 KINDS = ("right", "missed", "prose", "marked", "wrong", "disputed")
 

@@ -378,3 +378,26 @@ def dynamo(root: Path) -> Iterator[Row]:
                 {each["name"]: each.get("parameters") or schema() for each in case["tools"]},
                 [Wanted(each["name"], each["arguments"]) for each in calls[0]],
             )
+
+
+def recorded(root: Path) -> Iterator[Row]:
+    """Streams that Dynamo recorded of other servers: `lib/llm/tests/data/*/*/*.json`.
+
+    The text is what the model wrote, its reasoning in the field of its own left out; a stream
+    that the output limit ended is no whole reply and is left out.
+    """
+    for path in sorted((root / "lib/llm/tests/data").glob("*/*/*.json")):
+        record = loads(path.read_text())
+        if not isinstance(record, dict) or "input_stream" not in record:
+            continue
+        choices = [c for each in record["input_stream"] for c in each["data"].get("choices", ())]
+        if any(each.get("finish_reason") == "length" for each in choices):
+            continue
+        text = "".join(each.get("delta", {}).get("content") or "" for each in choices)
+        calls = [
+            Wanted(each["function"]["name"], loads(each["function"]["arguments"]))
+            for each in record["expected_output"].get("tool_calls") or ()
+        ]
+        tools = {name: schema() for name in names_in(text) | {each.name or "" for each in calls}}
+        tools.pop("", None)
+        yield Row("recorded", f"{path.parent.name} {path.stem}", text, tools, calls)

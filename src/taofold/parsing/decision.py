@@ -17,7 +17,7 @@ from taofold.core.value import is_array, is_object
 from taofold.parsing.markup.calls import RawCall
 from taofold.parsing.outcome import Call, Remark, Repair, Turn
 from taofold.parsing.schema.coercion import Coercion, Misfit
-from taofold.parsing.schema.scalars import LooseText, TaggedText, plain
+from taofold.parsing.schema.scalars import LooseText, TaggedText
 from taofold.parsing.schema.shape import ANY, TypeShape, plan_of_schema
 from taofold.parsing.spans import object_in
 
@@ -207,31 +207,32 @@ def calls_in(value: Any, tools: Tools) -> Iterator[Call]:
     for item in value if is_array(value) else [value]:
         calls = turn_of(item, tools).calls if is_decision(item) else ()
         if calls:
-            yield from (_marked(call, item, tools) for call in calls)
+            yield from (_marked(call, item) for call in calls)
         # `{"tool": {arguments}}`: here the key names the tool.
         elif _is_named_by_keys(item):
             for name, arguments in item.items():
                 yield Call(name, arguments or {})
         else:
-            yield _marked(call_of(item, tools), item, tools)
+            yield _marked(call_of(item, tools), item)
 
 
-def _marked(call: Call, item: Any, tools: Tools) -> Call:
-    """The call; marked if nothing was written for the arguments that its tool takes.
+def _marked(call: Call, item: Any) -> Call:
+    """The call; marked if nothing was written for its arguments.
 
-    Where arguments are JSON at least `{}` is written: what is not there may have been lost.
+    Where arguments are JSON at least `{}` is written: what is not there may have been lost, also
+    if the tool takes none, for then the name may be another's.
     """
-    if call.parameters or (is_object(item) and not _texts(item).isdisjoint(PARAMETER_KEYS)):
+    if call.error or call.parameters:
         return call
-    if call.error or not parameter_names(call.tool, tools):
+    if is_object(item) and not _filled(item).isdisjoint(PARAMETER_KEYS):
         return call
     return replace(call, repairs=(*call.repairs, NO_ARGUMENTS))
 
 
-def _texts(item: Object) -> set[str]:
-    """The keys of an object and of the objects in it."""
-    inner = (each for each in item.values() if is_object(each))
-    return set(item).union(*inner)
+def _filled(item: Object) -> set[str]:
+    """The keys of an object and of the objects in it that hold more than `null`."""
+    objects = (item, *(each for each in item.values() if is_object(each)))
+    return {key for each in objects for key, value in each.items() if value is not None}
 
 
 def _is_named_by_keys(item: Any) -> bool:
@@ -247,7 +248,7 @@ def call_of_request(request: RawCall, tools: Tools) -> Call:
         return Call(request.tool, {}, "", "", request.repairs, request.error)
     arguments = request.parameters
     if arguments is None:
-        return _marked(Call(request.tool, {}, "", "", request.repairs), None, tools)
+        return _marked(Call(request.tool, {}, "", "", request.repairs), None)
     if not is_object(arguments):
         source = str(arguments) if isinstance(arguments, str) else arguments
         parameters, repairs, error = arguments_of(request.tool, source, tools)
@@ -289,9 +290,11 @@ def _typed(arguments: Object, shape: TypeShape, *, is_known: bool) -> tuple[Obje
             values[key] = coercion.fit(value, declared or ANY, ("parameters", key))
             notes += coercion.repairs
         except Misfit:  # the runtime's validator will say what is wrong
-            values[key] = plain(value) if isinstance(value, LooseText) else value
+            values[key] = str(value) if isinstance(value, LooseText) else value
         is_guessed = isinstance(value, LooseText) and not isinstance(values[key], str)
-        if is_known and declared is None and is_guessed:
+        # It may be a text as well: the schema says nothing of it, or allows both.
+        is_open = is_known if declared is None else any(map(_takes_text, declared.options))
+        if is_open and is_guessed:
             path = f"parameters.{key}"
             notes.append(Repair("guessed_type", "schema", content=True, path=path))
     return values, notes

@@ -119,6 +119,7 @@ _SPEAKER = re.compile(r"[ \t#*_]{0,8}(?:user|human)\b", re.IGNORECASE)
 _SPILLED = re.compile(r'[,}\]\s]*+"[^"\n]{1,80}"\s*+:')
 """A member that follows the object which it belongs to."""
 BESIDE = Repair("beside_prose", "none", content=True)
+OPEN_END = Repair("open_end", "none", content=True)
 _REPEATED = Repair("repeated_call", "none", content=True)
 _INVALID = "The action could not be read. Send one valid JSON object and nothing else."
 _SEVERAL = "The reply holds several different decisions. Send exactly one."
@@ -204,7 +205,7 @@ class _Reply:
         self._names = (*tools, *RESERVED)
 
     def read(self) -> Turn | Prose | Unparsed:
-        reader = CallReader(self._text, self._names)
+        reader = CallReader(self._text, self._names, self._parameters)
         start = len(self._text) - len(self._text.lstrip())
         if reader.is_python(start) and not self._text[reader.python_block(start).end :].strip():
             visible = Scan(stretches=[(start, len(self._text))], visible=self._text)
@@ -231,6 +232,9 @@ class _Reply:
             return self._until(foreign, scanned)
         return self._decision(scanned)
 
+    def _parameters(self, tool: str) -> Collection[str]:
+        return parameter_names(tool, self._tools)
+
     def _refuse(self, reason: Reason, note: str) -> Unparsed:
         return refusal(reason, self._text, note=note)
 
@@ -243,7 +247,7 @@ class _Reply:
         result = _Reply(own, self._tools, None).read()
         if isinstance(result, Prose) and _SPEAKER.match(self._text, foreign):
             rest = _Reply(self._text[foreign:], self._tools, None)
-            calls = scan(rest._text, _PLAN, CallReader(rest._text, self._names))
+            calls = scan(rest._text, _PLAN, CallReader(rest._text, self._names, self._parameters))
             if calls.blocks or any(map(self._is_call, calls.spans)):
                 return self._refuse("no_candidate", _NOT_YOURS)
             return self._decision(scanned)  # a label of an answer: `User: bob`
@@ -355,6 +359,9 @@ class _Reply:
             return self._refuse("invalid", _INVALID)
         start = blocks[0].start
         lead = self._shown(scanned, 0, start)
+        # Marks without a call before it: half of what was called would run.
+        if _strip_marks(lead) is None:
+            return self._refuse("invalid", _INVALID)
         edges = [*[each.start for each in blocks[1:]], len(self._text)]
         gaps = [
             self._shown(scanned, left.end, right) for left, right in zip(blocks, edges, strict=True)
@@ -364,8 +371,14 @@ class _Reply:
         if rest is None:
             return self._refuse("invalid", _INVALID)
         beside = bool(rest.strip()) or not _is_led(lead)
-        repairs = (Repair("dialect", "none", at=start), *((BESIDE,) if beside else ()))
-        return Turn(_remark(lead), tuple(calls), repairs)
+        # Before a family's own block a call without a mark may be one that the lead-in shows.
+        mixed = any(each.block.bare != unmarked for each in blocks if each.block)
+        beside = beside or (mixed and bool(lead.strip()))
+        repairs = [Repair("dialect", "none", at=start)]
+        repairs += [BESIDE] if beside else []
+        if not self._finished and not all(each.block.ended for each in blocks if each.block):
+            repairs.append(OPEN_END)
+        return Turn(_remark(lead), tuple(calls), tuple(repairs))
 
     def _calls_of(self, request: RawCall) -> list[Call]:
         if request.source is None:
@@ -445,7 +458,7 @@ class _Reply:
             return None
         body = NOISE.sub("", scanned.visible).strip().strip("`").removeprefix("python\n").strip()
         body = _printed(body)
-        reader = CallReader(body, self._names)
+        reader = CallReader(body, self._names, self._parameters)
         named = _HEADED.match(body)
         if named and named[1] in self._names:
             return self._headed(reader, body, named.start(1))

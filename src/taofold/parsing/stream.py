@@ -278,10 +278,12 @@ _LONGEST: Final = 96
 _HEADER_LONGEST: Final = 300
 _LINE_LONGEST: Final = 192
 """The most of a line that is looked at for its label."""
-_STRETCH: Final = 4096
+_STRETCH: Final = 1024
 """Characters of a piece that are looked at together."""
-_SIGN: Final = re.compile(r"[<\[\]◁\n]|\{+")
-"""What may begin a mark, and the end of a line."""
+_SIGN: Final = re.compile(r"[<\[\]◁]|\n+|\{+")
+"""What may begin a mark, and the ends of lines."""
+_ROW: Final = re.compile(r"\[+(?=\[)|\]+(?=\])|◁+(?=◁)")
+"""Signs before another one of their kind: these begin no mark."""
 _ENDS: Final = {
     "<": re.compile(r"<(?:\s|[^>\n]*+[>\n])"),
     "[": re.compile(r"[^\]\n]*+[\]\n]"),
@@ -602,6 +604,10 @@ class ReplyStream:
         char = sign[0][0]
         if tail and char in "[{" and _HEADED.search(tail):
             return self._stop()
+        row = _ROW.match(self._rest)
+        if row:
+            self._advance(row.end())
+            return True
         if char == "]":
             return self._separator()
         if char in _ENDS:

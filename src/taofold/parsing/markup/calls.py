@@ -8,12 +8,14 @@ models mix the spellings. Knows nothing about types, nor where a block may stand
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from taofold.parsing.jsonlike.reader import JsonReader
 from taofold.parsing.markup.families import (
+    ATTRIBUTE,
+    ATTRIBUTES,
     CALL_CLOSE,
     CALL_OPEN,
     CHILD,
@@ -26,10 +28,12 @@ from taofold.parsing.markup.families import (
     SEPARATOR,
     closer_of,
     closing,
+    opening,
     tags_of,
 )
-from taofold.parsing.markup.tags import TagReader
+from taofold.parsing.markup.tags import Entries, TagReader
 from taofold.parsing.outcome import Repair
+from taofold.parsing.schema.scalars import LooseText
 from taofold.parsing.schema.shape import ANYTHING
 
 LIMIT = 64
@@ -48,6 +52,12 @@ _PYTHON = re.compile(
     r"(?:print\(\s*)?(?:default_api\.|functions\.|tools\.)?(?P<name>[A-Za-z_][\w.-]{0,127})"
     r"(?=\(\s*(?:[A-Za-z_]\w*\s*=(?!=)|\)))"
 )
+_NAME_TAG = re.compile(
+    rf"{opening('(?:name|tool_name)')}\s*(?P<name>[A-Za-z_][\w.-]{{0,127}})\s*"
+    rf"{closing('(?:name|tool_name)')}"
+)
+_ARGUMENTS_TAG = re.compile(opening("(?:arguments|parameters|args)"))
+_ARGUMENTS_END = re.compile(closing("(?:arguments|parameters|args)"))
 _OBJECT_IN_CALL = re.compile(r"\(\s*\{")
 _RECIPIENT = re.compile(r"\bto=(?:functions\.)?(?P<name>[\w.-]{1,128})")
 _TO_NOBODY = frozenset({"commentary", "self", "user", "all", "assistant"})
@@ -85,6 +95,7 @@ class Block:
         closed: Whether the last of them was written to its end.
         error: Why it cannot be read, for the model.
         bare: Whether no mark opened it but its first call's own tag or name.
+        ended: Whether its closing mark was there, if its family writes one.
     """
 
     start: int
@@ -93,14 +104,27 @@ class Block:
     closed: bool = True
     error: str = ""
     bare: bool = False
+    ended: bool = True
 
 
 class CallReader:
-    """Reads the calls of one text; `offered` are names whose bare tag opens a call."""
+    """Reads the calls of one text.
 
-    def __init__(self, text: str, offered: Collection[str] = ()) -> None:
+    Args:
+        offered: Names whose bare tag opens a call.
+        parameters: The names of a tool's parameters by the name of the tool, where they are known:
+            no other tag inside an argument opens the next one.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        offered: Collection[str] = (),
+        parameters: Callable[[str], Collection[str]] | None = None,
+    ) -> None:
         self._text = text
         self._offered = offered
+        self._parameters = parameters or (lambda _: ())
         self.tags = tags_of(tuple(offered))
         """Finds the tags at which a call may begin that no family's mark opens."""
         self._reader = JsonReader(text, ANYTHING)
@@ -177,6 +201,7 @@ class CallReader:
             return block
         block.calls.append(call)
         block.closed = call.closed
+        block.ended = self._blank(block.end) < len(self._text)
         return block
 
     def _block(self, start: int, opener: re.Match[str]) -> Block:
@@ -188,6 +213,7 @@ class CallReader:
             at = self._between(at, stack)
             if at >= len(self._text):
                 block.closed = bool(block.calls)
+                block.ended = not any(stack)
                 break
             # The closing mark of any open block ends those inside too: models forget them.
             closed = next((m for each in stack if each and (m := each.match(self._text, at))), None)
@@ -288,12 +314,39 @@ class CallReader:
             child = CHILD.match(text, at)
             assert child is not None
             return self._tagged(child["key"], child, child["key"])
+        attributes = ATTRIBUTES.match(text, at)
+        if attributes:
+            return self._attributes(attributes)
+        described = _NAME_TAG.match(text, at)
+        if described:
+            return self._described(described)
         python = _PYTHON.match(text, at)
         if python:
             block = Block(at, at)
             end = self._python(block, at, single=True)
             return (block.calls[0] if block.calls else None), end
         return self.named(at)
+
+    def _attributes(self, found: re.Match[str]) -> tuple[RawCall, int]:
+        """A call in one row of attributes: `"x" key="value"`."""
+        entries = Entries()
+        for each in ATTRIBUTE.finditer(found["rest"]):
+            entries.put(each["key"], LooseText(each["value"].replace('\\"', '"')))
+        repeated = frozenset(entries.repeated)
+        call = RawCall(found["name"], entries.values, at=found.start(), repeated=repeated)
+        return call, found.end()
+
+    def _described(self, name: re.Match[str]) -> tuple[RawCall | None, int]:
+        """A call whose name and object stand in a tag each."""
+        opener = _ARGUMENTS_TAG.match(self._text, self._blank(name.end()))
+        if opener is None:
+            return RawCall(name["name"], None, at=name.start()), name.end()
+        at = self._blank(opener.end())
+        call, end = self._arguments(name["name"], name.start(), at)
+        closer = _ARGUMENTS_END.match(self._text, self._blank(end))
+        if call is None or (closer is None and call.closed):
+            return None, end
+        return call, closer.end() if closer else end
 
     def _object(self, at: int) -> tuple[RawCall | None, int]:
         reading = self._reader.read(at)
@@ -321,7 +374,8 @@ class CallReader:
             closer = end.match(self._text, at)
             if closer is None:
                 return None, at
-        entries = self._tags.entries(head.end(), end, children=True)
+        declared = self._parameters(name)
+        entries = self._tags.entries(head.end(), end, children=True, declared=declared)
         parameters = dict(entries.values)
         # Cut off before the first argument: that is said, not what the stump looked like.
         if not parameters and not entries.closed:
@@ -382,8 +436,9 @@ class CallReader:
                     repeated=frozenset(entries.repeated),
                 ), entries.end
         if CALL_CLOSE.match(self._text, after) or CALL_OPEN.match(self._text, after):
-            # With a separator a family always writes arguments, others leave an empty list out.
-            return RawCall(name, None if self._is_separated else {}, at=at), after
+            # Families whose arguments are one object always write it, others leave tags out.
+            is_object = self._is_separated or named[0].startswith("call:")
+            return RawCall(name, None if is_object else {}, at=at), after
         if after >= len(self._text):
             return RawCall(name, {}, at=at, closed=False), after
         return None, after

@@ -115,14 +115,16 @@ FAMILIES: Final = (
            separators=("<|content|>",),
            noise=("<|from|>assistant", "<|stop|>",
                   "re:<\\|recipient\\|>\\s*all\\s*<\\|content\\|>")),
-    Family("qwen's history", calls=(("[Calling tool:", "]"),)),
+    Family("qwen's history", calls=(("[Calling tool:", "]"), ("[Calling tool=", "]"))),
     Family("inkling", reasoning=(("<|content_thinking|>", "<|end_message|>"),),
            calls=(("re:<\\|(?:message_model\\|>[\\w.-]*<\\|)?content_invoke_tool_json\\|>",
                    "<|end_message|>"),),
            noise=("<|message_model|>", "<|content_text|>", "<|end_message|>",
                   "<|content_model_end_sampling|>")),
     Family("glm", noise=("<|begin_of_box|>", "<|end_of_box|>")),
-    Family("hunyuan", separators=("<tool_sep>",)),
+    Family("hunyuan", calls=(("<tool_call>", "<end_of_tool_call>"),),
+           separators=("<tool_sep>",)),
+    Family("vibethinker", calls=(("<function>", "</function>"),)),
 )  # fmt: skip
 """The rows. Families that share a row's marks have none of their own."""
 
@@ -151,13 +153,13 @@ _NAMED = r"(?::\w{1,24})?(?:=|[\sĠ]*(?:name|tool)=)"
 """What follows the tag that names its tool: `=`, or an attribute."""
 NAME: Final = r"[^\W\d][\w.:-]{0,127}?"
 HEAD = re.compile(
-    rf"{_OPEN}(?P<tag>function|invoke|tool_call|tool|call){_NAMED}\s*[\"']?"
-    rf"(?P<name>{NAME})[\"']?(?:\s[^<>]{{0,120}}?)?{_END}"
+    rf"{_OPEN}(?P<tag>function|invoke|tool_call|tool|call){_NAMED}\s*[\"']?\s{{0,8}}"
+    rf"(?P<name>{NAME})\s{{0,8}}[\"']?(?:\s[^<>]{{0,120}}?)?{_END}"
 )
 """A tag that opens a call and names its tool; the blank may be lost, or be a tokenizer's."""
 ENTRY = re.compile(
-    rf"{_OPEN}(?P<tag>parameter|param|argument|arg)(?::\w{{1,24}})?(?:=\s*|[\sĠ]*(?:name|key)=)[\"']?"
-    rf"(?P<key>[\w.:$@-]{{1,128}}?)[\"']?(?P<rest>\s[^<>\n]{{0,120}}?)?{_END}"
+    rf"{_OPEN}(?P<tag>parameter|param|argument|arg)(?::\w{{1,24}})?(?:=\s*|[\sĠ]*(?:name|key)=)[\"']?\s{{0,8}}"
+    rf"(?P<key>[\w.:$@-]{{1,128}}?)\s{{0,8}}[\"']?(?P<rest>\s[^<>\n]{{0,120}}?)?{_END}"
 )
 """A tag that opens an argument and names it."""
 KEY = re.compile(
@@ -184,6 +186,11 @@ def tags_of(names: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile(rf"(?P<call>{_OPEN}(?:{head}{own}))")
 
 
+ATTRIBUTES = re.compile(
+    r'"(?P<name>[A-Za-z_][\w.-]{0,127})"(?P<rest>(?:\s{1,8}[A-Za-z_]\w{0,63}="(?:[^"\\]|\\.)*+"){0,64}+)'
+)
+"""A call whose arguments are attributes, behind the mark that its name follows."""
+ATTRIBUTE = re.compile(r'\s(?P<key>[A-Za-z_]\w*)="(?P<value>(?:[^"\\]|\\.)*+)"')
 EMPTY = re.compile(r"<(?P<key>[A-Za-z_][\w.-]{0,63})\s*/>")
 
 _TAG = re.compile(r"<(/?)([A-Za-z]\w*)>")
@@ -350,7 +357,7 @@ UNKNOWN = re.compile(
     r"|/?(?:\w{1,12}+[:|])?"
     r"(?:(?:tool|function)_?calls?(?::\w{1,24})?(?:\s[^<>]{0,80})?>|arg_(?:key|value)>"
     r"|(?:invoke|parameter|function)(?:(?:[= ][^<>]{1,80})?>|=|\sname=)))"
-    r"|◁/?\w{1,20}▷|\[/?(?:TOOL|THINK|ARGS|CALL|AVAILABLE)_?[A-Z_]{0,20}\]"
+    r"|◁/?\w{1,20}▷|\[Calling tool[:=]|\[/?(?:TOOL|THINK|ARGS|CALL|AVAILABLE)_?[A-Z_]{0,20}\]"
     r"|｜DSML[｜‖|]|‖DSML[｜‖|]|\|DSML[｜‖|]|\]<\]\w{1,12}\[>\["
 )
 """What looks like a mark of some family, known or not: no answer holds it."""
@@ -365,7 +372,10 @@ LEFTOVER = re.compile(
 @lru_cache(maxsize=256)
 def closer_of(opener: str) -> re.Pattern[str] | None:
     """The pattern that closes the reasoning or the block that a text opened."""
-    for pair in (*REASONING, *CALLS):
-        if re.fullmatch(_spelled(pair[0]), opener, re.IGNORECASE):
-            return re.compile(_spelled(pair[1]), re.IGNORECASE) if pair[1] else None
-    return None
+    # Families may share an opening mark and close it differently.
+    closers = [
+        _spelled(pair[1])
+        for pair in (*REASONING, *CALLS)
+        if pair[1] and re.fullmatch(_spelled(pair[0]), opener, re.IGNORECASE)
+    ]
+    return re.compile("|".join(closers), re.IGNORECASE) if closers else None

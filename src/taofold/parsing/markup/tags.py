@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from html import unescape
 from typing import Any
@@ -65,6 +66,20 @@ class Entries:
     repairs: list[Repair] = field(default_factory=list[Repair])
     repeated: set[str] = field(default_factory=set[str])
 
+    def put(self, key: str, value: Any) -> None:
+        """Adds an argument.
+
+        Never overwritten: `/tmp/a` and then `/etc/passwd` is a list where the schema wants one,
+        and an error elsewhere.
+        """
+        if key not in self.values:
+            self.values[key] = value
+        elif key in self.repeated:
+            self.values[key].append(value)
+        else:
+            self.values[key] = [self.values[key], value]
+            self.repeated.add(key)
+
 
 class TagReader:
     """Reads tags of one text; each pattern looks at each character once."""
@@ -75,13 +90,17 @@ class TagReader:
         self._ahead: dict[int, tuple[re.Pattern[str], re.Match[str] | None]] = {}
         """The next match of a pattern, by its identity: its hash is made of its whole code."""
 
-    def entries(self, at: int, end: re.Pattern[str], children: bool) -> Entries:
+    def entries(
+        self, at: int, end: re.Pattern[str], children: bool, declared: Collection[str] = ()
+    ) -> Entries:
         """Reads arguments up to the closing tag `end`.
 
         Args:
             at: Where the first argument may begin.
             end: The closing tag of the call.
             children: Whether the tag of an argument may be its name.
+            declared: The names of the parameters, if they are known: a tag inside the value of
+                one of them that names another is a part of that value.
         """
         out = Entries()
         while self._left > 0:
@@ -95,13 +114,13 @@ class TagReader:
             if opener is None and children:
                 empty = EMPTY.match(self._text, at)
                 if empty:
-                    self._put(out, empty["key"], LooseText(""))
+                    out.put(empty["key"], LooseText(""))
                     at = empty.end()
                     continue
                 opener = CHILD.match(self._text, at)
             if opener is None or self._is_boundary(at):
                 return self._unclosed(out, at)
-            at = self._value(out, opener, end)
+            at = self._value(out, opener, end, declared)
             if at < 0:
                 out.closed, out.end = False, len(self._text)
                 return out
@@ -138,15 +157,27 @@ class TagReader:
             out.repairs.append(Repair("missing_closer", "syntax", content=True, at=at, cost=3))
         return out
 
-    def _value(self, out: Entries, opener: re.Match[str], end: re.Pattern[str]) -> int:
+    def _value(
+        self,
+        out: Entries,
+        opener: re.Match[str],
+        end: re.Pattern[str],
+        declared: Collection[str],
+    ) -> int:
         """Reads the value of an argument; returns where it ended, -1 if it was cut off."""
         groups = opener.groupdict()
-        key = str(groups.get("key") or groups.get("bare"))
+        key = _key_of(opener)
         follower = ENTRY if opener.re is ENTRY else KEY if opener.re is KEY else None
         closer = _ENTRY_END if follower is ENTRY else _KEY_END if follower else _closing_of(key)
         begin = opener.end()
         stop = self._search(closer, begin)
         following = self._search(follower, begin) if follower else None
+        # Text about tags: what names no parameter opens none.
+        nested: list[int] = []
+        while following and key in declared and _key_of(following) not in declared:
+            nested.append(following.start())
+            following = follower and self._search(follower, following.end())
+        first = stop
         # A closing tag inside the value (code that writes XML) is followed by more of the value;
         # the argument's own by another argument, or by the end of the call.
         while stop and not (following and following.start() < stop.start()):
@@ -157,7 +188,15 @@ class TagReader:
         if stop and not (following and following.start() < stop.start()):
             written, at = self._text[begin : stop.start()], stop.end()
             body = _unframed(written, opener)
-            doubt = "" if groups.get("rest") or _CDATA.fullmatch(written) else _doubt_of(written)
+            doubt = (
+                ""
+                if groups.get("rest") or _CDATA.fullmatch(written)
+                else _doubt_of(written, opener)
+            )
+            inner = [each for each in nested if each < stop.start()]
+            if inner and first and first.start() < inner[-1]:
+                out.error = f"the parameter {key!r} holds what may be another one"
+            doubt = "inner_tags" if inner else doubt
             if doubt:
                 path = f"parameters.{key}"
                 out.repairs.append(Repair(doubt, "none", content=True, at=begin, path=path))
@@ -171,7 +210,7 @@ class TagReader:
             body = self._text[begin:at].strip("\n")
             note = Repair("missing_closer", "syntax", content=True, at=at, cost=3)
             out.repairs.append(note)
-        self._put(out, key, _leaf(body, groups.get("rest") or ""))
+        out.put(key, _leaf(body, groups.get("rest") or ""))
         return at
 
     def _is_next(self, at: int, end: re.Pattern[str], opener: re.Pattern[str]) -> bool:
@@ -189,16 +228,10 @@ class TagReader:
         self._ahead[id(pattern)] = pattern, match
         return match
 
-    def _put(self, out: Entries, key: str, value: Any) -> None:
-        # Never overwritten: `/tmp/a` and then `/etc/passwd` is a list where the schema wants one,
-        # and an error elsewhere.
-        if key not in out.values:
-            out.values[key] = value
-        elif key in out.repeated:
-            out.values[key].append(value)
-        else:
-            out.values[key] = [out.values[key], value]
-            out.repeated.add(key)
+
+def _key_of(opener: re.Match[str]) -> str:
+    groups = opener.groupdict()
+    return str(groups.get("key") or groups.get("bare"))
 
 
 _CLOSINGS: dict[str, re.Pattern[str]] = {}
@@ -236,12 +269,20 @@ def _unframed(body: str, opener: re.Match[str]) -> str:
     first break and keep the last.
     """
     inner = body.removeprefix("\n")
-    assigned = "tag" in opener.re.groupindex and opener.string.startswith("=", opener.end("tag"))
-    return inner.removesuffix("\n") if assigned or inner != body else body
+    return inner.removesuffix("\n") if _is_assigned(opener) or inner != body else body
 
 
-def _doubt_of(written: str) -> str:
+def _is_assigned(opener: re.Match[str]) -> bool:
+    """Whether a tag is written `<parameter=key>`."""
+    return "tag" in opener.re.groupindex and opener.string.startswith("=", opener.end("tag"))
+
+
+def _doubt_of(written: str, opener: re.Match[str]) -> str:
     """What a value between its tags may hold that is none of it: layout, or XML's escapes."""
+    # Of one line it is layout; the last break of several lines may be the end of a file.
+    is_half_framed = written[-1:] == "\n" and written[:1] != "\n" and "\n" in written[:-1]
+    if is_half_framed and _is_assigned(opener):
+        return "padding"
     if written[:1].isspace() and written[-1:].isspace():
         line = written.rpartition("\n")[2]
         is_framed = written[0] == "\n" and not line and len(written) > 1
