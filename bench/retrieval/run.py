@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from baselines import Bm25, Tfidf
 
 from taofold.bridges.embeddings import Embedding, minilm
-from taofold.core.checks import Check, Place
+from taofold.core.checks import Check, Location
 from taofold.learning.commands import near
 from taofold.learning.events import PatternDiscovered, encode
 from taofold.learning.fold import step
@@ -174,7 +174,7 @@ async def speed(path: Path, texts: list[str]) -> list[float]:
     for n, text in enumerate(texts):
         case = LoopCase(
             "Make the tests pass", "debugging", "python",
-            failing=(Check("", "failed", "TypeError", text[:300], (Place("a.py", 0, "f"),)),),
+            failing=(Check("", "failed", "TypeError", text[:300], (Location("a.py", 0, "f"),)),),
             code=texts[n - 1][:1500],
         )  # fmt: skip
         began = process_time()

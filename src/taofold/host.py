@@ -25,9 +25,9 @@ def program(name: str, outside: Path | None = None) -> str:
     """
     # Entry by entry, because `which` over all of PATH would only tell of the first hit.
     for entry in os.environ.get("PATH", _PATH).split(os.pathsep):
-        place = Path(entry)
+        folder = Path(entry)
         # "" and "." in PATH mean the working directory, where the agent writes.
-        if not place.is_absolute() or _within(place, outside):
+        if not folder.is_absolute() or _within(folder, outside):
             continue
         found = shutil.which(name, path=entry)
         if found and not _within(Path(found), outside):
@@ -48,7 +48,7 @@ def frozen(root: Path) -> tuple[str, ...]:
     A root that lies in one of them, such as an example in taofold's own repository, is not frozen.
     """
     inside = [home.relative_to(root) for home in homes() if home.is_relative_to(root)]
-    return tuple(sorted({place.as_posix() for place in inside} - {"."}))
+    return tuple(sorted({folder.as_posix() for folder in inside} - {"."}))
 
 
 class Outside:
@@ -91,8 +91,8 @@ class Outside:
                 refused = True
                 where = sys.path if path is None else path
                 # "" in sys.path is the working directory.
-                kept = [one for one in where if not self._inside(Path(one or "."))]
-                spec = PathFinder.find_spec(name, kept, target)
+                allowed = [entry for entry in where if not self._inside(Path(entry or "."))]
+                spec = PathFinder.find_spec(name, allowed, target)
             if spec is not None:
                 return spec
         if refused:
@@ -105,13 +105,13 @@ class Outside:
         return None
 
     def _theirs(self, spec: ModuleSpec) -> bool:
-        places = [*(spec.submodule_search_locations or ())]
-        places += [spec.origin] if spec.has_location and spec.origin else []
-        return any([self._inside(Path(place)) for place in places])
+        paths = [*(spec.submodule_search_locations or ())]
+        paths += [spec.origin] if spec.has_location and spec.origin else []
+        return any([self._inside(Path(path)) for path in paths])
 
-    def _inside(self, place: Path) -> bool:
+    def _inside(self, path: Path) -> bool:
         # A link inside the root to a module outside is the agent's doing as well.
-        real = place.resolve()
+        real = path.resolve()
         roots = [root for root in self.roots if real.is_relative_to(root)]
         ours = [home for home in homes() if real.is_relative_to(home)]
         return any([not any([home.is_relative_to(root) for home in ours]) for root in roots])
@@ -132,7 +132,7 @@ def seal() -> None:
         sys.meta_path.insert(0, OUTSIDE)
 
 
-def _within(place: Path, root: Path | None) -> bool:
+def _within(path: Path, root: Path | None) -> bool:
     if root is None:
         return False
-    return place.is_relative_to(root) or place.resolve().is_relative_to(root)
+    return path.is_relative_to(root) or path.resolve().is_relative_to(root)

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from taofold.core.checks import Check, Place
+from taofold.core.checks import Check, Location
 from taofold.diagnostics.pytest_report import PytestReport
 from taofold.learning.extraction.diffs import abstracted, shape
 from taofold.learning.rates import (
@@ -256,7 +256,7 @@ def _all(project: Project, report: PytestReport) -> list[_Scored]:
 
 def settled(failure: Check, project: Project) -> Check:
     """The failure with the project's own names for its files."""
-    places: list[Place] = []
+    places: list[Location] = []
     for frame in failure.places:
         # A traceback may have absolute paths. The longest path that it ends with is the file's.
         path = next((p for p in project.paths if frame.path == p), "") or max(

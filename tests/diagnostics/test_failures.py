@@ -2,7 +2,7 @@
 
 import pytest
 
-from taofold.core.checks import Check, Place
+from taofold.core.checks import Check, Location
 from taofold.diagnostics.failures import MOST, failing_checks
 
 OUTPUT = {
@@ -11,14 +11,14 @@ OUTPUT = {
         "____ test_a ____\nshop.py:1: in total\nE   KeyError: 'b'\n"
         "=========== short test summary info ======\n"
         "FAILED test_shop.py::test_a - KeyError: 'b'\n1 failed in 0.01s\n",
-        ("test_shop.py::test_a", "KeyError", "'b'", Place("shop.py", 1, "total")),
+        ("test_shop.py::test_a", "KeyError", "'b'", Location("shop.py", 1, "total")),
     ),
     "unittest": (
         "======\nERROR: test_b (__main__.T.test_b)\n-------\n"
         "Traceback (most recent call last):\n"
         '  File "t_u.py", line 4, in test_b\n    f()\n  File "u.py", line 9, in f\n    {}[1]\n'
         "    ~~^^^\nKeyError: 'x'\n\n----\nRan 1 test in 0.001s\n\nFAILED (errors=1)\n",
-        ("__main__.T.test_b", "KeyError", "'x'", Place("u.py", 9, "f")),
+        ("__main__.T.test_b", "KeyError", "'x'", Location("u.py", 9, "f")),
     ),
     "tap": (
         "TAP version 13\nnot ok 1 - null\n  ---\n  duration_ms: 0.3\n"
@@ -30,14 +30,14 @@ OUTPUT = {
             "null",
             "TypeError",
             "Cannot read properties of null (reading 'items')",
-            Place("/w/cart.mjs", 2, "total"),
+            Location("/w/cart.mjs", 2, "total"),
         ),
     ),
     "junit": (
         '<testsuites><testsuite><testcase classname="test_shop" name="test_a">'
         '<failure message="KeyError: &apos;b&apos;">def test_a(): ...\n'
         "E   KeyError: 'b'\n</failure></testcase></testsuite></testsuites>",
-        ("test_shop.test_a", "KeyError", "'b'", Place("")),
+        ("test_shop.test_a", "KeyError", "'b'", Location("")),
     ),
     "cargo test": (
         "---- tests::un stdout ----\n\nthread 'tests::un' (22) panicked at src/lib.rs:2:129:\n"
@@ -46,7 +46,7 @@ OUTPUT = {
             "tests::un",
             "panic",
             "called `Option::unwrap()` on a `None` value",
-            Place("src/lib.rs", 2),
+            Location("src/lib.rs", 2),
         ),
     ),
     "rustc": (
@@ -55,16 +55,16 @@ OUTPUT = {
             "src/lib.rs: E0277 cannot subtract `&str` from `i32`",
             "E0277",
             "cannot subtract `&str` from `i32`",
-            Place("src/lib.rs", 1),
+            Location("src/lib.rs", 1),
         ),
     ),
     "go test": (
         "--- FAIL: TestAdd (0.00s)\n    add_test.go:7: Add(1,2) = -1, want 3\nFAIL\n",
-        ("TestAdd", "", "Add(1,2) = -1, want 3", Place("add_test.go", 7)),
+        ("TestAdd", "", "Add(1,2) = -1, want 3", Location("add_test.go", 7)),
     ),
     "go build": (
         "# example.com/add\n./add.go:4:9: undefined: foo\n",
-        ("add.go:  undefined: foo", "", "undefined: foo", Place("add.go", 4)),
+        ("add.go:  undefined: foo", "", "undefined: foo", Location("add.go", 4)),
     ),
     "tsc": (
         "x.ts(2,27): error TS18047: 'u.email' is possibly 'null'.\n",
@@ -72,7 +72,7 @@ OUTPUT = {
             "x.ts: TS18047 'u.email' is possibly 'null'.",
             "TS18047",
             "'u.email' is possibly 'null'.",
-            Place("x.ts", 2),
+            Location("x.ts", 2),
         ),
     ),
     "tsc --pretty": (
@@ -82,7 +82,7 @@ OUTPUT = {
             "x.ts: TS2304 Cannot find name 'foo'.",
             "TS2304",
             "Cannot find name 'foo'.",
-            Place("x.ts", 3),
+            Location("x.ts", 3),
         ),
     ),
     "eslint": (
@@ -91,7 +91,7 @@ OUTPUT = {
             "/w/check.js: no-undef 'console' is not defined",
             "no-undef",
             "'console' is not defined",
-            Place("/w/check.js", 2),
+            Location("/w/check.js", 2),
         ),
     ),
     "pylint": (
@@ -100,7 +100,7 @@ OUTPUT = {
             "m.py: unused-import Unused import os",
             "unused-import",
             "Unused import os",
-            Place("m.py", 1),
+            Location("m.py", 1),
         ),
     ),
     "ruff": (
@@ -109,7 +109,7 @@ OUTPUT = {
             "m.py: F401 `os` imported but unused",
             "F401",
             "`os` imported but unused",
-            Place("m.py", 1),
+            Location("m.py", 1),
         ),
     ),
     "mypy": (
@@ -120,13 +120,13 @@ OUTPUT = {
             'm.py: return-value Incompatible return value type (got "int", expected "str")',
             "return-value",
             'Incompatible return value type (got "int", expected "str")',
-            Place("m.py", 3),
+            Location("m.py", 3),
         ),
     ),
     "traceback": (
         'Traceback (most recent call last):\n  File "run.py", line 3, in <module>\n    f()\n'
         "shop.errors.OutOfStock: no more\n",
-        ("run.py: OutOfStock", "OutOfStock", "no more", Place("run.py", 3)),
+        ("run.py: OutOfStock", "OutOfStock", "no more", Location("run.py", 3)),
     ),
     "node": (
         "/w/check.js:1\nconst shop = {}\n   ^\n\n"
@@ -137,12 +137,12 @@ OUTPUT = {
             "/w/check.js: TypeError",
             "TypeError",
             "Cannot read properties of undefined (reading 'price')",
-            Place("/w/check.js", 1, "price"),
+            Location("/w/check.js", 1, "price"),
         ),
     ),
     "shell": (
         "bash: line 1: nosuchcmd: command not found\n",
-        ("shell", "shell", "nosuchcmd: command not found", Place("")),
+        ("shell", "shell", "nosuchcmd: command not found", Location("")),
     ),
 }
 
@@ -191,7 +191,11 @@ def test_an_endless_line_is_read_in_time() -> None:
 
 
 def test_the_place_of_a_check_is_the_innermost_that_is_no_test() -> None:
-    places = (Place("tests/test_a.py", 3, "test_a"), Place("a.py", 4, "f"), Place("conftest.py", 1))
+    places = (
+        Location("tests/test_a.py", 3, "test_a"),
+        Location("a.py", 4, "f"),
+        Location("conftest.py", 1),
+    )
     assert Check("x", "failed", places=places).place == places[1]
     assert Check("x", "failed", places=places[:1]).place == places[0]
-    assert Check("x", "failed").place == Place("")
+    assert Check("x", "failed").place == Location("")

@@ -1,6 +1,6 @@
 """Histories and logs, briefly."""
 
-from taofold.core.checks import Check, Place
+from taofold.core.checks import Check, Location
 from taofold.core.events import Observed, Proposed, Record
 from taofold.core.values import Action, Observation, Thought
 from taofold.learning.extraction.history import FileChange, LoopHistory, RepairAttempt
@@ -47,7 +47,7 @@ def fault(
     path: str = "users/mail.py",
     function: str = "address",
 ) -> Check:
-    return Check(check, "failed", error, message, (Place(path, 12, function),))
+    return Check(check, "failed", error, message, (Location(path, 12, function),))
 
 
 GUARD = FileChange(

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from taofold.core.checks import Check, Place
+from taofold.core.checks import Check, Location
 from taofold.learning.patterns.kinds import (
     Approach,
     Avoidance,
@@ -90,7 +90,7 @@ def case(
 ) -> LoopCase:
     """A loop that has failed at its error, so that it may be told of any lesson."""
     failing = (
-        (Check("t::a", "failed", kind, message, (Place("src/auth/validate.ts", 42),)),)
+        (Check("t::a", "failed", kind, message, (Location("src/auth/validate.ts", 42),)),)
         if message
         else ()
     )

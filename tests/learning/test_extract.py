@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from taofold.core.checks import Check, Place
+from taofold.core.checks import Check, Location
 from taofold.learning.extraction.history import FileChange, RepairAttempt
 from taofold.learning.extraction.lessons import extract
 from taofold.learning.patterns.kinds import Approach, Avoidance, CodeTemplate, ErrorFix
@@ -203,8 +203,8 @@ def test_an_attempt_that_settled_another_error_failed_at_this_one() -> None:
     text = "def a():\n    return one\n\n\ndef b():\n    return two\n"
     tried = text.replace("one", "1").replace("two", "three")
     one = fault("NameError", "name 'one' is not defined", "t::a", "m.py")
-    one = replace(one, places=(Place("m.py", 2, "a"),))
-    two = replace(fault("TypeError", "two is wrong", "t::b"), places=(Place("m.py", 6, "b"),))
+    one = replace(one, places=(Location("m.py", 2, "a"),))
+    two = replace(fault("TypeError", "two is wrong", "t::b"), places=(Location("m.py", 6, "b"),))
     found = extract(
         history(
             attempt(FileChange("m.py", text, tried), before=(one, two), after=(two,)),
@@ -240,8 +240,8 @@ def test_what_was_changed_where_another_error_points_is_not_this_ones_fix() -> N
     text = "def a():\n    return one\n\n\ndef b():\n    return two\n"
     new = "from numbers import one\n" + text.replace("two", "three")
     name = fault("NameError", "name 'one' is not defined", "t::a")
-    name = replace(name, places=(Place("m.py", 2, "a"),))
-    two = replace(fault("TypeError", "two is wrong", "t::b"), places=(Place("m.py", 6, "b"),))
+    name = replace(name, places=(Location("m.py", 2, "a"),))
+    two = replace(fault("TypeError", "two is wrong", "t::b"), places=(Location("m.py", 6, "b"),))
     change = FileChange("m.py", text, new)
     (found,) = extract(history(attempt(change, before=(name, two), after=(two,))), ("error",))
     assert isinstance(found.body, ErrorFix)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from taofold.core.checks import Check, Place
+from taofold.core.checks import Check, Location
 from taofold.learning.exchange.records import written
 from taofold.learning.loops import LoopNote
 from taofold.learning.patterns.kinds import Avoidance
@@ -36,7 +36,7 @@ def state(root: Path, **more: object) -> LoopState:
 
 
 def check(message: str = "'NoneType' object has no attribute 'name'") -> Check:
-    place = Place("users/mail.py", 2, "address")
+    place = Location("users/mail.py", 2, "address")
     return Check("tests/t.py::test_x", "failed", "AttributeError", message, (place,))
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from taofold.core.checks import Check, Place
+from taofold.core.checks import Check, Location
 from taofold.diagnostics.failures import failing_checks
 from taofold.learning.extraction.history import FileChange, LoopHistory, RepairAttempt
 from taofold.learning.patterns.pattern import LoopCase
@@ -25,7 +25,7 @@ def loop(name: str, change: FileChange, *errors: Check) -> LoopHistory:
 
 
 def node(message: str, error: str = "TypeError", path: str = "src/cart.js") -> Check:
-    return Check(f"{path}: {error}", "failed", error, message, (Place(path, 3, "count"),))
+    return Check(f"{path}: {error}", "failed", error, message, (Location(path, 3, "count"),))
 
 
 def told(
@@ -51,7 +51,7 @@ SENDING = "`Rc<Vec<u32>>` cannot be sent between threads safely"
 
 
 def python(message: str, error: str = "TypeError", path: str = "bill.py") -> Check:
-    return Check(f"t::{path}", "failed", error, message, (Place(path, 3, "gross"),))
+    return Check(f"t::{path}", "failed", error, message, (Location(path, 3, "gross"),))
 
 
 def test_a_lesson_is_told_though_its_edit_cannot_be_made_here() -> None:
@@ -92,7 +92,7 @@ def test_what_was_tried_in_vain_first_is_told_at_once() -> None:
 
 def test_what_was_mended_where_the_error_did_not_point_is_told_at_once() -> None:
     text = "RATE = 1.2\n\n\ndef gross(net):\n    return net * RATE\n"
-    check = Check("t", "failed", "TypeError", MIXED, (Place("bill.py", 5, "gross"),))
+    check = Check("t", "failed", "TypeError", MIXED, (Location("bill.py", 5, "gross"),))
     away = FileChange("bill.py", text, text.replace("1.2", 'Decimal("1.2")'))
     here = FileChange("bill.py", text, text.replace("* RATE", "* Decimal(RATE)"))
     now = python(MIXED, path="tax.py")
@@ -129,7 +129,7 @@ def test_of_a_compilers_finding_it_is_said_that_nothing_was_run() -> None:
 
 def test_an_import_is_no_fix_elsewhere() -> None:
     text = "def gross(net):\n    a = 1\n    b = a\n    return Dec(net)\n"
-    check = Check("t", "failed", "TypeError", MIXED, (Place("bill.py", 4, "gross"),))
+    check = Check("t", "failed", "TypeError", MIXED, (Location("bill.py", 4, "gross"),))
     change = FileChange("bill.py", text, f"from decimal import Decimal as Dec\n{text}")
     assert told([loop("first", change, check)], python(MIXED), failed=False) == ""
 
@@ -188,8 +188,8 @@ def test_a_mark_that_stood_there_before_silences_nothing_new() -> None:
 def test_of_an_edit_that_settled_two_errors_each_lesson_shows_its_own_part() -> None:
     text = "const debug = true;\nexport const has = (s, k) => s.hasOwnProperty(k);\n"
     fixed = "export const has = (s, k) => Object.hasOwn(s, k);\n"
-    unused = Check("u", "failed", "no-unused-vars", "'debug' is unused", (Place("a.js", 1),))
-    proto = Check("p", "failed", "no-prototype", "Do not access 'x'", (Place("a.js", 2),))
+    unused = Check("u", "failed", "no-unused-vars", "'debug' is unused", (Location("a.js", 1),))
+    proto = Check("p", "failed", "no-prototype", "Do not access 'x'", (Location("a.js", 2),))
     history = [loop("first", FileChange("a.js", text, fixed), unused, proto)]
     shown = told(history, proto)
     assert "+export const has" in shown
@@ -203,7 +203,7 @@ def test_a_part_that_brings_a_name_which_the_fix_uses_belongs_to_it() -> None:
     text = "import os\nimport sys\n\n\ndef now():\n    x = 1\n    return today()\n\n\nprint(1)\n"
     new = text.replace("import sys\n", "import sys\nfrom times import utc\n")
     new = new.replace("today()", "today(utc)").replace("print(1)", "print(2)")
-    check = Check("t", "failed", "TypeError", MIXED, (Place("a.py", 7, "now"),))
+    check = Check("t", "failed", "TypeError", MIXED, (Location("a.py", 7, "now"),))
     shown = told([loop("first", FileChange("a.py", text, new), check)], python(MIXED))
     assert "+from times import utc\n     @@\n" in shown
     assert "+    return today(utc)" in shown
@@ -246,7 +246,7 @@ def test_a_change_is_shown_among_the_lines_that_it_stands_in() -> None:
     "other",
     [
         node("items is not defined", "ReferenceError"),
-        Check("test_a", "failed", "AssertionError", "assert 3 == 4", (Place("cart.py", 3),)),
+        Check("test_a", "failed", "AssertionError", "assert 3 == 4", (Location("cart.py", 3),)),
         Check("make", "failed", "shell", "make: command not found"),
         Check("x.ts: TS2345", "failed", "TS2345", "Argument of type 'User' is not assignable"),
     ],
@@ -256,9 +256,9 @@ def test_a_lesson_about_another_error_is_not_told(other: Check) -> None:
 
 
 def test_an_assertion_alone_brings_no_lesson_and_the_very_line_does() -> None:
-    wrong = Check("t::a", "failed", "AssertionError", "assert 2 == 3", (Place("shop.py", 1),))
+    wrong = Check("t::a", "failed", "AssertionError", "assert 2 == 3", (Location("shop.py", 1),))
     bound = FileChange("shop.py", "    if amount > LIMIT:\n", "    if amount >= LIMIT:\n")
-    now = Check("t::b", "failed", "AssertionError", "assert 7 == 9", (Place("club.py", 1),))
+    now = Check("t::b", "failed", "AssertionError", "assert 7 == 9", (Location("club.py", 1),))
     assert told([loop("first", bound, wrong)], now, code="return total\n") == ""
     assert "LIMIT" in told([loop("first", bound, wrong)], now, code="if age > least:\n")
 
@@ -267,8 +267,8 @@ def test_the_same_file_in_another_project_is_not_the_same_place() -> None:
     """A compiler tells no function, and every crate has a `src/lib.rs`."""
     moved = FileChange("src/lib.rs", "    run(|| rows.len());\n", "    run(move || rows.len());\n")
     outlives = "closure may outlive the current function"
-    first = Check("b", "failed", "E0373", outlives, (Place("src/lib.rs", 3),))
-    now = Check("t", "failed", "panic", "attempt to subtract", (Place("src/lib.rs", 9),))
+    first = Check("b", "failed", "E0373", outlives, (Location("src/lib.rs", 3),))
+    now = Check("t", "failed", "panic", "attempt to subtract", (Location("src/lib.rs", 9),))
     assert told([loop("first", moved, first)], now, code="let rows = closure();\n") == ""
 
 
@@ -310,7 +310,7 @@ def test_a_finding_of_a_linter_is_found_again_by_its_rule() -> None:
 
 def bare(message: str, path: str = "src/now.py") -> Check:
     """A finding of a printer that leaves out the rule's name."""
-    return Check(f"{path}: finding", "failed", "", message, (Place(path, 40),))
+    return Check(f"{path}: finding", "failed", "", message, (Location(path, 40),))
 
 
 def test_a_finding_without_a_rule_is_found_again_by_its_sentence_whatever_the_names() -> None:

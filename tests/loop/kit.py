@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from taofold.agent import Agent
-from taofold.core.checks import Check, Place
+from taofold.core.checks import Check, Location
 from taofold.log.journal import MemoryJournal
 from taofold.log.memory import MemoryLog
 from taofold.loop import events as loop_events
@@ -43,7 +43,7 @@ def write(path: str, content: str) -> str:
 def check(id: str, ok: bool, message: str = "", error: str = "AssertionError") -> Check:
     if ok:
         return Check(id, "passed")
-    return Check(id, "failed", error, message or f"{id} fails", (Place("a.py", 3, "f"),), "tb")
+    return Check(id, "failed", error, message or f"{id} fails", (Location("a.py", 3, "f"),), "tb")
 
 
 def verdict(checks: Mapping[str, bool], **more: Any) -> Verdict:

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from taofold.core.checks import Check, Place
+from taofold.core.checks import Check, Location
 from taofold.loop import events as loop_events
 from taofold.loop.learner.lessons import Extracted, Learnt, Lessons, Used
 from taofold.loop.report import debug_memory, fenced, report_markdown, state_json, trajectory
@@ -99,7 +99,7 @@ def test_a_gate_without_named_checks_counts_as_one() -> None:
 
 
 def test_the_stream_keeps_details_only_of_what_failed() -> None:
-    passed = Check("a", "passed", ms=7, places=(Place("a.py", 1),))
+    passed = Check("a", "passed", ms=7, places=(Location("a.py", 1),))
     failed = Check("b", "failed", "E", "m", traceback="tb")
     kept = Verdict(False, (GateResult(Gate("x"), False, checks=(passed, failed)),)).slim()
     assert kept.results[0].checks == (Check("a", "passed"), failed)

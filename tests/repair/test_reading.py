@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from taofold.core.checks import Place
+from taofold.core.checks import Location
 from taofold.core.values import Message
 from taofold.diagnostics.pytest_report import parse
 from taofold_repair.source import Source
@@ -41,10 +41,10 @@ def test_a_short_report_names_tests_places_and_reasons() -> None:
     assert failed.test_function == "test_it"
     assert failed.error_type == "AttributeError"
     assert failed.message == "'NoneType' object has no attribute 'price'"
-    assert failed.places[-1] == Place("shop/cart.py", 7, "total")
+    assert failed.places[-1] == Location("shop/cart.py", 7, "total")
     assert failed.test_line == 12
     assert errored.error_type == "NameError"
-    assert errored.places == (Place("tests/test_shop.py", 30, "box"),)
+    assert errored.places == (Location("tests/test_shop.py", 30, "box"),)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_a_file_that_does_not_load_is_a_collection_error() -> None:
     assert report is not None
     assert report.collecting
     assert report.failures[0].error_type == "SyntaxError"
-    assert report.failures[0].places[-1] == Place("/w/shop.py", 1)
+    assert report.failures[0].places[-1] == Location("/w/shop.py", 1)
 
 
 @pytest.mark.parametrize(

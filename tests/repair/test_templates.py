@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from taofold.core.checks import Check, Place
+from taofold.core.checks import Check, Location
 from taofold.diagnostics.pytest_report import PytestReport
 from taofold_repair.rank import Candidate, LearntOrder, ranked
 from taofold_repair.source import Change, Project, Source
@@ -26,9 +26,9 @@ class Case:
 
 
 def report(case: Case) -> PytestReport:
-    places = [Place("tests/test_shop.py", 4, "test_it")]
+    places = [Location("tests/test_shop.py", 4, "test_it")]
     if case.line:
-        places.append(Place("shop.py", case.line, "" if "Syntax" in case.error else "f"))
+        places.append(Location("shop.py", case.line, "" if "Syntax" in case.error else "f"))
     failure = Check(
         "tests/test_shop.py::test_it",
         "failed",

@@ -98,23 +98,23 @@ class CodeProgram:
     code: str
     functions: frozenset[str]
     past: tuple[tuple[FunctionCall, Reply], ...] = ()
-    place: str = field(default="", compare=False)
+    digest: str = field(default="", compare=False)
     """Digest of all this."""
     before: str = field(default="", compare=False)
-    """The place before the last call was answered."""
+    """The digest before the last call was answered."""
 
     def __post_init__(self) -> None:
-        if not self.place:
+        if not self.digest:
             encoded = msgspec.json.encode((self.code, sorted(self.functions)))
-            object.__setattr__(self, "place", blake2b(encoded, digest_size=16).hexdigest())
+            object.__setattr__(self, "digest", blake2b(encoded, digest_size=16).hexdigest())
 
     def then(self, call: FunctionCall, reply: Reply) -> "CodeProgram":
         """The program after its next call was answered."""
-        # A chain of digests: two programs are at one place
+        # A chain of digests: two programs have one digest
         # only with the same code and the same past.
-        encoded = msgspec.json.encode((self.place, call.function, call.args, call.kwargs, reply))
-        digest = blake2b(encoded, digest_size=16).hexdigest()
-        return replace(self, past=(*self.past, (call, reply)), place=digest, before=self.place)
+        encoded = msgspec.json.encode((self.digest, call.function, call.args, call.kwargs, reply))
+        after = blake2b(encoded, digest_size=16).hexdigest()
+        return replace(self, past=(*self.past, (call, reply)), digest=after, before=self.digest)
 
 
 class Interpreter:
@@ -175,7 +175,7 @@ class Interpreter:
             at = _settled(_answer(at, reply), program.functions)
         if isinstance(at, monty.MontyComplete):
             return CodeResult(_small(at.output))
-        self._keep(program.place, at.dump())
+        self._keep(program.digest, at.dump())
         return _call(at)
 
     def _limits(self) -> monty.ResourceLimits:
@@ -187,13 +187,13 @@ class Interpreter:
             max_suspensions=bounds.calls * 4 + 100,
         )
 
-    def _recall(self, place: str) -> bytes | None:
+    def _recall(self, digest: str) -> bytes | None:
         with self._lock:
-            return self._kept.get(place)
+            return self._kept.get(digest)
 
-    def _keep(self, place: str, state: bytes) -> None:
+    def _keep(self, digest: str, state: bytes) -> None:
         with self._lock:
-            self._kept[place] = state
+            self._kept[digest] = state
             while len(self._kept) > _KEPT:
                 self._kept.popitem(last=False)
 

@@ -140,7 +140,7 @@ class Code:
                 with self._known(program):
                     # The place, not the program: the log holds the
                     # code once, however many turns there are.
-                    action = Action(_INTERPRET, {"at": program.place})
+                    action = Action(_INTERPRET, {"at": program.digest})
                     [observation] = yield Act(Thought("run the code"), (action,), planned=True)
                 if observation.status != "success" or not isinstance(observation.result, dict):
                     return Answer(None, "error", _unread(observation))
@@ -168,14 +168,14 @@ class Code:
     @contextmanager
     def _known(self, program: CodeProgram) -> Generator[None]:
         """Two runs may be at the same place of the same code: the last one takes it away."""
-        self._programs[program.place] = program
-        self._held[program.place] += 1
+        self._programs[program.digest] = program
+        self._held[program.digest] += 1
         try:
             yield
         finally:
-            self._held[program.place] -= 1
-            if not self._held[program.place]:
-                del self._held[program.place], self._programs[program.place]
+            self._held[program.digest] -= 1
+            if not self._held[program.digest]:
+                del self._held[program.digest], self._programs[program.digest]
 
 
 def _outcome(turn: CodeTurn) -> Outcome:

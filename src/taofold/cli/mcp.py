@@ -51,7 +51,7 @@ def _places(
     if file is None:
         refuse(faults, f"{server} cannot be read")
     servers = [make_server(name, keys, Path.cwd()) for name, keys in file.keys.mcp.items()]
-    places: list[ServerAddress] = [server.place for server in servers]
+    places: list[ServerAddress] = [server.address for server in servers]
     chosen = [
         address
         for address in places

@@ -21,7 +21,7 @@ _NOISE: Final = re.compile(
 _LONGEST_SIGNATURE: Final = 200
 
 
-class Place(Value, frozen=True):
+class Location(Value, frozen=True):
     """A line of a file; the path is relative to the work root where the file lies in it."""
 
     path: str
@@ -29,7 +29,7 @@ class Place(Value, frozen=True):
     function: str = ""
 
 
-_NOWHERE: Final = Place("")
+_NOWHERE: Final = Location("")
 
 
 class Check(Value, frozen=True):
@@ -43,14 +43,14 @@ class Check(Value, frozen=True):
     error_type: str = ""
     """`AssertionError`, `F401`, `TS2345` …: the name of what went wrong."""
     message: str = ""
-    places: tuple[Place, ...] = ()
+    places: tuple[Location, ...] = ()
     """Where it went wrong, the innermost place last."""
     traceback: str = ""
     """What the runner printed about it; bounded and redacted where a gate kept it."""
     ms: int = 0
 
     @property
-    def place(self) -> Place:
+    def place(self) -> Location:
         """The innermost place that belongs to no test; else the innermost; else an empty one."""
         # The last frame of a failing test is often the assert in the test itself; the code under
         # test is where a change has to be made.

@@ -18,7 +18,7 @@ from taofold.core.values import Action, Principal
 
 SETTINGS: Final = "imported"
 """The key under which older releases kept where a run came from, and nothing else."""
-Place: TypeAlias = tuple[str, int]
+CallKey: TypeAlias = tuple[str, int]
 
 
 def taken_in(
@@ -94,7 +94,7 @@ def _check_calls(records: Sequence[e.Record]) -> None:
         ValueError: one is not. It would lie in wait for a call to come.
     """
     # A decision that stands before its call would be taken for a person's word once it is proposed.
-    proposed: set[Place] = set()
+    proposed: set[CallKey] = set()
     for record in records:
         match record.event:
             case e.Proposed(key=key, actions=actions):
@@ -106,9 +106,9 @@ def _check_calls(records: Sequence[e.Record]) -> None:
                 pass
 
 
-def _unobserved(records: Sequence[e.Record]) -> dict[Place, Action]:
+def _unobserved(records: Sequence[e.Record]) -> dict[CallKey, Action]:
     """The calls that were proposed and have no outcome, on the live branch."""
-    actions_by_place: dict[Place, Action] = {}
+    actions_by_place: dict[CallKey, Action] = {}
     for record in live(records):
         match record.event:
             case e.Proposed(key=key, actions=actions):
@@ -122,12 +122,12 @@ def _unobserved(records: Sequence[e.Record]) -> dict[Place, Action]:
     return actions_by_place
 
 
-def _claimed(event: e.Event, open_: dict[Place, Action]) -> bool:
+def _claimed(event: e.Event, open_: dict[CallKey, Action]) -> bool:
     """Does it say that an open call was decided on or begun?"""
     return isinstance(event, e.Decided | e.Started) and (event.key, event.index) in open_
 
 
-def _claim(place: Place, action: Action, records: Sequence[e.Record]) -> e.ForeignCall:
+def _claim(place: CallKey, action: Action, records: Sequence[e.Record]) -> e.ForeignCall:
     decisions: list[str] = []
     started = False
     # Live only: what the file itself took back is no claim.

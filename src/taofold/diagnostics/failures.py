@@ -17,7 +17,7 @@ from typing import Final
 
 from msgspec import structs
 
-from taofold.core.checks import Check, Place
+from taofold.core.checks import Check, Location
 from taofold.diagnostics import pytest_report
 
 MOST: Final = 200
@@ -68,7 +68,7 @@ def _named_apart(found: list[Check]) -> tuple[Check, ...]:
 
 
 def _check(
-    name: str, error_type: str, message: str, places: list[Place], printed: str = ""
+    name: str, error_type: str, message: str, places: list[Location], printed: str = ""
 ) -> Check:
     return Check(
         name[:500],
@@ -83,7 +83,7 @@ def _check(
 def _finding(path: str, line: str, code: str, message: str) -> Check:
     """A finding's id holds no line, so that it stays the same when lines move."""
     path = path.removeprefix("./")
-    return _check(f"{path}: {code} {message}".strip(), code, message, [Place(path, int(line))])
+    return _check(f"{path}: {code} {message}".strip(), code, message, [Location(path, int(line))])
 
 
 # Test runners
@@ -121,7 +121,7 @@ def _tap(lines: list[str]) -> Iterator[Check]:
         message = fields.get("error") or fields.get("message") or ""
         places = _js_places(fields.get("stack", "").split("\n"))
         if not places and (at := re.match(r"(.+?):(\d+):\d+$", fields.get("location", ""))):
-            places = [Place(at[1], int(at[2]))]
+            places = [Location(at[1], int(at[2]))]
         yield _check(head[1], fields.get("name", ""), message, places)
 
 
@@ -189,7 +189,7 @@ def _cargo(lines: list[str]) -> Iterator[Check]:
         message = " ".join(
             line.strip() for line in body[start + 1 :] if line.strip()[:5] != "note:"
         )
-        yield _check(head[1], "panic", message, [Place(at[1], int(at[2]))] if at else [])
+        yield _check(head[1], "panic", message, [Location(at[1], int(at[2]))] if at else [])
 
 
 def _go(lines: list[str]) -> Iterator[Check]:
@@ -211,7 +211,7 @@ def _go(lines: list[str]) -> Iterator[Check]:
             (m for line in body if (m := re.match(r"\s*([\w./-]+\.go):(\d+): ?(.*)", line))), None
         )
         if message is not None:
-            yield _check(head[1], "", message[3], [Place(message[1], int(message[2]))])
+            yield _check(head[1], "", message[3], [Location(message[1], int(message[2]))])
         elif panic is not None:
             yield _check(head[1], "panic", panic[1].partition(" [recovered]")[0], [])
         else:
@@ -286,7 +286,7 @@ def _eslint(lines: list[str]) -> Iterator[Check]:
 # What nobody caught
 
 
-def _tracebacks(lines: list[str]) -> Iterator[tuple[str, str, list[Place]]]:
+def _tracebacks(lines: list[str]) -> Iterator[tuple[str, str, list[Location]]]:
     """Python tracebacks: class, message, places."""
     start = -1
     for number, line in enumerate(lines):
@@ -314,7 +314,7 @@ def _node(lines: list[str]) -> Iterator[Check]:
                 at = next(
                     (m for line in lines[:number] if (m := re.match(r"(/\S+):(\d+)$", line))), None
                 )
-                places = [Place(at[1], int(at[2]))] if at else []
+                places = [Location(at[1], int(at[2]))] if at else []
             yield _uncaught(head[1], head[2], places)
 
 
@@ -324,7 +324,7 @@ def _panic(lines: list[str]) -> Iterator[Check]:
         rust = re.match(r"thread '[^']*'.* panicked at (\S+?):(\d+):\d+:?$", line)
         if go or rust:
             yield _uncaught(
-                "panic", go[1] if go else "", [Place(rust[1], int(rust[2]))] if rust else []
+                "panic", go[1] if go else "", [Location(rust[1], int(rust[2]))] if rust else []
             )
 
 
@@ -336,26 +336,26 @@ def _shell(lines: list[str]) -> Iterator[Check]:
             yield _uncaught("shell", f"{head[1]}: {head[2]}", [])
 
 
-def _uncaught(error: str, message: str, places: list[Place]) -> Check:
+def _uncaught(error: str, message: str, places: list[Location]) -> Check:
     """An error that ended a program is one check, named after the error: it has no other name."""
     where = places[-1].path if places else ""
     return _check(f"{where}: {error}" if where else error, error, message, places)
 
 
-def _py_places(lines: list[str]) -> list[Place]:
+def _py_places(lines: list[str]) -> list[Location]:
     frames = [match for line in lines if (match := _PY_FRAME.match(line))]
     return [
-        Place(match[1], int(match[2]), (match[3] or "").strip("<>").replace("module", ""))
+        Location(match[1], int(match[2]), (match[3] or "").strip("<>").replace("module", ""))
         for match in frames
         if not match[1].startswith("<")
     ]
 
 
-def _js_places(lines: list[str]) -> list[Place]:
+def _js_places(lines: list[str]) -> list[Location]:
     """Frames of a JavaScript stack, the innermost last as everywhere here."""
     frames = [match for line in lines if (match := _JS_FRAME.match(line))]
     return [
-        Place(match[2], int(match[3]), (match[1] or "").rpartition(".")[2].strip("<>"))
+        Location(match[2], int(match[3]), (match[1] or "").rpartition(".")[2].strip("<>"))
         for match in reversed(frames)
         if not any(part in match[2] for part in _FOREIGN)
     ]

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from taofold.core.checks import Check, Place
+from taofold.core.checks import Check, Location
 
 _TITLE: Final = re.compile(r"^_{3,} (.+?) _{3,}$", re.MULTILINE)
 _PLACE: Final = re.compile(r"^(\S[^\n:]*\.py):(\d+):(?: in (\S+)| ?\w*)", re.MULTILINE)
@@ -124,9 +124,9 @@ def _kind(lines: list[str], said: str) -> tuple[str, str]:
     return "AssertionError", first.removeprefix("AssertionError: ")
 
 
-def _places(body: str) -> tuple[Place, ...]:
+def _places(body: str) -> tuple[Location, ...]:
     places = [
-        (match.start(), Place(match[1].removeprefix("./"), int(match[2]), match[3] or ""))
+        (match.start(), Location(match[1].removeprefix("./"), int(match[2]), match[3] or ""))
         for pattern in (_PLACE, _FILE)
         for match in pattern.finditer(body)
     ]

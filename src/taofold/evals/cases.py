@@ -30,7 +30,7 @@ from taofold.core.errors import ConfigError
 from taofold.core.state import RunState
 from taofold.core.text import near
 from taofold.evals.scorers import Scorer, command, contains, exact, judge, schema, success
-from taofold.files.document import Fault, Place, Strict, YamlDocument, check, load, refuse
+from taofold.files.document import Fault, KeyPath, Strict, YamlDocument, check, load, refuse
 
 UNSET: Final = msgspec.UNSET
 _LONGEST_NAME: Final = 40
@@ -170,7 +170,7 @@ def _made(document: YamlDocument, keys: FileKeys, judging: Judging) -> CaseFile:
     return CaseFile(_named(cases), keys.agent, keys.repeat)
 
 
-def _shared(keys: FileKeys) -> list[tuple[Place, ScoreKeys]]:
+def _shared(keys: FileKeys) -> list[tuple[KeyPath, ScoreKeys]]:
     return [(("score", number), score) for number, score in enumerate(keys.score)]
 
 
@@ -200,7 +200,7 @@ def _pydantic(document: YamlDocument, judging: Judging) -> CaseFile:
     )
     cases: list[Case] = []
     for number, entry in enumerate(_list(document.value["cases"])):
-        location: Place = ("cases", number)
+        location: KeyPath = ("cases", number)
         if not isinstance(entry, dict) or "inputs" not in entry:
             faults.append(document.fault(location, "a case of this format has inputs"))
             continue
@@ -221,7 +221,7 @@ def _pydantic(document: YamlDocument, judging: Judging) -> CaseFile:
 
 
 def _evaluators(
-    document: YamlDocument, place: Place, given: Any, faults: list[Fault], judging: Judging
+    document: YamlDocument, key_path: KeyPath, given: Any, faults: list[Fault], judging: Judging
 ) -> list[Scorer]:
     scorers: list[Scorer] = []
     for number, entry in enumerate(_list(given)):
@@ -245,9 +245,9 @@ def _evaluators(
                 case _:
                     hint = near(str(name), _EVALUATORS)
                     fault = f"the evaluator {name!r} is not known here"
-                    faults.append(document.fault((*place, number), fault, hint))
+                    faults.append(document.fault((*key_path, number), fault, hint))
         except ConfigError as error:
-            faults.append(document.fault((*place, number), str(error)))
+            faults.append(document.fault((*key_path, number), str(error)))
     return scorers
 
 

@@ -268,7 +268,7 @@ def _names(document: YamlDocument) -> list[Fault]:
     return faults
 
 
-def _models(document: YamlDocument, place: tuple[str, ...], value: Any) -> list[Fault]:
+def _models(document: YamlDocument, key_path: tuple[str, ...], value: Any) -> list[Fault]:
     faults: list[Fault] = []
     entries = _several(value)
     for entry in entries if is_array(entries) else ():
@@ -276,7 +276,7 @@ def _models(document: YamlDocument, place: tuple[str, ...], value: Any) -> list[
         provider, colon, model = str(spec).partition(":")
         if colon and provider not in providers():
             hint = near(provider, providers())
-            faults.append(document.fault(place, f"unknown provider {provider!r}", hint))
+            faults.append(document.fault(key_path, f"unknown provider {provider!r}", hint))
         elif colon and not model.strip():
-            faults.append(document.fault(place, f"no model is named in {spec!r}"))
+            faults.append(document.fault(key_path, f"no model is named in {spec!r}"))
     return faults

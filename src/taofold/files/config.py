@@ -13,7 +13,7 @@ from pydantic import Field
 
 from taofold.core.text import near
 from taofold.core.values import Tier
-from taofold.files.document import Fault, Place, Strict, YamlDocument, check, load
+from taofold.files.document import Fault, KeyPath, Strict, YamlDocument, check, load
 from taofold.files.learning import RalphKeys
 from taofold.policy import Policy
 from taofold.policy.policy import Autonomy, Right, loosened
@@ -195,7 +195,7 @@ def read_policy(path: Path, source: str = "") -> tuple[PolicyFile | None, list[F
 
 
 def tighten(
-    operator: Policy, keys: PolicyFile, document: YamlDocument, place: Place = ()
+    operator: Policy, keys: PolicyFile, document: YamlDocument, key_path: KeyPath = ()
 ) -> tuple[Policy, list[Fault]]:
     """Both policies at once; a project's key that would loosen is a fault."""
     # Compared as a whole policy: a key that the project leaves out is the operator's.
@@ -203,7 +203,7 @@ def tighten(
     faults: list[Fault] = []
     for reason in _Change(project, operator, frozenset(keys.model_fields_set)).said():
         path, _, why = reason.partition(": ")
-        where = (*place, *path.split(".", 1))
+        where = (*key_path, *path.split(".", 1))
         hint = "a project may only tighten; loosen in your own policy file, or with a flag"
         faults.append(document.fault(where, f"looser than the operator's policy ({why})", hint))
     # Stricter in each point, even where a fault was found: nothing is loosened meanwhile.

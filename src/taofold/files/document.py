@@ -29,7 +29,7 @@ class Fault:
     hint: str = ""
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """File, line and key, as far as they are known."""
         where = f"{self.source}:{self.line}" if self.line else self.source
         return f"{where}: {self.path}" if self.path else where
@@ -40,7 +40,7 @@ class Fault:
         return f"{self.message}; {self.hint}" if self.hint else self.message
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.text}"
+        return f"{self.location}: {self.text}"
 
 
 def refuse(faults: Sequence[Fault], what: str) -> NoReturn:
@@ -49,14 +49,15 @@ def refuse(faults: Sequence[Fault], what: str) -> NoReturn:
     Raises:
         ExceptionGroup: one `ConfigError` for each fault.
     """
-    raise ExceptionGroup(what, [ConfigError(fault.text, path=fault.place) for fault in faults])
+    raise ExceptionGroup(what, [ConfigError(fault.text, path=fault.location) for fault in faults])
 
 
 _LARGEST: Final = 1 << 20
 """Bytes of a file that a person may have written."""
 
 Keys = TypeVar("Keys", bound="Strict")
-Place = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
+"""Where a value stands in a document: keys and indexes from the root."""
 
 
 # strict=True: in YAML `no` and `1.10` are easily meant as text; nothing is converted.
@@ -77,9 +78,9 @@ class YamlDocument:
     value: dict[str, Any]
     folder: Path = Path()
 
-    def fault(self, place: Place, message: str, hint: str = "") -> Fault:
+    def fault(self, key_path: KeyPath, message: str, hint: str = "") -> Fault:
         """A fault at the key `place`."""
-        return Fault(self.source, message, spelled(place), yaml.line(self.text, place), hint)
+        return Fault(self.source, message, spelled(key_path), yaml.line(self.text, key_path), hint)
 
 
 def load(path: Path, source: str = "") -> tuple[YamlDocument | None, list[Fault]]:
@@ -121,16 +122,16 @@ def parse(text: str, source: str, folder: Path = Path()) -> tuple[YamlDocument |
 
 
 def check(
-    document: YamlDocument, model: type[Keys], value: Any = None, place: Place = ()
+    document: YamlDocument, model: type[Keys], value: Any = None, key_path: KeyPath = ()
 ) -> tuple[Keys | None, list[Fault]]:
     """`value` (the whole document, if none is given) as a `model`, or everything wrong with it."""
     # None at a place is what stands there; None without a place means the whole document.
-    checked = document.value if value is None and not place else value
+    checked = document.value if value is None and not key_path else value
     try:
         return model.model_validate(checked), []
     except ValidationError as error:
         details = _meant(checked, error.errors())
-        return None, [_fault(document, model, detail, place) for detail in details]
+        return None, [_fault(document, model, detail, key_path) for detail in details]
 
 
 def _meant(value: Any, errors: Sequence[ErrorDetails]) -> list[ErrorDetails]:
@@ -140,19 +141,19 @@ def _meant(value: Any, errors: Sequence[ErrorDetails]) -> list[ErrorDetails]:
     them, and the form's own name stands in its place: not a word of that is in the file.
     """
     placed = [(_there(value, detail), detail) for detail in errors]
-    inside = {place[:end] for place, _ in placed for end in range(len(place))}
+    inside = {key_path[:end] for key_path, _ in placed for end in range(len(key_path))}
     kept: list[ErrorDetails] = []
-    for place, detail in placed:
+    for key_path, detail in placed:
         # Something inside of it is wrong as well: it was meant to be that form.
-        if len(place) < len(detail["loc"]) and place in inside:
+        if len(key_path) < len(detail["loc"]) and key_path in inside:
             continue
-        kept.append({**detail, "loc": place})
+        kept.append({**detail, "loc": key_path})
     return kept
 
 
-def _there(value: Any, detail: ErrorDetails) -> Place:
+def _there(value: Any, detail: ErrorDetails) -> KeyPath:
     """The place of an error without the names of forms."""
-    place: list[str | int] = []
+    key_path: list[str | int] = []
     last = detail["loc"][-1] if detail["type"] in ("missing", "extra_forbidden") else None
     within: object = value
     for part in detail["loc"]:
@@ -164,12 +165,12 @@ def _there(value: Any, detail: ErrorDetails) -> Place:
             continue  # a list was made of one value
         elif part is not last:
             continue
-        place.append(part)
-    return tuple(place)
+        key_path.append(part)
+    return tuple(key_path)
 
 
 def _fault(
-    document: YamlDocument, model: type[BaseModel], error: ErrorDetails, place: Place
+    document: YamlDocument, model: type[BaseModel], error: ErrorDetails, key_path: KeyPath
 ) -> Fault:
     inner = error["loc"]
     if error["type"] == "extra_forbidden":
@@ -177,11 +178,11 @@ def _fault(
         found = _model(model, inner)
         hint = found.elsewhere.get(key, "") if issubclass(found, Strict) else ""
         hint = hint or near(key, _keys(found))
-        return document.fault((*place, *inner), f"unknown key {key!r}", hint)
+        return document.fault((*key_path, *inner), f"unknown key {key!r}", hint)
     if error["type"] == "missing":
-        return document.fault((*place, *inner), f"the key {str(inner[-1])!r} is missing")
+        return document.fault((*key_path, *inner), f"the key {str(inner[-1])!r} is missing")
     message = error["msg"].replace("Input should be", "must be").removeprefix("Value error, ")
-    return document.fault((*place, *inner), f"{message}, not {_short(error['input'])}")
+    return document.fault((*key_path, *inner), f"{message}, not {_short(error['input'])}")
 
 
 def _model(model: type[BaseModel], inner: Sequence[str | int]) -> type[BaseModel]:

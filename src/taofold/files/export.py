@@ -119,8 +119,8 @@ def _type(output: Any) -> str:
     return _name(output, "output")
 
 
-def _tool(thing: Any, place: int) -> str:
-    path = f"tools.{place}"
+def _tool(thing: Any, number: int) -> str:
+    path = f"tools.{number}"
     if isinstance(thing, Tool):
         thing = thing.function
     return _name(thing, path)

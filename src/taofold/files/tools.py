@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field
 from taofold.core.errors import ConfigError
 from taofold.core.value import is_array, is_object
 from taofold.files.actions.types import NoType, record
-from taofold.files.document import Fault, Place, Strict, YamlDocument, check
+from taofold.files.document import Fault, KeyPath, Strict, YamlDocument, check
 from taofold.files.expressions.template import Template, Unrenderable, is_template
 from taofold.policy.redaction import Redactor, named
 from taofold.tools import Outcome, RunContext, Tool
@@ -52,38 +52,38 @@ class InlineTool:
 
 
 def read_inline(
-    document: YamlDocument, value: Any, place: Place
+    document: YamlDocument, value: Any, key_path: KeyPath
 ) -> tuple[InlineTool | None, list[Fault]]:
     """The tool, or everything wrong with it."""
-    keys, faults = check(document, InlineKeys, value, place)
+    keys, faults = check(document, InlineKeys, value, key_path)
     if keys is None:
         return None, faults
     parameters: type[BaseModel] | None = None
     try:
         check_name(keys.name)
     except ConfigError as error:
-        faults.append(document.fault((*place, "name"), str(error)))
+        faults.append(document.fault((*key_path, "name"), str(error)))
     try:
         parameters = record(keys.parameters, "Parameters")
     except NoType as error:
-        faults.append(document.fault((*place, "parameters", *error.path), str(error)))
+        faults.append(document.fault((*key_path, "parameters", *error.path), str(error)))
     names: set[str] = set() if parameters is None else set(parameters.model_fields)
     command: list[str | Template] = []
     for number, part in enumerate(keys.command):
         try:
             piece = Template(part) if is_template(part) else part
         except Unrenderable as error:
-            faults.append(document.fault((*place, "command", number), str(error)))
+            faults.append(document.fault((*key_path, "command", number), str(error)))
             continue
         command.append(piece)
         strange = sorted(piece.names - names) if isinstance(piece, Template) else []
         if strange and parameters is not None:
             text = f"{strange[0]!r} is not among the parameters"
-            faults.append(document.fault((*place, "command", number), text))
+            faults.append(document.fault((*key_path, "command", number), text))
     # The program itself is never the model's choice.
     if command and isinstance(command[0], Template):
         text = "the program must stand there as it is"
-        faults.append(document.fault((*place, "command", 0), text))
+        faults.append(document.fault((*key_path, "command", 0), text))
     if faults or parameters is None:
         return None, faults
     return InlineTool(keys, parameters, tuple(command)), []

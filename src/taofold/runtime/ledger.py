@@ -36,7 +36,7 @@ WORLD: Final = (
     *(e.Resumed, e.Parked, e.Forked, e.PromptChanged),
     *(e.Rewound, e.RunStarted, e.Updated, e.DecisionRefused, e.RunFinished),
 )
-"""Without a place: whoever drives writes them, replay skips them."""
+"""Written by whoever drives the run. No effect derives them, so a replay skips them."""
 CALL: Final = (e.Decided, e.Resolved, e.Started, e.Observed)
 """What becomes of one action."""
 

@@ -30,7 +30,7 @@ class _SignIn:
 
     principal: str
     url: str
-    shown: asyncio.Future[str]
+    page: asyncio.Future[str]
     """The page to open."""
     ended: asyncio.Future[str]
     """Where the browser came back to."""
@@ -43,7 +43,7 @@ class Entry:
     """A server to which the principal can sign in, and what is kept of it."""
 
     label: str
-    place: ServerAddress
+    address: ServerAddress
     stored: Stored
 
 
@@ -52,7 +52,7 @@ class SignIns:
 
     def __init__(self, agents: Iterable[AnyAgent]) -> None:
         self._servers = {
-            server.place.url: server for agent in agents for server in _servers(agent, _DEEP)
+            server.address.url: server for agent in agents for server in _servers(agent, _DEEP)
         }
         self._under_way: list[_SignIn] = []
 
@@ -60,11 +60,11 @@ class SignIns:
         """The servers to which `principal` can sign in."""
         entries: list[Entry] = []
         for server in self._servers.values():
-            place = self._place(server, principal)
-            if place is not None:
-                assert place.oauth is not None
-                kept = KeptTokens(place.url, place.oauth.client_id, principal=place.principal)
-                entries.append(Entry(server.label, place, await asyncio.to_thread(kept.stored)))
+            target = self._target(server, principal)
+            if target is not None:
+                assert target.oauth is not None
+                tokens = KeptTokens(target.url, target.oauth.client_id, principal=target.principal)
+                entries.append(Entry(server.label, target, await asyncio.to_thread(tokens.stored)))
         return entries
 
     async def begin(self, principal: Principal, url: str, redirect: str) -> str:
@@ -73,33 +73,33 @@ class SignIns:
         Raises:
             Problem: there is no such server, it cannot be reached, or too many are under way.
         """
-        place = self._known(principal, url)
-        for earlier in [one for one in self._under_way if one.principal == principal.id]:
+        target = self._target_at(principal, url)
+        for earlier in [s for s in self._under_way if s.principal == principal.id]:
             if earlier.url == url:
                 earlier.task.cancel()
         if len(self._under_way) >= MOST:
             raise Problem(503, "busy", "too many sign-ins are under way")
         loop = asyncio.get_running_loop()
-        shown: asyncio.Future[str] = loop.create_future()
+        page: asyncio.Future[str] = loop.create_future()
         ended: asyncio.Future[str] = loop.create_future()
 
         async def redirected() -> str:
             return str(await ended)
 
         def show(address: str) -> None:
-            if not shown.done():
-                shown.set_result(address)
+            if not page.done():
+                page.set_result(address)
 
-        task = asyncio.create_task(sign_in(place, show, redirected=redirected, redirect=redirect))
-        entry = _SignIn(principal.id, url, shown, ended, task)
+        task = asyncio.create_task(sign_in(target, show, redirected=redirected, redirect=redirect))
+        entry = _SignIn(principal.id, url, page, ended, task)
         self._under_way.append(entry)
         task.add_done_callback(lambda _: self._under_way.remove(entry))
-        waits: list[asyncio.Future[Any]] = [shown, task]
+        waits: list[asyncio.Future[Any]] = [page, task]
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        if not shown.done():
+        if not page.done():
             await _result(task)
             return ""
-        address: str = shown.result()
+        address: str = page.result()
         if urlsplit(address).scheme not in ("http", "https"):
             task.cancel()
             raise Problem(502, "signin", "the server names a page that is no web page")
@@ -122,29 +122,29 @@ class SignIns:
 
     async def forget(self, principal: Principal, url: str) -> bool:
         """Delete the tokens of `principal`; were there any?"""
-        place = self._known(principal, url)
-        assert place.oauth is not None
-        kept = KeptTokens(place.url, place.oauth.client_id, principal=place.principal)
-        return await asyncio.to_thread(kept.forget)
+        target = self._target_at(principal, url)
+        assert target.oauth is not None
+        tokens = KeptTokens(target.url, target.oauth.client_id, principal=target.principal)
+        return await asyncio.to_thread(tokens.forget)
 
     def close(self) -> None:
         """Give up what is under way."""
         for entry in self._under_way:
             entry.task.cancel()
 
-    def _known(self, principal: Principal, url: str) -> ServerAddress:
+    def _target_at(self, principal: Principal, url: str) -> ServerAddress:
         server = self._servers.get(url)
-        place = None if server is None else self._place(server, principal)
-        if place is None:
+        target = None if server is None else self._target(server, principal)
+        if target is None:
             raise Problem(404, "not_found", "there is no such server to which you can sign in")
-        return place
+        return target
 
-    def _place(self, server: Any, principal: Principal) -> ServerAddress | None:
+    def _target(self, server: Any, principal: Principal) -> ServerAddress | None:
         """Where `principal` is to sign in; None if it must not: the sign-in is the operator's."""
-        place = cast("ServerAddress", server.place)
-        if not place.per_principal and principal.id != Principal().id:
+        target = cast("ServerAddress", server.address)
+        if not target.per_principal and principal.id != Principal().id:
             return None
-        return place.of(principal)
+        return target.of(principal)
 
 
 async def _result(task: asyncio.Task[SignedIn]) -> SignedIn:
@@ -161,10 +161,10 @@ async def _result(task: asyncio.Task[SignedIn]) -> SignedIn:
 def _servers(agent: AnyAgent, depth: int) -> list[Any]:
     """The MCP servers of the agent, and of those that it calls, where a person signs in."""
     servers: list[Any] = []
-    for given in agent.tools:
-        oauth: Any = getattr(getattr(given, "place", None), "oauth", None)
+    for tool_source in agent.tools:
+        oauth: Any = getattr(getattr(tool_source, "address", None), "oauth", None)
         if oauth is not None and oauth.grant == "authorization_code":
-            servers.append(given)
+            servers.append(tool_source)
     if depth:
         for tool in agent.toolset.values():
             if tool.agent is not None:

@@ -440,7 +440,7 @@ async def test_a_secret_in_an_address_is_in_no_message() -> None:
 
 def test_what_a_place_is_called_does_not_hold_its_secrets() -> None:
     server = McpServer.http("https://example.org/mcp", headers={"Authorization": "hunter2hunter2"})
-    assert "hunter2" not in repr(server) + repr(server.place)
+    assert "hunter2" not in repr(server) + repr(server.address)
     assert server.label == "example"
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.loop.gates.projects import PYTEST, RIGHT, SHOP, again, judged, written
 
-from taofold.core.checks import Check, Place
+from taofold.core.checks import Check, Location
 from taofold.core.errors import ConfigError, LogError
 from taofold.loop.gates.criteria import gates
 from taofold.loop.gates.judge import Judge
@@ -138,7 +138,7 @@ def test_what_was_not_executed_is_known() -> None:
 def test_an_observation_is_bounded_and_names_every_failing_check() -> None:
     checks = tuple(
         [
-            Check(f"t{n}", "failed", "E", "m" * 900, (Place("a.py", n),), "trace\n" * 500)
+            Check(f"t{n}", "failed", "E", "m" * 900, (Location("a.py", n),), "trace\n" * 500)
             for n in range(40)
         ]
     )

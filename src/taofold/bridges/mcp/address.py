@@ -113,14 +113,14 @@ class ServerAddress:
 
         None, and whoever uses this process on the command line, is the user of this process.
         """
-        place = self
+        address = self
         if self.personal:
             source = partial(self.header_source, principal)
-            place = replace(place, header_source=source, personal=False)
+            address = replace(address, header_source=source, personal=False)
         if self.oauth is not None and self.oauth.per_principal:
             who = _LOCAL if principal is None else principal.id
-            place = replace(place, principal="" if who == _LOCAL else who)
-        return place
+            address = replace(address, principal="" if who == _LOCAL else who)
+        return address
 
     @property
     def digest(self) -> str:

@@ -176,14 +176,14 @@ class McpServer(Toolset):
     )
     remote: ClassVar[bool] = True
 
-    def __init__(self, place: ServerAddress, **options: Unpack[McpOptions]) -> None:
-        address: Any = place
-        if not isinstance(address, ServerAddress):
+    def __init__(self, address: ServerAddress, **options: Unpack[McpOptions]) -> None:
+        argument: Any = address
+        if not isinstance(argument, ServerAddress):
             raise ConfigError(
                 "write McpServer.http(url), McpServer.stdio(program, *arguments) or "
-                f"McpServer.within(server), not McpServer({address!r:.100})"
+                f"McpServer.within(server), not McpServer({argument!r:.100})"
             )
-        self.place = place
+        self.address = address
         wanted = options.get("tools")
         if wanted is not None:
             options["tools"] = list(wanted)  # it is gone through more than once
@@ -192,12 +192,12 @@ class McpServer(Toolset):
             tuple([Path(folder) for folder in options.get("roots", ())]),
             options.get("sampling", False),
         )
-        self.label = options.get("name") or place.label
+        self.label = options.get("name") or address.label
         pins = options.get("pins", True)
         folder = None if isinstance(pins, bool) else pins
         # A server object in this process is our own code: nothing is kept about it by default.
-        pinned = place.kind != "here" if pins is True else pins is not False
-        self._pins = Pins(Pins.file(place, folder) if pinned else None, place.words)
+        pinned = address.kind != "here" if pins is True else pins is not False
+        self._pins = Pins(Pins.file(address, folder) if pinned else None, address.words)
         self._lock = threading.Lock()
         self._made: dict[str, Tool] | None = None
         self._serving: Serving | None = None
@@ -264,7 +264,7 @@ class McpServer(Toolset):
         return len(self._all())
 
     def __repr__(self) -> str:
-        return f"McpServer({self.label}: {self.place.words})"
+        return f"McpServer({self.label}: {self.address.words})"
 
     def __eq__(self, other: object) -> bool:
         return self is other
@@ -324,7 +324,7 @@ class McpServer(Toolset):
         options = self._options
         selection = options.get("tools")
         if self._serving is None:
-            self._serving = self._work(self.place.of(None))
+            self._serving = self._work(self.address.of(None))
         try:
             definitions_now = await self._serving.tools()
         except Unreachable as error:
@@ -352,13 +352,13 @@ class McpServer(Toolset):
             tools.setdefault(tool.name, tool)
         return tools
 
-    def _work(self, place: ServerAddress) -> Serving:
+    def _work(self, address: ServerAddress) -> Serving:
         """The server at work, as it is reached from `place`."""
         options = self._options
         only = options.get("tools")
         return Serving(
             self.label,
-            place,
+            address,
             self._pins,
             mode=options.get("mode", "auto"),
             connect_timeout=options.get("connect_timeout", 30.0),
@@ -369,10 +369,10 @@ class McpServer(Toolset):
     def _for(self, principal: Principal) -> Serving:
         """The server at work for `principal`. On the connections' loop: nobody else looks."""
         assert self._serving is not None
-        if not self.place.per_principal:
+        if not self.address.per_principal:
             return self._serving
         serving = self._personal.pop(principal.id, None)
-        self._personal[principal.id] = serving = serving or self._work(self.place.of(principal))
+        self._personal[principal.id] = serving = serving or self._work(self.address.of(principal))
         while len(self._personal) > PRINCIPALS:
             _, oldest = self._personal.popitem(last=False)
             oldest.connection.retire()

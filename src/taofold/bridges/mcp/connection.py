@@ -132,12 +132,12 @@ class ServerConnection:
 
     def __init__(
         self,
-        place: ServerAddress,
+        address: ServerAddress,
         mode: str,
         seconds: float,
         handlers: SessionHandlers,
     ) -> None:
-        self._place, self._mode, self._seconds = place, mode, seconds
+        self._address, self._mode, self._seconds = address, mode, seconds
         self._handlers = handlers
         self._owner: asyncio.Task[None] | None = None
         self._ready: asyncio.Future[McpSession] | None = None
@@ -184,7 +184,7 @@ class ServerConnection:
             try:
                 return await self._used(work)
             except _Lost as error:
-                raise Unreachable(f"{self._place.words} forgets its sessions: {error}") from error
+                raise Unreachable(f"{self._address.words} forgets its sessions: {error}") from error
 
     async def _used(self, work: Callable[[McpSession], Awaitable[T]]) -> T:
         session = await self.session()
@@ -199,14 +199,14 @@ class ServerConnection:
                 self._retire(ready, session)
                 raise _Lost(str(error)) from error
             if number in (ABSENT, REFUSED):
-                raise Unreachable(f"{self._place.words}: {error}") from error
+                raise Unreachable(f"{self._address.words}: {error}") from error
             if number != CLOSED and not session.closed:
                 raise
             # An answer that broke off over HTTP is one call's affair, not the session's.
-            if session.closed or self._place.kind != "http":
+            if session.closed or self._address.kind != "http":
                 await self._drop(ready)
             detail = f": {Redactor().text(str(error))[:300]}" if str(error) else ""
-            text = f"{self._place.words} went away in the middle of a call{detail}{self._last()}"
+            text = f"{self._address.words} went away in the middle of a call{detail}{self._last()}"
             raise Unreachable(text, maybe=True) from error
 
     def retire(self) -> None:
@@ -266,7 +266,7 @@ class ServerConnection:
             async with greeting:
                 # Entered and left by hand: anyio's task groups
                 # must be closed by the task that opened them.
-                leaving = opened(self._place, self._mode, self._handlers, self._tail)
+                leaving = opened(self._address, self._mode, self._handlers, self._tail)
                 session = await leaving.__aenter__()
         except BaseException as error:  # noqa: BLE001 - groups, exits and time-outs are told alike
             if not ready.done():
@@ -286,12 +286,12 @@ class ServerConnection:
         if isinstance(cause, ConfigError):
             return cause
         if isinstance(cause, FileNotFoundError | PermissionError):
-            return Unreachable(f"{self._place.words} cannot be started: {cause}")
+            return Unreachable(f"{self._address.words} cannot be started: {cause}")
         if late or isinstance(cause, TimeoutError):
             reason = f"it did not answer within {self._seconds:g} s"
         else:
             reason = f"{type(cause).__name__}: {Redactor().text(str(cause))[:300]}"
-        return Unreachable(f"{self._place.words} cannot be reached: {reason}{self._last()}")
+        return Unreachable(f"{self._address.words} cannot be reached: {reason}{self._last()}")
 
     def _last(self) -> str:
         """The last words of a program, for whoever must find out why it ended."""

@@ -422,17 +422,17 @@ class Pins:
         self._met = False
 
     @staticmethod
-    def file(place: ServerAddress, folder: Path | None = None) -> Path:
-        """Where the pins of the server at `place` are kept."""
-        name = f"{place.label}-{place.digest}.json"
+    def file(address: ServerAddress, folder: Path | None = None) -> Path:
+        """Where the pins of the server at `address` are kept."""
+        name = f"{address.label}-{address.digest}.json"
         return (operator_folder() / FOLDER if folder is None else folder) / name
 
     @staticmethod
     def files(folder: Path | None = None) -> list[PinFile]:
         """All that are kept in `folder`, by name; left out: the operator's folder."""
-        place = operator_folder() / FOLDER if folder is None else folder
+        pins = operator_folder() / FOLDER if folder is None else folder
         files: list[PinFile] = []
-        for path in sorted(place.glob("*.json")):
+        for path in sorted(pins.glob("*.json")):
             try:
                 held = msgspec.json.decode(path.read_bytes())
                 names = tuple([str(entry["name"]) for entry in held["tools"]])

@@ -192,7 +192,7 @@ class Person:
     """The address to which the browser is to be sent back."""
 
 
-def provider(place: ServerAddress, oauth: OAuth, person: Person | None = None) -> Any:
+def provider(address: ServerAddress, oauth: OAuth, person: Person | None = None) -> Any:
     """What authorizes the requests to the server at `place`.
 
     Without a `person` it uses and refreshes the tokens that are kept.
@@ -200,12 +200,12 @@ def provider(place: ServerAddress, oauth: OAuth, person: Person | None = None) -
     Raises:
         ConfigError: the package is missing or too old; a variable is not set.
     """
-    tokens = KeptTokens(place.url, oauth.client_id, principal=place.principal)
+    tokens = KeptTokens(address.url, oauth.client_id, principal=address.principal)
     secret = filled({"client_secret": oauth.client_secret})["client_secret"]
     if oauth.grant == "client_credentials":
         extension = load("mcp.client.auth.extensions.client_credentials")
         client = _provider_class(extension.ClientCredentialsOAuthProvider)(
-            tokens, None, place.url, tokens, oauth.client_id, secret,
+            tokens, None, address.url, tokens, oauth.client_id, secret,
             scope=oauth.scope or None, issuer=oauth.issuer,
         )  # fmt: skip
         client.alone, client.scope, tokens.registered = True, oauth.scope, True
@@ -223,7 +223,7 @@ def provider(place: ServerAddress, oauth: OAuth, person: Person | None = None) -
     client = _provider_class(package.OAuthClientProvider)(
         tokens,
         person,
-        place.url,
+        address.url,
         metadata,
         tokens,
         redirect_handler=None if person is None else person.show,

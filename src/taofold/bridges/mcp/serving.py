@@ -67,7 +67,7 @@ class Serving:
     def __init__(
         self,
         name: str,
-        place: ServerAddress,
+        address: ServerAddress,
         pins: Pins,
         *,
         mode: str,
@@ -75,13 +75,13 @@ class Serving:
         wanted: frozenset[str] | None = None,
         offer: ServerInputs = ServerInputs(),
     ) -> None:
-        self.name, self.place, self.pins = name, place, pins
+        self.name, self.address, self.pins = name, address, pins
         self.offer = offer
         self._wanted = wanted
         self._seconds = connect_timeout
         self._flights = Flights(name)
         self.connection = ServerConnection(
-            place,
+            address,
             mode,
             connect_timeout,
             SessionHandlers(
@@ -134,7 +134,7 @@ class Serving:
         except (Unreachable, ConfigError):
             raise
         except TimeoutError:
-            text = f"{self.place.words} did not list its tools within {self._seconds:g} s"
+            text = f"{self.address.words} did not list its tools within {self._seconds:g} s"
             raise Unreachable(text) from None
         except Exception as error:  # a list that is none: whatever the server did to it
             text = f"the tools of {self.name!r} cannot be listed: {str(error)[:300]}"

@@ -35,7 +35,7 @@ class SignedIn:
 
 
 async def sign_in(
-    place: ServerAddress,
+    address: ServerAddress,
     show: Callable[[str], None],
     *,
     redirected: Redirected | None = None,
@@ -52,7 +52,7 @@ async def sign_in(
         SignInFailed: it was refused, or took longer than `seconds`.
         ConfigError: there is nothing to sign in to.
     """
-    oauth = place.oauth or OAuth()
+    oauth = address.oauth or OAuth()
     if oauth.grant == "client_credentials":
         raise ConfigError("a client with credentials of its own needs nobody to sign in")
     lines: list[str] = []
@@ -65,9 +65,9 @@ async def sign_in(
             show(url)
 
         person = Person(shown, redirected or callback.redirected, redirect or callback.address)
-        authorizer = provider(place, oauth, person)
+        authorizer = provider(address, oauth, person)
         handlers = SessionHandlers(_nobody, _unheard)
-        session_of = opened(place, "auto", handlers, deque[str](), authorizer)
+        session_of = opened(address, "auto", handlers, deque[str](), authorizer)
         try:
             async with asyncio.timeout(seconds), session_of as session:
                 page = await session.listed("tools", None)

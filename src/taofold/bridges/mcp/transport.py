@@ -54,11 +54,11 @@ whenever the server answers 401.
 class Credentials:
     """The headers for a server, as they were last read."""
 
-    def __init__(self, place: ServerAddress) -> None:
-        self._place = place
+    def __init__(self, address: ServerAddress) -> None:
+        self._address = address
         self.faults: tuple[type[Exception], ...] = ()
         """What is raised where nobody is signed in, and where that failed."""
-        if place.oauth is not None:
+        if address.oauth is not None:
             package = load("mcp.client.auth").OAuthFlowError
             self.faults = (SignInRequired, SignInFailed, package)
         self._known: dict[str, str] | None = None
@@ -83,16 +83,16 @@ class Credentials:
             return self._known != refused
 
     async def _read(self) -> dict[str, str]:
-        source = self._place.header_source
+        source = self._address.header_source
         if source is None:
-            return filled(self._place.headers)
+            return filled(self._address.headers)
         # In a thread: a function may ask a keychain or run a command. What it awaits runs here.
         headers = await asyncio.to_thread(source)
         return dict(await headers if isawaitable(headers) else headers)
 
 
 def client_factory(
-    place: ServerAddress,
+    address: ServerAddress,
     credentials: Credentials,
     create: Callable[..., Any],
     authorizer: Any = None,
@@ -104,7 +104,7 @@ def client_factory(
     name. What `authorizer` (see `oauth`) sends goes to the authorization server that it admitted,
     and is not redirected elsewhere either: it may be a code, or a token.
     """
-    scheme, host, port = origin(place.url)
+    scheme, host, port = origin(address.url)
     home = {(scheme, host, port)}
     if (scheme, port) == ("http", 80):
         home.add(("https", host, 443))  # the same server, better protected
@@ -342,7 +342,7 @@ class McpSession:
 
 @asynccontextmanager
 async def opened(
-    place: ServerAddress,
+    address: ServerAddress,
     mode: str,
     handlers: SessionHandlers,
     tail: deque[str],
@@ -361,10 +361,10 @@ async def opened(
         "list_roots_callback": handlers.roots,
     }
     async with AsyncExitStack() as stack:
-        if place.kind == "here":
-            transport: Any = place.server
+        if address.kind == "here":
+            transport: Any = address.server
         else:
-            transport = await _transport(place, stack, tail, authorizer)
+            transport = await _transport(address, stack, tail, authorizer)
         if not hasattr(mcp, "Client"):
             streams = await stack.enter_async_context(transport)
             session: Any = mcp.ClientSession(*streams[:2], **callbacks)
@@ -386,34 +386,34 @@ async def opened(
 
 
 async def _transport(
-    place: ServerAddress, stack: AsyncExitStack, tail: deque[str], authorizer: Any
+    address: ServerAddress, stack: AsyncExitStack, tail: deque[str], authorizer: Any
 ) -> Any:
     """What opens the streams: as the package makes it."""
-    if place.kind == "stdio":
+    if address.kind == "stdio":
         stdio = load("mcp.client.stdio")
         # The mark last: an agent file cannot clear it (`cli.ancestry`).
-        env = {**filled(place.env), MARK: f"{SERVER}{place.label}"}
+        env = {**filled(address.env), MARK: f"{SERVER}{address.label}"}
         program = stdio.StdioServerParameters(
-            command=place.command, args=list(place.args), env=env, cwd=place.cwd or None
+            command=address.command, args=list(address.args), env=env, cwd=address.cwd or None
         )
         return stdio.stdio_client(program, errlog=await _stderr(stack, tail))
-    credentials = Credentials(place)
+    credentials = Credentials(address)
     await credentials.headers()  # what is missing is told before anything is sent
     create = load("mcp.shared._httpx_utils").create_mcp_http_client
-    if authorizer is None and place.oauth is not None:
-        authorizer = provider(place, place.oauth)
-    factory = client_factory(place, credentials, create, authorizer)
-    if place.kind == "sse":
+    if authorizer is None and address.oauth is not None:
+        authorizer = provider(address, address.oauth)
+    factory = client_factory(address, credentials, create, authorizer)
+    if address.kind == "sse":
         sse = load("mcp.client.sse").sse_client
-        return sse(place.url, httpx_client_factory=factory)
+        return sse(address.url, httpx_client_factory=factory)
     http = load("mcp.client.streamable_http")
     if not hasattr(http, "streamable_http_client"):
-        return http.streamablehttp_client(place.url, httpx_client_factory=factory)
+        return http.streamablehttp_client(address.url, httpx_client_factory=factory)
     connect = http.streamable_http_client
     client = await stack.enter_async_context(factory())
     bounded = "max_sse_event_size" in signature(connect).parameters
     more = {"max_sse_event_size": LARGEST} if bounded else {}
-    return connect(place.url, http_client=client, **more)
+    return connect(address.url, http_client=client, **more)
 
 
 async def _stderr(stack: AsyncExitStack, tail: deque[str]) -> Any:

@@ -215,7 +215,9 @@ def _provided(
             continue
         if name not in makers:
             hint = near(name, {*have, *makers})
-            faults.append(flow_file.document.fault(node.place, f"there is no tool {name!r}", hint))
+            faults.append(
+                flow_file.document.fault(node.key_path, f"there is no tool {name!r}", hint)
+            )
             # Noted as there, so that each missing tool is told once.
             have.add(name)
             continue
@@ -261,7 +263,7 @@ def _check_calls(file: FlowFile, tools: Mapping[str, Tool], faults: list[Fault])
             schema = tools[name].schema
             accepted = [*schema.get("properties", {}), "timeout_s"]
             keys = list(node.given.raw)
-            key_path = (*node.place, "with")
+            key_path = (*node.key_path, "with")
             if schema.get("additionalProperties") is False:
                 for key in [key for key in keys if key not in accepted]:
                     text = f"unknown key {key!r} of the tool {name}"

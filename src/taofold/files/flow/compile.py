@@ -14,7 +14,7 @@ from taofold.core.value import is_array, is_object
 from taofold.files.actions import Actions, Kind
 from taofold.files.actions.registry import canonical
 from taofold.files.actions.types import NoType, type_of
-from taofold.files.document import Fault, YamlDocument, check
+from taofold.files.document import Fault, KeyPath, YamlDocument, check
 from taofold.files.expressions.condition import Condition, Unclear
 from taofold.files.expressions.template import Template, Unrenderable, is_template
 from taofold.files.flow.flow import (
@@ -27,7 +27,6 @@ from taofold.files.flow.flow import (
     NodeKeys,
     OnError,
     Parallel,
-    Place,
     Spread,
     templates,
 )
@@ -45,64 +44,62 @@ class Compiler:
     keys: FlowKeys
     faults: list[Fault] = field(default_factory=list[Fault])
 
-    def wrong(self, place: Place, message: str, hint: str = "") -> None:
+    def wrong(self, path: KeyPath, message: str, hint: str = "") -> None:
         """Note a fault."""
-        self.faults.append(self.document.fault(place, message, hint))
+        self.faults.append(self.document.fault(path, message, hint))
 
-    def given(self, value: Any, place: Place, extra: Iterable[str] = ()) -> Given:
+    def given(self, value: Any, path: KeyPath, extra: Iterable[str] = ()) -> Given:
         """A value with its texts compiled."""
-        compiled = Given(self._compiled(value, place, 0))
+        compiled = Given(self._compiled(value, path, 0))
         for template in templates(compiled.raw):
-            self._known(template.names, place, extra)
+            self._known(template.names, path, extra)
         return compiled
 
-    def _compiled(self, value: Any, place: Place, depth: int) -> Any:
+    def _compiled(self, value: Any, path: KeyPath, depth: int) -> Any:
         if depth > _DEEPEST:
-            self.wrong(place, "is nested too deep")
+            self.wrong(path, "is nested too deep")
             return None
         if isinstance(value, str) and is_template(value):
             # What cannot be compiled stays as it is: its fault is noted,
             # and others are still found.
-            return self.template(value, place) or value
+            return self.template(value, path) or value
         if is_object(value):
-            return {
-                str(k): self._compiled(v, (*place, str(k)), depth + 1) for k, v in value.items()
-            }
+            return {str(k): self._compiled(v, (*path, str(k)), depth + 1) for k, v in value.items()}
         if is_array(value):
-            return [self._compiled(v, (*place, i), depth + 1) for i, v in enumerate(value)]
+            return [self._compiled(v, (*path, i), depth + 1) for i, v in enumerate(value)]
         return value
 
-    def template(self, text: str, place: Place) -> Template | None:
+    def template(self, text: str, path: KeyPath) -> Template | None:
         """A template, or a fault."""
         try:
             return Template(text)
         except Unrenderable as error:
-            self.wrong(place, str(error))
+            self.wrong(path, str(error))
             return None
 
-    def condition(self, text: str, place: Place, extra: Iterable[str] = ()) -> Condition | None:
+    def condition(self, text: str, path: KeyPath, extra: Iterable[str] = ()) -> Condition | None:
         """A condition, or a fault."""
         try:
             condition = Condition(text)
         except Unclear as error:
-            self.wrong(place, str(error))
+            self.wrong(path, str(error))
             return None
-        self._known(condition.names, place, extra)
+        self._known(condition.names, path, extra)
         return condition
 
-    def _known(self, names: Iterable[str], place: Place, extra: Iterable[str]) -> None:
+    def _known(self, names: Iterable[str], path: KeyPath, extra: Iterable[str]) -> None:
         known = _ALWAYS | set(extra)
         for name in sorted(set(names) - known):
             # A list of all names would be no hint.
             hint = near(name, known) if near(name, known).startswith("did") else ""
-            self.wrong(place, f"unknown name {name!r}", hint or f"write state.{name}?")
+            self.wrong(path, f"unknown name {name!r}", hint or f"write state.{name}?")
 
-    def kind(self, name: str, place: Place) -> Kind | None:
+    def kind(self, name: str, path: KeyPath) -> Kind | None:
         """The action of this name, or a fault."""
         try:
             return self.actions[name]
         except KeyError:
-            self.wrong(place, f"unknown action {name!r}", near(name, [*self.actions, "tool.NAME"]))
+            self.wrong(path, f"unknown action {name!r}", near(name, [*self.actions, "tool.NAME"]))
             return None
 
     def defaults(self, kind: Kind) -> dict[str, Any]:
@@ -116,14 +113,14 @@ class Compiler:
         provider = self.keys.settings.provider
         return f"{provider}:{name}" if provider and ":" not in name else name
 
-    def action_keys(self, kind: Kind, raw: Mapping[str, Any], given: Given, place: Place) -> None:
+    def action_keys(self, kind: Kind, raw: Mapping[str, Any], given: Given, path: KeyPath) -> None:
         """Check the keys under `with`, as far as they are literal."""
         compiled: Mapping[str, Any] = given.raw
         # Keys that are templates have no value yet: they are checked when the node runs.
         late = {key for key, value in compiled.items() if templates(value)}
         for key in (*kind.models, *kind.literal, "tools"):
             if key in late:
-                self.wrong((*place, key), f"{key!r} must stand there as it is, not as a template")
+                self.wrong((*path, key), f"{key!r} must stand there as it is, not as a template")
         try:
             kind.keys.model_validate({**raw})
         except ValidationError as error:
@@ -131,23 +128,23 @@ class Compiler:
                 loc = detail["loc"]
                 if detail["type"] != "extra_forbidden" and str(loc[0] if loc else "") in late:
                     continue
-                self._misfit(kind, detail["type"], loc, detail["msg"], place)
+                self._misfit(kind, detail["type"], loc, detail["msg"], path)
         written = raw.get("output_format")
         if written is not None and "output_format" not in late:
             try:
                 type_of(written)
             except NoType as wrong:
-                self.wrong((*place, "output_format", *wrong.path), str(wrong))
+                self.wrong((*path, "output_format", *wrong.path), str(wrong))
 
-    def _misfit(self, kind: Kind, type_: str, loc: Place, message: str, place: Place) -> None:
+    def _misfit(self, kind: Kind, type_: str, loc: KeyPath, message: str, path: KeyPath) -> None:
         if type_ == "extra_forbidden":
             hint = near(str(loc[-1]), fields(kind.keys))
-            self.wrong((*place, *loc), f"unknown key {str(loc[-1])!r} of {kind.name}", hint)
+            self.wrong((*path, *loc), f"unknown key {str(loc[-1])!r} of {kind.name}", hint)
         elif type_ == "missing":
-            self.wrong(place, f"{kind.name} needs the key {str(loc[-1])!r}")
+            self.wrong(path, f"{kind.name} needs the key {str(loc[-1])!r}")
         else:
             text = message.replace("Input should be", "must be").removeprefix("Value error, ")
-            self.wrong((*place, *loc), text)
+            self.wrong((*path, *loc), text)
 
 
 def fields(model: type[BaseModel]) -> list[str]:
@@ -165,51 +162,51 @@ class Nodes:
         self.c = compiler
         self.names: set[str] = set()
 
-    def all(self, raw: Any, place: Place, extra: frozenset[str] = frozenset()) -> tuple[Node, ...]:
+    def all(self, raw: Any, path: KeyPath, extra: frozenset[str] = frozenset()) -> tuple[Node, ...]:
         """A list of nodes."""
         if not is_array(raw):
-            self.c.wrong(place, "must be a list of nodes")
+            self.c.wrong(path, "must be a list of nodes")
             return ()
         # Each level of nodes adds one index to the place.
-        if len([part for part in place if isinstance(part, int)]) > _NESTED:
-            self.c.wrong(place, "is nested too deep")
+        if len([part for part in path if isinstance(part, int)]) > _NESTED:
+            self.c.wrong(path, "is nested too deep")
             return ()
         beside = [str(node.get("name")) for node in raw if is_object(node)]
-        nodes = [self.one(value, (*place, i), extra, beside) for i, value in enumerate(raw)]
+        nodes = [self.one(value, (*path, i), extra, beside) for i, value in enumerate(raw)]
         return tuple([node for node in nodes if node is not None])
 
-    def one(self, raw: Any, place: Place, extra: frozenset[str], beside: list[str]) -> Node | None:
+    def one(self, raw: Any, path: KeyPath, extra: frozenset[str], beside: list[str]) -> Node | None:
         """One node, or None and its faults."""
-        keys, faults = check(self.c.document, NodeKeys, raw, place)
+        keys, faults = check(self.c.document, NodeKeys, raw, path)
         self.c.faults += faults
         if keys is None:
             return None
         if keys.name in self.names or keys.name in END:
-            self.c.wrong((*place, "name"), f"there is another node {keys.name!r}")
+            self.c.wrong((*path, "name"), f"there is another node {keys.name!r}")
         # Also of a node with faults, or every `goto` to it would be told as well.
         self.names.add(keys.name)
-        kinds = self._does(keys, place)
+        kinds = self._does(keys, path)
         if kinds is None:
             return None
         approve = None
         if keys.approve:
-            approve = self.c.given(keys.approve, (*place, "approve"), extra)
+            approve = self.c.given(keys.approve, (*path, "approve"), extra)
         return Node(
             keys.name,
-            place,
+            path,
             keys.description,
             output=keys.output,
-            goto=self._goto(keys, place, extra, beside),
-            on_error=self._on_error(keys, place, beside),
+            goto=self._goto(keys, path, extra, beside),
+            on_error=self._on_error(keys, path, beside),
             timeout=keys.timeout,
             approve=approve,
-            **self._work(keys, raw, place, extra, kinds),
+            **self._work(keys, raw, path, extra, kinds),
         )
 
-    def _does(self, keys: NodeKeys, place: Place) -> str | None:
+    def _does(self, keys: NodeKeys, path: KeyPath) -> str | None:
         """Which of its keys says what the node does."""
         if keys.uses and keys.action and canonical(keys.uses) != canonical(keys.action):
-            self.c.wrong((*place, "action"), "says something else than 'uses': keep one of them")
+            self.c.wrong((*path, "action"), "says something else than 'uses': keep one of them")
             return None
         options = [
             name
@@ -223,52 +220,52 @@ class Nodes:
         ]
         each = options == ["uses", "parallel"]
         if len(options) > 1 and not each:
-            self.c.wrong(place, f"does several things: {', '.join(options)}; keep one of them")
+            self.c.wrong(path, f"does several things: {', '.join(options)}; keep one of them")
             return None
         if not options and not keys.steps:
             self.c.wrong(
-                place,
+                path,
                 "does nothing: it needs 'uses' (or 'action'), 'set', 'while', "
                 "'parallel' or 'steps'",
             )
             return None
         if keys.steps and options and options[0] in ("uses", "set"):
-            self.c.wrong((*place, "steps"), f"does not go with {options[0]!r}")
+            self.c.wrong((*path, "steps"), f"does not go with {options[0]!r}")
         if options != ["uses"] and not each and keys.with_:
-            self.c.wrong((*place, "with"), "is only for 'uses'")
+            self.c.wrong((*path, "with"), "is only for 'uses'")
         return options[-1] if options else "steps"
 
     def _work(
-        self, keys: NodeKeys, raw: Any, place: Place, extra: frozenset[str], said: str
+        self, keys: NodeKeys, raw: Any, path: KeyPath, extra: frozenset[str], said: str
     ) -> dict[str, Any]:
         match said:
             case "uses":
-                return self._uses(keys, raw, place, extra)
+                return self._uses(keys, raw, path, extra)
             case "set":
-                return {"sets": self.c.given(keys.set, (*place, "set"), extra)}
+                return {"sets": self.c.given(keys.set, (*path, "set"), extra)}
             case "while":
                 assert keys.while_ is not None
                 inner = extra | {"iteration"}
-                where = (*place, "while", "condition")
+                where = (*path, "while", "condition")
                 condition = self.c.condition(keys.while_.condition, where, inner)
                 if not keys.steps:
-                    self.c.wrong(place, "a 'while' needs 'steps'")
+                    self.c.wrong(path, "a 'while' needs 'steps'")
                 loop = None if condition is None else Loop(condition, keys.while_.max_iterations)
-                return {"loop": loop, "steps": self.all(keys.steps, (*place, "steps"), inner)}
+                return {"loop": loop, "steps": self.all(keys.steps, (*path, "steps"), inner)}
             case "parallel":
                 assert keys.parallel is not None
-                return self._parallel(keys, keys.parallel, raw, place, extra)
+                return self._parallel(keys, keys.parallel, raw, path, extra)
             case _:
-                return {"steps": self.all(keys.steps, (*place, "steps"), extra)}
+                return {"steps": self.all(keys.steps, (*path, "steps"), extra)}
 
     def _uses(
-        self, keys: NodeKeys, raw: Any, place: Place, extra: frozenset[str]
+        self, keys: NodeKeys, raw: Any, path: KeyPath, extra: frozenset[str]
     ) -> dict[str, Any]:
         key = "uses" if keys.uses else "action"
-        kind = self.c.kind(keys.uses or keys.action, (*place, key))
+        kind = self.c.kind(keys.uses or keys.action, (*path, key))
         if kind is None:
             return {}
-        where = (*place, "with")
+        where = (*path, "with")
         written: Mapping[str, Any] = {**self.c.defaults(kind), **keys.with_}
         deferred: dict[str, Template] = {}
         for name in sorted(kind.deferred & set(written)):
@@ -286,9 +283,9 @@ class Nodes:
         return {"kind": kind, "given": values, "models": models, "deferred": deferred}
 
     def _parallel(
-        self, keys: NodeKeys, spread: Parallel, raw: Any, place: Place, extra: frozenset[str]
+        self, keys: NodeKeys, spread: Parallel, raw: Any, path: KeyPath, extra: frozenset[str]
     ) -> dict[str, Any]:
-        where = (*place, "parallel")
+        where = (*path, "parallel")
         inner = extra | {spread.as_, "index"} if spread.items is not None else extra | {"branch"}
         if (spread.items is None) == (not spread.branches):
             self.c.wrong(where, "needs either 'items' or 'branches'")
@@ -302,9 +299,9 @@ class Nodes:
         items: Given | None = None
         if spread.items is not None:
             items = self.c.given(spread.items, (*where, "items"), extra)
-            steps = self._each(keys, raw, place, inner)
+            steps = self._each(keys, raw, path, inner)
         elif keys.steps or keys.uses or keys.action:
-            self.c.wrong(place, "'branches' hold their own nodes: no 'steps' or 'uses' beside them")
+            self.c.wrong(path, "'branches' hold their own nodes: no 'steps' or 'uses' beside them")
         result = None
         if spread.result is not None:
             result = self.c.given(spread.result, (*where, "result"), inner)
@@ -314,36 +311,36 @@ class Nodes:
         return {"spread": fan_out, "steps": steps}
 
     def _listed(
-        self, nodes: Any, raw: Any, place: Place, extra: frozenset[str]
+        self, nodes: Any, raw: Any, path: KeyPath, extra: frozenset[str]
     ) -> tuple[Node, ...]:
         if not is_object(raw):
-            return self.all(nodes, place, extra)
-        node = self.one(nodes[0], place, extra, [str(nodes[0].get("name"))])
+            return self.all(nodes, path, extra)
+        node = self.one(nodes[0], path, extra, [str(nodes[0].get("name"))])
         return () if node is None else (node,)
 
     def _each(
-        self, keys: NodeKeys, raw: Any, place: Place, extra: frozenset[str]
+        self, keys: NodeKeys, raw: Any, path: KeyPath, extra: frozenset[str]
     ) -> tuple[Node, ...]:
         """What is done for every item: `steps`, or the action beside `parallel`."""
         if keys.steps:
-            return self.all(keys.steps, (*place, "steps"), extra)
+            return self.all(keys.steps, (*path, "steps"), extra)
         if not (keys.uses or keys.action):
-            self.c.wrong(place, "'items' need 'steps' or 'uses': what is done for each")
+            self.c.wrong(path, "'items' need 'steps' or 'uses': what is done for each")
             return ()
         name = f"{keys.name}_each"
-        work = self._uses(keys, raw, place, extra)
-        return (Node(name, place, keys.description, timeout=keys.timeout, **work),)
+        work = self._uses(keys, raw, path, extra)
+        return (Node(name, path, keys.description, timeout=keys.timeout, **work),)
 
     def _goto(
-        self, keys: NodeKeys, place: Place, extra: frozenset[str], beside: Iterable[str]
+        self, keys: NodeKeys, path: KeyPath, extra: frozenset[str], beside: Iterable[str]
     ) -> tuple[Edge, ...]:
         if isinstance(keys.goto, str):
             if keys.goto:
-                self._target(keys.goto, (*place, "goto"), beside)
+                self._target(keys.goto, (*path, "goto"), beside)
             return (Edge(keys.goto),) if keys.goto else ()
         edges: list[Edge] = []
         for number, branch in enumerate(keys.goto):
-            where = (*place, "goto", number)
+            where = (*path, "goto", number)
             self._target(branch.to, (*where, "to"), beside)
             condition = None
             if branch.if_:
@@ -353,15 +350,15 @@ class Nodes:
             edges.append(Edge(branch.to, condition))
         return tuple(edges)
 
-    def _on_error(self, keys: NodeKeys, place: Place, beside: Iterable[str]) -> OnError:
+    def _on_error(self, keys: NodeKeys, path: KeyPath, beside: Iterable[str]) -> OnError:
         rule = keys.on_error or OnError()
         if rule.fallback:
-            self._target(rule.fallback, (*place, "on_error", "fallback"), beside)
+            self._target(rule.fallback, (*path, "on_error", "fallback"), beside)
         if rule.fallback and rule.then == "continue":
-            self.c.wrong((*place, "on_error"), "has a fallback and 'then: continue': keep one")
+            self.c.wrong((*path, "on_error"), "has a fallback and 'then: continue': keep one")
         return rule
 
-    def _target(self, name: str, place: Place, beside: Iterable[str]) -> None:
+    def _target(self, name: str, path: KeyPath, beside: Iterable[str]) -> None:
         targets = list(dict.fromkeys([*beside, END[0]]))
         if name not in (*targets, *END):
-            self.c.wrong(place, f"there is no node {name!r} beside this one", near(name, targets))
+            self.c.wrong(path, f"there is no node {name!r} beside this one", near(name, targets))

@@ -12,7 +12,7 @@ from pydantic import Field, TypeAdapter
 from taofold.core.values import Effort
 from taofold.files.actions import Kind
 from taofold.files.agent import AgentKeys
-from taofold.files.document import Strict
+from taofold.files.document import KeyPath, Strict
 from taofold.files.expressions.condition import Condition
 from taofold.files.expressions.template import Template
 
@@ -147,9 +147,6 @@ class FlowKeys(AgentKeys):
 # pyright: reportUnknownParameterType=false, reportMissingTypeStubs=false
 
 
-Place = tuple[str | int, ...]
-
-
 class Given:
     """A value of a file whose texts may be templates; values that it reads are never templates."""
 
@@ -225,7 +222,7 @@ class Node:
     """One node. Exactly one of `kind`, `sets`, `loop` and `spread` says what it does."""
 
     name: str
-    place: Place
+    key_path: KeyPath
     description: str = ""
     kind: Kind | None = None
     given: Given = field(default_factory=lambda: Given({}))

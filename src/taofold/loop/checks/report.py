@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from taofold.core.checks import Check, Place, Status
+from taofold.core.checks import Check, Location, Status
 from taofold.core.text import excerpt
 from taofold.core.values import Value
 
@@ -102,7 +102,7 @@ def stream(raw: bytes, nonce: str, root: str) -> RunnerReport:
 
 
 def _check(line: _Line, root: str) -> Check:
-    places = [Place(relative(path, root), number, name) for path, number, name in line.places]
+    places = [Location(relative(path, root), number, name) for path, number, name in line.places]
     return check(
         relative(line.id, root), line.status, line.type, line.message, places, line.trace, line.ms
     )
@@ -113,7 +113,7 @@ def check(
     status: Status,
     error_type: str = "",
     message: str = "",
-    places: Iterable[Place] = (),
+    places: Iterable[Location] = (),
     trace: str = "",
     ms: int = 0,
 ) -> Check:

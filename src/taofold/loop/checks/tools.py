@@ -8,7 +8,7 @@ line, so that it stays the same when lines move. What is no longer found passes.
 import re
 from typing import Any, Final
 
-from taofold.core.checks import Check, Place, Status
+from taofold.core.checks import Check, Location, Status
 from taofold.loop.checks.report import RunnerReport, check, numbered, relative, rows, worst
 from taofold.loop.verdict import Runner
 
@@ -51,7 +51,7 @@ def cargo(text: str) -> RunnerReport:
             "error",
             match["code"] or "error",
             match["said"],
-            [Place(match["path"], int(match["line"]))],
+            [Location(match["path"], int(match["line"]))],
         )
         for match in _COMPILER.finditer(text)
     ]
@@ -80,7 +80,7 @@ def _cargo_check(binary: str, name: str, status: Status, result: str) -> Check:
     if status != "failed":
         return check(f"{binary}::{name}", status)
     panic = _PANIC.search(result)
-    places = [Place(panic["path"], int(panic["line"]))] if panic else []
+    places = [Location(panic["path"], int(panic["line"]))] if panic else []
     message = result[panic.end() :].strip().partition("\nnote:")[0] if panic else result.strip()
     return check(f"{binary}::{name}", status, "panic", message, places, result)
 
@@ -123,7 +123,7 @@ def _go_check(name: str, status: Status, printed: str, row: dict[str, Any]) -> C
     if status in ("passed", "skipped"):
         return check(name, status, ms=ms)
     positions = list(_PLACE.finditer(printed))
-    places = [Place(match["path"], int(match["line"])) for match in positions]
+    places = [Location(match["path"], int(match["line"])) for match in positions]
     kind = "panic" if "panic: " in printed else "build" if status == "error" else "FAIL"
     message = positions[0]["said"] if positions else printed.strip().partition("\n")[0]
     return check(name, status, kind, message, places, printed, ms)
@@ -202,7 +202,7 @@ def shown(runner: Runner, text: str) -> str:
 def _finding(path: str, line: int, code: str, text: Any) -> Check:
     message = str(text)
     name = f"{path}: {code} {message}".lstrip(": ")
-    return check(name, "failed", code, message, [Place(path, line)] if path else [])
+    return check(name, "failed", code, message, [Location(path, line)] if path else [])
 
 
 def _number(row: Any, key: str) -> int:

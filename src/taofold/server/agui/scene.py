@@ -24,7 +24,7 @@ from taofold.server.agui.interrupts import interrupt
 from taofold.server.client_tools import asks_client
 
 VERSION: Final = "1.0"
-Place = tuple[str, str, int]
+CallKey = tuple[str, str, int]
 """Run, key and index of a call."""
 
 
@@ -45,15 +45,15 @@ class Scene:
         self._states: dict[str, RunState] = {}
         self._shown: dict[str, Any] = {}
         self._spent: Mapping[str, Usage] = {}
-        self._calls: dict[Place, tuple[str, Action]] = {}
+        self._calls: dict[CallKey, tuple[str, Action]] = {}
         self._steps: dict[tuple[str, str], None] = {}
         """Open steps, in order: run and key."""
         self._children: dict[str, str] = {}
         """Child runs that are at work or wait, with their agents' names."""
         self._spawned: dict[str, str] = {}
-        self._brought: set[Place] = set()
+        self._brought: set[CallKey] = set()
         """Calls of which the client has the result already."""
-        self._asks: dict[Place, e.Record] = {}
+        self._asks: dict[CallKey, e.Record] = {}
         self._message, self._text, self._messages = "", "", 0
         self._thought = ""
         """What was told of the model's thinking before its record came."""

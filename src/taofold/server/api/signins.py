@@ -65,8 +65,8 @@ def _view(entry: Entry) -> McpServerView:
     tokens, until = entry.stored.tokens or {}, entry.stored.expires_at
     return McpServerView(
         name=entry.label,
-        server=entry.place.url,
-        shared=not entry.place.per_principal,
+        server=entry.address.url,
+        shared=not entry.address.per_principal,
         signed_in=bool(tokens),
         scope=str(tokens.get("scope") or ""),
         expires_at="" if until is None else iso(int(until * 1000)),

@@ -24,8 +24,8 @@ from taofold.log.log import Log
 from taofold.parsing import ReplyStream
 from taofold.server.streams.events import (
     EventProjection,
-    Place,
     Position,
+    SeqPart,
     WireEvent,
     covers,
     further,
@@ -109,7 +109,7 @@ class RunChannel:
         self.change = asyncio.Event()
         self._runs: dict[str, EventProjection] = {run: EventProjection()}
         self._heads: dict[str, int] = {run: 0}
-        self._at: dict[str, Place] = {}
+        self._at: dict[str, SeqPart] = {}
         self._closed: dict[str, int] = {}
         self._pulling = asyncio.Lock()
         self.poked = asyncio.Event()
@@ -305,7 +305,7 @@ class RunChannel:
             return ResumePoint(begin, None)
         return ResumePoint(begin, dict(position))
 
-    def own(self, told: DeliveredEvent, position: dict[str, Place]) -> bytes:
+    def own(self, told: DeliveredEvent, position: dict[str, SeqPart]) -> bytes:
         """The frame for a client whose server saw the runs in another order."""
         name = self._name(told.event.run)
         position[name] = further(position.get(name), (told.event.seq, told.event.part))
@@ -316,7 +316,7 @@ class ResumePoint(NamedTuple):
     """A place in the list; with the client's own position if the order was another one."""
 
     begin: int
-    position: dict[str, Place] | None
+    position: dict[str, SeqPart] | None
 
 
 def _answers(event: e.Proposed) -> bool:

@@ -351,13 +351,13 @@ def _ended(state: RunState, event: e.RunFinished) -> dict[str, Any]:
     }
 
 
-Place: TypeAlias = tuple[int, int]
+SeqPart: TypeAlias = tuple[int, int]
 """Record and part: all records before it, and its first `part` events (0 = all)."""
-Position: TypeAlias = Mapping[str, Place]
-"""Places by the end of the run's id; "" is the run itself."""
+Position: TypeAlias = Mapping[str, SeqPart]
+"""Points by the end of the run's id; "" is the run itself."""
 
 START: Final[Position] = {}
-_PLACE: Final = re.compile(r"(\d{1,10})(?:\.(\d{1,3}))?")
+_POINT: Final = re.compile(r"(\d{1,10})(?:\.(\d{1,3}))?")
 _CHILD: Final = re.compile(r"([A-Za-z0-9._-]{1,100}):(\d{1,10})(?:\.(\d{1,3}))?")
 LONGEST: Final = 4096
 
@@ -373,43 +373,43 @@ def parse_position(text: str) -> Position:
     if len(text) > LONGEST:
         raise ValueError("a position is no longer than 4096 characters")
     root, *children = text.strip().split("~")
-    parts = _PLACE.fullmatch(root)
+    parts = _POINT.fullmatch(root)
     if parts is None:
         raise ValueError(f"{text[:40]!r} is no position of a stream")
-    places: dict[str, Place] = {"": (int(parts[1]), int(parts[2] or 0))}
+    points: dict[str, SeqPart] = {"": (int(parts[1]), int(parts[2] or 0))}
     for child in children:
         child_parts = _CHILD.fullmatch(child)
         if child_parts is None:
             raise ValueError(f"{text[:40]!r} is no position of a stream")
-        places[child_parts[1]] = (int(child_parts[2]), int(child_parts[3] or 0))
-    return places
+        points[child_parts[1]] = (int(child_parts[2]), int(child_parts[3] or 0))
+    return points
 
 
 def position_text(position: Position) -> str:
-    """The position as text. It has a place for the run itself, or is empty."""
+    """The position as text. It has a point for the run itself, or is empty."""
     if "" not in position:
         return ""
-    root = _place(position[""])
-    children = [f"~{name}:{_place(reached)}" for name, reached in position.items() if name]
+    root = _point_text(position[""])
+    children = [f"~{name}:{_point_text(reached)}" for name, reached in position.items() if name]
     return root + "".join(children)
 
 
-def further(one: Place | None, other: Place) -> Place:
-    """The later of two places."""
+def further(one: SeqPart | None, other: SeqPart) -> SeqPart:
+    """The later of two points."""
     return other if one is None or _order(other) > _order(one) else one
 
 
-def covers(place: Place, event: WireEvent) -> bool:
-    """Was `event` delivered to who is at `place`?"""
-    return _order(place) >= _order((event.seq, event.part))
+def covers(point: SeqPart, event: WireEvent) -> bool:
+    """Was `event` delivered to who is at `point`?"""
+    return _order(point) >= _order((event.seq, event.part))
 
 
-def _order(place: Place) -> tuple[int, int]:
-    seq, part = place
+def _order(point: SeqPart) -> tuple[int, int]:
+    seq, part = point
     # Part 0 is the last one of its record, so it sorts behind every other.
     return (seq, part or 1 << 30)
 
 
-def _place(place: Place) -> str:
-    seq, part = place
+def _point_text(point: SeqPart) -> str:
+    seq, part = point
     return f"{seq}.{part}" if part else str(seq)

@@ -72,17 +72,17 @@ class _Events(EventSourceResponse):
             _logger.info("a client took nothing for too long and was dropped")
 
 
-async def _finished(server: Server, run: str, place: Position) -> bool:
+async def _finished(server: Server, run: str, position: Position) -> bool:
     async with server.hub.watch(run) as channel:
         delivered = channel.told
         # A cursor of another run would otherwise silently skip events of this one.
-        if place[""][0] >= max(channel.head, 1):
+        if position[""][0] >= max(channel.head, 1):
             raise Problem(400, "position", "the run has no such event yet")
-        return bool(delivered) and read_already(channel, channel.entry(place))
+        return bool(delivered) and read_already(channel, channel.entry(position))
 
 
 async def _frames(
-    call: ApiCall, run: str, place: Position, *, cancel: bool
+    call: ApiCall, run: str, position: Position, *, cancel: bool
 ) -> AsyncIterator[bytes]:
     server, principal = call.server, call.principal
     done = False
@@ -90,7 +90,7 @@ async def _frames(
         with server.watching.place(principal.id):
             async with server.hub.watch(run) as channel:
                 yield f"retry: {RETRY_MS}\n\n".encode()
-                reader = ChannelReader(channel, channel.entry(place), server.now)
+                reader = ChannelReader(channel, channel.entry(position), server.now)
                 async for frame in allowed(call, run, reader.frames()):
                     yield frame
                 done = reader.done
