@@ -19,7 +19,7 @@ from corpus import Bug
 from taofold import Agent, Limits
 from taofold.core.checks import Check
 from taofold.core.events import Record
-from taofold.diagnostics.pytest_report import parse
+from taofold.diagnostics.pytest_output import parse
 from taofold.learning.extraction.history import RepairAttempt, attempts_of
 from taofold.tools import tool
 from taofold.tools.files import file_tools

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from taofold.core.checks import Check, Location
-from taofold.diagnostics.pytest_report import PytestReport
+from taofold.diagnostics.pytest_output import PytestReport
 from taofold.learning.extraction.diffs import abstracted, shape
 from taofold.learning.rates import (
     LINE,

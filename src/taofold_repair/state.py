@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from taofold.core.checks import Check
-from taofold.diagnostics.pytest_report import PytestReport, parse
+from taofold.diagnostics.pytest_output import PytestReport, parse
 from taofold_repair.clue import clue_of
 from taofold_repair.transcript import PastAction
 

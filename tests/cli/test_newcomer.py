@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.cli.test_prompt import Terminal, terminal
+from tests.cli.test_approval_prompt import Terminal, terminal
 from tests.cli.test_run import until
 from tests.terminal import Taofold
 

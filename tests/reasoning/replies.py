@@ -12,7 +12,7 @@ from taofold.core.content import Issuer, OpaquePart, TextPart, ThinkingPart, Too
 from taofold.core.errors import ModelError
 from taofold.core.values import Profile, Reply
 from taofold.reasoning import Cot, Decompose, Direct, Plan, SelfCorrect
-from taofold.reasoning.system import tagent
+from taofold.reasoning.strategy_actions import tagent
 
 J = json.dumps
 MAKER = Issuer("anthropic", "https://api.example", "model-1")

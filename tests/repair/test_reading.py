@@ -6,7 +6,7 @@ import pytest
 
 from taofold.core.checks import Location
 from taofold.core.values import Message
-from taofold.diagnostics.pytest_report import parse
+from taofold.diagnostics.pytest_output import parse
 from taofold_repair.source import Source
 from taofold_repair.transcript import PastAction, Transcript, collect, plain, read
 

@@ -11,9 +11,9 @@ import msgspec
 
 from taofold.core import events as e
 from taofold.core.grounding import ground_turns
-from taofold.core.intent import bare, receipt
 from taofold.core.state import live
 from taofold.core.trace import TracedCall, TracedTurn, branch, opening, turns
+from taofold.core.vague_thoughts import bare, receipt
 from taofold.core.values import THOUGHT_TYPES, Action, ThoughtType, Value
 
 NO_THOUGHT: Final = "R1"

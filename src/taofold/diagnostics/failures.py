@@ -18,7 +18,7 @@ from typing import Final
 from msgspec import structs
 
 from taofold.core.checks import Check, Location
-from taofold.diagnostics import pytest_report
+from taofold.diagnostics import pytest_output
 
 MOST: Final = 200
 """Checks read of one output."""
@@ -90,7 +90,7 @@ def _finding(path: str, line: str, code: str, message: str) -> Check:
 
 
 def _pytest(lines: list[str]) -> Iterator[Check]:
-    report = pytest_report.parse("\n".join(lines))
+    report = pytest_output.parse("\n".join(lines))
     if report is not None:
         yield from report.failures
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from taofold.reasoning.nested import Inner
     from taofold.reasoning.plan import Plan
     from taofold.reasoning.self_correct import SelfCorrect
-    from taofold.reasoning.system import tagent
+    from taofold.reasoning.strategy_actions import tagent
 
 _HOME = {
     "FORMATS": "cot",
@@ -29,7 +29,7 @@ _HOME = {
     "Inner": "nested",
     "Plan": "plan",
     "SelfCorrect": "self_correct",
-    "tagent": "system",
+    "tagent": "strategy_actions",
 }
 
 __all__ = [

@@ -344,7 +344,7 @@ VERSION = 1
 
 
 class OwnActions(Protocol):
-    """Actions that the strategy answers itself: see `taofold.reasoning.system`."""
+    """Actions that the strategy answers itself: see `taofold.reasoning.strategy_actions`."""
 
     def observed(self, actions: Sequence[Action]) -> Strategy[tuple[Observation | None, ...]]:
         """The observations of those of `actions` that are its own, else None."""

@@ -172,7 +172,7 @@ class McpServer(Toolset):
 
     __slots__ = (
         *("_lock", "_made", "_offered_inputs", "_options", "_personal", "_pins", "_serving"),
-        *("label", "place"),
+        *("label", "address"),
     )
     remote: ClassVar[bool] = True
 

@@ -46,7 +46,7 @@ def terminal() -> bool:
 
 def at_terminal() -> Ask:
     """Asks at the terminal."""
-    from taofold.cli.prompt import Terminal
+    from taofold.cli.approval_prompt import Terminal
     from taofold.cli.render.plain import coloured
 
     return Terminal(colours=coloured(sys.stderr)).ask

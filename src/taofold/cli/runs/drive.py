@@ -17,7 +17,7 @@ from taofold.core.errors import LogError
 if TYPE_CHECKING:
     from taofold.agent import RunResult
     from taofold.agent.result import Happening
-    from taofold.cli.prompt import PromptApprover
+    from taofold.cli.approval_prompt import PromptApprover
     from taofold.core.events import Record
     from taofold.log.log import Log
     from taofold.runtime.setup import Approval, Approver, Decision
@@ -174,7 +174,7 @@ async def cancellable(work: "Awaitable[T]", log: "Log") -> T:
 
 def approver(approve: str, before: Callable[[], None]) -> "Approver | None":
     """Who approves, by the word of `--approve`; `before` is called before a person is asked."""
-    from taofold.cli.prompt import PromptApprover, Terminal
+    from taofold.cli.approval_prompt import PromptApprover, Terminal
     from taofold.cli.render.plain import coloured
 
     if approve not in APPROVE:

@@ -17,7 +17,7 @@ from taofold.core.errors import LimitReached
 from taofold.log.log import Log
 from taofold.policy import Limits, Policy
 from taofold.reasoning import tagent
-from taofold.reasoning.system import SYSTEM_ACTIONS
+from taofold.reasoning.strategy_actions import SYSTEM_ACTIONS
 from taofold.runtime.model import ModelSpec
 from taofold.tools import Tool, as_tool
 from taofold.tools.tool import external, make

@@ -14,7 +14,7 @@ import msgspec
 from taofold.core.checks import Check
 from taofold.core.events import Observed, Proposed, Record, Replied
 from taofold.core.values import Action, Value
-from taofold.diagnostics import pytest_report
+from taofold.diagnostics import pytest_output
 from taofold.diagnostics.failures import failing_checks
 
 SUCCESS: Final = frozenset({"completed", "success"})
@@ -261,7 +261,7 @@ def _observed(fold: _Fold, action: Action, result: Any, *, done: bool) -> None:
     if not command:
         return
     output = "\n".join(_texts(result))
-    report = pytest_report.parse(output)
+    report = pytest_output.parse(output)
     failures = report.failures if report is not None else failing_checks(output)
     # A linter that is silent has passed, a program that is silent has said nothing: which of the
     # two a command is shows the first time it reports a failing check.

@@ -20,7 +20,7 @@ from taofold.core.value import is_object
 from taofold.core.values import FINISH, Action, Observation, Thought
 from taofold.log.formats import fields as yaml
 from taofold.log.formats.fields import DocumentFault, Fields, refused
-from taofold.log.formats.iterations import STRATEGY, Writer, by_default_started
+from taofold.log.formats.turns import STRATEGY, Writer, by_default_started
 
 _ANSWERED: Final = "The trace ends with this answer."
 _FINAL: Final = "final_answer"

@@ -24,9 +24,9 @@ from taofold.core.state import live
 from taofold.core.text import iso
 from taofold.core.trace import opening, turns
 from taofold.log.formats import fields as yaml
-from taofold.log.formats import iterations as iteration
+from taofold.log.formats import turns as iteration
 from taofold.log.formats.fields import DocumentFault, Fields, refused
-from taofold.log.formats.iterations import STRATEGY, Writer, without_empty
+from taofold.log.formats.turns import STRATEGY, Writer, without_empty
 
 
 def dumps(records: Iterable[e.Record]) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from tests.terminal import Taofold
 
-from taofold.cli.prompt import PromptApprover
+from taofold.cli.approval_prompt import PromptApprover
 from taofold.core.values import Action, Tier
 from taofold.runtime.ledger import Park
 from taofold.runtime.setup import Approval, Decision

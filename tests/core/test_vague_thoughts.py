@@ -3,8 +3,8 @@
 import pytest
 from story import Story
 
-from taofold.core.intent import bare, receipt
 from taofold.core.rules import INTENT, RATIONALE, UNGROUNDED, check, derived
+from taofold.core.vague_thoughts import bare, receipt
 from taofold.core.values import Action, Observation, Thought
 
 TTL = (
