@@ -2,9 +2,13 @@
 
 import pytest
 
-from taofold.core.checks import Check, Place, is_test
+from taofold.core.checks import Check, Location, is_test
 
-CODE, TEST, LATER = Place("src/a.py", 3, "get"), Place("tests/test_a.py", 9), Place("src/b.py", 4)
+CODE, TEST, LATER = (
+    Location("src/a.py", 3, "get"),
+    Location("tests/test_a.py", 9),
+    Location("src/b.py", 4),
+)
 
 
 @pytest.mark.parametrize(
@@ -12,12 +16,12 @@ CODE, TEST, LATER = Place("src/a.py", 3, "get"), Place("tests/test_a.py", 9), Pl
     [
         ((CODE, LATER, TEST), LATER),
         ((TEST, CODE), CODE),
-        ((TEST, Place("tests/test_a.py", 12)), Place("tests/test_a.py", 12)),
-        ((), Place("")),
+        ((TEST, Location("tests/test_a.py", 12)), Location("tests/test_a.py", 12)),
+        ((), Location("")),
     ],
 )
 def test_the_place_of_a_failure_is_the_innermost_that_belongs_to_no_test(
-    places: tuple[Place, ...], place: Place
+    places: tuple[Location, ...], place: Location
 ) -> None:
     assert Check("x", "failed", places=places).place == place
 
@@ -85,7 +89,9 @@ def test_a_signature_names_the_check_and_its_error() -> None:
 def test_the_file_and_the_function_of_a_test_are_in_its_id(
     id_: str, path: str, function: str
 ) -> None:
-    check = Check(id_, "error", places=(Place(path, 4), Place(path, 11), CODE, Place(path, 7)))
+    check = Check(
+        id_, "error", places=(Location(path, 4), Location(path, 11), CODE, Location(path, 7))
+    )
     assert check.test_path == path
     assert check.test_function == function
     assert check.test_line == 11
