@@ -150,7 +150,7 @@ def synthetic(folder: Path, count: int) -> tuple[list[Pattern], list[str]]:
 
 START = """
 import asyncio, sys, taofold.learning.registry
-from taofold.core.checks import Check, Place
+from taofold.core.checks import Check, Location
 from taofold.learning.patterns.pattern import Case
 from taofold.learning.settings import Injection
 from taofold.log.patterns.stores import open_registry
@@ -160,7 +160,7 @@ async def main(path, loop):
     registry = open_registry(path)
     case = Case("Make the tests pass", "debugging", "python", failing=(
         Check("", "failed", "TypeError", "unsupported operand: borrowed value of moved iterator",
-              (Place("a.py", 0, "f"),)),))
+              (Location("a.py", 0, "f"),)),))
     await registry.inject(loop, case, Injection(control_share=0))
     print((process_time() - cpu) * 1000, (perf_counter() - wall) * 1000)
     await registry.close()

@@ -35,7 +35,7 @@ _NOWHERE: Final = Location("")
 class Check(Value, frozen=True):
     """One test, or one finding of a linter, type checker or compiler.
 
-    Example: `Check("test_a.py::test_b", "failed", "KeyError", "'x'", (Place("a.py", 3, "get"),))`.
+    Example: `Check("a.py::test_b", "failed", "KeyError", "'x'", (Location("a.py", 3, "get"),))`.
     """
 
     id: str
