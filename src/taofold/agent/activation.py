@@ -487,7 +487,7 @@ class Samples:
             sampler, question.prompt, run=run, parent=parent, history=question.history
         )
         if outcome.calls is not None:
-            spent[run] = outcome.usage, outcome.calls[0]
+            spent[run] = outcome.models, outcome.calls[0]
         return outcome
 
     async def spent(self, parent: str, call: str) -> ChildOutcome:
