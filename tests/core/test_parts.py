@@ -167,6 +167,17 @@ def test_the_digest_of_a_conversation_is_of_every_part(place: int) -> None:
     assert fewer.size < whole.size
 
 
+@pytest.mark.parametrize("place", range(3))
+def test_the_digest_is_of_which_call_each_result_answers(place: int) -> None:
+    def digest(*ids: str) -> str:
+        return Conversation([Message("tool", tuple([ToolResult(i, "ok") for i in ids]))]).digest
+
+    ids = ["c1", "c2", "c3"]
+    whole = digest(*ids)
+    ids[place] = "other"
+    assert digest(*ids) != whole
+
+
 def test_the_size_of_a_conversation_is_of_all_its_messages_in_characters_and_bytes() -> None:
     talk = Conversation([Message("user", "é"), Message("user", (TextPart("é"), PLAN))])
     talk.append(Message("assistant", (ToolCall("look", '{"a": "é"}', "c1"),), ISSUER))

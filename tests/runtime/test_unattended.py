@@ -1,5 +1,6 @@
 """What is done to runs that nobody drives: found, closed, ended and put back to sleep."""
 
+import asyncio
 import sys
 from types import SimpleNamespace
 from typing import Any
@@ -21,8 +22,9 @@ from taofold.runtime import control
 from taofold.runtime import run as runs
 from taofold.runtime.endings import EXPIRED, QUEUED
 from taofold.runtime.ledger import Tape
+from taofold.runtime.model import Request
 from taofold.runtime.setup import TRACEPARENT, current
-from taofold.testing import ScriptedModel
+from taofold.testing import FunctionModel
 
 from .kit import act, finish
 from .payer import agent as payer
@@ -250,7 +252,13 @@ async def test_branches_that_ask_at_once_keep_to_the_bound_on_calls(
         return Answer("done")
 
     limits = Limits(model_calls=bound, usd=100.0 if priced else None)
-    agent = Agent(ScriptedModel(["x"] * 20), strategy=together, limits=limits)
+
+    async def reply(_: Request) -> str:
+        await asyncio.sleep(0)  # the others ask meanwhile
+        return "x"
+
+    model = FunctionModel(reply, usd=(1.0, 1.0) if priced else None)
+    agent = Agent(model, strategy=together, limits=limits)
     result = await agent.run("go")
     wanted = 2 * branches
     assert result.state.model_calls == min(bound, wanted)
