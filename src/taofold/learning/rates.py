@@ -29,6 +29,8 @@ DOUBTS: Final = {SHAPE: 2.0, STATEMENT: 2.0, LINE: 1.0}
 """Pseudo-wins that draw a key's rate to 1, by the first letter of the key."""
 SHARE: Final = 0.05
 """Of all weight, what is dealt out anew after each search, so that no order is lost for good."""
+DEALT: Final = (0.8, 0.1, 0.1)
+"""To whom: mostly to the policy's own order, so that rates keep their say only while they help."""
 MOST_KEYS: Final = 4_000
 """Rates handed to one search: those with wins, then those with the most expected."""
 
@@ -85,7 +87,12 @@ def after(costs: Sequence[float], surprises: Sequence[float]) -> tuple[float, ..
     if len(surprises) != len(costs):  # of a release with other orders
         return tuple(costs)
     weights = _weights([cost + more for cost, more in zip(costs, surprises, strict=True)])
-    return tuple([-log((1 - SHARE) * weight + SHARE / len(costs)) for weight in weights])
+    return tuple(
+        [
+            -log((1 - SHARE) * weight + SHARE * dealt)
+            for weight, dealt in zip(weights, DEALT, strict=True)
+        ]
+    )
 
 
 def blended(
