@@ -107,6 +107,10 @@ class Block:
     ended: bool = True
 
 
+def _undeclared(_tool: str) -> Collection[str]:
+    return ()
+
+
 class CallReader:
     """Reads the calls of one text.
 
@@ -124,7 +128,7 @@ class CallReader:
     ) -> None:
         self._text = text
         self._offered = offered
-        self._parameters = parameters or (lambda _: ())
+        self._parameters = parameters or _undeclared
         self.tags = tags_of(tuple(offered))
         """Finds the tags at which a call may begin that no family's mark opens."""
         self._reader = JsonReader(text, ANYTHING)
