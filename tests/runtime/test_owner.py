@@ -160,6 +160,8 @@ def test_a_kill_that_is_not_done_in_time_is_not_said_to_be_done(
         ("running", True, named(NEVER, "1", here="another-boot/pid:[1]"), False),
         ("finished", False, "", False),
     ],
+    # Not made of the values: they hold process ids, and the workers of pytest-xdist want one list.
+    ids=["dead", "nobody", "not-held", "alive", "elsewhere", "finished"],
 )
 async def test_a_run_that_never_began_is_removed_unless_somebody_may_begin_it(
     status: str, held: bool, name: str, removed: bool
