@@ -117,10 +117,9 @@ async def test_whoever_answered_last_in_a_conversation_is_asked_first() -> None:
 
 def test_the_price_of_a_list_is_its_dearest_and_unknown_if_one_is() -> None:
     model = FallbackModel([Named("a", usd=1.0), Named("b", usd=3.0), Named("c", usd=2.0)])
-    assert (model.price(1, 1), model.price_at(1, 1, "flex")) == (6.0, 3.0)
-    assert (quote(model, 1, 1), quote(model, 1, 1, "flex")) == (6.0, 3.0)
+    assert model.price(1, 1) == quote(model, 1, 1) == quote(model, 1, 1, "flex") == 6.0
     some = FallbackModel([Named("a"), Named("b", usd=None)])
-    assert (some.price(1, 1), some.price_at(1, 1, "flex")) == (None, None)
+    assert some.price(1, 1) is None
     assert quote(ScriptedModel([]), 1, 1, "flex") == ScriptedModel([]).price(1, 1)
 
 

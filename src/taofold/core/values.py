@@ -7,7 +7,7 @@ with one JSON form, in which fields that hold their default are left out.
 
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
+from typing import Annotated, Any, Final, Literal, get_args
 
 import msgspec
 
@@ -188,13 +188,19 @@ class ModelSettings(Value, frozen=True):
 
 
 _UNSET: Final = ModelSettings()
-_Temperature: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
-_Share: TypeAlias = Annotated[float, msgspec.Meta(gt=0, le=1)]
+
+
+def _number(bounds: msgspec.Meta) -> Any:
+    """A number within `bounds`, or None."""
+    number: Any = Annotated[float, bounds]
+    return number | None
+
+
 _RANGES: Final[dict[str, tuple[Any, str]]] = {
     "effort": (Effort | None, f"one of {', '.join(EFFORTS)}"),
     # The upper end is the provider's: 1 at Anthropic, 2 at OpenAI, open on local servers.
-    "temperature": (_Temperature | None, "a number ≥ 0"),
-    "top_p": (_Share | None, "a number in (0, 1]"),
+    "temperature": (_number(msgspec.Meta(ge=0, le=1e9)), "a number ≥ 0"),
+    "top_p": (_number(msgspec.Meta(gt=0, le=1)), "a number in (0, 1]"),
     "max_tokens": (Annotated[int, msgspec.Meta(ge=0)], "a whole number ≥ 0"),
     "prompt_cache": (PromptCache, "'5m', '1h', 'off' or ''"),
     "service_tier": (str, "a text"),
