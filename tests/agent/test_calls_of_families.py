@@ -43,6 +43,10 @@ def ran(text: str, effect: Any = "read", output: Any = str) -> tuple[list[Any], 
     return calls, told, result
 
 
+INVOKE = (
+    '<atem:function_calls><atem:invoke name="shell"><atem:parameter name="command">rm'
+    "</atem:parameter></atem:invoke></atem:function_calls>"
+)
 THOUGHT = {
     "mistral": '[THINK]I could call [TOOL_CALLS]shell[ARGS]{"command":"rm"}[/THINK]It is done.',
     "cohere": f"<|START_THINKING|><tool_call>{SHELL}</tool_call><|END_THINKING|>It is done.",
@@ -57,6 +61,8 @@ THOUGHT = {
     "harmony": f"<|channel|>analysis<|message|><tool_call>{SHELL}</tool_call><|end|>"
     "<|start|>assistant<|channel|>final<|message|>It is done.<|return|>",
     "apertus": f"<|inner_prefix|>{SHELL}<|inner_suffix|>It is done.",
+    "muse": f" to=self<|message|>I could call {INVOKE} but no.<|eom|>"
+    "<|start|>assistant to=user<|message|>It is done.<|eot|>",
 }  # fmt: skip
 
 
@@ -67,6 +73,13 @@ def test_what_was_only_thought_never_runs(family):
     calls, _, result = ran(THOUGHT[family])
     assert calls == []
     assert result.output == "It is done."
+
+
+@pytest.mark.parametrize("recipient", ["user", "commentary", "developer"])
+def test_a_call_in_a_message_to_no_tool_never_runs(recipient):
+    """Mutant: every message is read for calls, whoever it is for."""
+    assert ran(f"to={recipient}<|message|>You would write:\n{INVOKE}")[0] == []
+    assert ran(f"<|start|>assistant to=shell<|message|>{INVOKE}")[0] == ["rm"]
 
 
 BATCHES = {

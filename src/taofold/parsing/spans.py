@@ -14,7 +14,7 @@ from typing import Any
 from taofold.core.value import is_object
 from taofold.parsing.jsonlike.reader import JsonReader, JsonReading
 from taofold.parsing.jsonlike.strict import DECODER, decoded, is_finite
-from taofold.parsing.markup.calls import Block, CallReader, MarkFinder
+from taofold.parsing.markup.calls import RECIPIENT, TO_NOBODY, Block, CallReader, MarkFinder
 from taofold.parsing.markup.families import (
     MARKS,
     MARKS_AND_CALLS,
@@ -24,6 +24,7 @@ from taofold.parsing.markup.families import (
 from taofold.parsing.outcome import Repair
 from taofold.parsing.schema.shape import ANYTHING, ReadingPlan
 
+_OBJECT = re.compile(r"\s*\{")
 _MESSAGE_END = re.compile(r"<\|(?:end|channel|start|call|return|eom|eot)\|>")
 _FAILURES = 8
 _DISTINCT = 512
@@ -148,7 +149,10 @@ class _Scanner:
         return self._shown
 
     def _message(self, match: re.Match[str]) -> int:
-        """The head of a message of harmony: reasoning, a call, or nothing but an envelope."""
+        """The head of a message: reasoning, a call, words for a person, or only an envelope."""
+        recipient = RECIPIENT.search(match[0])
+        if recipient is not None and recipient["name"] in TO_NOBODY:
+            return self._addressed(match, recipient["name"])
         block = self._calls.block_at(match.start()) if self._calls else None
         if block is not None:
             self.out.blocks.append(block)
@@ -168,6 +172,21 @@ class _Scanner:
             return self._shown
         self._shown = end.end() if end[0] in ("<|end|>", "<|eom|>") else end.start()
         return self._shown
+
+    def _addressed(self, head: re.Match[str], recipient: str) -> int:
+        """A message to oneself is reasoning; in one to a person calls are shown, not made."""
+        if self._shown < head.start():
+            self.out.stretches.append((self._shown, head.start()))
+        self._shown = head.end()
+        # The whole message is our own object: what the prompt asked for, not a call in words.
+        if recipient != "self" and _OBJECT.match(self._text, head.end()):
+            return head.end()
+        end = _MESSAGE_END.search(self._text, head.end())
+        position = len(self._text) if end is None else end.start()
+        if recipient == "self":
+            self._shown = position
+            self.out.unfinished = end is None
+        return position
 
     def _block(self, match: re.Match[str]) -> int:
         assert self._calls is not None

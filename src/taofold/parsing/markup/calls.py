@@ -59,8 +59,9 @@ _NAME_TAG = re.compile(
 _ARGUMENTS_TAG = re.compile(opening("(?:arguments|parameters|args)"))
 _ARGUMENTS_END = re.compile(closing("(?:arguments|parameters|args)"))
 _OBJECT_IN_CALL = re.compile(r"\(\s*\{")
-_RECIPIENT = re.compile(r"\bto=(?:functions\.)?(?P<name>[\w.-]{1,128})")
-_TO_NOBODY = frozenset({"commentary", "self", "user", "all", "assistant"})
+RECIPIENT = re.compile(r"\bto=(?:functions\.)?(?P<name>[\w.-]{1,128})")
+TO_NOBODY = frozenset({"commentary", "self", "user", "all", "assistant", "developer"})
+"""Recipients that are no tools."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +190,8 @@ class CallReader:
 
     def _addressed(self, header: re.Match[str]) -> Block | None:
         """A message of harmony to a tool; `None` when it is to nobody."""
-        recipient = _RECIPIENT.search(header[0])
-        if recipient is None or recipient["name"] in _TO_NOBODY:
+        recipient = RECIPIENT.search(header[0])
+        if recipient is None or recipient["name"] in TO_NOBODY:
             return None
         block = Block(header.start(), header.end())
         at = self._blank(header.end())
