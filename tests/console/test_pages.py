@@ -325,6 +325,8 @@ async def test_filters_and_the_slider_stand_in_the_address(tmp_path: Path) -> No
         for key in ("[", "[", "c", "["):
             await page.keyboard.press(key)
         await expect(page.locator(".difference, .state p")).to_be_visible()
+        # The slider is followed after a moment: the text is that of the last key from then on.
+        await expect(page.locator(".where")).to_contain_text("event 1 ·")
         place, told = page.url, await page.locator(".where").text_content()
         assert "at=" in place
         assert "against=" in place

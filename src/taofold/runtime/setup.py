@@ -135,7 +135,7 @@ class ChildOutcome:
     """How a child run ended: its observation, or what it waits for."""
 
     observation: Observation
-    usage: Any = None
+    usage: Usage | None = None
     waiting_for: str = ""
     calls: tuple[int, int] | None = None
     """Its model calls and its tool calls, its own children's included."""

@@ -145,7 +145,7 @@ async def test_a_trust_that_became_less_is_a_change_too(made: Lister, tmp_path: 
 
 async def test_of_a_server_that_is_away_the_accepted_tools_are_offered(tmp_path: Path) -> None:
     away = McpServer.stdio("/nowhere/at-all", name="s", pins=tmp_path)
-    Pins(Pins.file(away.place, tmp_path)).add([pinned()])
+    Pins(Pins.file(away.address, tmp_path)).add([pinned()])
     result = await Agent(Memo([act("s_peek"), finish("ok")]), tools=[away], approve="all").run("x")
     assert result.success
     assert "cannot be started" in str(result.steps[0].observations[0].result)
