@@ -137,6 +137,7 @@ class Agent(Generic[Deps, Out]):
             value: Any = getattr(self, name)
             if isinstance(value, str) or not isinstance(value, Iterable):
                 raise ConfigError(f"is a list: write {example}", path=name)
+        # Checked here, not at the first model call: a wrong setting is an error of who wrote it.
         _ = self.model_settings
 
     @cached_property
