@@ -2,8 +2,8 @@
 
     python bench/parse/peers/run.py vllm=PATH smg=PATH ollama=PATH llama.cpp=PATH [--only taofold]
 
-Each PATH is a checkout. The Python suites (vllm, sglang, lmdeploy, vllm-mlx, mlx-lm) run as they
-are, the reader in the place of their parsers; the tables of the others are read out of their
+Each PATH is a checkout. The Python suites (`python_suites.SUITES`) run as they are, the reader in
+the place of their parsers; the tables of the others are read out of their
 sources. Nothing of them is kept.
 """
 
