@@ -4,9 +4,11 @@ import { createRequire } from "node:module";
 const [, , folder, url, token] = process.argv;
 const { HttpAgent } = createRequire(`${folder}/`)("@ag-ui/client");
 const headers = { Authorization: `Bearer ${token}` };
-const plain = (one) => ({
-  role: one.role, content: one.content,
-  calls: (one.toolCalls ?? []).map((call) => call.function), of: one.toolCallId?.replace(/^[^:]*/, ""),
+// Which call a result belongs to, by its place among the thread's calls: ids hold the record's number,
+// which a run that was taken over in between has counted further.
+const plain = (one, _, all) => ({
+  role: one.role, content: one.content, calls: (one.toolCalls ?? []).map((call) => call.function),
+  of: one.toolCallId && all.flatMap((other) => other.toolCalls ?? []).findIndex((call) => call.id === one.toolCallId),
 });
 
 // One thread whose stream is cut at its event number `cut` (0: never).
