@@ -8,7 +8,7 @@ from calls import DIALECTS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taofold.parsing import Turn, read_reply
+from taofold.parsing import Turn, Unparsed, read_reply
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench" / "parse"))
 import slips
@@ -57,3 +57,16 @@ def test_every_call_of_a_batch_is_read(dialect, count):
     turn = read_reply(text, {"f": {"properties": {"x": {"type": "string"}}}})
     assert isinstance(turn, Turn), turn
     assert [call.parameters["x"] for call in turn.calls] == [f"number {n}" for n in range(count)]
+
+
+def test_an_invocation_that_closes_itself_has_no_arguments() -> None:
+    tools = {name: {"type": "object", "properties": {}} for name in ("submit", "wait")}
+    text = (
+        '<｜DSML｜tool_calls>\n<｜DSML｜invoke name="submit"/>\n'
+        '<｜DSML｜invoke name="wait"/>\n</｜DSML｜tool_calls>'
+    )
+    reply = read_reply(text, tools)
+    assert isinstance(reply, Turn)
+    assert [(call.tool, call.parameters) for call in reply.calls] == [("submit", {}), ("wait", {})]
+    followed = '<invoke name="submit"/><parameter name="a">x</parameter></invoke>'
+    assert isinstance(read_reply(followed, tools), Unparsed)

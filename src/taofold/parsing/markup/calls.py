@@ -362,6 +362,8 @@ class CallReader:
         return replace(request, source=reading.value), reading.end
 
     def _tagged(self, name: str, head: re.Match[str], tag: str = "") -> tuple[RawCall | None, int]:
+        if head.groupdict().get("empty"):
+            return RawCall(name, {}, at=head.start()), head.end()
         tag = tag or head["tag"]
         end = re.compile(closing(re.escape(tag)))
         at = self._blank(head.end())
