@@ -70,3 +70,25 @@ def test_an_invocation_that_closes_itself_has_no_arguments() -> None:
     assert [(call.tool, call.parameters) for call in reply.calls] == [("submit", {}), ("wait", {})]
     followed = '<invoke name="submit"/><parameter name="a">x</parameter></invoke>'
     assert isinstance(read_reply(followed, tools), Unparsed)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<tool_call>f\n<arg_key>x</arg_key></tool_call>",
+        "<tool_call>f\n<arg_key>x</arg_key>\n<arg_value></tool_call>",
+        "<tool_call>f\n<arg_key>x</arg_key><arg_key>y</arg_key><arg_value>c</arg_value></tool_call>",
+        "<function=f><parameter=x></function>",
+    ],
+)
+def test_a_parameter_without_a_value_or_its_end_is_asked_for_again(text: str) -> None:
+    reply = read_reply(text, {"f": {"properties": {"x": {"type": "string"}}}})
+    assert isinstance(reply, Unparsed)
+    assert "the parameter 'x' has no value" in reply.feedback
+
+
+def test_an_empty_value_between_its_tags_is_an_empty_text() -> None:
+    text = "<tool_call>f\n<arg_key>x</arg_key>\n<arg_value></arg_value></tool_call>"
+    reply = read_reply(text, {"f": {"properties": {"x": {"type": "string"}}}})
+    assert isinstance(reply, Turn)
+    assert reply.calls[0].parameters == {"x": ""}

@@ -208,6 +208,9 @@ class TagReader:
                 return -1
             at = min(edges)
             body = self._text[begin:at].strip("\n")
+            if not body.strip():
+                # Neither a value nor its end: an empty value would be a guess.
+                out.error = f"the parameter {key!r} has no value"
             note = Repair("missing_closer", "syntax", content=True, at=at, cost=3)
             out.repairs.append(note)
         out.put(key, _leaf(body, groups.get("rest") or ""))
