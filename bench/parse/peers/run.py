@@ -21,6 +21,7 @@ from typing import Any
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
+from assertions import candle, mistral_rs, openvino  # noqa: E402
 from others import VENV, prepare  # noqa: E402
 from python_suites import SUITES, copy, verdict_of  # noqa: E402
 from rows import verdict  # noqa: E402
@@ -28,7 +29,8 @@ from scope import out_of_scope  # noqa: E402
 from sources import dynamo, llama_cpp, local_ai, ollama, recorded, rust  # noqa: E402
 
 SOURCES = {"ollama": ollama, "smg": rust, "llama.cpp": llama_cpp, "localai": local_ai}
-SOURCES |= {"dynamo": dynamo, "recorded": recorded}
+SOURCES |= {"dynamo": dynamo, "recorded": recorded, "openvino": openvino}
+SOURCES |= {"mistral.rs": mistral_rs, "candle-vllm": candle}
 OURS = ("taofold",)
 KINDS = ("right", "missed", "prose", "marked", "wrong", "disputed")
 
@@ -40,7 +42,7 @@ def python_rows(reader: str, suite: str, root: Path, scratch: Path) -> list[dict
     results = scratch / f"{suite}.{reader}.jsonl"
     results.unlink(missing_ok=True)
     paths = [str(HERE), str(HERE.parent), str(HERE.parents[2] / "src"), str(folder)]
-    environment = {**os.environ, "CONTESTANT": reader, "RESULTS": str(results)}
+    environment = {**os.environ, "CONTESTANT": reader, "RESULTS": str(results), "SUITE": suite}
     environment["PYTHONPATH"] = os.pathsep.join(paths)
     python = sys.executable if reader in OURS else str(VENV / "bin" / "python")
     command = [python, "-m", "pytest", "-q", "-p", "python_suites", "--assert=plain", "--tb=no"]
