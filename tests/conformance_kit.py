@@ -15,8 +15,8 @@ from ruamel.yaml import YAML
 from tests.files.flow.kit import with_model
 
 from taofold.core.events import Record, decode
+from taofold.core.json_values import plain
 from taofold.core.state import RunState, fold
-from taofold.core.value import plain
 from taofold.files import Config, build, read_agent
 from taofold.log.formats import ndjson, react_json, tao_yaml
 from taofold.testing.models import ScriptedModel

@@ -19,7 +19,7 @@ from typing import Final
 import pytest
 from tests.llama import TOOLS
 
-from taofold.tools import uplink
+from taofold.tools import container_network
 from taofold.tools.containment import why_not
 
 
@@ -71,7 +71,7 @@ _SUPERUSER: Final = hasattr(os, "geteuid") and os.geteuid() == 0
 
 CONTAINMENT: Final = Prerequisite(why_not, "apt-get install bubblewrap")
 UPLINK: Final = Prerequisite(
-    lambda: why_not() or uplink.why_not(), "apt-get install bubblewrap passt slirp4netns"
+    lambda: why_not() or container_network.why_not(), "apt-get install bubblewrap passt slirp4netns"
 )
 GIT: Final = _program("git", enable="apt-get install git")
 CHROMIUM: Final = _program(*_CHROMIUM, enable="apt-get install chromium")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from taofold.core import events as e
-from taofold.core.value import plain
+from taofold.core.json_values import plain
 from taofold.log.formats import ndjson
 from taofold.runtime.model import Request
 

@@ -16,8 +16,8 @@ from taofold.engine.reconciler import Reconciler
 from taofold.log.sqlite.log import SqliteLog
 from taofold.log.store import Store
 from taofold.runtime import actions as acting
-from taofold.runtime import attempts as doubting
 from taofold.runtime import lease
+from taofold.runtime import uncertain_calls as doubting
 from taofold.runtime.ledger import Tape
 
 

@@ -41,9 +41,9 @@ from tests.ports import free_port  # noqa: E402
 from taofold import Agent, Decision  # noqa: E402
 from taofold.core.errors import LogError, Refused  # noqa: E402
 from taofold.engine import RemoteEngine  # noqa: E402
-from taofold.log.certain import CertainLog  # noqa: E402
 from taofold.log.log import ENDED  # noqa: E402
 from taofold.log.postgres import PostgresLog  # noqa: E402
+from taofold.log.uncertain_writes import CertainLog  # noqa: E402
 from taofold.runtime.control import decide, pending  # noqa: E402
 from taofold.runtime.tool_calls import effect_id  # noqa: E402
 

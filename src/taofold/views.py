@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from taofold.core.events import Record
+from taofold.core.json_values import plain
 from taofold.core.state import RunState, fold
 from taofold.core.text import iso
 from taofold.core.trace import opening
-from taofold.core.value import plain
 from taofold.log.log import RunRow
 from taofold.runtime.setup import Approval
 

@@ -22,7 +22,7 @@ from tests.server.agents import Bench, act, batch, finish
 
 from taofold.core.text import iso
 from taofold.evals import Case, evaluate
-from taofold.evals.store import keep
+from taofold.evals.report_files import keep
 from taofold.log.store import clock
 from taofold.testing.models import ScriptedModel
 

@@ -14,12 +14,12 @@ import pytest
 from taofold.core import events as e
 from taofold.core.events import Record, decode
 from taofold.core.grounding import ground_turns
+from taofold.core.json_values import plain
 from taofold.core.metrics import measure
 from taofold.core.rules import check, violations
 from taofold.core.state import live
 from taofold.core.text import excerpt, key_line, near, visible
 from taofold.core.trace import audit, trace, turns
-from taofold.core.value import plain
 
 KIT = Path(__file__).parents[2] / "conformance" / "folding"
 FOLDER = Path(__file__).parent / "recorded"

@@ -3,8 +3,7 @@
 import pytest
 from story import Story
 
-from taofold.core.rules import INTENT, RATIONALE, UNGROUNDED, check, derived
-from taofold.core.vague_thoughts import bare, receipt
+from taofold.core.rules import INTENT, RATIONALE, UNGROUNDED, bare, check, derived, receipt
 from taofold.core.values import Action, Observation, Thought
 
 TTL = (

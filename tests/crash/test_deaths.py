@@ -4,8 +4,8 @@ import pytest
 from tests.crash.deaths import CASES, RUN, Case, Left, explored
 
 from taofold.core.state import fold
-from taofold.runtime import attempts
 from taofold.runtime import run as runs
+from taofold.runtime import uncertain_calls
 
 pytestmark = pytest.mark.anyio
 
@@ -54,7 +54,7 @@ async def test_the_enumeration_goes_red_where_an_old_answer_counts_for_a_new_sta
 ) -> None:
     from taofold.runtime.ledger import Tape
 
-    def up_to_the_first_start(self: Tape, key: str, index: int) -> list[attempts.e.Record]:
+    def up_to_the_first_start(self: Tape, key: str, index: int) -> list[uncertain_calls.e.Record]:
         started = self._at[key, "Started", index]
         taken = [started.popleft()]
         for kind in ("Decided", "Resolved"):

@@ -16,7 +16,7 @@ from taofold.core.errors import ConfigError, UnknownRun
 from taofold.core.state import fold
 from taofold.engine import LocalEngine
 from taofold.engine import reconciler as engine_module
-from taofold.engine.steadiness import Steadiness
+from taofold.engine.reconciler import Steadiness
 from taofold.log.log import AT_ONCE, Log, RunRow, Signal
 from taofold.log.store import clock
 from taofold.runtime import owner

@@ -22,7 +22,7 @@ from tests.learning.make import (
 )
 
 from taofold.core.errors import Refused
-from taofold.core.value import plain
+from taofold.core.json_values import plain
 from taofold.learning.commands import UnknownPattern
 from taofold.learning.patterns.pattern import Query
 from taofold.learning.registry import Registry

@@ -26,8 +26,8 @@ from taofold.core.errors import (
     OutcomeUnknown,
     UnknownRun,
 )
-from taofold.log.certain import CertainLog
 from taofold.log.log import Log, RunRow, Signal
+from taofold.log.uncertain_writes import CertainLog
 from taofold.testing import journal_conformance
 from taofold.testing.log_conformance import Broken, Contract, Medium, contracts
 from taofold.testing.log_conformance import durability as log_disk

@@ -10,7 +10,7 @@ import pytest
 from tests.models.forms import FORMS, Form, agent
 from tests.pictures import PDF, PICTURE
 
-from taofold.models.wire import encode
+from taofold.models.encoding import encode
 from taofold.testing.cassette import Cassette
 
 pytestmark = pytest.mark.anyio

@@ -15,13 +15,13 @@ from taofold.core.errors import ModelError
 from taofold.core.values import Reply
 from taofold.models.anthropic import MessagesReader
 from taofold.models.chat import ChatReader
+from taofold.models.encoding import Frame, encode
 from taofold.models.endpoint import ReplyReader
+from taofold.models.event_stream import LineDecoder
 from taofold.models.gemini import GeminiReader
 from taofold.models.ollama import OllamaReader
 from taofold.models.prices import Price, TokenRates
-from taofold.models.reader import LineDecoder
 from taofold.models.responses import ResponsesReader
-from taofold.models.wire import Frame, encode
 
 READERS: dict[str, Any] = {
     "responses": ResponsesReader,

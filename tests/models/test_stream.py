@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from taofold.core.content import Issuer
 from taofold.models.chat import ChatReader
-from taofold.models.reader import EventDecoder, LineDecoder
-from taofold.models.wire import Frame
+from taofold.models.encoding import Frame
+from taofold.models.event_stream import EventDecoder, LineDecoder
 from taofold.runtime.model import Speaker
 
 ISSUER = Issuer("chat", "h", "m")

@@ -7,8 +7,8 @@ import pytest
 from taofold.core.errors import ConfigError
 from taofold.core.values import Usage
 from taofold.models import prices as catalogue
+from taofold.models.capabilities import UNKNOWN, rules_for
 from taofold.models.prices import FREE, Price, TokenRates, find, own_price, snapshot_date
-from taofold.models.rules import UNKNOWN, rules_for
 from taofold.runtime.model import resolve
 
 OLDEST = 30

@@ -42,7 +42,7 @@ from taofold.tools import Tool, Toolset, as_tool
 from taofold.tools.context import Deps
 from taofold.tools.discovery import custom_actions, discovered
 from taofold.tools.media import Prompt
-from taofold.tools.worker import WORKERS
+from taofold.tools.threads import WORKERS
 
 _SCHEMA = {
     "type": "object",

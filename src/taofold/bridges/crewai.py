@@ -12,7 +12,7 @@ from typing import Any, Final
 from taofold.bridges.foreign import foreign_tool, foreign_tools, own_arun
 from taofold.core.values import Sideeffect
 from taofold.tools import Outcome, RunContext, Tool, Toolset
-from taofold.tools.worker import WORKERS
+from taofold.tools.threads import WORKERS
 
 _OWN: Final = "crewai."
 _WRITTEN: Final = "\nTool Description: "

@@ -32,8 +32,8 @@ from taofold.core.values import Action, Observation, Sideeffect, Thought, Tier
 from taofold.policy import Limits
 from taofold.reasoning import Task
 from taofold.tools import Outcome, Tool, Toolset
+from taofold.tools.threads import WORKERS
 from taofold.tools.tool import make
-from taofold.tools.worker import WORKERS
 
 SHOWN: Final = 8_000
 """Characters of printed text that come back."""

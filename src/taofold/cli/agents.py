@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 from taofold.cli import project
 from taofold.cli.outcome import say
 from taofold.core.errors import ConfigError
-from taofold.core.value import is_object
+from taofold.core.json_values import is_object
 from taofold.core.values import Profile
 from taofold.tools.discovery import DiscoveryWarning, discovered
 

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 
 from taofold.cli.render.story import why
 from taofold.cli.render.text import clean
-from taofold.core.value import is_object
+from taofold.core.json_values import is_object
 from taofold.runtime.ledger import Park
 from taofold.runtime.setup import Approval, Decision
 

@@ -10,7 +10,7 @@ from taofold.cli import completion, options
 from taofold.cli.outcome import fail, give_json, invocation, say
 from taofold.cli.runs.find import find, with_log
 from taofold.core.errors import Refused
-from taofold.core.value import is_object
+from taofold.core.json_values import is_object
 
 if TYPE_CHECKING:
     from taofold.log.log import Log

@@ -157,11 +157,11 @@ def _containment() -> "Finding":
 def _uplink() -> "Finding":
     """What a command gets that is allowed the network."""
     from taofold.cli.probe import Finding
-    from taofold.tools import containment, uplink
+    from taofold.tools import container_network, containment
 
-    reason = containment.why_not() or uplink.why_not()
+    reason = containment.why_not() or container_network.why_not()
     if reason:
-        shared = f"they share this machine's: {reason}; {uplink.INSTALL}"
+        shared = f"they share this machine's: {reason}; {container_network.INSTALL}"
         return Finding("their network", None, f"where it is allowed {shared}")
     return Finding("their network", True, "where it is allowed one of their own, without loopback")
 

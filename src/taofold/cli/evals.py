@@ -79,7 +79,7 @@ def evaluate(
         fail("name a file of cases: taofold eval cases.yaml (see docs/evals.md)")
     from taofold.cli.project import home
     from taofold.evals import compare, evaluate, read_cases
-    from taofold.evals.store import keep
+    from taofold.evals.report_files import keep
 
     agents: dict[str, Agent[Any, Any]] = {}
 
@@ -173,7 +173,7 @@ async def _cases(log: "Log", said: list[str]) -> str:
     from taofold.cli.runs.find import find
     from taofold.core.state import fold
     from taofold.evals.cases import UNSET, from_state
-    from taofold.log.formats import fields as yaml
+    from taofold.log.formats import yaml_document as yaml
 
     cases: list[dict[str, Any]] = []
     for name in said:

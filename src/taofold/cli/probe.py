@@ -10,7 +10,7 @@ import msgspec
 
 from taofold.core.content import Conversation
 from taofold.core.errors import ConfigError, ModelError
-from taofold.core.value import is_object
+from taofold.core.json_values import is_object
 from taofold.core.values import Message, ModelSettings, Profile, Reply
 from taofold.runtime.model import Model, Request, ToolSpec
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final, Literal, TypeAlias, overload
 
-from taofold.core.value import Value
+from taofold.core.json_values import Value
 
 Role = Literal["system", "user", "assistant", "tool"]
 MediaKind = Literal["image", "document", "audio", "video"]

@@ -21,7 +21,7 @@ from taofold.core.content import (
     thoughts,
     veiled,
 )
-from taofold.core.value import is_finite
+from taofold.core.json_values import is_finite
 from taofold.core.values import (
     Action,
     Message,

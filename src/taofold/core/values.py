@@ -18,9 +18,9 @@ from taofold.core.content import Role as Role
 from taofold.core.content import ToolCall as ToolCall
 from taofold.core.content import Usage as Usage
 from taofold.core.errors import ConfigError
+from taofold.core.json_values import JSON as JSON
+from taofold.core.json_values import Value as Value
 from taofold.core.text import near
-from taofold.core.value import JSON as JSON
-from taofold.core.value import Value as Value
 
 ThoughtType = Literal[
     "goal", "progress", "extraction", "reasoning", "exception", "synthesis", "research"

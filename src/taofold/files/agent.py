@@ -11,8 +11,8 @@ from typing import Annotated, Any, Final
 from pydantic import BeforeValidator, Field
 
 from taofold.agent.activation import STRATEGIES
+from taofold.core.json_values import is_array, is_object
 from taofold.core.text import near
-from taofold.core.value import is_array, is_object
 from taofold.core.values import Effort, PromptCache
 from taofold.files.actions.types import NoType, type_of
 from taofold.files.config import LimitKeys, PolicyFile, tighten

@@ -12,10 +12,10 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
 from taofold.core.errors import ConfigError
+from taofold.core.json_values import is_array, is_object
 from taofold.core.text import clip, near
-from taofold.core.value import is_array, is_object
-from taofold.log.formats import fields as yaml
-from taofold.log.formats.fields import spelled
+from taofold.log.formats import yaml_document as yaml
+from taofold.log.formats.yaml_document import spelled
 
 
 @dataclass(frozen=True, slots=True)

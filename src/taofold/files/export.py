@@ -16,7 +16,7 @@ from taofold.files.actions import Actions, build_actions_registry
 from taofold.files.actions.registry import alias
 from taofold.files.agent import NOT_IN_FILES, OUTPUTS, PLAIN, AgentFile
 from taofold.files.flow.flow import END, Flow, FlowKeys, Node, NodeKeys
-from taofold.log.formats import fields as yaml
+from taofold.log.formats import yaml_document as yaml
 from taofold.policy import Limits, Policy
 from taofold.tools import Tool
 

@@ -11,8 +11,8 @@ from typing import Annotated, Any, Final
 import msgspec
 from pydantic import Field, ValidationError
 
+from taofold.core.json_values import is_object
 from taofold.core.text import near
-from taofold.core.value import is_object
 from taofold.files.document import Fault, Strict, YamlDocument, check, load
 from taofold.learning.settings import CONTROL_SHARE, MOST_INJECTED, Extraction, Injection, Learning
 

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, Field
 
 from taofold.core.errors import ConfigError
-from taofold.core.value import is_array, is_object
+from taofold.core.json_values import is_array, is_object
 from taofold.files.actions.types import NoType, record
 from taofold.files.document import Fault, KeyPath, Strict, YamlDocument, check
 from taofold.files.expressions.template import Template, Unrenderable, is_template

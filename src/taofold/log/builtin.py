@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from taofold.core.errors import ConfigError, LogError
-from taofold.log.certain import CertainLog
 from taofold.log.journal import Journal, MemoryJournal
 from taofold.log.log import Log, WrappedLog
 from taofold.log.memory import MemoryLog
 from taofold.log.sqlite.journal import SqliteJournal
 from taofold.log.sqlite.log import SqliteLog
+from taofold.log.uncertain_writes import CertainLog
 
 HOME: Final = ".taofold"
 POSTGRES: Final = ("postgresql://", "postgres://")

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from taofold.core import events as e
 from taofold.core.errors import ConfigError, LogError
+from taofold.core.json_values import is_finite
 from taofold.core.state import IDLE, RunState, fold, reduce
-from taofold.core.value import is_finite
 from taofold.log.log import Log
 
 Listener: TypeAlias = Callable[[e.Record], None]

@@ -28,13 +28,10 @@ from taofold.core.content import (
     parts_of,
 )
 from taofold.core.errors import ModelError
-from taofold.core.value import is_object
+from taofold.core.json_values import is_object, is_sequence
 from taofold.core.values import JSON, Effort, ModelSettings, Reply, Usage
-from taofold.models.anyjson import is_sequence
-from taofold.models.reader import DONE, EventReader, decoded, reported
-from taofold.models.remote import Connection, ModelTurn, RemoteModel, cache_mark, effort_at_most
-from taofold.models.rules import Abilities
-from taofold.models.wire import (
+from taofold.models.capabilities import Abilities
+from taofold.models.encoding import (
     NO_RESULT,
     Frame,
     arguments_of,
@@ -51,6 +48,8 @@ from taofold.models.wire import (
     seen,
     wire_name,
 )
+from taofold.models.event_stream import DONE, EventReader, decoded, reported
+from taofold.models.remote import Connection, ModelTurn, RemoteModel, cache_mark, effort_at_most
 from taofold.runtime.model import Request, Speaker, ToolSpec
 
 DETAILS: Final = "reasoning_details"

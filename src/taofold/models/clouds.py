@@ -20,9 +20,11 @@ from typing_extensions import Unpack
 from taofold.core.errors import ConfigError, ModelError
 from taofold.core.values import Reply
 from taofold.models.anthropic import MessagesModel, MessagesReader
+from taofold.models.capabilities import rules_for
+from taofold.models.encoding import Frame
 from taofold.models.endpoint import ReplyReader, Sign
+from taofold.models.event_stream import decoded
 from taofold.models.gemini import GeminiModel
-from taofold.models.reader import decoded
 from taofold.models.remote import (
     ModelOptions,
     ModelTurn,
@@ -32,9 +34,7 @@ from taofold.models.remote import (
     refuse_unknown,
 )
 from taofold.models.responses import ResponsesModel
-from taofold.models.rules import rules_for
 from taofold.models.transport import Body, whole
-from taofold.models.wire import Frame
 
 _AZURE_SCOPE: Final = "https://cognitiveservices.azure.com/.default"
 _GOOGLE_SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"

@@ -23,9 +23,8 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from taofold.core.errors import ConfigError, ModelError
-from taofold.core.value import is_object
+from taofold.core.json_values import is_object, is_sequence
 from taofold.core.values import Reply
-from taofold.models.anyjson import is_sequence
 from taofold.models.http import Http
 from taofold.models.transport import Body, Bounds, HttpResponse, Transport, guard, joined, place
 from taofold.runtime.model import Speaker

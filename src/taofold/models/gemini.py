@@ -25,26 +25,11 @@ from taofold.core.content import (
     parts_of,
 )
 from taofold.core.errors import ConfigError, ModelError
-from taofold.core.value import is_object
+from taofold.core.json_values import is_object
 from taofold.core.values import Effort, Message, Reply, Usage
+from taofold.models.capabilities import Abilities, rules_for
 from taofold.models.chat import SKIP_SIGNATURE
-from taofold.models.endpoint import ReplyReader
-from taofold.models.reader import EventReader, decoded, reported
-from taofold.models.remote import (
-    Connection,
-    ModelOptions,
-    ModelTurn,
-    RemoteModel,
-    connection,
-    effort_at_most,
-    endpoint,
-    key_for,
-    refuse_unknown,
-)
-from taofold.models.responses import leading
-from taofold.models.rules import Abilities, rules_for
-from taofold.models.transport import same_server
-from taofold.models.wire import (
+from taofold.models.encoding import (
     NO_RESULT,
     Frame,
     arguments_of,
@@ -59,6 +44,21 @@ from taofold.models.wire import (
     seen,
     wire_name,
 )
+from taofold.models.endpoint import ReplyReader
+from taofold.models.event_stream import EventReader, decoded, reported
+from taofold.models.remote import (
+    Connection,
+    ModelOptions,
+    ModelTurn,
+    RemoteModel,
+    connection,
+    effort_at_most,
+    endpoint,
+    key_for,
+    refuse_unknown,
+)
+from taofold.models.responses import leading
+from taofold.models.transport import same_server
 
 _URL: Final = "https://generativelanguage.googleapis.com"
 _KEY: Final = "GEMINI_API_KEY"

@@ -23,23 +23,10 @@ from taofold.core.content import (
     parts_of,
 )
 from taofold.core.errors import ConfigError, ModelError
-from taofold.core.value import at_pointer, is_object
+from taofold.core.json_values import at_pointer, is_object
 from taofold.core.values import JSON, Effort, Profile, Reply
-from taofold.models.endpoint import ReplyReader, fault
-from taofold.models.prices import FREE
-from taofold.models.reader import LineDecoder, decoded
-from taofold.models.remote import (
-    Connection,
-    ModelOptions,
-    ModelTurn,
-    RemoteModel,
-    connection,
-    effort_at_most,
-    endpoint,
-    refuse_unknown,
-)
-from taofold.models.rules import UNKNOWN, Abilities, rules_for
-from taofold.models.wire import (
+from taofold.models.capabilities import UNKNOWN, Abilities, rules_for
+from taofold.models.encoding import (
     NO_RESULT,
     Frame,
     arguments_of,
@@ -53,6 +40,19 @@ from taofold.models.wire import (
     pieces,
     seen,
     wire_name,
+)
+from taofold.models.endpoint import ReplyReader, fault
+from taofold.models.event_stream import LineDecoder, decoded
+from taofold.models.prices import FREE
+from taofold.models.remote import (
+    Connection,
+    ModelOptions,
+    ModelTurn,
+    RemoteModel,
+    connection,
+    effort_at_most,
+    endpoint,
+    refuse_unknown,
 )
 from taofold.runtime.model import Request, Speaker
 

@@ -12,6 +12,7 @@ from typing_extensions import Unpack
 
 from taofold.core.errors import ConfigError, ModelError
 from taofold.core.values import Reply
+from taofold.models.capabilities import UNKNOWN, Abilities, rules_for
 from taofold.models.chat import ChatModel, Dialect
 from taofold.models.prices import FREE
 from taofold.models.remote import (
@@ -24,7 +25,6 @@ from taofold.models.remote import (
     refuse_unknown,
 )
 from taofold.models.responses import ResponsesModel
-from taofold.models.rules import UNKNOWN, Abilities, rules_for
 from taofold.models.transport import same_server
 from taofold.runtime.model import Request, Speaker
 

@@ -19,11 +19,11 @@ from typing_extensions import Unpack
 from taofold.core.content import Issuer, Wire
 from taofold.core.errors import ConfigError
 from taofold.core.values import EFFORTS, JSON, Effort, ModelSettings, Profile, PromptCache, Reply
+from taofold.models.capabilities import Abilities, rules_for
+from taofold.models.encoding import Frame, Memo, estimate, names_of
 from taofold.models.endpoint import Endpoint, Limiter, ReplyReader, RetryPolicy, Sign
 from taofold.models.prices import CatalogueEntry, Price, Prices, find, own_price
-from taofold.models.rules import Abilities, rules_for
 from taofold.models.transport import Bounds, Transport
-from taofold.models.wire import Frame, Memo, estimate, names_of
 from taofold.runtime.model import OnText, Request, Speaker, ToolSpec
 
 _SETTINGS = msgspec.json.Encoder().encode

@@ -26,14 +26,11 @@ from taofold.core.content import (
     said,
 )
 from taofold.core.errors import ModelError
-from taofold.core.value import is_object
+from taofold.core.json_values import is_object
 from taofold.core.values import JSON, Message, Reply, Usage
+from taofold.models.capabilities import Abilities
 from taofold.models.chat import closed
-from taofold.models.endpoint import ReplyReader
-from taofold.models.reader import EventReader, decoded, objects, reported
-from taofold.models.remote import Connection, ModelTurn, RemoteModel, effort_at_most
-from taofold.models.rules import Abilities
-from taofold.models.wire import (
+from taofold.models.encoding import (
     NO_RESULT,
     Frame,
     as_text,
@@ -48,6 +45,9 @@ from taofold.models.wire import (
     seen,
     wire_name,
 )
+from taofold.models.endpoint import ReplyReader
+from taofold.models.event_stream import EventReader, decoded, objects, reported
+from taofold.models.remote import Connection, ModelTurn, RemoteModel, effort_at_most
 from taofold.runtime.model import Request, Speaker
 
 _DROPPABLE: Final = (

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
-from taofold.core.value import is_array, is_object
+from taofold.core.json_values import is_array, is_object
 from taofold.parsing.markup.calls import RawCall
 from taofold.parsing.outcome import Call, Remark, Repair, Turn
 from taofold.parsing.schema.coercion import Coercion, Misfit

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace as cut
 
-from taofold.core.value import is_array, is_object
+from taofold.core.json_values import is_array, is_object
 from taofold.parsing.decision import (
     FINISH,
     PARAMETER_KEYS,

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from taofold.core.value import is_array, is_object
+from taofold.core.json_values import is_array, is_object
 from taofold.parsing.decision import (
     NAMELESS,
     PARAMETER_KEYS,

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from taofold.core.value import is_object
+from taofold.core.json_values import is_object
 from taofold.parsing.jsonlike.reader import JsonReader, JsonReading
 from taofold.parsing.jsonlike.strict import DECODER, decoded, is_finite
 from taofold.parsing.markup.calls import RECIPIENT, TO_NOBODY, Block, CallReader, MarkFinder

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from pydantic_core import from_json
 
-from taofold.core.value import is_array
+from taofold.core.json_values import is_array
 from taofold.parsing.labels import has_action, has_lead, labelled
 from taofold.parsing.markup.calls import CallReader, RawCall, blocks_in
 from taofold.parsing.markup.families import CALL_OPEN, HEADER, NOISE, REASONING_CLOSE

@@ -10,9 +10,9 @@ from typing import Any, Final, cast
 import msgspec
 
 from taofold.core import events as e
+from taofold.core.json_values import is_object
 from taofold.core.state import live
 from taofold.core.trace import TracedCall, TracedTurn, TraceSpan, opening, trace, turns
-from taofold.core.value import is_object
 from taofold.core.values import RESERVED
 
 _VERSIONS: Final = ("draft", "revise")

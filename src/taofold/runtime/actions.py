@@ -18,10 +18,10 @@ from taofold.core.values import ASK_USER, Action, Observation, Step, Tier
 from taofold.policy import Facts, Ruling
 from taofold.policy.repetition import CallIdentity
 from taofold.runtime.approvals import OpenQuestion
-from taofold.runtime.attempts import Attempts, PastCall
 from taofold.runtime.ledger import Denied, Ledger, Park, hook_context
 from taofold.runtime.redaction import cleaned
 from taofold.runtime.tool_calls import Invocation, started
+from taofold.runtime.uncertain_calls import Attempts, PastCall
 from taofold.tools import BadArguments, Bound, Tool
 from taofold.tools.result import utf8
 

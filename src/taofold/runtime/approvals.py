@@ -19,8 +19,8 @@ import msgspec
 from msgspec.structs import replace
 
 from taofold.core import events as e
+from taofold.core.json_values import is_object
 from taofold.core.text import visible
-from taofold.core.value import is_object
 from taofold.core.values import ASK_USER, Action, Observation, Tier, Verdict
 from taofold.policy import Ruling, digest
 from taofold.policy.redaction import Redactor
@@ -30,7 +30,7 @@ from taofold.runtime.setup import Approval, Decision
 from taofold.tools import BadArguments, Tool
 from taofold.tools.arguments import quote
 from taofold.tools.result import jsonable, utf8
-from taofold.tools.worker import WORKERS
+from taofold.tools.threads import WORKERS
 
 VERDICTS: Final[dict[str, Verdict]] = {
     "allow": "allow",

@@ -20,7 +20,7 @@ import msgspec
 
 from taofold.core.content import Conversation, Issuer
 from taofold.core.errors import ConfigError, ModelError, RunError
-from taofold.core.value import is_object
+from taofold.core.json_values import is_object
 from taofold.core.values import JSON, ModelSettings, Profile, Reply, Thinking, Value
 from taofold.plugins import installed
 from taofold.reserved import operator_folder

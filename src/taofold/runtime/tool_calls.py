@@ -38,7 +38,7 @@ from taofold.tools import (
     Tool,
 )
 from taofold.tools.result import bulky, jsonable, utf8, words
-from taofold.tools.worker import WORKERS
+from taofold.tools.threads import WORKERS
 
 STATE = 65_536
 """Bytes that a tool may keep in the log with its question."""

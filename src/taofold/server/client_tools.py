@@ -12,8 +12,8 @@ import msgspec
 
 from taofold.core import events as e
 from taofold.core.errors import ConfigError
+from taofold.core.json_values import is_object
 from taofold.core.text import visible
-from taofold.core.value import is_object
 from taofold.core.values import Tier
 from taofold.tools import InputRequired, Outcome, RunContext, Tool, external
 

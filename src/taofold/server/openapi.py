@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 import taofold
-from taofold.core.value import is_array, is_object
+from taofold.core.json_values import is_array, is_object
 from taofold.server.api.schemas import ProblemShape
 from taofold.server.endpoint import MEDIA, PATHS, ApiEndpoint, NoQuery
 from taofold.server.middleware import LARGEST_HEADER, LONGEST_PATH, LONGEST_QUERY

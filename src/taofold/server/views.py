@@ -11,11 +11,11 @@ import msgspec
 from taofold.agent import Agent
 from taofold.core import events as e
 from taofold.core.content import MediaPart, media_of
+from taofold.core.json_values import plain
 from taofold.core.metrics import measure
 from taofold.core.state import fold
 from taofold.core.text import iso
 from taofold.core.trace import audit, child_id, opening, trace
-from taofold.core.value import plain
 from taofold.core.values import Principal
 from taofold.log.log import RunRow
 from taofold.policy import Facts

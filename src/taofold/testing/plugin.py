@@ -16,8 +16,7 @@ import pytest
 from taofold.core.errors import ConfigError
 from taofold.models.presets import key_names
 from taofold.models.transport import allow_model_requests, answered_by, forbid_model_requests
-from taofold.testing.cassette import Cassette
-from taofold.testing.recorder import Recorder
+from taofold.testing.cassette import Cassette, Recorder
 
 _PASSED: Final = pytest.StashKey[bool]()
 

@@ -5,7 +5,7 @@ from math import ceil, floor
 from typing import Any, Final
 
 from taofold.core.errors import ConfigError
-from taofold.core.value import at_pointer, is_object
+from taofold.core.json_values import at_pointer, is_object
 
 _DEPTH: Final = 32
 """Schemas nest no deeper; a schema whose required parts contain itself would never end."""

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from taofold.core.value import at_pointer, is_array, is_object
+from taofold.core.json_values import at_pointer, is_array, is_object
 
 SHOWN: Final = 80
 """Characters of a wrong value that are quoted back."""

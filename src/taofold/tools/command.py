@@ -18,7 +18,7 @@ from pydantic import Field
 from taofold.core.errors import ConfigError
 from taofold.core.values import Tier
 from taofold.reserved import MARK
-from taofold.tools import process, uplink
+from taofold.tools import container_network, process
 from taofold.tools.containment import HOME, Containment, python_homes, why_not
 from taofold.tools.context import Outcome, RunContext
 from taofold.tools.jail import HIDDEN, PROTECTED, Jail, jail
@@ -156,9 +156,9 @@ def command_tool(
     """
     reason = "contain='never'" if contain == "never" else why_not()
     # Where the network cannot be its own, the command counts as not contained.
-    open_ = reason or (uplink.why_not() if network else "")
+    open_ = reason or (container_network.why_not() if network else "")
     if contain == "always" and open_:
-        hint = "" if reason else f"; {uplink.INSTALL}"
+        hint = "" if reason else f"; {container_network.INSTALL}"
         raise ConfigError(f"commands cannot be contained: {open_}{hint}")
     try:
         inside = jail(root, protected=protected)

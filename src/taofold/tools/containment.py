@@ -31,8 +31,8 @@ from typing import Final, TypeAlias
 
 from taofold import host
 from taofold import reserved as reserved
-from taofold.tools import process, uplink
-from taofold.tools.worker import WORKERS
+from taofold.tools import container_network, process
+from taofold.tools.threads import WORKERS
 
 MOST: Final = 1000
 """Names to cover; with more, a command does not start."""
@@ -240,12 +240,12 @@ class Containment:
     @property
     def shares(self) -> bool:
         """Does its network reach what listens on this machine's loopback?"""
-        return self.network and bool(uplink.why_not())
+        return self.network and bool(container_network.why_not())
 
     @asynccontextmanager
     async def _connected(self, made: Stubs) -> AsyncGenerator[Inside]:
         """A network of its own while the context lasts."""
-        link = uplink.uplink(self.root)
+        link = container_network.uplink(self.root)
         connecting = asyncio.ensure_future(WORKERS.run(link.connect))
         try:
             yield link.options, link.prefix, link.inherited

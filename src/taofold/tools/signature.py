@@ -35,7 +35,7 @@ from pydantic_core import to_jsonable_python
 from typing_extensions import TypedDict
 
 from taofold.core.errors import ConfigError
-from taofold.core.value import is_array, is_object
+from taofold.core.json_values import is_array, is_object
 from taofold.tools.arguments import BadArguments, Checker, explain, unknown
 from taofold.tools.context import RunContext
 

@@ -37,7 +37,7 @@ from taofold.tools.context import Outcome, RunContext
 from taofold.tools.result import bulky, is_scalar, outcome_of, stateful, utf8
 from taofold.tools.signature import RESERVED_PARAMETER, FunctionSignature, bare, declare, described
 from taofold.tools.signature import read as read_docstring
-from taofold.tools.worker import WORKERS
+from taofold.tools.threads import WORKERS
 
 P = ParamSpec("P", default=...)
 R = TypeVar("R", default=Any)

@@ -128,7 +128,7 @@ def test_the_schema_knows_every_action_and_key() -> None:
 def test_the_schema_takes_the_examples_and_refuses_what_is_wrong() -> None:
     from jsonschema import Draft202012Validator
 
-    from taofold.log.formats import fields as yaml
+    from taofold.log.formats import yaml_document as yaml
 
     validator = Draft202012Validator(published())
     for path in EXAMPLES.glob("*.yaml"):

@@ -11,7 +11,7 @@ from tests.prerequisites import CONTAINMENT
 from taofold.core.errors import ConfigError
 from taofold.loop.gates.judge import Judge
 from taofold.loop.verdict import Gate
-from taofold.tools import uplink
+from taofold.tools import container_network
 
 pytestmark = [pytest.mark.anyio, CONTAINMENT.mark]
 NONE = "pasta and slirp4netns are not installed"
@@ -19,7 +19,7 @@ NONE = "pasta and slirp4netns are not installed"
 
 @pytest.fixture
 def no_helper(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(uplink, "why_not", lambda: NONE)
+    monkeypatch.setattr(container_network, "why_not", lambda: NONE)
 
 
 @pytest.mark.usefixtures("no_helper")

@@ -31,9 +31,9 @@ from taofold.core.values import Message, ModelSettings
 from taofold.models import clouds
 from taofold.models.anthropic import MessagesReader
 from taofold.models.clouds import _EventStream
+from taofold.models.encoding import Frame
 from taofold.models.endpoint import RetryPolicy
 from taofold.models.http import aclose_all
-from taofold.models.wire import Frame
 from taofold.runtime.model import Request, resolve
 
 KEY, SECRET, REGION = "AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG", "eu-west-1"

@@ -16,7 +16,7 @@ from taofold.bridges.foreign import own_arun
 from taofold.tools import BadArguments, InputRequired, Outcome, PersonAnswer, RunContext
 from taofold.tools.arguments import Checker
 from taofold.tools.result import jsonable
-from taofold.tools.worker import WORKERS
+from taofold.tools.threads import WORKERS
 
 # Blocks are JSON of any shape, messages are read by their shape.
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false

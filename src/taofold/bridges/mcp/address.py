@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from taofold.core.errors import ConfigError
+from taofold.core.json_values import is_array
 from taofold.core.text import clip
-from taofold.core.value import is_array
 from taofold.core.values import Principal
 from taofold.policy.redaction import Redactor
 

@@ -24,8 +24,8 @@ import msgspec
 from taofold.bridges.mcp.address import ServerAddress
 from taofold.bridges.mcp.package import get, load
 from taofold.core.errors import ConfigError
+from taofold.core.json_values import is_array, is_object
 from taofold.core.text import clip, visible
-from taofold.core.value import is_array, is_object
 from taofold.core.values import RESERVED, Sideeffect, Tier
 from taofold.reserved import operator_folder
 from taofold.tools import RunContext, Tool, external

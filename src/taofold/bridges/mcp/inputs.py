@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from taofold.bridges.mcp.package import load, plain
+from taofold.core.json_values import is_array, is_object
 from taofold.core.text import visible
-from taofold.core.value import is_array, is_object
 from taofold.tools import ModelAnswer, ModelQuestion
 
 ELICIT: Final = "elicitation/create"

@@ -30,13 +30,13 @@ import msgspec
 
 from taofold.bridges.mcp.address import OAuth, ServerAddress, filled
 from taofold.bridges.mcp.package import load
+from taofold.core.json_values import is_object
 from taofold.core.text import visible
-from taofold.core.value import is_object
-from taofold.documents import DocumentFormat, SharedDocument, lock_file
 from taofold.network.direct import origin
 from taofold.network.public import is_public, parsed
 from taofold.policy.redaction import Redactor
 from taofold.reserved import state_folder
+from taofold.shared_document import DocumentFormat, SharedDocument, lock_file
 
 FOLDER: Final = "mcp"
 CALLBACK: Final = "/callback"

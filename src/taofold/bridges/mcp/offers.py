@@ -15,8 +15,8 @@ from taofold.agent.result import Happening, Progress
 from taofold.core import events as e
 from taofold.core.effects import Act, Answer, Strategy
 from taofold.core.errors import ConfigError, Conflict, ModelError, Refused, UnknownRun
+from taofold.core.json_values import is_object
 from taofold.core.state import ENDED
-from taofold.core.value import is_object
 from taofold.core.values import Action, Observation, Principal, Profile, Reply, Thought, Tier
 from taofold.log.log import Log
 from taofold.policy import Policy

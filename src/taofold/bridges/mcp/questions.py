@@ -24,8 +24,8 @@ from taofold.bridges.mcp import inputs as inputs
 from taofold.bridges.mcp.definitions import checker
 from taofold.bridges.mcp.inputs import SAMPLE, ServerInputs, Unaskable
 from taofold.bridges.mcp.package import load, plain
+from taofold.core.json_values import is_object
 from taofold.core.text import visible
-from taofold.core.value import is_object
 from taofold.policy.redaction import named
 from taofold.tools import InputRequired, PersonAnswer
 

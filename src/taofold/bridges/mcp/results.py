@@ -11,8 +11,8 @@ from taofold.bridges.mcp.package import get, plain
 from taofold.core.content import TextPart
 from taofold.core.content import described as shown_as_text
 from taofold.core.errors import ConfigError
+from taofold.core.json_values import is_object
 from taofold.core.text import excerpt
-from taofold.core.value import is_object
 from taofold.core.values import ObservationStatus
 from taofold.tools import Outcome
 from taofold.tools.media import Attachment, Showing, showing

@@ -33,8 +33,8 @@ from taofold.bridges.mcp.questions import Ask, Flight, Flights
 from taofold.bridges.mcp.tasks import RemoteTask, TaskGone, recalled
 from taofold.bridges.mcp.transport import URL_REQUIRED, McpSession, SessionHandlers
 from taofold.core.errors import ConfigError
+from taofold.core.json_values import is_array, is_object
 from taofold.core.text import visible
-from taofold.core.value import is_array, is_object
 from taofold.tools import InputRequired, Outcome, RunContext
 
 Keep = Callable[[Any], Awaitable[None]]

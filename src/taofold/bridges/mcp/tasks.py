@@ -17,8 +17,8 @@ from taofold.bridges.mcp.extension import TASK, messages
 from taofold.bridges.mcp.inputs import Sample, ServerInputs
 from taofold.bridges.mcp.package import code, load
 from taofold.bridges.mcp.questions import KEY, Ask, PendingQuestions, put, requested
+from taofold.core.json_values import is_object
 from taofold.core.text import visible
-from taofold.core.value import is_object
 from taofold.tools import RunContext
 
 QUICK_S: Final = 0.05

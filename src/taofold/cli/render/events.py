@@ -11,8 +11,8 @@ import msgspec
 
 from taofold.cli.render.text import clean, duration, line, number, parameters, value
 from taofold.core import events as e
+from taofold.core.json_values import is_array, is_object
 from taofold.core.state import fold, live
-from taofold.core.value import is_array, is_object
 from taofold.core.values import Step
 
 

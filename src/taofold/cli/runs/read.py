@@ -7,7 +7,7 @@ import typer
 from taofold.cli import options
 from taofold.cli.outcome import UNREACHED, fail, give, give_json, say
 from taofold.cli.runs.find import find, records_of, with_log
-from taofold.core.value import plain
+from taofold.core.json_values import plain
 
 if TYPE_CHECKING:
     from taofold.core.events import Record

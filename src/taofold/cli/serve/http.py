@@ -14,7 +14,6 @@ from taofold.agent import Agent
 from taofold.cli.outcome import fail, invocation, say
 from taofold.cli.project import home, open_store, operator_policy
 from taofold.core.errors import ConfigError
-from taofold.documents import Shared
 from taofold.log.builtin import journal_beside, shelf_beside
 from taofold.log.log import Log
 from taofold.log.patterns.stores import registry_beside
@@ -23,6 +22,7 @@ from taofold.server.auth.authenticator import LOOPBACK, loopback
 from taofold.server.auth.tokens import LocalToken, TokenStore
 from taofold.server.catalog import Rebuild
 from taofold.server.listener import server_for
+from taofold.shared_document import Shared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,22 +10,20 @@ TAgent would raise or go on silently (a reply that cannot be read, a model that 
 errors are those of `taofold.core.errors`.
 """
 
-from taofold.compat.tagent.actions import (
-    SYSTEM_ACTIONS,
-    format_conversation_as_chat,
-    register_custom_action,
-)
 from taofold.compat.tagent.clients import LLM_PROVIDERS, integrate_custom_llm, llm_client
-from taofold.compat.tagent.decisions import (
+from taofold.compat.tagent.own_loop import (
+    SYSTEM_ACTIONS,
+    AgentState,
     StructuredResponse,
     build_decision_prompt,
     evaluate_goal_achievement,
+    format_conversation_as_chat,
     format_final_output,
     query_llm,
+    register_custom_action,
 )
-from taofold.compat.tagent.front import OverIterations, run_agent
-from taofold.compat.tagent.store import AgentState
-from taofold.compat.tagent.store import TagentStore as Store
+from taofold.compat.tagent.own_loop import TagentStore as Store
+from taofold.compat.tagent.runner import OverIterations, run_agent
 from taofold.core.rules import detect_action_loop
 from taofold.tools.tool import get_tool_documentation
 

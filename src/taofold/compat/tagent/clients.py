@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 from taofold.agent.sync import run_now
 from taofold.core.content import Conversation
 from taofold.core.errors import ConfigError, ModelError
-from taofold.core.value import is_object
+from taofold.core.json_values import is_object
 from taofold.core.values import Message, ModelSettings, Profile, Reply
 from taofold.runtime.model import (
     Model,
@@ -20,7 +20,7 @@ from taofold.runtime.model import (
     register_provider,
     resolve,
 )
-from taofold.tools.worker import WORKERS
+from taofold.tools.threads import WORKERS
 
 _PROFILE: Final = Profile()
 

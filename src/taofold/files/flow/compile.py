@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ValidationError
 
+from taofold.core.json_values import is_array, is_object
 from taofold.core.text import near
-from taofold.core.value import is_array, is_object
 from taofold.files.actions import Actions, Kind
 from taofold.files.actions.registry import canonical
 from taofold.files.actions.types import NoType, type_of

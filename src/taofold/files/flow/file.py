@@ -12,7 +12,7 @@ from typing import Any, Final
 from pydantic import BaseModel, ConfigDict, TypeAdapter, create_model
 
 from taofold.core.effects import Strategy
-from taofold.core.value import is_array, is_object
+from taofold.core.json_values import is_array, is_object
 from taofold.files.actions import ActionCall, Actions, Done, Keys, Kind, build_actions_registry
 from taofold.files.actions.kind import Open, Text
 from taofold.files.actions.tools import done, perform

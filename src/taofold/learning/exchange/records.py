@@ -10,8 +10,8 @@ from typing import Any, Final, NamedTuple, TypeAlias, get_args, get_origin, get_
 
 import msgspec
 
+from taofold.core.json_values import is_object, plain
 from taofold.core.text import iso, milliseconds
-from taofold.core.value import is_object, plain
 from taofold.learning.exchange.wire import (
     FORMATS,
     AnyWire,

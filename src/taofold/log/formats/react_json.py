@@ -13,14 +13,14 @@ import msgspec
 
 from taofold.core import events as e
 from taofold.core.errors import ConfigError
+from taofold.core.json_values import is_object
 from taofold.core.rules import UNTYPED
 from taofold.core.state import live
 from taofold.core.trace import TracedCall, opening, turns
-from taofold.core.value import is_object
 from taofold.core.values import FINISH, Action, Observation, Thought
-from taofold.log.formats import fields as yaml
-from taofold.log.formats.fields import DocumentFault, Fields, refused
+from taofold.log.formats import yaml_document as yaml
 from taofold.log.formats.turns import STRATEGY, Writer, by_default_started
+from taofold.log.formats.yaml_document import DocumentFault, Fields, refused
 
 _ANSWERED: Final = "The trace ends with this answer."
 _FINAL: Final = "final_answer"

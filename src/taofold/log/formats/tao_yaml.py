@@ -23,10 +23,10 @@ from taofold.core.rules import recorded
 from taofold.core.state import live
 from taofold.core.text import iso
 from taofold.core.trace import opening, turns
-from taofold.log.formats import fields as yaml
 from taofold.log.formats import turns as iteration
-from taofold.log.formats.fields import DocumentFault, Fields, refused
+from taofold.log.formats import yaml_document as yaml
 from taofold.log.formats.turns import STRATEGY, Writer, without_empty
+from taofold.log.formats.yaml_document import DocumentFault, Fields, refused
 
 
 def dumps(records: Iterable[e.Record]) -> str:

@@ -10,12 +10,12 @@ from typing import Any, Final, cast, get_args
 import msgspec
 
 from taofold.core import events as e
+from taofold.core.json_values import is_array, is_object
 from taofold.core.rules import STATUS, UNTYPED, check_thought
 from taofold.core.text import iso
 from taofold.core.trace import TracedCall, TracedTurn
-from taofold.core.value import is_array, is_object
 from taofold.core.values import RESERVED, Action, Observation, ObservationStatus, Thought
-from taofold.log.formats.fields import DocumentFault, Fields, Path
+from taofold.log.formats.yaml_document import DocumentFault, Fields, Path
 
 STRATEGY: Final = "imported"
 """The strategy of imported runs. None has this name, so nobody can drive them on."""

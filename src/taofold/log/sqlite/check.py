@@ -8,8 +8,7 @@ from typing import Final
 
 from taofold.core.errors import LogError
 from taofold.log.sqlite import statements as sql
-from taofold.log.sqlite.connection import opened
-from taofold.log.sqlite.faults import explain
+from taofold.log.sqlite.connection import explain, opened
 
 _WAIT_S: Final = 5.0
 _LOST_BLOBS: Final = (

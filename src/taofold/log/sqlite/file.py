@@ -23,8 +23,7 @@ from typing import Final, TypeAlias, TypeVar
 
 from taofold.core.errors import LogError
 from taofold.log import process_fork as forks
-from taofold.log.sqlite.connection import plain
-from taofold.log.sqlite.faults import busy, explain
+from taofold.log.sqlite.connection import busy, explain, plain
 from taofold.log.sqlite.schema import checkpoint, connect
 
 _Waiter: TypeAlias = tuple[asyncio.AbstractEventLoop, "asyncio.Future[None]"]

@@ -25,8 +25,7 @@ from taofold.log.log import (
     still_leased,
 )
 from taofold.log.sqlite import statements as sql
-from taofold.log.sqlite.connection import plain
-from taofold.log.sqlite.faults import explain
+from taofold.log.sqlite.connection import explain, plain
 from taofold.log.sqlite.file import SqliteFile, file_identity, full_sync
 from taofold.log.sqlite.schema import truncate_wal
 from taofold.log.sqlite.statements import LAST

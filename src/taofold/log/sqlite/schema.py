@@ -15,8 +15,7 @@ from taofold.core.errors import Incompatible, LogError
 from taofold.core.state import ENDED
 from taofold.log import process_fork as forks
 from taofold.log.sqlite import identity as identity
-from taofold.log.sqlite.connection import opened, plain
-from taofold.log.sqlite.faults import busy, explain
+from taofold.log.sqlite.connection import busy, explain, opened, plain
 
 VERSION: Final = 3
 """Version of the layout. Raise it with statements in `UPGRADES`."""

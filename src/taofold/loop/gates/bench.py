@@ -30,7 +30,7 @@ from taofold.loop.gates.programs import environment, homes, interpreter
 from taofold.loop.gates.tree import Tree
 from taofold.loop.verdict import Gate
 from taofold.reserved import MARK
-from taofold.tools import process, uplink
+from taofold.tools import container_network, process
 from taofold.tools.command import Contain
 from taofold.tools.containment import HOME, Containment, python_homes, why_not
 from taofold.tools.process import OutputExcerpt
@@ -365,7 +365,7 @@ def contained(contain: Contain, *, network: bool = False) -> str:
         ConfigError: `contain="always"` where nothing can contain.
     """
     reason = "contain='never'" if contain == "never" else why_not()
-    open_ = reason or (uplink.why_not() if network and contain == "always" else "")
+    open_ = reason or (container_network.why_not() if network and contain == "always" else "")
     if open_ and contain == "always":
         raise ConfigError(f"gates cannot be contained: {open_}")
     return reason

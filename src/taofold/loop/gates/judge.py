@@ -38,10 +38,10 @@ from taofold.loop.gates.scope import DECIDES, role
 from taofold.loop.gates.tree import Tree
 from taofold.loop.verdict import TESTS, Gate, GateResult, Settled, TreeChange, Verdict
 from taofold.policy.redaction import Redactor
-from taofold.tools import uplink
+from taofold.tools import container_network
 from taofold.tools.command import Contain
 from taofold.tools.jail import Jail
-from taofold.tools.worker import WORKERS
+from taofold.tools.threads import WORKERS
 
 _MOST: Final = 50
 """Tests that are named as no longer expected."""
@@ -265,7 +265,7 @@ class Judge:
         return judged, notes
 
     def _bar(self, baseline: Baseline) -> Expectations:
-        shared = uplink.why_not() if self.network and not self.why_not else ""
+        shared = container_network.why_not() if self.network and not self.why_not else ""
         return Expectations(baseline, self._redact, self.why_not, shared)
 
     def _captured(self) -> Baseline:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
-from taofold.core.value import is_array, is_object
+from taofold.core.json_values import is_array, is_object
 from taofold.parsing.outcome import Repair
 
 Path = tuple[str | int, ...]

@@ -10,7 +10,7 @@ import json
 from math import isfinite
 from typing import Any
 
-from taofold.core.value import is_array, is_object
+from taofold.core.json_values import is_array, is_object
 
 
 def _constant(name: str) -> Any:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
-from taofold.core.value import is_array, is_object
+from taofold.core.json_values import is_array, is_object
 from taofold.parsing.jsonlike.reader import JsonReader
 from taofold.parsing.jsonlike.tokens import MISSING
 from taofold.parsing.markup.tags import elements_in

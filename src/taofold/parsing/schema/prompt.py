@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, cast
 
-from taofold.core.value import is_array
+from taofold.core.json_values import is_array
 from taofold.parsing.schema.target import target_of
 
 Schema = Mapping[str, Any]

@@ -13,7 +13,7 @@ from typing import Any, Literal, cast
 
 from pydantic import PydanticUserError, TypeAdapter
 
-from taofold.core.value import at_pointer, is_array, is_object
+from taofold.core.json_values import at_pointer, is_array, is_object
 
 Kind = Literal[
     "any", "object", "array", "string", "integer", "number", "boolean", "null", "enum", "union"

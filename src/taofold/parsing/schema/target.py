@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
-from taofold.core.value import is_array, is_object
+from taofold.core.json_values import is_array, is_object
 from taofold.parsing.decision import (
     ANSWER_KEYS,
     BATCH_KEYS,

@@ -2,11 +2,13 @@
 
 The model never sees them either, so it cannot repeat them. What counts as a secret:
 
-* `redactor`: the values that a caller knows, and whatever the modules below find;
-* `tokens`: what an issuer's tokens begin with: `ghp_`, `sk_live_`, `AKIA`, taofold's own `tf_`;
-* `places`: what the text around gives away: keys in PEM, headers, addresses, command lines;
-* `assignments`: what a name gives away, in program texts, listings, JSON, YAML, XML and addresses;
-  `names` says which names do, `values` which of the values under them are secret.
+* the values that a caller knows, and what the text around gives away: keys in PEM, headers,
+  addresses, command lines (`redactor`);
+* what an issuer's tokens begin with: `ghp_`, `sk_live_`, `AKIA`, taofold's own `tf_` (`tokens`);
+* what a name gives away, in program texts, listings, JSON, YAML, XML and addresses
+  (`assignments`).
+
+`stream` does the same to text that arrives in pieces.
 
 JSON's escapes hide nothing. Everything is pure, and linear in the length of the text.
 """

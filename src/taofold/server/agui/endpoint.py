@@ -22,9 +22,9 @@ from starlette.responses import Response
 from taofold.agent.activation import UI_CONTEXT, new_id
 from taofold.core import events as e
 from taofold.core.errors import Conflict, LogError
+from taofold.core.json_values import is_object
 from taofold.core.state import ENDED
 from taofold.core.trace import opening
-from taofold.core.value import is_object
 from taofold.log.log import RunRow
 from taofold.server import views
 from taofold.server.agui.interrupts import decision

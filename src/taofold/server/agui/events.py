@@ -10,8 +10,8 @@ import msgspec
 from ag_ui.core import events as ag
 
 from taofold.core import events as e
+from taofold.core.json_values import is_object
 from taofold.core.state import RunState
-from taofold.core.value import is_object
 from taofold.core.values import JSON, Action, Observation, Thought, Usage
 from taofold.runtime.tool_calls import render
 

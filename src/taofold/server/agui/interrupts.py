@@ -10,7 +10,7 @@ from ag_ui.core import Interrupt, ResumeEntry
 from pydantic import ValidationError
 
 from taofold.core import events as e
-from taofold.core.value import is_object
+from taofold.core.json_values import is_object
 from taofold.core.values import ASK_USER, Action
 from taofold.server.api import schemas
 from taofold.server.endpoint import Problem

@@ -11,7 +11,7 @@ import msgspec
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic import create_model as model_of
 
-from taofold.core.value import is_array, is_object
+from taofold.core.json_values import is_array, is_object
 from taofold.parsing.jsonlike.strict import decoded
 from taofold.server.endpoint import Problem, invalid
 

@@ -8,8 +8,8 @@ from typing import Any, Final, NoReturn
 from pydantic import BaseModel
 
 from taofold.core.errors import Refused, UnknownRun
+from taofold.core.json_values import plain
 from taofold.core.text import iso
-from taofold.core.value import plain
 from taofold.learning.patterns.pattern import Arm, Pattern, PatternSource, Query
 from taofold.learning.registry import Registry
 from taofold.log.journal import Journal

@@ -15,11 +15,11 @@ from secrets import token_hex, token_urlsafe
 from typing import Any, Final, TypeAlias
 
 from taofold.core.errors import ConfigError
-from taofold.core.value import is_object
+from taofold.core.json_values import is_object
 from taofold.core.values import Principal
-from taofold.documents import DocumentFormat, Shared, SharedDocument
 from taofold.log.store import clock
 from taofold.server.auth.tokens import Token, TokenStore
+from taofold.shared_document import DocumentFormat, Shared, SharedDocument
 
 CODE_S: Final = 600
 """Seconds that a one-time link can be used."""

@@ -19,13 +19,13 @@ from secrets import token_hex, token_urlsafe
 from typing import Any, Final, TypeAlias
 
 from taofold.core.errors import ConfigError
+from taofold.core.json_values import is_array, is_object
 from taofold.core.text import iso
-from taofold.core.value import is_array, is_object
 from taofold.core.values import Principal
-from taofold.documents import DocumentFormat, Shared, SharedDocument
 from taofold.log.store import clock
 from taofold.policy.policy import ROLES
 from taofold.reserved import state_folder
+from taofold.shared_document import DocumentFormat, Shared, SharedDocument
 
 # Names that the log uses for who decided or why a run ended: nobody may pose as them.
 _RESERVED: Final = frozenset({"local", "policy", "clock", "interrupted"})

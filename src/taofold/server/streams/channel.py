@@ -15,10 +15,10 @@ from pydantic_core import from_json
 
 from taofold.agent.result import Progress
 from taofold.core import events as e
+from taofold.core.json_values import is_object
 from taofold.core.state import ENDED
 from taofold.core.text import iso
 from taofold.core.trace import child_id
-from taofold.core.value import is_object
 from taofold.core.values import FINISH
 from taofold.log.log import Log
 from taofold.parsing import ReplyStream

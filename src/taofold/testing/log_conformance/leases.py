@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from taofold.core.errors import Conflict, LogError, OutcomeUnknown, UnknownRun
-from taofold.log.certain import CertainLog
 from taofold.log.log import AT_ONCE, Log, RunRow, Signal, WrappedLog
+from taofold.log.uncertain_writes import CertainLog
 from taofold.testing.log_conformance.checks import RUN, Broken, Opener, refused, same, seqs, updates
 
 LONG_MS = 50_000

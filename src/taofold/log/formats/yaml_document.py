@@ -1,8 +1,8 @@
-"""Reads a foreign document field by field; what is wrong is named with its path and line.
+"""YAML documents from elsewhere, read field by field; faults are named with their path and line.
 
 YAML 1.2 is read as strings: JSON values out and in. Aliases, tags and duplicate keys are refused:
 a document from elsewhere may not grow in memory, construct objects or say a thing twice. Times
-stay text. Knows no formats.
+stay text. Knows no formats: what fields there are is the caller's.
 """
 
 import math
@@ -19,8 +19,8 @@ from ruamel.yaml.nodes import MappingNode, SequenceNode
 from ruamel.yaml.representer import SafeRepresenter
 
 from taofold.core.errors import ConfigError
+from taofold.core.json_values import is_array, is_object
 from taofold.core.text import clip, milliseconds
-from taofold.core.value import is_array, is_object
 
 Path: TypeAlias = tuple[str | int, ...]
 T = TypeVar("T")

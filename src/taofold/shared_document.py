@@ -1,4 +1,4 @@
-"""A small JSON file that several processes share, for its owner only; or an entry of a database.
+"""A small JSON document that several processes share: a file of its owner's, or a database entry.
 
 The file is read again when it changed, so a change holds at once everywhere; it is changed by one
 process at a time, as a whole or not at all. What lies in a database holds on every machine

@@ -1,4 +1,4 @@
-"""What the providers' formats have in common: names, arguments, batches, media, finish reasons.
+"""Encoding of requests that the providers' formats share: names, arguments, batches, media, usage.
 
 Functions of messages. It knows no provider.
 """
@@ -25,9 +25,8 @@ from taofold.core.content import (
     unbound,
 )
 from taofold.core.errors import ModelError
-from taofold.core.value import is_object
+from taofold.core.json_values import is_object, is_sequence
 from taofold.core.values import Message, Reply, ToolCall, Usage
-from taofold.models.anyjson import is_sequence
 from taofold.models.prices import Price
 from taofold.runtime.model import Request, Speaker, ToolSpec
 

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from taofold.tools.worker import Exhausted, Workers
+from taofold.tools.threads import Exhausted, Workers
 
 pytestmark = pytest.mark.anyio
 

@@ -1,4 +1,4 @@
-"""Runs a blocking function in a thread of its own and brings the result back to the loop.
+"""Threads for blocking functions: each runs in one, and its result comes back to the event loop.
 
 Knows nothing about tools. It differs from `asyncio.to_thread` in three ways: threads are
 daemons and grow on demand, so that tools that hang neither starve the others nor keep the

@@ -7,7 +7,7 @@ import pytest
 
 from taofold import Agent
 from taofold.evals import Case, compare, evaluate
-from taofold.evals.store import FOLDER, keep, kept, read
+from taofold.evals.report_files import FOLDER, keep, kept, read
 from taofold.testing.models import ScriptedModel
 
 pytestmark = pytest.mark.anyio

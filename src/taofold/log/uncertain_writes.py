@@ -1,8 +1,8 @@
-"""Finding out whether a write happened whose answer was lost.
+"""Writes whose answer was lost: `CertainLog` finds out whether they happened.
 
-A connection may break after the server has committed: then nobody was told. Writing again blindly
-could be refused for being there already, or worse, hide that somebody else was quicker. So the log
-is asked first; everything that is needed lies in it: epochs, heads, and ids of messages.
+A connection may break after the server has committed: then the client does not know. Writing again
+blindly could be refused for being there already, or worse, hide that somebody else was quicker. So
+the log is asked first; everything that is needed lies in it: epochs, heads, and ids of messages.
 """
 
 import asyncio

@@ -1,4 +1,7 @@
-"""The base of all values, and JSON: what it can hold, told apart in a way type checkers follow."""
+"""JSON values: guards that type checkers follow, and the base class of all that is stored as JSON.
+
+Pure; knows nothing about files, HTTP or any schema.
+"""
 
 from collections.abc import Iterable, Sequence
 from math import isfinite
@@ -65,3 +68,8 @@ def plain(value: Any) -> JSON:
     if isinstance(value, list | tuple):
         return [plain(member) for member in cast("Iterable[Any]", value)]
     return value
+
+
+def is_sequence(value: Any) -> TypeGuard[Sequence[Any]]:
+    """A JSON array, or a tuple that becomes one."""
+    return isinstance(value, list | tuple)

@@ -1,4 +1,4 @@
-"""Reports of evals as files in the project, for whoever looks at them later.
+"""Reports of evals, kept as files in the project for whoever looks at them later.
 
 A file holds figures and the ids of runs; the runs themselves lie in the log. What is read back is
 data from a file: whatever is no report is left out.

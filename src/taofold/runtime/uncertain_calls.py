@@ -1,4 +1,4 @@
-"""Calls that may have happened without anybody seeing it: nothing is repeated unasked (D9).
+"""Tool calls that may have happened without an observation: nothing is repeated unasked (D9).
 
 Either an earlier life started the call and was cut off, or it timed out and may still finish.
 What the log says of its effect counts, whatever this code says of the tool.

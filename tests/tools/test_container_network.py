@@ -17,7 +17,7 @@ from tests.prerequisites import CONTAINMENT, UPLINK
 from taofold import RunContext
 from taofold.core.errors import ConfigError
 from taofold.core.values import Tier
-from taofold.tools import Outcome, Tool, uplink
+from taofold.tools import Outcome, Tool, container_network
 from taofold.tools.command import command_tool
 
 pytestmark = pytest.mark.anyio
@@ -85,11 +85,11 @@ async def use(tool: Tool, command: object) -> Outcome:
 
 
 @UPLINK.mark
-@pytest.mark.parametrize("helper", list(uplink.HELPERS))
+@pytest.mark.parametrize("helper", list(container_network.HELPERS))
 async def test_a_command_with_a_network_reaches_nothing_on_this_machines_loopback(
     tmp_path: Path, helper: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(uplink, "_working", lambda: helper)
+    monkeypatch.setattr(container_network, "_working", lambda: helper)
     tool = command_tool(tmp_path, contain="always", network=True)
     assert tool.tier == Tier.CARD
     with listening() as (port, name):
@@ -121,7 +121,7 @@ async def test_its_network_ends_with_the_command_and_leaves_nothing(tmp_path: Pa
 async def test_without_a_helper_such_a_command_is_not_contained_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(uplink, "_working", lambda: "")
+    monkeypatch.setattr(container_network, "_working", lambda: "")
     tool = command_tool(tmp_path, network=True)
     assert tool.tier == Tier.CONFIRM
     assert tool.preview is not None

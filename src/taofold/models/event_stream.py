@@ -1,8 +1,8 @@
-"""What readers of replies share: bytes become events, events are decoded, the end is checked.
+"""Bytes of a reply become events: what the readers of all providers' replies share.
 
 A stream is cut into Server-Sent Events (WHATWG HTML 9.2, `data` fields only) or lines of JSON,
 wherever the network cut it. A provider may send anything: whatever it is, a reader gives a `Reply`
-or raises `ModelError`.
+or raises `ModelError`. Knows no provider's events.
 """
 
 import json
@@ -17,11 +17,10 @@ from msgspec import structs
 
 from taofold.core.content import Part, TextPart, ThinkingPart, ToolCall
 from taofold.core.errors import ModelError
-from taofold.core.value import is_object
+from taofold.core.json_values import is_object, is_sequence
 from taofold.core.values import Reply
-from taofold.models.anyjson import is_sequence
+from taofold.models.encoding import Frame
 from taofold.models.endpoint import fault
-from taofold.models.wire import Frame
 
 DONE: Final = b"[DONE]"
 _BOM: Final = b"\xef\xbb\xbf"
