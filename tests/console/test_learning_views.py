@@ -149,7 +149,7 @@ async def test_the_curve_has_completed_loops_only_and_says_what_it_leaves_out(
         await seat.open("learning")
         await expect(seat.page.locator(".point")).to_have_count(2)
         panel = seat.page.locator(".panel").first
-        await expect(panel).to_contain_text("1 that did not complete")
+        await expect(panel).to_contain_text("Loops that did not complete are left out: 1.")
         await expect(seat.page.locator("main")).to_contain_text("total patterns")
 
 

@@ -40,3 +40,30 @@ async def test_calls_waits_and_children_stand_in_the_order_of_their_starts(tmp_p
     assert all(span["end"] >= span["start"] for span in spans)
     assert [span["tokens"] for span in spans if span["tokens"]] == [110, 42]
     assert shown["tokens"] == 152
+
+
+async def test_a_call_that_waits_for_a_person_was_not_interrupted(tmp_path: Path) -> None:
+    bench = Bench()
+    agent = bench.agent(act("I tell", "publish", text="x"), finish())
+    async with serving(agent, tmp_path / "r.db") as client:
+        run = await client.start()
+        await client.until(run, "waiting")
+        spans = (await client.get(f"/runs/{run}/spans")).json()["items"]
+        assert [(s["type"], s["name"], s["status"]) for s in spans if s["type"] != "model"] == [
+            ("wait", "awaiting_approval", "open")
+        ]
+
+
+async def test_a_call_at_work_is_open(tmp_path: Path) -> None:
+    bench = Bench()
+    bench.gate.clear()
+    agent = bench.agent(act("I wait", "slow"), finish())
+    async with serving(agent, tmp_path / "r.db") as client:
+        run = await client.start()
+        await bench.arrived.wait()
+        spans = (await client.get(f"/runs/{run}/spans")).json()["items"]
+        assert [s["status"] for s in spans if s["name"] == "slow"] == ["open"]
+        bench.gate.set()
+        await client.until(run)
+        spans = (await client.get(f"/runs/{run}/spans")).json()["items"]
+        assert [s["status"] for s in spans if s["name"] == "slow"] == ["success"]

@@ -105,14 +105,24 @@ def spans(records: Sequence[e.Record]) -> schemas.Spans:
         for record in records
         if isinstance(record.event, e.Observed)
     }
+    started = {
+        (record.event.key, record.event.index)
+        for record in records
+        if isinstance(record.event, e.Started)
+    }
+    over = bool(records) and isinstance(records[-1].event, e.RunFinished)
     items: list[schemas.SpanView] = []
     for span in trace(records):
         if span.type == "run" or span.type == "step":
             continue
-        usage, child = span.usage, ""
+        usage, child, status = span.usage, "", span.status
         if span.type == "tool":
             index = int(span.id.rpartition(".")[2])
             event = observed.get((span.key, index))
+            if event is None and (span.key, index) not in started:
+                continue  # it waits for a person, or for others: no time went into it yet
+            if event is None and not over:
+                status = "open"
             usage = event.usage if event else None
             if usage is not None:
                 child = child_id(span.id.partition(":")[0], span.key, index)
@@ -122,7 +132,7 @@ def spans(records: Sequence[e.Record]) -> schemas.Spans:
                 type=span.type,
                 name=span.name,
                 step=span.step,
-                status=span.status,
+                status=status,
                 start=span.start,
                 end=span.end,
                 tokens=usage.tokens if usage else 0,
@@ -135,19 +145,17 @@ def spans(records: Sequence[e.Record]) -> schemas.Spans:
 
 
 def _waits(records: Sequence[e.Record]) -> Iterator[schemas.SpanView]:
-    parked: e.Record | None = None
-    for record in records:
-        if parked is not None and isinstance(parked.event, e.Parked):
+    for record, after in zip(records, (*records[1:], None), strict=True):
+        if isinstance(record.event, e.Parked):
             yield schemas.SpanView(
-                id=f"{parked.run}:{parked.seq}",
+                id=f"{record.run}:{record.seq}",
                 type="wait",
-                name=parked.event.reason,
+                name=record.event.reason,
                 step=0,
-                status="ended",
-                start=parked.at,
-                end=record.at,
+                status="open" if after is None else "ended",
+                start=record.at,
+                end=record.at if after is None else after.at,
             )
-        parked = record if isinstance(record.event, e.Parked) else None
 
 
 def approval(question: Approval, row: RunRow) -> schemas.ApprovalView:

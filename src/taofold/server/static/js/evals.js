@@ -48,7 +48,7 @@ function draw(one) {
   return [
     h("header", { class: "viewhead" }, h("h1", {}, one.name), h("p", { class: "lead" }, h("a", { href: "#/evals" }, "All evals"), ` · ${ago(one.at)}`)),
     h("div", { class: "panels" }, one.reports.map((report) => h("section", { class: "panel" }, h("h2", {}, report.agent),
-      h("p", { class: "summary" }, `${percent(report.rate)} pass`, h("small", {}, ` (19 times in 20 between ${percent(report.interval[0])} and ${percent(report.interval[1])})`)), meter(report.rate),
+      h("p", { class: "summary" }, `${percent(report.rate)} pass`, h("small", {}, ` (95 % interval: ${percent(report.interval[0])} to ${percent(report.interval[1])})`)), meter(report.rate),
       h("dl", { class: "facts" }, [["cases", count(Object.keys(report.cases).length)], ["trials", count(report.trials.length)], ["tokens", count(report.tokens)], ["cost", dollars(report.usd)], ["time", duration(report.seconds * 1000)],
         ...Object.entries(report.scorers).map(([name, value]) => [name, percent(value)])].map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])))),
     one.comparisons.map((pair) => h("section", { class: "panel" }, h("h2", {}, `${pair.first} against ${pair.second}`),

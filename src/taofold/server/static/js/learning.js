@@ -37,7 +37,7 @@ function draw(loops, metrics, totals, costs) {
   return [h("div", { class: "panels" },
     h("section", { class: "panel wide" }, h("h2", {}, "Learning curve"), ended.length
       ? [h("p", { class: "lead" }, "Iterations until the gates passed, by loop, oldest first. The dashed line is the mean so far.",
-            others > 0 && ` ${count(others)} that did not complete are not in it.`),
+            others > 0 && ` Loops that did not complete are left out: ${count(others)}.`),
           line(ended.map((one, i) => ({ y: one.iterations, label: `${one.task.slice(0, 40)}`, short: i + 1 })), { title: "Iterations by loop", wide: 1120, second: means(ended), names: ["iterations", "mean so far"] })]
       : empty("No loop has completed yet", "The curve begins with the first one.")),
     h("section", { class: "panel" }, h("h2", {}, "Runs"), h("dl", { class: "facts" },

@@ -87,12 +87,12 @@ function draw(run, items) {
 function row(one, place) {
   const wide = Math.max(LEAST, place(one.end) - place(one.start));
   const from = Math.min(place(one.start), 100 - wide);
-  const bad = !["success", "ended", "partial"].includes(one.status);
+  const bad = !["success", "ended", "partial", "open"].includes(one.status);
   const name = one.type === "wait" ? `waits: ${one.name.replace("awaiting_", "").replaceAll("_", " ")}` : one.name || one.type;
   return h("tr", {}, h("td", { class: "n" }, one.step || ""),
     h("th", { scope: "row" }, one.run ? h("a", { class: "mono", href: `#/runs/${part(one.run)}` }, name) : h("span", { class: "mono" }, name),
-      bad && h("span", { class: "wrong" }, ` ${one.status}`)),
-    h("td", { class: "n" }, one.type === "limit" ? "" : duration(one.end - one.start)),
+      bad && h("span", { class: "wrong" }, ` ${one.status}`), one.tokens > 0 && h("small", { class: "narrow" }, `${count(one.tokens)} tokens · ${dollars(one.usd)}`)),
+    h("td", { class: "n" }, one.status === "open" ? "still" : one.type === "limit" ? "" : duration(one.end - one.start)),
     h("td", { class: "axis" }, s("svg", { class: "span", viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" },
       s("rect", { class: bad ? "bad" : one.type, x: from.toFixed(2), y: 1, height: 8, width: wide.toFixed(2) }))),
     h("td", { class: "n" }, one.tokens ? count(one.tokens) : ""), h("td", { class: "n" }, one.usd ? dollars(one.usd) : ""));
