@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         Reject,
         Replace,
     )
+    from taofold.runtime.ratings import Rating, rate, ratings
     from taofold.runtime.setup import Approval, Decision
     from taofold.tools import Outcome, RunContext, Tool, Toolset, tool
     from taofold.tools.discovery import register_custom_action
@@ -63,6 +64,9 @@ _HOME = {
     "Policy": "policy",
     "Principal": "core.values",
     "Refused": "core.errors",
+    "rate": "runtime.ratings",
+    "Rating": "runtime.ratings",
+    "ratings": "runtime.ratings",
     "register_custom_action": "tools.discovery",
     "Reject": "runtime.hooks",
     "Replace": "runtime.hooks",
@@ -104,6 +108,7 @@ __all__ = [
     "OutputGuard",
     "Policy",
     "Principal",
+    "Rating",
     "Refused",
     "Reject",
     "Replace",
@@ -119,6 +124,8 @@ __all__ = [
     "Usage",
     "decide",
     "open_log",
+    "rate",
+    "ratings",
     "register_custom_action",
     "run_agent",
     "tool",

@@ -18,6 +18,7 @@ from taofold.core.state import RunState, fold
 from taofold.core.text import iso
 from taofold.core.trace import opening
 from taofold.log.log import RunRow
+from taofold.runtime.ratings import Rating
 from taofold.runtime.setup import Approval
 
 
@@ -72,6 +73,11 @@ def run_json(row: RunRow) -> dict[str, Any]:
         "events": row.events,
         "waiting_for": row.waiting_for,
     }
+
+
+def rating_json(rating: Rating) -> dict[str, Any]:
+    """What somebody thinks of a run."""
+    return {"by": rating.by, "value": rating.value, "note": rating.note, "at": iso(rating.at)}
 
 
 def approval_json(approval: Approval) -> dict[str, Any]:

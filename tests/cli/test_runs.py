@@ -283,3 +283,19 @@ def test_a_folder_that_another_user_left_on_the_way_up_is_refused(
     done = taofold("run", "agents.py:adder", "add")
     assert done.code == 2
     assert "belongs to another user" in done.err
+
+
+def test_a_run_is_rated_shown_and_becomes_a_case(taofold: Taofold, run: str) -> None:
+    assert taofold("eval", "--from-rated").code == 2
+    assert "rated 0:" in taofold("runs", "rate", run, "bad", "--note", "it is 41").err
+    assert taofold("runs", "show", run).out.endswith("rated 0 by local: it is 41\n")
+    (shown,) = json.loads(taofold("runs", "show", run, "--json").out)["ratings"]
+    assert (shown["by"], shown["value"], shown["note"]) == ("local", 0.0, "it is 41")
+    cases = "cases:\n- goal: add\n  note: 'rated 0 by local: it is 41'\n"
+    assert taofold("eval", "--from-rated").out == cases, "a wrong answer is nothing to expect"
+    assert json.loads(taofold("runs", "rate", "last", "good", "--json").out)["value"] == 1
+    assert "expect: '42'" in taofold("eval", "--from-rated").out
+    for wrong in ("1.5", "well", "nan"):
+        assert taofold("runs", "rate", run, wrong).code == 2
+    taofold("runs", "delete", run, "--yes")
+    assert taofold("eval", "--from-rated").code == 2

@@ -23,6 +23,7 @@ from tests.server.agents import Bench, act, batch, finish
 from taofold.core.text import iso
 from taofold.evals import Case, evaluate
 from taofold.evals.report_files import keep
+from taofold.log.journal import MemoryJournal
 from taofold.log.store import clock
 from taofold.testing.models import ScriptedModel
 
@@ -101,7 +102,8 @@ async def console(folder: Path, *, csp: bool = True, **view: Any) -> AsyncIterat
         ),
         finish(ANSWER),
     )
-    async with seated(agent, folder, csp=csp, server={"folder": home}, **view) as seat:
+    options = {"folder": home, "journal": MemoryJournal()}
+    async with seated(agent, folder, csp=csp, server=options, **view) as seat:
         await learnt(seat)
         await seat.client.until(await seat.client.start("explain it", session="checkout"))
         await seat.client.until(await seat.client.start("explain it again", session="checkout"))
@@ -441,3 +443,21 @@ async def test_markdown_of_a_model_can_do_nothing(tmp_path: Path) -> None:
         assert one["ms"] < 2_000, attack[:40]
     assert told[3]["links"] == ["https://evil.example/login"]
     assert "(evil.example)" in told[3]["text"]  # where it leads stands beside what it says
+
+
+async def test_a_run_is_rated_by_keyboard(tmp_path: Path) -> None:
+    async with console(tmp_path) as seat:
+        await seat.open((await pages(seat))["run-finished"])
+        panel = seat.page.locator(".rating")
+        await expect(panel).to_be_visible()
+        await panel.locator("input").fill("<b>It is 41</b>")
+        await panel.get_by_role("button", name="Bad").press("Enter")
+        await expect(panel.locator("li")).to_contain_text("bad by ann")
+        await expect(panel.locator("li")).to_contain_text("<b>It is 41</b>")
+        await seat.page.reload()
+        await panel.get_by_role("button", name="Good").press("Enter")
+        await expect(panel.locator("li")).to_have_count(1)
+        await expect(panel.locator("li")).to_contain_text("good by ann")
+        await seat.open((await pages(seat))["run-waiting"])
+        await expect(seat.page.locator(".card").first).to_be_visible()
+        await expect(panel).to_be_hidden()

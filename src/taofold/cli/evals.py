@@ -61,6 +61,10 @@ def evaluate(
             "--from", metavar="RUN", help="Print cases made from these runs, and do nothing else."
         ),
     ] = None,
+    rated: Annotated[
+        bool,
+        typer.Option("--from-rated", help="The same of every run that a person has rated."),
+    ] = False,
     root: options.Root = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -72,8 +76,8 @@ def evaluate(
     """
     from taofold.cli.runs.find import with_log
 
-    if runs:
-        give(with_log(lambda log: _cases(log, runs)))
+    if runs or rated:
+        give(with_log(lambda log: _cases(log, runs or [], rated=rated)))
         return
     if file is None:
         fail("name a file of cases: taofold eval cases.yaml (see docs/evals.md)")
@@ -168,17 +172,31 @@ def _show(report: "Report") -> None:
     give(report.summary)
 
 
-async def _cases(log: "Log", said: list[str]) -> str:
-    """Cases in YAML for runs of the log."""
+async def _cases(log: "Log", references: list[str], *, rated: bool) -> str:
+    """Cases in YAML for runs of the log, those that people rated among them if `rated`."""
     from taofold.cli.runs.find import find
+    from taofold.core.errors import UnknownRun
     from taofold.core.state import fold
     from taofold.evals.cases import UNSET, from_state
     from taofold.log.formats import yaml_document as yaml
+    from taofold.runtime.ratings import ratings_beside
 
+    kept = ratings_beside(log)
     cases: list[dict[str, Any]] = []
-    for name in said:
-        run = await find(log, name)
-        case = from_state(fold(await log.read(run)))
-        expected = {} if case.expect is UNSET else {"expect": case.expect}
-        cases.append({"goal": case.goal, **expected})
+    try:
+        names = [await find(log, reference) for reference in references]
+        for run in dict.fromkeys([*names, *(await kept.runs() if rated else ())]):
+            try:
+                records = await log.read(run)
+            except UnknownRun:  # deleted by another release, which left its ratings
+                continue
+            case = from_state(fold(records), await kept.of(run))
+            expected = {} if case.expect is UNSET else {"expect": case.expect}
+            cases.append(
+                {"goal": case.goal, **expected, **({"note": case.note} if case.note else {})}
+            )
+    finally:
+        await kept.close()
+    if not cases:
+        fail("no run was rated yet: taofold runs rate RUN good|bad")
     return yaml.dump({"cases": cases}).rstrip()

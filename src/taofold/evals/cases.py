@@ -18,7 +18,7 @@ are read too.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Final, cast
 
@@ -31,6 +31,7 @@ from taofold.core.state import RunState
 from taofold.core.text import near
 from taofold.evals.scorers import Scorer, command, contains, exact, judge, schema, success
 from taofold.files.document import Fault, KeyPath, Strict, YamlDocument, check, load, refuse
+from taofold.runtime.ratings import Rating
 
 UNSET: Final = msgspec.UNSET
 _LONGEST_NAME: Final = 40
@@ -48,6 +49,8 @@ class Case:
     """The right output; unset = there is no single one."""
     name: str = ""
     scorers: Sequence[Scorer] = ()
+    note: str = ""
+    """For people, such as why the case is there. Nothing is judged by it."""
 
     @property
     def label(self) -> str:
@@ -99,6 +102,7 @@ class CaseKeys(ScoreKeys):
 
     goal: Annotated[str, Field(min_length=1)]
     name: str = ""
+    note: str = ""
     expect: Any = UNSET
 
 
@@ -164,7 +168,7 @@ def _made(document: YamlDocument, keys: FileKeys, judging: Judging) -> CaseFile:
                 scorers += score.scorers(document.folder, judging)
             except ConfigError as error:
                 faults.append(document.fault(location, str(error)))
-        cases.append(Case(entry.goal, entry.expect, entry.name, tuple(scorers)))
+        cases.append(Case(entry.goal, entry.expect, entry.name, tuple(scorers), entry.note))
     if faults:
         refuse(list(dict.fromkeys(faults)), "the cases cannot be used")
     return CaseFile(_named(cases), keys.agent, keys.repeat)
@@ -183,7 +187,7 @@ def _named(cases: Sequence[Case]) -> tuple[Case, ...]:
         # Reports and resumption go by the name, so no two cases may share one.
         counts[name] = counts.get(name, 0) + 1
         name = name if counts[name] == 1 else f"{name} #{counts[name]}"
-        named.append(Case(case.goal, case.expect, name, case.scorers))
+        named.append(replace(case, name=name))
     return tuple(named)
 
 
@@ -276,12 +280,23 @@ def _inspect(path: Path) -> list[Case]:
     return list(_named(cases))
 
 
-def from_state(state: RunState) -> Case:
+def from_state(state: RunState, ratings: Sequence[Rating] = ()) -> Case:
     """A case made from a run: the same goal, and its output as the right one.
 
-    A run without success gives a case without an expectation.
+    A run without success gives a case without an expectation, and so does one that somebody has
+    rated below 0.5: whoever reads the notes knows better what would have been right.
     """
-    return Case(state.goal, state.output if state.success else UNSET)
+    right = state.success and all(rating.value >= 0.5 for rating in ratings)
+    return Case(
+        state.goal,
+        state.output if right else UNSET,
+        note="; ".join([_opinion(rating) for rating in ratings]),
+    )
+
+
+def _opinion(rating: Rating) -> str:
+    note = f": {rating.note}" if rating.note else ""
+    return f"rated {rating.value:g} by {rating.by}{note}"
 
 
 def _goal(inputs: Any) -> str:

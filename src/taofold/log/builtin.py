@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from taofold.core.errors import ConfigError, LogError
-from taofold.log.journal import Journal, MemoryJournal
+from taofold.log.journal import Journal
 from taofold.log.log import Log, WrappedLog
 from taofold.log.memory import MemoryLog
 from taofold.log.sqlite.journal import SqliteJournal
@@ -98,8 +98,6 @@ def journal_beside(log: Log) -> Journal:
     inner: Any = innermost(log)
     if isinstance(inner, SqliteLog):
         return SqliteJournal(inner.path)
-    if isinstance(inner, MemoryLog):
-        return MemoryJournal()
     make = getattr(inner, "journal", None)
     if make is None:
         raise ConfigError(f"{type(inner).__name__} keeps no journal: loops need one", path="log")

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from taofold.core.errors import Conflict, LogError, UnknownRun
 from taofold.core.events import Record
 from taofold.core.state import ENDED
+from taofold.log.journal import Journal, MemoryJournal
 from taofold.log.log import (
     AT_ONCE,
     Claim,
@@ -63,11 +64,16 @@ class MemoryLog:
         self._places = 0
         # Leases are renewed from a thread of their own.
         self._lock = Lock()
+        self._journal = MemoryJournal(now=now)
 
     @property
     def identity(self) -> str:
         """This object is the log."""
         return f"memory:{id(self)}"
+
+    def journal(self) -> Journal:
+        """The one that belongs to this log."""
+        return self._journal
 
     async def create(
         self,

@@ -1,7 +1,7 @@
-"""`taofold runs resume|cancel|steer|fork|delete|adopt`: what changes a run's course."""
+"""`taofold runs resume|cancel|steer|fork|rate|delete|adopt`: what people do to a run."""
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -15,12 +15,16 @@ if TYPE_CHECKING:
     from taofold.log.log import Log, RunRow
 
 
+_WORDS: Final = {"good": 1.0, "bad": 0.0}
+
+
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command("resume")(resume)
     app.command("cancel")(cancel)
     app.command("steer")(steer)
     app.command("fork")(fork)
+    app.command("rate")(rate)
     app.command("delete")(delete)
     app.command("adopt")(adopt)
 
@@ -153,6 +157,40 @@ def fork(
         say(f"go on with: {invocation()} runs resume {new}")
 
 
+def rate(
+    run: options.Run,
+    value: Annotated[
+        str,
+        typer.Argument(metavar="VALUE", help="good, bad, or a number from 0 (bad) to 1 (good)."),
+    ],
+    note: Annotated[
+        str, typer.Option("--note", "-m", metavar="TEXT", help="Why; what would have been right.")
+    ] = "",
+    json: options.Json = False,
+) -> None:
+    """Say what you think of a run; said again, it takes the place of what you said before.
+
+    It stands beside the run's log, in `runs show`, and in the cases of `eval --from-rated`.
+    """
+    from taofold.runtime.ratings import Rating, rate
+    from taofold.views import rating_json
+
+    try:
+        number = _WORDS[value] if value in _WORDS else float(value)
+    except ValueError:
+        fail(f"VALUE is good, bad, or a number from 0 to 1, not {value!r}", USAGE)
+
+    async def work(log: "Log") -> tuple[str, Rating]:
+        name = await find(log, run)
+        return name, await rate(log, name, number, note)
+
+    name, rating = with_log(work)
+    if json:
+        give_json({"run_id": name, **rating_json(rating)})
+    else:
+        say(f"rated {rating.value:g}: {name}")
+
+
 def delete(
     runs: Annotated[list[str], typer.Argument(metavar="RUN", help="Ids, or their beginnings.")],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
@@ -182,6 +220,10 @@ def delete(
 
     # Opened anew: no database stays locked while a person thinks about the question.
     async def work(log: "Log") -> None:
+        from taofold.runtime.ratings import forget
+
+        # Before the runs: deleting wipes the file of what was dropped, too.
+        await forget(log, names)
         for name in names:
             await log.delete(name)
 

@@ -12,6 +12,7 @@ from taofold.core.json_values import plain
 if TYPE_CHECKING:
     from taofold.core.events import Record
     from taofold.log.log import Log, RunRow
+    from taofold.runtime.ratings import Rating
 
 
 def register(app: typer.Typer) -> None:
@@ -68,16 +69,24 @@ def list_runs(
 
 def show(run: options.Run, at: options.Seq = None, json: options.Json = False) -> None:
     """The state of a run and its steps; with --at, as it was after that event."""
+    from taofold.cli.render.text import clean
     from taofold.cli.runs.show import state_json, tell
+    from taofold.runtime.ratings import ratings
+    from taofold.views import rating_json
 
-    async def work(log: "Log") -> "tuple[str, list[Record]]":
-        return await records_of(log, run, at)
+    async def work(log: "Log") -> "tuple[str, list[Record], list[Rating]]":
+        name, records = await records_of(log, run, at)
+        return name, records, await ratings(log, name)
 
-    name, records = with_log(work)
+    name, records, rated = with_log(work)
     if json:
-        give_json(state_json(name, records))
-    else:
-        tell(name, records, travelled=at is not None)
+        shown = [rating_json(rating) for rating in rated]
+        give_json({**state_json(name, records), "ratings": shown})
+        return
+    tell(name, records, travelled=at is not None)
+    for rating in rated:
+        note = f": {clean(rating.note)}" if rating.note else ""
+        give(f"rated {rating.value:g} by {clean(rating.by)}{note}")
 
 
 def log_of(run: options.Run, at: options.Seq = None, json: options.Json = False) -> None:

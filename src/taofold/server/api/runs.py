@@ -12,16 +12,19 @@ from taofold.core import events as e
 from taofold.core.errors import ConfigError, UnknownRun
 from taofold.core.state import ENDED
 from taofold.core.trace import opening
+from taofold.log.journal import Journal
 from taofold.log.log import RunRow
 from taofold.runtime import control
 from taofold.runtime import run as runs
 from taofold.runtime.endings import RESUMABLE
+from taofold.runtime.ratings import Rating, Ratings
 from taofold.server import views
 from taofold.server.api import schemas
 from taofold.server.api.approvals import pending_of
 from taofold.server.api.schemas import (
     EventsQuery,
     ForkBody,
+    RateBody,
     RecordsQuery,
     RunsQuery,
     StateQuery,
@@ -29,6 +32,7 @@ from taofold.server.api.schemas import (
 )
 from taofold.server.endpoint import ApiCall, ApiEndpoint, Nothing, Problem, mine, seen
 from taofold.server.streams.response import stream
+from taofold.views import rating_json
 
 _STREAMED: Final = "text/event-stream"
 
@@ -122,6 +126,34 @@ async def spans(call: ApiCall) -> BaseModel:
     return views.spans(await call.server.log.read(row.run))
 
 
+async def ratings(call: ApiCall) -> BaseModel:
+    """What people think of the run."""
+    row = await seen(call, call.path["run"])
+    return await _ratings(Ratings(_journal(call)), row.run)
+
+
+async def rate(call: ApiCall) -> BaseModel:
+    """Say what you think of a run: whoever may see it may say so."""
+    row = await seen(call, call.path["run"])
+    kept = Ratings(_journal(call))
+    rating = Rating.create(call.body.value, call.body.note, by=call.principal)
+    await kept.add(row.run, rating)
+    call.server.audit("rate", call.principal.id, run=row.run, detail=f"{rating.value:g}")
+    return await _ratings(kept, row.run)
+
+
+async def _ratings(kept: Ratings, run: str) -> schemas.RatingsView:
+    return schemas.RatingsView(
+        items=[schemas.RatingView(**rating_json(rating)) for rating in await kept.of(run)]
+    )
+
+
+def _journal(call: ApiCall) -> Journal:
+    if call.server.journal is None:
+        raise Problem(404, "not_found", "this server keeps no ratings")
+    return call.server.journal
+
+
 async def events(call: ApiCall) -> Response:
     """The run's events, from where the client left off."""
     row = await seen(call, call.path["run"])
@@ -193,6 +225,25 @@ ENDPOINTS: Final = (
         answers={200: schemas.AuditView},
         errors=(404,),
         right="read",
+    ),
+    ApiEndpoint(
+        "GET",
+        "/runs/{run}/ratings",
+        ratings,
+        "What people think of the run.",
+        answers={200: schemas.RatingsView},
+        errors=(404,),
+        right="read",
+    ),
+    ApiEndpoint(
+        "POST",
+        "/runs/{run}/ratings",
+        rate,
+        "Say what you think of a run. Not part of its log.",
+        body=RateBody,
+        answers={200: schemas.RatingsView},
+        errors=(404, 409),
+        right="start",
     ),
     ApiEndpoint(
         "GET",

@@ -17,6 +17,7 @@ from pydantic import (
     model_validator,
 )
 
+from taofold.runtime.ratings import LONGEST_NOTE
 from taofold.server.endpoint import RUN_ID, RequestModel
 
 # Characters.
@@ -114,6 +115,17 @@ class Steer(RequestModel):
     message_id: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._:-]{0,100}$")] = ""
 
     _valid = field_validator("text")(_writable)
+
+
+class RateBody(RequestModel, title="Rate"):
+    """What you think of a run; it takes the place of what you thought of it before."""
+
+    value: Annotated[float, Field(ge=0, le=1, strict=True)] = Field(
+        description="From 0 (bad) to 1 (good)."
+    )
+    note: Annotated[str, StringConstraints(max_length=LONGEST_NOTE)] = ""
+
+    _valid = field_validator("note")(_writable)
 
 
 class ForkBody(RequestModel, title="Fork"):
@@ -376,7 +388,8 @@ class SpanView(ResponseBody, title="Span"):
     """A stretch of a run's time: a model call, a tool call, a wait, or a limit that ended it.
 
     `start` and `end` are ms since the epoch; `step` is 0 outside of steps. `run` is the child run
-    of a call that asked another agent, "" else; its tokens and dollars are the call's.
+    of a call that asked another agent, "" else; its tokens and dollars are the call's. What goes
+    on still has the status "open" and ends with the log.
     """
 
     id: str
@@ -395,6 +408,21 @@ class Spans(ResponseBody):
     """Where the time of a run went, in the order of the starts."""
 
     items: list[SpanView]
+
+
+class RatingView(ResponseBody, title="Rating"):
+    """What somebody thinks of a run, from 0 (bad) to 1 (good)."""
+
+    by: str
+    value: float
+    note: str
+    at: str
+
+
+class RatingsView(ResponseBody, title="Ratings"):
+    """What people think of a run, who spoke last at the end."""
+
+    items: list[RatingView]
 
 
 class DecisionView(ResponseBody, title="Decided"):

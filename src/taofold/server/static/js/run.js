@@ -8,6 +8,7 @@ import { keys } from "./keys.js";
 import { ENDED, follow } from "./live.js";
 import { media, words } from "./media.js";
 import { choose, place } from "./place.js";
+import { rating } from "./rating.js";
 import { startRun } from "./start.js";
 import { timeline } from "./timeline.js";
 import { trace } from "./trace.js";
@@ -48,6 +49,7 @@ function show(main, run, undo) {
     h("label", { class: "unseen", for: "steer" }, "Tell the agent something"),
     h("input", { id: "steer", name: "text", maxlength: 2000, autocomplete: "off", placeholder: "Tell the agent something; it reads it at its next turn" }),
     h("button", {}, "Send"));
+  const opinion = rating(id);
   const title = h("h1", { class: "goal" }, words(run.goal, run.media));
 
   fill(main, h("article", { class: "run" },
@@ -57,7 +59,7 @@ function show(main, run, undo) {
       h("div", { class: "title" }, title, h("div", { class: "title-side" }, status, wire, h("span", { class: "buttons" }, cancel, resume, again, beside, times))),
       h("p", { class: "by" }, [run.agent, run.model, run.strategy].filter(Boolean).join(" · "), ` · started ${ago(run.created_at)}`),
       media(id, (run.media ?? []).map((one) => ({ ...one, mediaType: one.media_type }))), figures),
-    h("div", { class: "columns" }, h("div", { class: "left" }, story, line), time.panel),
+    h("div", { class: "columns" }, h("div", { class: "left" }, story, line, opinion.panel), time.panel),
     time.bar));
   document.title = `${run.goal.slice(0, 60)} · taofold`;
 
@@ -68,6 +70,7 @@ function show(main, run, undo) {
     status.className = `pill ${now.status}`;
     status.textContent = now.status;
     cancel.hidden = line.hidden = ENDED.includes(now.status);
+    if (line.hidden) opinion.show();
     again.hidden = !cancel.hidden || Boolean(now.parent);
     resume.hidden = !["failed", "cancelled"].includes(now.status) || Boolean(now.parent);
     const rows = [["steps", count(now.steps)], ["model calls", count(now.model_calls)], ["tool calls", count(now.tool_calls)],

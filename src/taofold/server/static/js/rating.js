@@ -1,0 +1,45 @@
+/** What people think of a run: a verdict and a note, beside its log. */
+
+import { get, part, post } from "./api.js";
+import { fill, h, toast } from "./dom.js";
+import { ago } from "./format.js";
+
+const word = (value) => (value === 1 ? "good" : value === 0 ? "bad" : `${Math.round(100 * value)} %`);
+
+/** A panel for the ratings of `run`; `show()` when they may be given, with those that there are. */
+export function rating(run) {
+  const told = h("ul", { class: "ratings" });
+  const note = h("input", { id: "why", name: "note", maxlength: 2000, autocomplete: "off", placeholder: "Why? What would have been right?" });
+  const panel = h("form", { class: "rating", hidden: true, "aria-label": "Rating", onsubmit: (event) => event.preventDefault() },
+    h("h3", {}, "Was this right?"), h("label", { class: "unseen", for: "why" }, "Why"), note,
+    [["Good", 1], ["Bad", 0]].map(([name, value]) => h("button", { type: "button", onclick: () => give(value) }, name)), told);
+  let asked = false;
+
+  function draw({ items }) {
+    fill(told, items.map((one) => h("li", { class: "note" }, h("strong", { class: one.value < 0.5 ? "bad" : "good" }, word(one.value)),
+      ` by ${one.by}, ${ago(one.at)}`, one.note && `: ${one.note}`)));
+  }
+
+  async function give(value) {
+    try {
+      draw(await post(`/runs/${part(run)}/ratings`, { value, note: note.value }));
+      note.value = "";
+      toast("Kept beside the run. `taofold eval --from-rated` makes cases of such runs.");
+    } catch (error) {
+      toast(error.message, "bad");
+    }
+  }
+
+  async function show() {
+    if (asked) return;
+    asked = true;
+    try {
+      draw(await get(`/runs/${part(run)}/ratings`));
+      panel.hidden = false;
+    } catch {
+      // a server that keeps no ratings: nothing is asked
+    }
+  }
+
+  return { panel, show };
+}
