@@ -52,7 +52,7 @@ async def test_after_any_three_deaths_a_call_is_repeated_only_where_a_person_sai
 async def test_the_enumeration_goes_red_where_an_old_answer_counts_for_a_new_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from taofold.runtime.ledger import Tape
+    from taofold.runtime.recording import Tape
 
     def up_to_the_first_start(self: Tape, key: str, index: int) -> list[uncertain_calls.e.Record]:
         started = self._at[key, "Started", index]

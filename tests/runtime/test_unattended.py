@@ -21,8 +21,8 @@ from taofold.reasoning import Task
 from taofold.runtime import control
 from taofold.runtime import run as runs
 from taofold.runtime.endings import EXPIRED, QUEUED
-from taofold.runtime.ledger import Tape
 from taofold.runtime.model import Request
+from taofold.runtime.recording import Tape
 from taofold.runtime.setup import TRACEPARENT, current
 from taofold.testing import FunctionModel
 

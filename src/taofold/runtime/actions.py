@@ -88,17 +88,13 @@ class ActionBatch:
 
     def _recalled(self, index: int) -> bool:
         """On resume what was observed stands, whatever this code would have decided."""
-        ledger, tape = self.ledger, self.ledger.tape
-        if ledger.fresh or ledger.exact or tape.peek(e.Observed, self.key, index) is None:
-            return False
-        for record in tape.call(self.key, index):
-            ledger.replayed(record)
-            event = record.event
+        events = self.ledger.recording.settled_call(self.key, index)
+        for event in events:
             if isinstance(event, e.Observed):
                 self.observations[index] = event.observation
             elif isinstance(event, e.Decided) and event.action is not None:
                 self.actions[index] = event.action
-        return True
+        return bool(events)
 
     async def _consider(self, index: int, action: Action) -> None:
         tool = self.ledger.tools.get(action.tool)
@@ -192,7 +188,7 @@ class ActionBatch:
         ledger, setup, thought = self.ledger, self.ledger.setup, self.effect.thought
         critical = thought.critical and thought.type == "exception"
         known = facts(tool)
-        recorded = ledger.tape.peek(e.Decided, self.key, index) if known.delegated else None
+        recorded = ledger.recording.event(e.Decided, self.key, index) if known.delegated else None
         # Older releases asked about the call of an agent, too: what was asked stays asked.
         if recorded is not None and recorded.verdict == "ask":
             known = replace(known, delegated=False)
@@ -203,8 +199,8 @@ class ActionBatch:
         """Let hooks look at a call that nobody has started; answer it if one rejects it."""
         ledger, key = self.ledger, self.key
         hooks = ledger.setup.hooks
-        if ledger.exact:
-            recorded = ledger.tape.peek(e.Observed, key, index)
+        if ledger.recording.exact:  # no hook is called: what it said is on record
+            recorded = ledger.recording.event(e.Observed, key, index)
             if recorded is None or not recorded.hooks or not recorded.observation.refused:
                 return False
             name, reason = recorded.hooks[0], str(recorded.observation.result)
@@ -217,7 +213,7 @@ class ActionBatch:
         else:
             return False
         # An earlier life may have asked a person about it.
-        ledger.overruled(key, index)
+        ledger.recording.forget_verdict(key, index)
         observation = Observation(
             ledger.setup.redactor.text(utf8(reason)), "failure", refused="denied"
         )
@@ -250,9 +246,9 @@ class ActionBatch:
 
         Nothing else happens to these calls here: each is ruled on again when it is its turn.
         """
-        ledger, key, tape = self.ledger, self.key, self.ledger.tape
+        ledger, key = self.ledger, self.key
         # What was asked alone, and answered, is the past: its batch goes on as it did then.
-        if tape.peek(e.Resolved, key, index) is not None:
+        if ledger.recording.event(e.Resolved, key, index) is not None:
             return
         keys: list[str] = []
         for later in range(index + 1, len(self.actions)):
@@ -275,10 +271,10 @@ class ActionBatch:
         `keys` are those by which the guard knows the batch's calls, filled as far as needed: each
         call is told apart once, however many stand behind it.
         """
-        ledger, key, tape = self.ledger, self.key, self.ledger.tape
-        if ledger.exact and tape.peek(e.Decided, key, index) is None:
-            return False  # older releases asked one after the other
-        if tape.peek(e.Started, key, index) or tape.peek(e.Observed, key, index):
+        ledger, key, recording = self.ledger, self.key, self.ledger.recording
+        if not recording.asked_ahead(key, index):
+            return False
+        if recording.event(e.Started, key, index) or recording.event(e.Observed, key, index):
             return False
         if self._unfit(action, tool) or isinstance(_bound(tool, action), Observation):
             return False
@@ -291,8 +287,6 @@ class ActionBatch:
 
     def _was_started(self, index: int, action: Action) -> Action | None:
         """On resume what an earlier life started is ruled on no more: it may have happened."""
-        if self.ledger.fresh:
-            return None
         attempts = PastCall(self.ledger, self.key, index, action, None).attempts()
         if attempts is None:
             return None
@@ -302,9 +296,7 @@ class ActionBatch:
     def _ruled(self, index: int, ruling: Ruling) -> bool:
         """Record a ruling that asks nobody; answer the action if it is denied."""
         ledger, key = self.ledger, self.key
-        recorded = None if ledger.fresh else ledger.tape.peek(e.Decided, key, index)
-        if recorded is not None and not ledger.exact and recorded.verdict != ruling.verdict:
-            ledger.overruled(key, index)
+        ledger.recording.overrule(key, index, ruling.verdict)
         tier, why = int(ruling.tier), ruling.reason
         ledger.put(e.Decided(key=key, index=index, verdict=ruling.verdict, tier=tier, reason=why))
         if ruling.verdict != "deny":
@@ -323,16 +315,15 @@ class ActionBatch:
         return bool(why)
 
     def _limited(self, index: int, tool: str) -> str:
-        """Why a limit forbids the call, or "": in a fork's past, what was recorded."""
+        """Why a limit forbids the call, or "": in the past, what was recorded."""
         ledger, key = self.ledger, self.key
-        # A replay derives it anew, except in a fork.
-        # In a fork the count of calls so far depends on which branch came first in time.
-        past = not ledger.fresh and (not ledger.exact or "." in key)
-        if past and ledger.tape.peek(e.Started, key, index) is not None:
-            return ""
-        recorded = ledger.tape.peek(e.Observed, key, index) if past else None
-        if recorded is not None and recorded.observation.refused == "limit":
-            return str(recorded.observation.result)
+        recording = ledger.recording
+        if recording.settles_limits(key):
+            if recording.event(e.Started, key, index) is not None:
+                return ""
+            recorded = recording.event(e.Observed, key, index)
+            if recorded is not None and recorded.observation.refused == "limit":
+                return str(recorded.observation.result)
         # What an earlier life started is in the state's count already.
         ready = [
             ready_call.tool.name
@@ -356,7 +347,7 @@ class ActionBatch:
             return
         if self._pause:
             await self._slow_down()
-        if self.ledger.inbox.news and not self.ledger.exact:
+        if self.ledger.inbox.news:
             await self.ledger.heed()  # nothing may start after a cancellation, not even on record
         # All starts are on record before the first call begins: after a crash
         # each of them is in doubt.
@@ -376,7 +367,7 @@ class ActionBatch:
         """Pause before a poll; the pause is on the record."""
         milliseconds, self._pause = self._pause, 0
         ledger = self.ledger
-        replayed = ledger.tape.peek(e.Noted, self.key) is not None
+        replayed = ledger.recording.event(e.Noted, self.key) is not None
         ledger.put(e.Noted(key=self.key, kind="backoff", data={"ms": milliseconds}))
         # A pause that was made in an earlier life is not made again.
         if not replayed:
@@ -390,25 +381,21 @@ class ActionBatch:
         if ready_call.position in self._attempts:
             return
         ledger.put(started(key, ready_call.position, ready_call.tool))
-        # An earlier life may have started it more than once; each start on the tape is this one.
-        while not ledger.fresh and (again := ledger.tape.take(e.Started, key, ready_call.position)):
-            ledger.replayed(again)
+        # An earlier life may have started it more than once; each start on record is this one.
+        ledger.recording.recall(e.Started, key, ready_call.position)
 
     async def _run(self, ready_call: ReadyCall) -> None:
         """Make one call, or find out what became of it if an earlier life has started it."""
         ledger, key, index = self.ledger, self.key, ready_call.position
         action, tool = ready_call.action, ready_call.tool
-        recorded = None if ledger.fresh else ledger.tape.peek(e.Observed, key, index)
+        recorded = ledger.recording.event(e.Observed, key, index)
         if recorded is not None:
-            for record in ledger.tape.call(key, index):
-                ledger.replayed(record)
+            ledger.recording.recall_call(key, index)
             self.observations[index] = recorded.observation
             return
-        if ledger.exact:  # it waits in the middle of its call, or was cut off there
-            for record in ledger.tape.call(key, index):
-                ledger.replayed(record)
+        ledger.recording.abandon_call(key, index)
         # Raises `EndOfTape` in an exact replay: from here on the world would be asked.
-        if not ledger.fresh:
+        if not ledger.recording.fresh:
             ledger.touch(f"{key}[{index}]")
         attempts = self._attempts.get(index)
         if attempts is None:

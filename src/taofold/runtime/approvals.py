@@ -1,10 +1,10 @@
 """Approvals: an action that needs a person's decision before it may run (D10).
 
 An approval is the `Decided(ask)` event in the log; it is bound to the action's digest, the
-policy's version and the tool's definition, is used once, and may expire. It is closed by the
-tape, the inbox (from anywhere), the clock, or an `approve` callback in process. At the terminal
-what is shown was made visible first: a model's text cannot move the cursor or hide what is asked;
-the end of the input leaves the run waiting.
+policy's version and the tool's definition, is used once, and may expire. It is closed by what is
+on record, the inbox (from anywhere), the clock, or an `approve` callback in process. At the
+terminal what is shown was made visible first: a model's text cannot move the cursor or hide what is
+asked; the end of the input leaves the run waiting.
 """
 
 import asyncio
@@ -109,14 +109,14 @@ class OpenQuestion:
 
     def _attempts(self) -> int:
         """How often the call was started so far."""
-        # Not in the past: in a fork the state may be ahead of the tape of one branch.
+        # Not in the past: in a fork the state may be ahead of what one branch recorded.
         return self.ledger.store.state.open[self.key].slots[self.index].attempts
 
     def _ask(self, ruling: Ruling | None) -> e.Record:
         """Record that a person is asked, or find it recorded."""
         ledger, setup, tool = self.ledger, self.ledger.setup, self.tool
         seconds = setup.policy.approve_seconds
-        recorded = ledger.tape.peek(e.Decided, self.key, self.index)
+        recorded = ledger.recording.event(e.Decided, self.key, self.index)
         tier = ruling.tier if ruling else (tool.tier if tool else Tier.CARD)
         event = e.Decided(
             key=self.key,
@@ -136,37 +136,35 @@ class OpenQuestion:
             # The policy's version may have changed without changing what it says; the preview
             # and the time are the world's. How often the call had started is the log's: while a
             # replay meets parallel branches in another order, the state may count a later start.
-            event = replace(
+            derived = replace(
                 event,
                 expires_at=recorded.expires_at,
                 policy=recorded.policy,
                 preview=recorded.preview,
                 attempt=recorded.attempt,
             )
-            if not ledger.exact:
-                event = recorded
-        elif recorded is not None and not ledger.exact:
-            ledger.overruled(self.key, self.index)
+            event = ledger.recording.chosen(recorded, derived)
+        else:
+            ledger.recording.overrule(self.key, self.index, "ask")
         return ledger.put(event)
 
     async def _resolve(self, asked: e.Record) -> e.Resolved:
-        """What became of the question: from the tape, the inbox, the clock or the callback."""
+        """What became of the question: recorded, or by the inbox, the clock or the callback."""
         ledger, event = self.ledger, asked.event
         assert isinstance(event, e.Decided)
         key, index = event.key, event.index
         if self._resolved is not None:
             early, self._resolved = self._resolved, None
             return self._voided(event, early) or early
-        recorded = ledger.tape.take(e.Resolved, key, index)
-        if recorded is not None and isinstance(recorded.event, e.Resolved):
-            ledger.replayed(recorded)
-            voided = ledger.tape.peek(e.Resolved, key, index)
-            # The tape has the void right behind the decision that it took back:
-            # both count, in this order.
+        recorded = ledger.recording.recall_next(e.Resolved, key, index)
+        if recorded is not None:
+            voided = ledger.recording.event(e.Resolved, key, index)
+            # The void stands right behind the decision that it took back: both count, in this
+            # order.
             if voided is not None and voided.verdict == "void":
                 ledger.put(voided)
                 return voided
-            return self._voided(event, recorded.event) or recorded.event
+            return self._voided(event, recorded) or recorded
         ledger.touch(f"{key}[{index}]")
         await ledger.inbox.refresh(ledger.store)
         # A decision that was posted in time counts, even if it is read after the question expired.
@@ -212,8 +210,8 @@ class OpenQuestion:
             self.ledger.put(self._resolved)
 
     def _recorded(self) -> bool:
-        """Does the tape say what became of it?"""
-        return self.ledger.tape.peek(e.Resolved, self.key, self.index) is not None
+        """Is it on record what became of it?"""
+        return self.ledger.recording.event(e.Resolved, self.key, self.index) is not None
 
     async def _from_callback_or_inbox(self, asked: e.Record) -> e.Resolved:
         """The callback's word, or that of a person who decided elsewhere meanwhile."""
@@ -374,7 +372,7 @@ class OpenQuestion:
         ledger, action = self.ledger, self.action
         # Only "allow" is bound: a denial stands whatever has changed. A
         # replay takes the log's word.
-        if resolved.verdict != "allow" or ledger.exact:
+        if resolved.verdict != "allow" or ledger.recording.exact:
             return None
         tool = ledger.setup.tools.get(action.tool)
         if tool is None:

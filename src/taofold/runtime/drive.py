@@ -1,8 +1,8 @@
 """The drive: feeds a strategy until it returns. The heart of the system.
 
 Run, resume, replay and fork are one operation: drive the strategy, answering from
-the tape what was already recorded and from the world what was not. They differ only
-in how long the tape is, and in whether the world may be touched (`exact`: it may not).
+the recording what happened before and from the world what did not. They differ only
+in the recording (`recording.py`).
 """
 
 import asyncio
@@ -25,8 +25,9 @@ from taofold.core.effects import (
 from taofold.core.values import Message
 from taofold.policy.limits import REFUSED_ROW, STOP_REASON
 from taofold.runtime.actions import act
-from taofold.runtime.ledger import EndOfTape, Ledger, Park
+from taofold.runtime.ledger import Ledger, Park
 from taofold.runtime.model_calls import ask
+from taofold.runtime.recording import EndOfTape
 from taofold.runtime.redaction import plain
 
 
@@ -76,7 +77,7 @@ class Drive(Ledger):
         heard = self.steered(key)
         # What people say now belongs to now: a turn that is recorded is not
         # told of it in hindsight.
-        if not self.past(key):
+        if not self.recording.covers(key):
             self.live()
             await self.inbox.refresh(self.store)
             if self.inbox.news:
@@ -94,10 +95,8 @@ class Drive(Ledger):
 
     def _limits(self, key: str) -> tuple[str | None, str | None]:
         """The limit that forbids this turn, and the one that makes it the last."""
-        # On resume, and in parallel branches also in a replay, the record counts: what had been
-        # spent by then depends on the order in which branches met.
-        if not self.fresh and self.tape.behind(key) and (not self.exact or "." in key):
-            recorded = self.tape.peek(e.LimitHit, key)
+        if self.recording.settles_limits(key):
+            recorded = self.recording.event(e.LimitHit, key)
             if recorded is None:
                 return None, None
             self.put(recorded)
@@ -122,9 +121,7 @@ class Drive(Ledger):
             event = e.Compacted(key=key, **data)
         else:
             event = e.Noted(key=key, kind=effect.kind, data=data)
-        # On resume a note that an earlier release did not make is left out: it would
-        # stand in the wrong place.
-        if self.exact or not self.tape.behind(key) or self.tape.peek(type(event), key) is not None:
+        if self.recording.expects(type(event), key):
             self.put(event)
 
     async def fork(self, key: str, branches: Sequence[Strategy[Any]]) -> tuple[Any, ...]:

@@ -1,26 +1,22 @@
-"""The ledger of one activation: what happens is written here, over what the tape already has.
+"""The ledger of one activation: what happens is written here, unless it is recorded already.
 
-Every part of a drive goes through it: it decides whether an event is new or recorded, compares
-the two, says when the past ends and the present begins, and refuses the world to an exact replay.
-The *tape* is what an earlier life of the run recorded, by the place of each effect. The signals
-(`Park`, `Cancelled`, `Denied`, `EndOfTape`) are how a drive ends other than by an answer: no
-errors, `run` turns them into events. Knows nothing about strategies.
+Every part of a drive goes through it: it asks the recording of earlier lives, says when the past
+ends and the present begins, and refuses the world to an exact replay. The signals (`Park`,
+`Cancelled`, `Denied`) are how a drive ends other than by an answer: no errors, `run` turns them
+into events. Knows nothing about strategies.
 """
 
 from base64 import b64encode
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from hashlib import blake2b
-from typing import Any, Final, TypeVar
 
 import msgspec
 
 from taofold.core import events as e
 from taofold.core.content import Conversation
 from taofold.core.effects import Ask
-from taofold.core.errors import LogError, ModelError, ReplayDiverged
+from taofold.core.errors import LogError, ModelError
 from taofold.core.rules import fingerprint
-from taofold.core.state import live
 from taofold.core.values import Action, Step
 from taofold.log.store import Store
 from taofold.policy import Repetition
@@ -28,139 +24,8 @@ from taofold.policy.limits import Held
 from taofold.policy.repetition import CallIdentity
 from taofold.runtime.hooks import HookContext
 from taofold.runtime.inbox import Inbox
+from taofold.runtime.recording import EndOfTape, Recording
 from taofold.runtime.setup import Setup
-
-E = TypeVar("E", bound=e.Happened)
-
-WORLD: Final = (
-    *(e.Resumed, e.Parked, e.Forked, e.PromptChanged),
-    *(e.Rewound, e.RunStarted, e.Updated, e.DecisionRefused, e.RunFinished),
-)
-"""Written by whoever drives the run. No effect derives them, so a replay skips them."""
-CALL: Final = (e.Decided, e.Resolved, e.Started, e.Observed)
-"""What becomes of one action."""
-
-
-def place(event: e.Event) -> tuple[str, str, int]:
-    """Where an event belongs: effect key, kind and index."""
-    kind = type(event)
-    if issubclass(kind, e.Started):
-        kind = e.Started
-    return getattr(event, "key", ""), kind.__name__, getattr(event, "index", 0)
-
-
-class Tape:
-    """The records of a run, to be consumed by re-driving it."""
-
-    def __init__(self, records: Iterable[e.Record] = ()) -> None:
-        self._order = deque(records)
-        self._at: dict[tuple[str, str, int], deque[e.Record]] = {}
-        self._steered: list[e.Record] = []
-        self._last: dict[str, int] = {}
-        self._left: dict[str, int] = {}
-        # What a rewind took back is not on the tape, but still in `_order`:
-        # the state counts its cost.
-        for record in live(self._order):
-            if isinstance(record.event, e.Steered):
-                self._steered.append(record)
-            elif not isinstance(record.event, WORLD):
-                self._at.setdefault(place(record.event), deque()).append(record)
-                self._count(getattr(record.event, "key", ""), 1)
-
-    # An effect inside a fork counts for every fork around it, so that `behind` needs no search.
-    def _count(self, key: str, change: int) -> None:
-        while key:
-            branch, _, position = key.rpartition(".")
-            self._last[branch] = max(self._last.get(branch, -1), int(position))
-            self._left[key] = self._left.get(key, 0) + change
-            # Two segments less: "3.1.0" is effect 0 of branch 1 of the fork at "3".
-            key = branch.rpartition(".")[0]
-
-    def behind(self, key: str) -> bool:
-        """Does the tape hold anything that this branch did at `key` or later?"""
-        if not self._last:
-            return False
-        branch, _, position = key.rpartition(".")
-        return int(position) < self._last.get(branch, -1) or self._left.get(key, 0) > 0
-
-    def peek(self, kind: type[E], key: str, index: int = 0) -> E | None:
-        """The next recorded event of `kind` at this place, left on the tape."""
-        if not self._at:
-            return None
-        queue = self._at.get((key, kind.__name__, index))
-        return queue[0].event if queue else None  # type: ignore[return-value]
-
-    def take(self, kind: type[e.Happened], key: str, index: int = 0) -> e.Record | None:
-        """The next recorded record of `kind` at this place, off the tape."""
-        if not self._at:
-            return None
-        queue = self._at.get((key, kind.__name__, index))
-        if not queue:
-            return None
-        self._count(key, -1)
-        return queue.popleft()
-
-    def attempts(self, key: str, index: int) -> list[e.Record]:
-        """What became of one action up to its last `Started`, off the tape, in order.
-
-        What stays on the tape came after it: only that is about the start that counts now.
-        """
-        started = self._at.get((key, e.Started.__name__, index))
-        # A decision behind the last start is the answer to a question about that start: it stays.
-        last = started[-1].seq if started else -1
-        taken: list[e.Record] = []
-        for kind in (e.Decided, e.Resolved, e.Started):
-            queue = self._at.get((key, kind.__name__, index))
-            while queue and queue[0].seq <= last:
-                self._count(key, -1)
-                taken.append(queue.popleft())
-        return sorted(taken, key=lambda record: record.seq)
-
-    def call(self, key: str, index: int) -> list[e.Record]:
-        """Everything that became of one action, off the tape, in order."""
-        taken: list[e.Record] = []
-        for kind in CALL:
-            while (record := self.take(kind, key, index)) is not None:
-                taken.append(record)
-        return sorted(taken, key=lambda record: record.seq)
-
-    def steering(self, key: str) -> list[e.Record]:
-        """What people said up to the turn at `key` of its branch, off the tape."""
-        if not self._steered:
-            return []
-        branch, _, position = key.rpartition(".")
-        heard: list[e.Record] = []
-        for record in tuple(self._steered):
-            branch_key, _, at = getattr(record.event, "key", "").rpartition(".")
-            if branch_key == branch and int(at) <= int(position):
-                self._steered.remove(record)
-                heard.append(record)
-        return heard
-
-    def until(self, seq: int | None = None) -> Iterator[e.Record]:
-        """The records not yet given out, in the order of the log, up to `seq` (None: all)."""
-        # Taken off the left: each record is restored once, over the whole activation O(n).
-        while self._order and (seq is None or self._order[0].seq <= seq):
-            yield self._order.popleft()
-
-    def rest(self) -> list[e.Record]:
-        """What was never asked for, in order."""
-        if not self._at:
-            return []
-        left = [record for queue in self._at.values() for record in queue]
-        return sorted(left, key=lambda record: record.seq)
-
-
-def essence(event: e.Event) -> Any:
-    """What must be equal on resume: kind, key and, for a step, what would be done (D13)."""
-    if isinstance(event, e.Proposed):
-        return event.key, [said(action) for action in event.actions]
-    return place(event)
-
-
-def said(action: Action) -> tuple[str, dict[str, Any]]:
-    """Tool and parameters."""
-    return action.tool, action.parameters
 
 
 # BaseException, like the three below: no `except Exception` of a strategy or a tool may swallow it.
@@ -188,29 +53,20 @@ class Denied(BaseException):
         self.reason = reason
 
 
-class EndOfTape(BaseException):
-    """An exact replay came to the end of what was recorded."""
-
-    def __init__(self, key: str) -> None:
-        super().__init__(key)
-        self.key = key
-
-
 class Ledger:
-    """Setup, store, tape and inbox of one activation of one run."""
+    """Setup, store, recording and inbox of one activation of one run."""
 
     def __init__(
         self,
         setup: Setup,
         store: Store,
-        tape: Tape,
+        recording: Recording,
         inbox: Inbox,
         *,
-        exact: bool = False,
         resumed: bool = False,
     ) -> None:
-        self.setup, self.store, self.tape, self.inbox = setup, store, tape, inbox
-        self.exact, self.resumed = exact, resumed
+        self.setup, self.store, self.recording, self.inbox = setup, store, recording, inbox
+        self.resumed = resumed
         self.held: dict[str, Held] = {}
         """What calls under way may still consume, by place."""
         self.queue: set[str] = set()
@@ -219,8 +75,6 @@ class Ledger:
         """What people wrote to the run since its last model call, for hooks."""
         self.others = 0
         """How many branches run beside the one that asks."""
-        self.fresh = False
-        """No event is left on the tape (steering may be): what comes now happens now."""
         # A copy as a dict: looking a tool up is done several times in each step.
         self.tools = dict(setup.tools)
         self.media: dict[str, bytes] = {}
@@ -273,29 +127,16 @@ class Ledger:
         talk.fetched = len(talk.media)
 
     def put(self, event: e.Event) -> e.Record:
-        """Record `event`, or find that the tape already has it.
+        """Record `event`, or find that it is recorded already.
 
         Raises:
-            ReplayDiverged: the tape has something else there.
+            ReplayDiverged: something else is recorded there.
         """
         # The common case, and the only one in a run that is not resumed: nothing
         # is left to compare with.
-        if self.fresh:
+        if self.recording.fresh:
             return self.store.record(event)
-        key: str = getattr(event, "key", "")
-        record = self.tape.take(_kind(event), key, getattr(event, "index", 0))
-        if record is None:
-            if self.exact:
-                self._unrecorded(key, event)
-            return self.new(event)
-        # A replay compares everything; a resume only what would be done, so that a reworded prompt
-        # or another clock strands no run.
-        if self.exact and record.event.timeless() != event.timeless():
-            raise ReplayDiverged(key, record.event, event)
-        if not self.exact and essence(record.event) != essence(event):
-            raise ReplayDiverged(key, essence(record.event), essence(event))
-        self.replayed(record)
-        return record
+        return self.recording.match(event) or self.new(event)
 
     def new(self, event: e.Event) -> e.Record:
         """Record what never happened before."""
@@ -303,34 +144,19 @@ class Ledger:
             self.live()
         return self.store.record(event)
 
-    def overruled(self, key: str, index: int) -> None:
-        """On resume the policy says something else about an action that did not start yet."""
-        for kind in (e.Decided, e.Resolved):
-            while (record := self.tape.take(kind, key, index)) is not None:
-                self.replayed(record)
-
-    def replayed(self, record: e.Record) -> None:
-        """Take in a recorded record, and whatever lies before it in the log."""
-        for earlier in self.tape.until(record.seq):
-            # Folded into the state, not written: it is in the log already.
-            self.store.restore(earlier)
-
     def live(self) -> None:
         """From here on it happens now: take in the rest of the log and say who resumed it."""
-        if self._live or self.exact:
+        if self._live or self.recording.exact:
             return
         # Before the rest: `dispatch` below must not come back here.
         self._live = True
-        for earlier in self.tape.until():
-            self.store.restore(earlier)
+        self.recording.restore_rest()
         if self.resumed:
             self.store.dispatch(e.Resumed(epoch=self.store.epoch))
-        # Noticed while the tape was read, when nothing may be written; now it may.
+        # Noticed while the past was read, when nothing may be written; now it may.
         for event in self._late:
             self.store.dispatch(event)
-        # Parallel branches reach the present one after the other: for some
-        # there may be a past left.
-        self.fresh = not self.tape.rest()
+        self.recording.enter_present()
 
     def reworded(self, key: str, recorded: str, requested: str) -> None:
         """This code builds another prompt than the one recorded: said once per activation."""
@@ -339,7 +165,7 @@ class Ledger:
 
     def touch(self, key: str) -> None:
         """Call before touching the world: an exact replay never does."""
-        if self.exact:
+        if self.recording.exact:
             raise EndOfTape(key)
         if not self._live:
             self.live()
@@ -347,16 +173,12 @@ class Ledger:
     def steered(self, key: str) -> list[e.Steered]:
         """The messages that are recorded as read at `key`."""
         heard: list[e.Steered] = []
-        for record in self.tape.steering(key):
-            self.replayed(record)
+        for record in self.recording.tape.steering(key):
+            self.recording.restore(record)
             if isinstance(record.event, e.Steered):
                 heard.append(record.event)
                 self.people.append(record.event.text)
         return heard
-
-    def past(self, key: str) -> bool:
-        """Is what happens at `key` recorded, or nobody's to add to?"""
-        return not self.fresh and (self.exact or self.tape.behind(key))
 
     def hear(self, key: str) -> list[e.Steered]:
         """Put what people said on the record; the next turn at or after `key` tells the model."""
@@ -389,11 +211,6 @@ class Ledger:
     async def flush(self) -> None:
         """Make what happened so far durable, and what the inbox held of it gone."""
         await self.store.flush(consume=self.inbox.spend())
-
-    def _unrecorded(self, key: str, event: e.Event) -> None:
-        if self.tape.behind(key):
-            raise ReplayDiverged(key, None, event)
-        raise EndOfTape(key)
 
     def call(self, action: Action) -> CallIdentity:
         """The action as the guard knows it: by what it says, or as its tool tells calls apart."""
@@ -451,10 +268,6 @@ def hook_context(ledger: Ledger, key: str, people: Sequence[str] = ()) -> HookCo
         deps=setup.deps,
         people=tuple(people),
     )
-
-
-def _kind(event: e.Event) -> type[e.Happened]:
-    return e.Started if isinstance(event, e.Started) else type(event)
 
 
 def _branch(place: str) -> str:

@@ -1,4 +1,4 @@
-"""Calls of a model: from the tape if it was asked before, else within the budget.
+"""Calls of a model: the recorded reply if it was asked before, else within the budget.
 
 What the call cost is recorded with the reply, before anyone tries to read it.
 """
@@ -73,22 +73,21 @@ class ModelCall:
             ModelError: there is no reply, and the caller does not tolerate that.
             Park: an engine pauses its runs.
         """
-        ledger, spoken = self.ledger, list[str]()
-        if not ledger.fresh:
-            self._cut_as_before()
-            spoken = self._hooked_as_before()
+        ledger = self.ledger
+        self._cut_as_before()
+        spoken = self._hooked_as_before()
         hear = ledger.setup.on_request
         if hear is not None:
             hear(ledger.store.run, self.key, self._request(self._model()))
-        recorded = None if ledger.fresh else ledger.tape.peek(e.Replied, self.key)
+        recorded = ledger.recording.event(e.Replied, self.key)
         if recorded is not None:
             reply = self._replayed(recorded)
             ledger.people.clear()
-            if not ledger.exact:
+            if not ledger.recording.exact:  # nothing is sent back any more
                 reply = await self._with_blobs(reply)
             await self._after_past(reply)
             return reply
-        earlier = None if ledger.fresh else self._ended_before()
+        earlier = self._ended_before()
         if earlier is not None:
             return earlier
         ledger.touch(self.key)
@@ -109,12 +108,15 @@ class ModelCall:
     def _model(self) -> Model:
         return self.ledger.setup.model(self.effect.model or self.effect.role)
 
-    # What the tape holds.
+    # What is on record.
 
     def _ended_before(self) -> Reply | None:
         """How the call ended without a reply in an earlier life; None if it is to be made now."""
-        failed = self._failed()
-        limited = self.ledger.tape.peek(e.LimitHit, self.key)
+        recording = self.ledger.recording
+        # Each life of the run may have made an attempt: the last one counts.
+        failures = recording.recall(e.AskFailed, self.key)
+        failed = failures[-1] if failures else None
+        limited = recording.event(e.LimitHit, self.key)
         # A limit behind the failure means that the call was made again and ran out of time.
         if failed is not None and limited is None:
             if failed.kind == "overflow":
@@ -122,29 +124,20 @@ class ModelCall:
             if self.effect.tolerant:
                 return Reply(finish="error", reasoning=failed.message)
             # A replay ends as the run did; on resume a call that failed is simply made again.
-            if self.ledger.exact:
+            if recording.exact:
                 raise ModelError(failed.message, kind=failed.kind)
         if limited is not None:
             self.ledger.put(limited)
             raise Halt(STOP_REASON[limited.limit])
         return None
 
-    def _failed(self) -> e.AskFailed | None:
-        """How the last attempt at this call failed: each life of the run may have made one."""
-        failed: e.AskFailed | None = None
-        while (record := self.ledger.tape.take(e.AskFailed, self.key)) is not None:
-            self.ledger.replayed(record)
-            if isinstance(record.event, e.AskFailed):
-                failed = record.event
-        return failed
-
     def _replayed(self, recorded: e.Replied) -> Reply:
-        """The reply that is on the tape, if this code would ask the same; on resume in any case."""
+        """The reply that is on record, if this code would ask the same; on resume in any case."""
         ledger, key, conversation = self.ledger, self.key, self.conversation
         prompt, prefix = conversation.digest, prefix_of(conversation, self.offer)
         # Logs of earlier releases have no prefix.
         same = recorded.prompt == prompt and recorded.prefix in ("", prefix)
-        if not same and ledger.exact:
+        if not same and ledger.recording.exact:
             raise ReplayDiverged(
                 key,
                 f"prompt {recorded.prompt}, all that was sent {recorded.prefix}",
@@ -155,11 +148,8 @@ class ModelCall:
         # The next live call compares with this: signed reasoning is bound
         # to what it was asked with.
         conversation.offer = self.offer if same else CHANGED
-        while ledger.tape.take(e.AskFailed, key) is not None:
-            pass  # it was asked again in a later life
-        record = ledger.tape.take(e.Replied, key)
-        if record is not None:
-            ledger.replayed(record)
+        ledger.recording.recall(e.AskFailed, key)  # it was asked again in a later life
+        ledger.recording.recall_next(e.Replied, key)
         return Reply(
             usage=recorded.usage,
             model=recorded.model,
@@ -205,7 +195,7 @@ class ModelCall:
     def _hooked_as_before(self) -> list[str]:
         """Do what hooks said before this call in an earlier life. Returns who said something."""
         ledger, spoken = self.ledger, list[str]()
-        while (past := ledger.tape.peek(e.Hooked, self.key)) is not None:
+        while (past := ledger.recording.event(e.Hooked, self.key)) is not None:
             if past.point != "before_model":
                 break
             spoken.append(past.hook)
@@ -270,10 +260,10 @@ class ModelCall:
             Denied: a hook rejected it.
         """
         ledger = self.ledger
-        past = None if ledger.fresh else ledger.tape.peek(e.Hooked, self.key)
+        past = ledger.recording.event(e.Hooked, self.key)
         if past is not None:
             self._step_in(past)
-        elif not (ledger.exact or ledger.tape.behind(self.key)):
+        elif not ledger.recording.covers(self.key):
             # Nothing followed the reply: the process may have died before its hooks were through.
             await self._after(reply)
 
@@ -294,10 +284,8 @@ class ModelCall:
 
     def _cut_as_before(self) -> None:
         """What an earlier life stopped sending back is not sent back by this one either."""
-        ledger = self.ledger
         # Taken before the digests are compared: a cut changes what would be sent.
-        while (record := ledger.tape.take(e.Cut, self.key)) is not None:
-            ledger.replayed(record)
+        for _ in self.ledger.recording.recall(e.Cut, self.key):
             self.conversation.cut()
 
     def _cut(self, reason: str, detail: str = "") -> None:

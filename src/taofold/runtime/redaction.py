@@ -1,7 +1,7 @@
 """What a model said, made fit for the record: checked, without secrets, valid UTF-8.
 
 A reply is cleaned as text when it arrives, and once more when it has been read: reading
-may bring to light what an escape hid. It knows nothing about limits or the tape.
+may bring to light what an escape hid. It knows nothing about limits or the record.
 """
 
 from collections.abc import Sequence

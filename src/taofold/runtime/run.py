@@ -48,8 +48,9 @@ from taofold.runtime.endings import (
 )
 from taofold.runtime.inbox import Inbox
 from taofold.runtime.lease import HEART, LEASE_MS, SILENT_S, release
-from taofold.runtime.ledger import Cancelled, Denied, EndOfTape, Park, Tape
+from taofold.runtime.ledger import Cancelled, Denied, Park
 from taofold.runtime.owner import never_began, remove_unbegun
+from taofold.runtime.recording import EndOfTape, Recording, ReplayedRecording
 from taofold.runtime.setup import Setup
 
 
@@ -173,7 +174,7 @@ async def start(
         except Exception as error:  # a listener's: what it was told is written all the same
             await _fail(store, error, setup)
             raise
-        return await _activate(log, store, Tape(), strategy, setup)
+        return await _activate(log, store, Recording([], store), strategy, setup)
 
 
 async def _register(log: Log, row: RunRow, record: e.Record, blobs: Mapping[str, bytes]) -> int:
@@ -363,7 +364,7 @@ async def _resumed(
         store.subscribe(listener)
     # A run that was only begun goes on for the first time.
     resumed = len(records) > 1
-    return await _activate(log, store, Tape(records), strategy, setup, resumed=resumed)
+    return await _activate(log, store, Recording(records, store), strategy, setup, resumed=resumed)
 
 
 async def replay(log: Log, run: str, strategy: MakeStrategy, setup: Setup) -> RunState:
@@ -373,10 +374,10 @@ async def replay(log: Log, run: str, strategy: MakeStrategy, setup: Setup) -> Ru
         ReplayDiverged: at the first event that comes out different.
     """
     records = await log.read(run)
-    tape = Tape(records)
     store = Store(run=run, head=len(records), now=lambda: records[-1].at)
-    # Without a log behind it the inbox stays empty: all that people did is on the tape.
-    drive = Drive(setup, store, tape, Inbox(None, run), exact=True)
+    # Without a log behind it the inbox stays empty: all that people did is on record.
+    recording = ReplayedRecording(records, store)
+    drive = Drive(setup, store, recording, Inbox(None, run))
     ended = fold(records)
     try:
         finish = _finished(drive, await drive(strategy()))
@@ -389,7 +390,7 @@ async def replay(log: Log, run: str, strategy: MakeStrategy, setup: Setup) -> Ru
             status="failed", stop_reason="denied", success=False, error=denied.reason
         )
     # Nobody asks again for starts that were repeated and for answers that became void.
-    surplus = [r for r in tape.rest() if not isinstance(r.event, e.Resolved | e.Started)]
+    surplus = [r for r in recording.tape.rest() if not isinstance(r.event, e.Resolved | e.Started)]
     # Events that this code does not produce are a divergence like events that differ.
     if surplus:
         raise ReplayDiverged(getattr(surplus[0].event, "key", ""), surplus[0].event, None)
@@ -459,7 +460,7 @@ async def rewind(log: Log, run: str, *, to: int | None, now: int) -> int:
 async def _activate(
     log: Log,
     store: Store,
-    tape: Tape,
+    recording: Recording,
     strategy: MakeStrategy,
     setup: Setup,
     *,
@@ -467,7 +468,7 @@ async def _activate(
 ) -> Store:
     """Drive until the run ends or waits. Whatever cuts it short frees the run for others."""
     try:
-        return await _driven(log, store, tape, strategy, setup, resumed=resumed)
+        return await _driven(log, store, recording, strategy, setup, resumed=resumed)
     except BaseException:
         # BaseException: also after Ctrl-C or a cancelled task nobody should
         # have to wait for the lease.
@@ -478,7 +479,7 @@ async def _activate(
 async def _driven(
     log: Log,
     store: Store,
-    tape: Tape,
+    recording: Recording,
     strategy: MakeStrategy,
     setup: Setup,
     *,
@@ -492,7 +493,7 @@ async def _driven(
     while True:
         turn += 1
         inbox = Inbox(log, store.run, setup.redactor)
-        drive = Drive(setup, store, tape, inbox, resumed=resumed)
+        drive = Drive(setup, store, recording, inbox, resumed=resumed)
         try:
             event: e.RunFinished | e.Parked = await _outcome(drive, strategy)
         # The task was cancelled: a deadline, Ctrl-C, or a server that stops
@@ -510,9 +511,9 @@ async def _driven(
             return store
         records = await log.read(store.run)
         # A message came between the last look and the write: the same run,
-        # with all of it on the tape.
+        # with all of it on record.
         store = store.again(len(records))
-        tape, resumed = Tape(records), True
+        recording, resumed = Recording(records, store), True
 
 
 async def _cut_off(store: Store, inbox: Inbox, reason: str) -> None:

@@ -363,10 +363,12 @@ class Invocation:
         Parks the run if it asked and nobody answers now.
         """
         answer: PersonAnswer | None = None
-        tape = self.ledger.tape
+        recording = self.ledger.recording
         # A question that was asked again counts; each has its own form.
-        while (past := tape.peek(e.Decided, self.key, self.index)) is not None and past.request:
+        while past := recording.event(e.Decided, self.key, self.index):
             request = past.request
+            if not request:
+                break
             wants = InputRequired(past.reason, form=request["form"], state=request["state"])
             answer = await self.answered(wants)
         return answer

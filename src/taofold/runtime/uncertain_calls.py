@@ -53,14 +53,10 @@ class PastCall:
         self.action, self.tool = action, tool
 
     def attempts(self) -> Attempts | None:
-        """The attempts on record, off the tape; None if the call was never started."""
-        ledger, key, index = self.ledger, self.key, self.index
-        if ledger.fresh or ledger.exact or ledger.tape.peek(e.Started, key, index) is None:
+        """The attempts on record; None if the call was never started."""
+        events = self.ledger.recording.attempts(self.key, self.index)
+        if not events:
             return None
-        records = ledger.tape.attempts(key, index)
-        for record in records:
-            ledger.replayed(record)
-        events = [record.event for record in records]
         # Of all attempts, also voided ones: the last edit is what the last start was made with.
         edits = [event.action for event in events if isinstance(event, e.Decided) and event.action]
         starts = [event for event in events if isinstance(event, e.Started)]
@@ -87,8 +83,8 @@ class PastCall:
             return replace(ruling, reason=f"{ruling.reason}; {BEGUN}") if begun else ruling
         if tool.effect != "once" and not begun:
             return ruling
-        recorded = self.ledger.tape.peek(e.Decided, self.key, self.index)
-        # What was known at the time is on the tape: branches may meet in another order now.
+        recorded = self.ledger.recording.event(e.Decided, self.key, self.index)
+        # What was known at the time is on record: branches may meet in another order now.
         # Only the reason is compared, which is why `AGAIN` must stay as it is: logs hold it.
         again = recorded.reason == AGAIN if recorded else self.ledger.timed_out(action)
         if again or begun:

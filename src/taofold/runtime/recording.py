@@ -1,0 +1,339 @@
+"""Recorded results: what earlier lives of a run left on record, asked before the world is.
+
+Run, resume and replay differ here and nowhere else. A `Recording` answers for a run that goes on:
+what was done stands, what was not begun is judged anew. A `ReplayedRecording` answers for an exact
+replay: everything is derived again and compared, and the world is never asked. A new run has an
+empty recording. The *tape* holds the records by the place of each effect. Knows nothing about
+models, tools or people.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Any, ClassVar, Final, TypeVar
+
+from taofold.core import events as e
+from taofold.core.errors import ReplayDiverged
+from taofold.core.state import live
+from taofold.core.values import Action
+from taofold.log.store import Store
+
+E = TypeVar("E", bound=e.Happened)
+
+WORLD: Final = (
+    *(e.Resumed, e.Parked, e.Forked, e.PromptChanged),
+    *(e.Rewound, e.RunStarted, e.Updated, e.DecisionRefused, e.RunFinished),
+)
+"""Written by whoever drives the run. No effect derives them, so a replay skips them."""
+CALL: Final = (e.Decided, e.Resolved, e.Started, e.Observed)
+"""What becomes of one action."""
+
+
+def _place(event: e.Event) -> tuple[str, str, int]:
+    """Where an event belongs: effect key, kind and index."""
+    kind = type(event)
+    if issubclass(kind, e.Started):
+        kind = e.Started
+    return getattr(event, "key", ""), kind.__name__, getattr(event, "index", 0)
+
+
+class Tape:
+    """The records of a run, to be consumed by re-driving it."""
+
+    def __init__(self, records: Iterable[e.Record] = ()) -> None:
+        self._order = deque(records)
+        self._at: dict[tuple[str, str, int], deque[e.Record]] = {}
+        self._steered: list[e.Record] = []
+        self._last: dict[str, int] = {}
+        self._left: dict[str, int] = {}
+        # What a rewind took back is not on the tape, but still in `_order`:
+        # the state counts its cost.
+        for record in live(self._order):
+            if isinstance(record.event, e.Steered):
+                self._steered.append(record)
+            elif not isinstance(record.event, WORLD):
+                self._at.setdefault(_place(record.event), deque()).append(record)
+                self._count(getattr(record.event, "key", ""), 1)
+
+    # An effect inside a fork counts for every fork around it, so that `behind` needs no search.
+    def _count(self, key: str, change: int) -> None:
+        while key:
+            branch, _, position = key.rpartition(".")
+            self._last[branch] = max(self._last.get(branch, -1), int(position))
+            self._left[key] = self._left.get(key, 0) + change
+            # Two segments less: "3.1.0" is effect 0 of branch 1 of the fork at "3".
+            key = branch.rpartition(".")[0]
+
+    def behind(self, key: str) -> bool:
+        """Does the tape hold anything that this branch did at `key` or later?"""
+        if not self._last:
+            return False
+        branch, _, position = key.rpartition(".")
+        return int(position) < self._last.get(branch, -1) or self._left.get(key, 0) > 0
+
+    def peek(self, kind: type[E], key: str, index: int = 0) -> E | None:
+        """The next recorded event of `kind` at this place, left on the tape."""
+        if not self._at:
+            return None
+        queue = self._at.get((key, kind.__name__, index))
+        return queue[0].event if queue else None  # type: ignore[return-value]
+
+    def take(self, kind: type[e.Happened], key: str, index: int = 0) -> e.Record | None:
+        """The next recorded record of `kind` at this place, off the tape."""
+        if not self._at:
+            return None
+        queue = self._at.get((key, kind.__name__, index))
+        if not queue:
+            return None
+        self._count(key, -1)
+        return queue.popleft()
+
+    def attempts(self, key: str, index: int) -> list[e.Record]:
+        """What became of one action up to its last `Started`, off the tape, in order.
+
+        What stays on the tape came after it: only that is about the start that counts now.
+        """
+        started = self._at.get((key, e.Started.__name__, index))
+        # A decision behind the last start is the answer to a question about that start: it stays.
+        last = started[-1].seq if started else -1
+        taken: list[e.Record] = []
+        for kind in (e.Decided, e.Resolved, e.Started):
+            queue = self._at.get((key, kind.__name__, index))
+            while queue and queue[0].seq <= last:
+                self._count(key, -1)
+                taken.append(queue.popleft())
+        return sorted(taken, key=lambda record: record.seq)
+
+    def call(self, key: str, index: int) -> list[e.Record]:
+        """Everything that became of one action, off the tape, in order."""
+        taken: list[e.Record] = []
+        for kind in CALL:
+            while (record := self.take(kind, key, index)) is not None:
+                taken.append(record)
+        return sorted(taken, key=lambda record: record.seq)
+
+    def steering(self, key: str) -> list[e.Record]:
+        """What people said up to the turn at `key` of its branch, off the tape."""
+        if not self._steered:
+            return []
+        branch, _, position = key.rpartition(".")
+        heard: list[e.Record] = []
+        for record in tuple(self._steered):
+            branch_key, _, at = getattr(record.event, "key", "").rpartition(".")
+            if branch_key == branch and int(at) <= int(position):
+                self._steered.remove(record)
+                heard.append(record)
+        return heard
+
+    def until(self, seq: int | None = None) -> Iterator[e.Record]:
+        """The records not yet given out, in the order of the log, up to `seq` (None: all)."""
+        # Taken off the left: each record is restored once, over the whole activation O(n).
+        while self._order and (seq is None or self._order[0].seq <= seq):
+            yield self._order.popleft()
+
+    def rest(self) -> list[e.Record]:
+        """What was never asked for, in order."""
+        if not self._at:
+            return []
+        left = [record for queue in self._at.values() for record in queue]
+        return sorted(left, key=lambda record: record.seq)
+
+
+def _essence(event: e.Event) -> Any:
+    """What must be equal on resume: kind, key and, for a step, what would be done (D13)."""
+    if isinstance(event, e.Proposed):
+        return event.key, [_request(action) for action in event.actions]
+    return _place(event)
+
+
+def _request(action: Action) -> tuple[str, dict[str, Any]]:
+    """Tool and parameters."""
+    return action.tool, action.parameters
+
+
+# BaseException, like the signals of `ledger`: no `except Exception` of a strategy may swallow it.
+class EndOfTape(BaseException):
+    """An exact replay came to the end of what was recorded."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(key)
+        self.key = key
+
+
+class Recording:
+    """The past of a run that goes on: what was done stands, the rest is judged anew."""
+
+    exact: ClassVar[bool] = False
+    """Is everything compared, and the world never asked?"""
+
+    def __init__(self, records: Iterable[e.Record], store: Store) -> None:
+        self.tape = Tape(records)
+        self.fresh = False
+        """No event is left on the tape (steering may be): what comes now happens now."""
+        self._store = store
+
+    def event(self, kind: type[E], key: str, index: int = 0) -> E | None:
+        """The next recorded event of `kind` at this place; it stays on the tape."""
+        return None if self.fresh else self.tape.peek(kind, key, index)
+
+    def recall_next(self, kind: type[E], key: str, index: int = 0) -> E | None:
+        """The next recorded event of `kind` at this place, off the tape and into the state."""
+        record = None if self.fresh else self.tape.take(kind, key, index)
+        if record is None:
+            return None
+        self.restore(record)
+        return record.event  # type: ignore[return-value]
+
+    def recall(self, kind: type[E], key: str, index: int = 0) -> list[E]:
+        """All recorded events of `kind` at this place, off the tape and into the state."""
+        events: list[E] = []
+        while (event := self.recall_next(kind, key, index)) is not None:
+            events.append(event)
+        return events
+
+    def recall_call(self, key: str, index: int) -> list[e.Event]:
+        """All that became of one action, off the tape and into the state, in order."""
+        return self._restored(self.tape.call(key, index))
+
+    def restore(self, record: e.Record) -> None:
+        """Take in a recorded record, and whatever lies before it in the log."""
+        for earlier in self.tape.until(record.seq):
+            # Folded into the state, not written: it is in the log already.
+            self._store.restore(earlier)
+
+    def restore_rest(self) -> None:
+        """Take in all that is left in the log: from here on it happens now."""
+        for earlier in self.tape.until():
+            self._store.restore(earlier)
+
+    def enter_present(self) -> None:
+        """What comes now happens now, unless parallel branches have a past left."""
+        # Branches reach the present one after the other.
+        self.fresh = not self.tape.rest()
+
+    def match(self, event: e.Event) -> e.Record | None:
+        """The record of `event`, off the tape and into the state; None if it never happened.
+
+        Raises:
+            ReplayDiverged: something else is recorded there.
+        """
+        key: str = getattr(event, "key", "")
+        kind = e.Started if isinstance(event, e.Started) else type(event)
+        record = self.tape.take(kind, key, getattr(event, "index", 0))
+        if record is None:
+            self._unrecorded(key, event)
+            return None
+        self._compare(key, record.event, event)
+        self.restore(record)
+        return record
+
+    def covers(self, key: str) -> bool:
+        """Is what happens at `key` recorded, or nobody's to add to?"""
+        return not self.fresh and self.tape.behind(key)
+
+    def settles_limits(self, key: str) -> bool:
+        """Does the record say which limits were hit at `key`, instead of the count so far?"""
+        return self.covers(key)
+
+    def expects(self, kind: type[e.Happened], key: str) -> bool:
+        """Should a note of `kind` be put at `key`?
+
+        One that an earlier release did not make is left out: it would stand in the wrong place.
+        """
+        return not self.covers(key) or self.event(kind, key) is not None
+
+    def settled_call(self, key: str, index: int) -> list[e.Event]:
+        """All that became of an action that was observed: it stands, whatever code says now."""
+        return self.recall_call(key, index) if self.event(e.Observed, key, index) else []
+
+    def attempts(self, key: str, index: int) -> list[e.Event]:
+        """What became of one action up to its last start, which nobody has observed."""
+        if self.event(e.Started, key, index) is None:
+            return []
+        return self._restored(self.tape.attempts(key, index))
+
+    def abandon_call(self, key: str, index: int) -> None:
+        """Take in a call that waits in the middle, if nothing will go on with it."""
+
+    def overrule(self, key: str, index: int, verdict: str) -> None:
+        """Forget a verdict on an action that was not begun if the policy now gives another."""
+        recorded = self.event(e.Decided, key, index)
+        if recorded is not None and recorded.verdict != verdict:
+            self.forget_verdict(key, index)
+
+    def forget_verdict(self, key: str, index: int) -> None:
+        """Another decision about an action that was not begun takes the place of the recorded."""
+        self.recall(e.Decided, key, index)
+        self.recall(e.Resolved, key, index)
+
+    def chosen(self, recorded: E, derived: E) -> E:
+        """Of a question on record and the same as this code would ask it, the one that counts."""
+        return recorded
+
+    def asked_ahead(self, key: str, index: int) -> bool:
+        """May a call be asked about together with an earlier one of its batch?"""
+        return True
+
+    def _unrecorded(self, key: str, event: e.Event) -> None:
+        """Nothing is recorded where `event` belongs."""
+
+    def _compare(self, key: str, recorded: e.Event, event: e.Event) -> None:
+        # Only what would be done: a reworded prompt or another clock strands no run.
+        if _essence(recorded) != _essence(event):
+            raise ReplayDiverged(key, _essence(recorded), _essence(event))
+
+    def _restored(self, records: Iterable[e.Record]) -> list[e.Event]:
+        events: list[e.Event] = []
+        for record in records:
+            self.restore(record)
+            events.append(record.event)
+        return events
+
+
+class ReplayedRecording(Recording):
+    """The past of a run that is derived once more, exactly as it was: no present follows."""
+
+    exact = True
+
+    def covers(self, key: str) -> bool:
+        """Nothing may be added anywhere."""
+        return True
+
+    def settles_limits(self, key: str) -> bool:
+        """Only in a fork: what had been spent by then depends on the order of its branches."""
+        return "." in key and self.tape.behind(key)
+
+    def expects(self, kind: type[e.Happened], key: str) -> bool:
+        """Every note is compared."""
+        return True
+
+    def settled_call(self, key: str, index: int) -> list[e.Event]:
+        """None: it is ruled on again, and that is compared."""
+        return []
+
+    def attempts(self, key: str, index: int) -> list[e.Event]:
+        """None: each start is compared."""
+        return []
+
+    def abandon_call(self, key: str, index: int) -> None:
+        """It waits in the middle of its call, or was cut off there."""
+        self.recall_call(key, index)
+
+    def overrule(self, key: str, index: int, verdict: str) -> None:
+        """Never: another verdict is a divergence."""
+
+    def chosen(self, recorded: E, derived: E) -> E:
+        """What this code would ask, to be compared."""
+        return derived
+
+    def asked_ahead(self, key: str, index: int) -> bool:
+        """Only where it was: older releases asked one after the other."""
+        return self.event(e.Decided, key, index) is not None
+
+    def _unrecorded(self, key: str, event: e.Event) -> None:
+        if self.tape.behind(key):
+            raise ReplayDiverged(key, None, event)
+        raise EndOfTape(key)
+
+    def _compare(self, key: str, recorded: e.Event, event: e.Event) -> None:
+        if recorded.timeless() != event.timeless():
+            raise ReplayDiverged(key, recorded, event)
