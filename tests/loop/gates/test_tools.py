@@ -222,3 +222,34 @@ def test_secrets_that_tests_print_are_redacted(tmp_path: Path) -> None:
 def _said(verdict: Verdict) -> str:
     shown = [f"{c.message} {c.traceback}" for c in verdict.failing]
     return observation(verdict) + verdict.results[0].output + "".join(shown)
+
+
+@pytest.mark.parametrize("name", ["node", "cargo"])
+def test_what_did_not_load_at_first_passes_once_its_tests_do(tmp_path: Path, name: str) -> None:
+    case = CASES[name]
+    NEEDS[name].need()
+    product, text = next(iter(case.right.items()))
+    root = written(tmp_path / "project", {**case.broken, product: f"{text}\n)"})
+    judge, verdict = judged(root, case.command)
+    [check] = verdict.failing
+    assert check.status == "error"
+    # The error itself, and where it is; not only that a file's tests failed.
+    assert (check.error_type, check.place.path) == (
+        ("SyntaxError", product) if name == "node" else ("error", product)
+    )
+    written(root, case.broken)
+    assert not again(judge).passed
+    written(root, {product: text})
+    mended = again(judge)
+    assert mended.passed, mended.reasons
+    assert mended.quality == 1.0
+
+
+def test_a_node_file_that_did_not_load_must_have_tests_in_the_end(tmp_path: Path) -> None:
+    prerequisites.NODE.need()
+    case = CASES["node"]
+    root = written(tmp_path / "project", {**case.broken, "till.mjs": "export const other = 1;\n"})
+    judge, verdict = judged(root, case.command)
+    assert "does not provide an export named 'total'" in verdict.failing[0].message
+    written(root, {"till.test.mjs": "", "till.mjs": "process.exit(0);\n"})
+    assert not again(judge).passed

@@ -29,7 +29,8 @@ def expected(runner: Runner, report: RunnerReport, sources: Mapping[str, str]) -
             # A file that could not be loaded is no test: what counts is the
             # tests in it, once it loads.
             del checks[check.id]
-            names[check.id] = _tests(sources.get(_file(check.id), ""))
+            if home := _home(runner, check.id):
+                names[home] = _tests(sources.get(_file(check.id), ""))
     return Expected(checks, names, tuple(report.patched), report.plugins, report.files)
 
 
@@ -127,7 +128,7 @@ def _in(runner: Runner, name: str, path: str) -> bool:
         case "pytest":
             return name == path or name.startswith(f"{path}::")
         case "node":
-            return name.startswith(f"{path} > ")
+            return name == path or name.startswith(f"{path} > ")
         case "unittest":
             whole = path.removesuffix(".py").replace("/", ".")
             modules = {whole, whole.rpartition(".")[2]}  # also where the start is a folder below
@@ -184,6 +185,19 @@ def _whole(runner: Runner, name: str) -> bool:
             return "::" not in name.partition(": ")[0] and ": " in name
         case _:
             return False
+
+
+def _home(runner: Runner, name: str) -> str:
+    """What the names of the tests begin with that are in what could not be loaded; "" = unknown."""
+    match runner:
+        case "node":
+            # A file's own entry is named after it twice: by its path here and by the whole one.
+            return name.partition(" > ")[0]
+        case "cargo":
+            # A compiler's finding names a file, and tests are named by their modules.
+            return ""
+        case _:
+            return name
 
 
 def _file(name: str) -> str:

@@ -8,11 +8,33 @@ delete process.env.TAOFOLD_GATE_IN;
 const line = (kind, values) => JSON.stringify({ n: nonce, k: kind, ...values }) + "\n";
 const shortened = (text) => (text.length > 20000 ? text.slice(0, 20000) : text);
 
+// A file that cannot be loaded is reported as one failing test named like the file; why, only its
+// process's standard error says: `/w/a.js:3`, the line, `SyntaxError: …`.
+const THROWN = /^(?:Uncaught )?(\w*(?:Error|Exception))(?: \[\w+\])?: (.*)$/m;
+const PLACE = /^(?:file:\/\/)?(\/\S+):(\d+)$/m;
+
+function unloaded(data, printed) {
+  const thrown = THROWN.exec(printed);
+  if (!data.file || data.nesting || data.name !== data.file || !thrown) return undefined;
+  const place = PLACE.exec(printed);
+  return {
+    status: "error",
+    type: thrown[1],
+    message: thrown[2].slice(0, 2000),
+    places: place ? [[place[1], Number(place[2]), ""]] : [[data.file, 0, ""]],
+    trace: shortened(printed),
+  };
+}
+
 export default async function* report(source) {
   const above = new Map();
+  const printed = new Map();
   let failed = 0;
   for await (const { type, data } of source) {
-    if (type === "test:start") {
+    if (type === "test:stderr") {
+      const before = printed.get(data.file) ?? "";
+      if (before.length < 20000) printed.set(data.file, before + data.message);
+    } else if (type === "test:start") {
       const names = above.get(data.file) ?? [];
       names.length = data.nesting;
       names[data.nesting] = data.name;
@@ -33,6 +55,7 @@ export default async function* report(source) {
         trace: shortened(String(cause?.stack ?? "")),
         ms: Math.round(data.details?.duration_ms ?? 0),
         suite: data.details?.type === "suite",
+        ...(bad ? unloaded(data, printed.get(data.file) ?? "") : {}),
       });
     }
   }
