@@ -73,7 +73,7 @@ def test_a_list_satisfies_all_its_filters_at_once(taught: Taofold) -> None:
     every = ids(taught("patterns", "list", "--json"))
     assert {NONE, SWAP} < set(every)
     assert set(ids(taught("patterns", "list", "--type", "error", "--json"))) == {NONE, SWAP}
-    both = ("--tag", "python", "--tag", "swap-comparison")
+    both = ("--tag", "python", "--tag", "fix-logic-error")
     assert ids(taught("patterns", "list", *both, "--json")) == [SWAP]
     assert ids(taught("patterns", "list", *both, "--from-loop", "one", "--json")) == []
     assert ids(taught("patterns", "list", *both, "--from-loop", "three", "--json")) == [SWAP]
@@ -98,8 +98,8 @@ def test_a_pattern_is_shown_with_its_figures_loops_and_words(taught: Taofold) ->
         f"Pattern: {SWAP}", "Type: Error Pattern", "Success Rate: 1.00 (2/2)", "Usage Count: 2",
         "Average Impact: not known yet (n = 1 shown, 0 control)", "  - two (discovered)",
         "  - three (applied successfully)", '  Pattern: "assert .* == .*"',
-        "  Category: fix_logic_error (swap_comparison)", "    +if amount >= LIMIT:",
-        "Tags: python, swap-comparison, assertionerror", "Created: 20", "Last Used: 20",
+        "  Category: fix_logic_error", "    +if amount >= LIMIT:",
+        "Tags: python, fix-logic-error, assertionerror", "Created: 20", "Last Used: 20",
     ):  # fmt: skip
         assert said in out
     told = json.loads(taught("patterns", "show", SWAP, "--json").out)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.learning.loops import attempt, history
 from tests.learning.make import (
     ALWAYS,
     DAY,
@@ -20,7 +21,9 @@ from tests.learning.make import (
 )
 
 from taofold.core.errors import LogError
-from taofold.learning.extraction.repairs import DOES
+from taofold.learning.extraction.history import FileChange
+from taofold.learning.extraction.lessons import extract
+from taofold.learning.patterns.kinds import ErrorFix
 from taofold.learning.registry import Registry
 from taofold.log.patterns.json_files import export_to, import_from
 from taofold.log.patterns.stores import memory_registry
@@ -289,7 +292,9 @@ def test_a_fix_is_described_in_twenty_characters_or_more() -> None:
         assert (len(done.added), done.faults) == (1, ())
 
     asyncio.run(main())
-    assert min(map(len, DOES.values())) >= 20, "what we write ourselves can be read again"
+    (found,) = extract(history(attempt(FileChange("a.py", "a\n", "b\n"))), ("error",))
+    assert isinstance(found.body, ErrorFix)
+    assert len(found.body.fix.description) >= 20, "what we write ourselves can be read again"
 
 
 @pytest.mark.scenario("XTL-24")

@@ -357,27 +357,6 @@ def _runs(diff: str) -> Iterator[tuple[list[str], list[str]]]:
         yield removed, added
 
 
-def apart(old: str, new: str) -> list[tuple[list[str], list[str], str]]:
-    """The places where two texts differ: tokens out, tokens in, and the token before."""
-    left, right = tokens(old), tokens(new)
-    return [
-        (left[a:b], right[c:d], left[a - 1] if a else "")
-        for tag, a, b, c, d in opcodes(left, right)
-        if tag != "equal"
-    ]
-
-
-def moved(hunk: Hunk) -> bool:
-    """Do only indentation and place of the lines differ?"""
-    left = sorted(line.strip() for line in hunk.removed if line.strip())
-    return left == sorted(line.strip() for line in hunk.added if line.strip())
-
-
-def swapped(old: Sequence[str], new: Sequence[str]) -> bool:
-    """Are two pieces of `old` the other way round in `new`, and else nothing different?"""
-    return swap(old, new) is not None
-
-
 def swap(old: Sequence[str], new: Sequence[str]) -> tuple[str, ...] | None:
     """What stands between two pieces of `old` that are the other way round in `new`."""
     if len(old) != len(new) or sorted(old) != sorted(new) or old == new:

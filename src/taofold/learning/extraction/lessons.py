@@ -13,6 +13,12 @@ from msgspec.structs import replace
 
 from taofold.core.checks import Check, is_test
 from taofold.learning.extraction.blame import blame
+from taofold.learning.extraction.categories import (
+    category_of,
+    gist,
+    task_category,
+    task_pattern,
+)
 from taofold.learning.extraction.diffs import SEPARATOR, Hunk, excerpt, hunks, tokens
 from taofold.learning.extraction.generalisation import (
     error_type_of,
@@ -23,15 +29,6 @@ from taofold.learning.extraction.generalisation import (
     template_code,
 )
 from taofold.learning.extraction.history import FileChange, LoopHistory, RepairAttempt
-from taofold.learning.extraction.repairs import (
-    DOES,
-    category_of,
-    gist,
-    plausible,
-    task_category,
-    task_pattern,
-    template_of,
-)
 from taofold.learning.extraction.silencing import silences
 from taofold.learning.patterns.kinds import (
     Approach,
@@ -254,7 +251,7 @@ def _errors(history: LoopHistory) -> Iterator[Pattern]:
             gist(error, body.signature.pattern),
             body,
             PatternScope(history.repository, fix.language),
-            _tags(fix.language, fix.template, error),
+            _tags(fix.language, fix.category, error),
         )
 
 
@@ -399,18 +396,14 @@ def _error_fix(settled: SettledError, history: LoopHistory) -> ErrorFix:
     check, changes = settled.first, settled.changes
     differences = [hunk for change in changes for hunk in hunks(change)]
     language = language_of(changes[0].path)
-    template = plausible(
-        _template(changes, check.error_type), check.error_type, check.message, language
-    )
     return ErrorFix(
         signature_of(check, history),
         Fix(
-            DOES.get(template) or _shortly(difference(changes)),
-            category_of(template),
-            template,
-            template_code(differences)[0],
-            language,
-            difference(changes),
+            f"The gate passed after {_shortly(difference(changes))}",
+            category_of(changes),
+            code=template_code(differences)[0],
+            language=language,
+            diff=difference(changes),
             files=tuple(dict.fromkeys([change.path for change in changes])),
             vain=_tried(settled.vain, changes),
             elsewhere=settled.elsewhere,
@@ -433,10 +426,6 @@ def _tried(vain: Sequence[FileChange], fix: Sequence[FileChange]) -> tuple[str, 
     # A part of what was right in the end was not enough.
     part = [f"`{line[:_MOST_EDIT]}` alone" for line in tried if line in fixing]
     return tuple(dict.fromkeys(other or part))[:_MOST_EDITS]
-
-
-def _template(changes: tuple[FileChange, ...], error: str) -> str:
-    return next(filter(None, [template_of(change, error) for change in changes]), "")
 
 
 def difference(changes: tuple[FileChange, ...]) -> str:
@@ -518,20 +507,19 @@ def _templates(history: LoopHistory) -> Iterator[Pattern]:
             continue
         codes.add(code)
         language = language_of(changes[0].path)
-        template = _template(changes, check.error_type)
-        does = DOES.get(template, "Code that settled a failing check")
+        error = gist(check.error_type, pattern_of(check.message))
         yield Pattern(
             "",
-            does,
+            f"Code that settled {error}",
             CodeTemplate(
                 code,
                 next((name for name in get_args(Language) if name == language), "other"),
-                f"{does}, after {check.error_type or 'a failing check'}",
+                f"It settled {error}",
                 holes,
                 task_category(history.task),
             ),
             PatternScope(history.repository, language),
-            _tags(language, template),
+            _tags(language),
         )
 
 

@@ -18,6 +18,7 @@ from taofold.core.checks import Check, is_test
 from taofold.core.events import Proposed, Record
 from taofold.learning.attribution import Application, applications
 from taofold.learning.commands import FoundPattern, UnknownPattern
+from taofold.learning.extraction.categories import task_category
 from taofold.learning.extraction.generalisation import language_of, pattern_of
 from taofold.learning.extraction.history import (
     FileChange,
@@ -28,7 +29,6 @@ from taofold.learning.extraction.history import (
     read_run,
 )
 from taofold.learning.extraction.lessons import KINDS, extract
-from taofold.learning.extraction.repairs import task_category
 from taofold.learning.loops import LoopNote
 from taofold.learning.patterns.kinds import Kind
 from taofold.learning.patterns.pattern import LoopCase, Pattern

@@ -1,0 +1,98 @@
+"""What tasks, errors and changes are called: the schema's categories, and an error in a few words.
+
+Sentences here are fixed; what comes from a log appears in them only as bounded data.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from taofold.core.text import clip
+from taofold.learning.extraction.diffs import IMPORT, hunks
+from taofold.learning.extraction.history import FileChange
+from taofold.learning.patterns.kinds import FixCategory, TaskCategory
+
+_CATEGORIES: Final[tuple[tuple[TaskCategory, str], ...]] = (
+    ("testing", r"\b(?:add|write|extend|improve)\b.{0,30}\btests?\b|\bcoverage\b"),
+    ("debugging", r"\b(?:fix|bugs?|fail\w*|debug\w*|repair|broken|crash\w*|errors?|red|wrong)\b"),
+    ("migration", r"\b(?:migrat\w+|upgrad\w+|port|convert)\b"),
+    ("refactoring", r"\b(?:refactor\w*|clean ?up|rename|restructure|simplif\w+|extract)\b"),
+    ("optimization", r"\b(?:optimi[sz]\w+|faster|speed|performance|slow|memory)\b"),
+    ("documentation", r"\b(?:docs?|document\w*|readme|docstrings?|comments?)\b"),
+    ("architecture", r"\b(?:architecture|design|adr)\b"),
+)
+_VARIES: Final = re.compile(
+    r"'[^'\n]*'|\"[^\"\n]*\"|`[^`\n]*`|(?<!\w)[\w.-]*/[\w./-]+|\b\w+\.\w{1,5}\b|\b\w*\d\w*\b"
+    r"|\b\w+_\w+\b|\b[A-Z]\w*[A-Z]\w*\b"
+)
+_MOST_TASK: Final = 160
+_MOST_NAME: Final = 72
+
+
+def task_category(task: str) -> TaskCategory:
+    """The kind of work that a task's first words ask for."""
+    # The first category that fits counts, so "fix the slow tests" is debugging.
+    opening = task[:400].lower()
+    for name, words in _CATEGORIES:
+        if re.search(words, opening):
+            return name
+    return "implementation"
+
+
+def task_pattern(task: str) -> str:
+    """The task's first line with `.*` for names, paths, numbers and quotations."""
+    line = task.strip().partition("\n")[0][:_MOST_TASK]
+    parts: list[str] = []
+    end = 0
+    for variable in list(_VARIES.finditer(line))[:3]:
+        # `re.escape` writes a blank as `\ `, which nobody wants to read in a pattern.
+        parts += [re.escape(line[end : variable.start()]).replace("\\ ", " "), ".*"]
+        end = variable.end()
+    return "".join([*parts, re.escape(line[end:]).replace("\\ ", " ")])
+
+
+def gist(error: str, pattern: str) -> str:
+    """An error in a few words: its class and its message without escapes and wildcards."""
+    message = re.sub(r"\.\*|\\d\+|\\w\+|\\S\+", "…", pattern)
+    message = re.sub(r"\\(.)", r"\1", message).strip()
+    message = message.removeprefix(f"{error}: ") if error else message
+    text = f"{error}: {message}" if error and message else error or message or "failing check"
+    return clip(text, _MOST_NAME)
+
+
+_DEPENDENCIES: Final = re.compile(
+    r"(?:^|/)(?:requirements[\w.-]*\.(?:txt|in)|pyproject\.toml|package(?:-lock)?\.json|Cargo\.toml"
+    r"|go\.mod|setup\.(?:py|cfg)|poetry\.lock|Gemfile|pom\.xml)$"
+)
+_FIXES: Final[tuple[tuple[FixCategory, re.Pattern[str]], ...]] = (
+    ("add_import", IMPORT),
+    (
+        "add_null_check",
+        re.compile(
+            r"\bif \(!\w|\bis (?:not )?None\b|[!=]==? ?(?:null|nil|undefined)\b|\?\.|\?\?"
+            r"|\bis_some\("
+        ),
+    ),
+    ("add_type_validation", re.compile(r"\b(?:isinstance|instanceof|typeof|Number|Decimal)\b")),
+    ("add_error_handling", re.compile(r"\b(?:except|catch|raise|throw|finally)\b")),
+)
+"""What a fix puts in that was not there: the first that fits."""
+_MANY: Final = 12
+"""Changed lines from which a change is called a restructuring."""
+
+
+def category_of(changes: Sequence[FileChange]) -> FixCategory:
+    """The schema's category of a fix, by what it puts in."""
+    if any(_DEPENDENCIES.search(change.path) for change in changes):
+        return "update_dependency"
+    differences = [hunk for change in changes for hunk in hunks(change)]
+    gone = [line for hunk in differences for line in hunk.removed]
+    new = [line for hunk in differences for line in hunk.added]
+    if not gone and not new:
+        return "other"
+    if len(gone) + len(new) > _MANY:
+        return "refactor_code_structure"
+    for category, sign in _FIXES:
+        if sum(map(bool, map(sign.search, new))) > sum(map(bool, map(sign.search, gone))):
+            return category
+    return "fix_logic_error"
