@@ -102,7 +102,7 @@ def test_a_fix_is_described_by_its_lines() -> None:
     (found,) = extract(history(attempt(borrow, before=(check,))), ("error",))
     assert isinstance(found.body, ErrorFix)
     assert found.body.fix.description == (
-        "The gate passed after `let a = &rows[0];` became `let a = rows[0];`"
+        "The error was gone after `let a = &rows[0];` became `let a = rows[0];`"
     )
 
 
@@ -138,7 +138,7 @@ def test_a_mistake_that_was_overcome_says_what_helped() -> None:
     stuck = [attempt(BOUND, after=(fault(),), iteration=n) for n in (1, 2, 3)]
     (found,) = extract(history(*stuck, attempt(GUARD, iteration=4)), ("anti",))
     assert isinstance(found.body, Avoidance)
-    assert found.body.better == "The gate passed after adding `if user is None:`"
+    assert found.body.better == "The error was gone after adding `if user is None:`"
 
 
 def test_a_change_that_broke_what_passed_is_named() -> None:

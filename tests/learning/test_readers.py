@@ -121,12 +121,6 @@ def test_edits_that_all_failed_are_told_to_who_has_failed_too() -> None:
     assert "- Tried, and the error stayed: `return net * 1.2` to" in text
 
 
-def test_of_a_compilers_finding_it_is_said_that_nothing_was_run() -> None:
-    check = python(SENDING, "E0277", "src/lib.rs")
-    assert "nothing was run" in told([loop("first", EXACT, check)], check)
-    assert "nothing was run" not in told([loop("first", EXACT, python(MIXED))], python(MIXED))
-
-
 def test_an_import_is_no_fix_elsewhere() -> None:
     text = "def gross(net):\n    a = 1\n    b = a\n    return Dec(net)\n"
     check = Check("t", "failed", "TypeError", MIXED, (Location("bill.py", 4, "gross"),))
@@ -208,6 +202,53 @@ def test_a_part_that_brings_a_name_which_the_fix_uses_belongs_to_it() -> None:
     assert "+from times import utc\n     @@\n" in shown
     assert "+    return today(utc)" in shown
     assert "print" not in shown
+    assert "this change to a.py, made together with others:" in shown, "it may not be all"
+
+
+def test_a_call_that_was_changed_is_shown_with_what_it_calls() -> None:
+    text = "pub fn report(o: Order) -> u32 {\n    add(o.rows)\n}\n\nfn add(rows: Rows) -> u32 {\n"
+    new = text.replace("add(o.rows)", "add(&o.rows)").replace("rows: Rows", "rows: &Rows")
+    check = Check("b", "failed", "E0277", SENDING, (Location("src/lib.rs", 2),))
+    shown = told([loop("first", FileChange("src/lib.rs", text, new), check)], check)
+    assert "+    add(&o.rows)" in shown
+    assert "+fn add(rows: &Rows) -> u32 {" in shown
+    assert "made together" not in shown
+
+
+OWNED = Check("b", "failed", "E0382", "use of moved value: `rows`", (Location("a.rs", 9, "run"),))
+NODE_SAYS = "Expected values to be strictly equal:\n\n1 !== 2"
+
+
+@pytest.mark.parametrize(
+    ("seen", "now"),
+    [
+        (OWNED, Check("c", "failed", "E0382", "use of moved value: `job`", (Location("b.rs", 3),))),
+        (
+            python("f() missing 1 required positional argument: 'a'"),
+            python("g() missing 1 required positional argument: 'b'", path="b.py"),
+        ),
+        (
+            node(NODE_SAYS, "ERR_ASSERTION", "a.test.js"),
+            node(NODE_SAYS.replace("1", "7"), "ERR_ASSERTION", "b.test.js"),
+        ),
+        (
+            Check("make", "failed", "command", "running 1 test"),
+            Check("make", "failed", "command", "running 1 test"),
+        ),
+    ],
+    ids=["owner", "arity", "assertion", "output of a command"],
+)
+def test_what_names_only_the_program_at_hand_is_no_lesson_elsewhere(
+    seen: Check, now: Check
+) -> None:
+    assert told([hard(EXACT, ROUND, seen)], now) == ""
+    stuck = [RepairAttempt(n, (seen,), (EXACT,), (seen,)) for n in (1, 2, 3)]
+    gave_up = LoopHistory("g", "Make the checks pass", "", "exhausted", tuple(stuck), 3, agent="t")
+    assert told([gave_up], now) == ""
+
+
+def test_it_is_told_where_the_same_value_is_named() -> None:
+    assert "Decimal" in told([hard(EXACT, ROUND, OWNED)], OWNED)
 
 
 def test_an_error_of_every_day_is_told_of_where_the_same_value_or_function_fails() -> None:

@@ -19,6 +19,10 @@ _NOISE: Final = re.compile(
     r"|\b\d{4}-\d\d-\d\d[T ][\d:.]+Z?"
 )
 _LONGEST_SIGNATURE: Final = 200
+_ASSERTIONS: Final = frozenset(
+    {"AssertionError", "AssertionFailedError", "ERR_ASSERTION", "ERR_TEST_FAILURE", "Failed"}
+)
+"""How Python, JUnit, node and pytest call it."""
 
 
 class Location(Value, frozen=True):
@@ -88,6 +92,11 @@ class Check(Value, frozen=True):
     def collecting(self) -> bool:
         """Could the test file not be loaded?"""
         return self.status == "error" and "::" not in self.id
+
+
+def is_assertion(check: "Check") -> bool:
+    """Does it say only that a value is not the expected one? Then it tells no cause."""
+    return check.error_type in _ASSERTIONS or check.message.startswith(("assert ", "assertion "))
 
 
 def is_test(path: str) -> bool:

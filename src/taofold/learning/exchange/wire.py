@@ -99,6 +99,7 @@ class WireExtra(WireStruct, frozen=True):
     error_caller: Annotated[Text, At("body.signature.caller")] = ""
     fix_vain: Annotated[Texts, At("body.fix.vain")] = ()
     fix_elsewhere: Annotated[bool, At("body.fix.elsewhere")] = False
+    fix_partial: Annotated[bool, At("body.fix.partial")] = False
     fix_template: Annotated[Text, At("body.fix.template")] = ""
     fix_language: Text = ""
     task_category: Annotated[TaskCategory | None, At("body.category")] = None

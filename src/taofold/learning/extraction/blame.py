@@ -2,32 +2,38 @@
 
 A change may settle several errors at once, and tidy up beside them. A place belongs to the error
 whose statement it changes; one that no error points at belongs to it if it puts in a name that the
-others use (an import), or if nothing else does.
+others use (an import), or defines what they call, or if nothing else does. What is left out is not
+passed over: a part of a change may be no fix.
 """
 
 import re
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from taofold.core.checks import Check, is_test
+from taofold.core.checks import Check, is_assertion, is_test
 from taofold.learning.extraction.diffs import IMPORT, KNOWN, ChangedLines, hunks, narrowed, spans
 from taofold.learning.extraction.history import FileChange
 
 _MOST_STATEMENT: Final = 12
 """Lines that a statement is followed over."""
 _NAME: Final = re.compile(r"[A-Za-z_]\w+")
+_DEFINED: Final = re.compile(
+    r"\b(?:def|class|fn|struct|enum|trait|func|function|const|let|var|type|interface)\s+(\w+)"
+)
 _OPEN, _CLOSED = re.compile(r"[(\[{]"), re.compile(r"[)\]}]")
 
 
 class Blame(NamedTuple):
     """The changes that are of one error.
 
-    `pointed`: its report points at one of them; `elsewhere`: it points at code, and at none.
+    `pointed`: its report points at one of them; `elsewhere`: it points at code, and at none;
+    `partial`: there were other changes, and which error they were for is not known.
     """
 
     changes: tuple[FileChange, ...]
     pointed: bool
     elsewhere: bool
+    partial: bool = False
 
 
 def blame(changes: Sequence[FileChange], check: Check, others: Iterable[Check]) -> Blame:
@@ -48,10 +54,12 @@ def blame(changes: Sequence[FileChange], check: Check, others: Iterable[Check]) 
                 own.setdefault(number, []).append(span)
             elif not _hits(span, theirs):
                 free.setdefault(number, []).append(span)
-    wanted = _with_linked(changes, own, free) if own else free
+    every = {n: [*own.get(n, []), *free.get(n, [])] for n in {**own, **free}}
+    wanted = _with_linked(changes, own, free) if own else every
+    partial = sum(map(len, wanted.values())) < sum(map(len, every.values()))
     parts = tuple([narrowed(changes[number], wanted[number]) for number in sorted(wanted)])
     away = not own and _points_away(check, changes) and not _imports_only(parts)
-    return Blame(parts, bool(own), away)
+    return Blame(parts, bool(own), away, partial)
 
 
 def _statements(lines: Sequence[str], numbers: Iterable[int]) -> set[int]:
@@ -84,38 +92,44 @@ def _with_linked(
     own: dict[int, list[ChangedLines]],
     free: dict[int, list[ChangedLines]],
 ) -> dict[int, list[ChangedLines]]:
-    """`own` with each free place that brings, or takes away, a name which those use."""
+    """`own` with each free place that brings, takes away, or defines, a name which those use."""
     wanted = {number: list(places) for number, places in own.items()}
-    used = {
-        name for number, places in own.items() for span in places
-        for name in _names(changes[number], span)
-    }  # fmt: skip
+    spans_of = [(changes[number], span) for number, places in own.items() for span in places]
+    used = {name for place in spans_of for name in _names(*place)}
+    called = {name for place in spans_of for text in _texts(*place) for name in _NAME.findall(text)}
     grown = True
     while grown:
         grown = False
         for number, places in free.items():
             for span in places:
                 names = _names(changes[number], span)
-                if span not in wanted.get(number, []) and names & used:
+                # A call was changed, and what it calls.
+                defines = {*_DEFINED.findall("\n".join(_texts(changes[number], span)))}
+                linked = names & used or defines & called
+                if span not in wanted.get(number, []) and linked:
                     wanted.setdefault(number, []).append(span)
                     used |= names
                     grown = True
     return wanted
 
 
+def _texts(change: FileChange, span: ChangedLines) -> tuple[str, str]:
+    """The place before and after."""
+    gone = "\n".join(change.before.splitlines()[span.start : span.end])
+    return gone, "\n".join(change.after.splitlines()[span.new_start : span.new_end])
+
+
 def _names(change: FileChange, span: ChangedLines) -> set[str]:
     """The names that the place takes out or puts in."""
-    gone = "\n".join(change.before.splitlines()[span.start : span.end])
-    new = "\n".join(change.after.splitlines()[span.new_start : span.new_end])
+    gone, new = _texts(change, span)
     return ({*_NAME.findall(gone)} ^ {*_NAME.findall(new)}) - KNOWN
 
 
 def _points_away(check: Check, changes: Iterable[FileChange]) -> bool:
     """Does the report point at code, and at none that was changed as far as lines are known?"""
-    # An assertion says that something is wrong and not where.
-    asserted = check.error_type == "AssertionError" or check.message.startswith("assert")
     inside = [p for p in check.places if p.line and not p.path.startswith("/")]
-    if asserted or not inside or is_test(inside[-1].path):
+    # An assertion says that something is wrong and not where.
+    if is_assertion(check) or not inside or is_test(inside[-1].path):
         return False
     return not any(
         change.path == inside[-1].path

@@ -87,7 +87,7 @@ def _repeated(history: LoopHistory) -> Iterator[Pattern]:
 
 
 def _signs(attempts: Sequence[RepairAttempt]) -> list[Sign]:
-    signs = [_sign_of(check) for attempt in attempts for check in attempt.after]
+    signs = [_sign_of(check) for attempt in attempts for check in attempt.after if _told(check)]
     return [sign for sign, _ in Counter(signs).most_common(3)]
 
 
@@ -144,7 +144,7 @@ def _better(history: LoopHistory, sign: Sign) -> str:
             and not _in(sign, attempt.after)
         ):
             edits = [] if _silent(attempt.changes) else _edits([attempt])
-            return f"The gate passed after {'; '.join(edits)}" if edits else ""
+            return f"The error was gone after {'; '.join(edits)}" if edits else ""
     return ""
 
 
@@ -152,8 +152,8 @@ def _broken(history: LoopHistory) -> Iterator[Pattern]:
     """Kept changes that broke what passed."""
     for attempt in history.attempts:
         edits = _edits([attempt])
-        if attempt.broke and attempt.kept and edits:
-            check = attempt.broke[0]
+        check = next(filter(_told, attempt.broke), None)
+        if check is not None and attempt.kept and edits:
             yield _pattern(
                 history,
                 "breaking_change",
@@ -263,8 +263,8 @@ class SettledError(NamedTuple):
     """Failing checks of one error, and what made them pass.
 
     `first` is the error as it was reported first; `changes` lead from the text that the report was
-    about to the one in which it was gone;
-    `vain` are changes between that left it; `elsewhere`: the fix lies where it did not point.
+    about to the one in which it was gone; `vain` are changes between that left it; `elsewhere`: the
+    fix lies where it did not point; `partial`: it was made with others, for other errors perhaps.
     """
 
     alike: list[Check]
@@ -272,6 +272,7 @@ class SettledError(NamedTuple):
     changes: tuple[FileChange, ...]
     vain: tuple[FileChange, ...]
     elsewhere: bool
+    partial: bool
 
 
 def pairs(history: LoopHistory) -> Iterator[SettledError]:
@@ -306,7 +307,9 @@ def pairs(history: LoopHistory) -> Iterator[SettledError]:
             fix = blame((near if len(groups) > 1 else ()) or changes, first, others)
             if fix.changes and all(map(_readable, fix.changes)) and not _silent(fix.changes):
                 vain = [change for past in earlier for change in _wasted(past, _sign_of(first))]
-                yield SettledError(alike, first, fix.changes, tuple(vain), fix.elsewhere)
+                yield SettledError(
+                    alike, first, fix.changes, tuple(vain), fix.elsewhere, fix.partial
+                )
 
 
 def _wasted(attempt: RepairAttempt, sign: Sign) -> tuple[FileChange, ...]:
@@ -367,7 +370,10 @@ def _joined(earlier: Sequence[FileChange], edits: Sequence[FileChange]) -> tuple
 
 def _told(check: Check) -> bool:
     """Is it known what the error was? A command of which only its exit code is known is not."""
-    return bool(check.message) or check.error_type not in ("", "command", "timeout")
+    # What stands first in a command's output may be anything.
+    if check.error_type in ("command", "timeout"):
+        return False
+    return bool(check.message or check.error_type)
 
 
 def _readable(change: FileChange) -> bool:
@@ -399,7 +405,7 @@ def _error_fix(settled: SettledError, history: LoopHistory) -> ErrorFix:
     return ErrorFix(
         signature_of(check, history),
         Fix(
-            f"The gate passed after {_shortly(difference(changes))}",
+            f"The error was gone after {_shortly(difference(changes))}",
             category_of(changes),
             code=template_code(differences)[0],
             language=language,
@@ -407,6 +413,7 @@ def _error_fix(settled: SettledError, history: LoopHistory) -> ErrorFix:
             files=tuple(dict.fromkeys([change.path for change in changes])),
             vain=_tried(settled.vain, changes),
             elsewhere=settled.elsewhere,
+            partial=settled.partial,
         ),
     )
 
@@ -499,7 +506,8 @@ def _shortly(diff: str) -> str:
 
 def _templates(history: LoopHistory) -> Iterator[Pattern]:
     codes: set[str] = set()
-    for _alike_checks, check, changes, _vain, _elsewhere in pairs(history):
+    for settled in pairs(history):
+        check, changes = settled.first, settled.changes
         differences = [hunk for change in changes for hunk in hunks(change)]
         code, holes = template_code(differences)
         # An exchange of words, or a line alone, is no template: the lesson shows it.

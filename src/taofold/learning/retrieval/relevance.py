@@ -11,7 +11,7 @@ from difflib import SequenceMatcher
 from itertools import chain
 from typing import Final, NamedTuple
 
-from taofold.core.checks import Check
+from taofold.core.checks import Check, is_assertion
 from taofold.learning.extraction.diffs import HOLE, abstracted, line_term, tokens
 from taofold.learning.extraction.generalisation import seen_at
 from taofold.learning.patterns.kinds import (
@@ -259,7 +259,7 @@ _SHORTEST_HINT: Final = 6
 LEAST: Final = 0.12
 """Below this a pattern has nothing to do with the case."""
 GENERIC_ERRORS: Final = frozenset(
-    {"", "AssertionError", "Error", "Exception", "Failed", "command", "timeout", "shell", "panic"}
+    {"", "Error", "Exception", "command", "timeout", "shell", "panic"}
 )
 """Classes that do not tell one cause from another."""
 _SAME_CLASS: Final = 0.7
@@ -274,12 +274,17 @@ _FEWEST_SHARED: Final = 2
 """Words that two texts must share: one, such as "total", stands in anything."""
 _NOT_YET: Final = "it was found at the first try: it is told once this loop has failed at it"
 _LOCAL: Final = re.compile(
+    # A name is not there, or an index is out of bounds; who owns a value; what type it has.
     r"(?:Key|Index|Name|Reference|UnboundLocal|ZeroDivision)Error|E0425|E0433|F821|no-undef"
-    r"|undefined-variable|name-defined"
+    r"|undefined-variable|name-defined|E0382|E0499|E050[2-7]|E0515|E0596|E0597|E0716"
+    r"|E0061|E0308|TS2322|TS2345|TS2554|arg-type|call-arg|return-value|assignment|var-annotated"
 )
-"""A name is not there, or an index is out of bounds: the cause is the program at hand."""
+"""Errors whose message names nothing but the program's own: the cause is the program at hand."""
+_ARITY: Final = re.compile(r"\bpositional argument|\bkeyword argument|\bmultiple values for\b")
+"""What is said of a call that does not fit: the same."""
 _MISSING: Final = re.compile(
-    r"(?:Attribute|Recursion|FileNotFound|ModuleNotFound|Import)Error|shell|TS23(?:04|07)"
+    r"(?:Attribute|Recursion|FileNotFound|ModuleNotFound|Import|Syntax|Indentation)Error|shell"
+    r"|TS23(?:04|07|39)"
 )
 _OF_NOTHING: Final = re.compile(r"(?:Type|Attribute)Error|panic|TS(?:1804[78]|253[12])")
 _NOTHING: Final = re.compile(r"\b(?:None|NoneType|null|undefined|nil)\b")
@@ -377,7 +382,8 @@ def _of_error(
     for number, (failing, message) in enumerate(pairs):
         same = _kinship(signature, failing)
         alike = _alike(signature, says, failing, message, question)
-        plain = failing.error_type in GENERIC_ERRORS
+        asserted = is_assertion(failing)
+        plain = asserted or failing.error_type in GENERIC_ERRORS
         if same >= _SAME_CLASS and not plain:
             # `users.map is not a function` has no word that says something but those that differ.
             sentence = same_sentence(literal(signature.pattern), failing.message)
@@ -389,11 +395,12 @@ def _of_error(
         elif plain or not failing.error_type or same > _OTHER_CLASS:
             # The class says nothing: the words must, or the very line or function that was wrong.
             here = max(line, float(same_function(signature, failing)))
-            error = max(same * alike if says.words else 0.0, _LINE * here)
+            # An assertion's words are of the values that were compared, or of the test's author.
+            error = max(same * alike if says.words and not asserted else 0.0, _LINE * here)
             nameless = not failing.error_type
             if nameless and max(alike, here) < _SAME_SENTENCE:
                 continue  # nothing but the sentence tells such errors apart
-            if error < _LEAST_ERROR and text < _LEAST_TEXT:
+            if error < _LEAST_ERROR and (asserted or text < _LEAST_TEXT):
                 continue
         elif alike >= _SAME_WORDS:
             error = 0.5 * alike
@@ -435,7 +442,7 @@ def _no_news(pattern: Pattern, signature: ErrorSignature, failing: Check, case: 
 
 def _of_every_day(failing: Check, *, vain: bool, failed: bool) -> bool:
     """Is it an error that every program has, so that a lesson of another one says nothing?"""
-    if _LOCAL.fullmatch(failing.error_type):
+    if _LOCAL.fullmatch(failing.error_type) or _ARITY.search(failing.message):
         return True
     # Why something is missing may be told by what was tried in vain; why it is nothing at all has
     # so many causes that only a loop which has failed at it is to look at those of others.

@@ -33,8 +33,6 @@ _FENCE: Final = re.compile(r"`{3,}|~{3,}")
 _ROLE: Final = re.compile(r"<(?=\||/?s>)|\[(?=/?INST\b|(?:begin|end) reference data)")
 """Marks by which chat templates, and we, tell who speaks."""
 _ID: Final = re.compile(r"\b(pat|tmpl)-(?=\w)", re.IGNORECASE)
-_FINDING: Final = re.compile(r"[A-Z]{1,4}\d{3,5}|@?[a-z]+(?:[-/][a-z]+)+")
-"""What compilers and linters call an error: E0502, TS2339, F821, no-undef."""
 _SPACE: Final = re.compile(r"\s+")
 _RUN: Final = 8
 
@@ -145,7 +143,7 @@ def item(one: Ranked, number: int) -> str:
     lines = [f"{number}. **{_title(pattern)}**{shown}"]
     match pattern.body:
         case ErrorFix() as body:
-            lines += [*_came_up(body.signature), *_fix(body.fix, body.signature)]
+            lines += [*_came_up(body.signature), *_fix(body.fix)]
         case Approach() as body:
             lines += _approach(body)
         case Avoidance() as body:
@@ -201,18 +199,19 @@ def _came_up(signature: ErrorSignature) -> list[str]:
     return [f"   - It came up{where}"] if where else []
 
 
-def _fix(fix: Fix, signature: ErrorSignature) -> list[str]:
+def _fix(fix: Fix) -> list[str]:
     """What was done. A change speaks for itself; words stand in for it where there is none."""
     if fix.diff:
         tried = line(", then ".join(fix.vain), _AVOID)
         files = line(", ".join(fix.files), 120)
         where = f" to {files}" if files else ""
         away = ", which the error did not point at" if fix.elsewhere and files else ""
-        # A compiler or a linter that is content has not seen what the code does.
-        only = " (a check of the text alone: nothing was run)" * _static(signature)
+        # What is known: the error went. That is not that the code does right, nor that all of it
+        # was needed.
+        among = ", made together with others" * fix.partial
         return [
             *([f"   - Tried first there, and the error stayed: {tried}"] * bool(tried)),
-            *_fenced(f"The gate passed after this change{where}{away}{only}", "diff", fix.diff),
+            *_fenced(f"The error was gone after this change{where}{away}{among}", "diff", fix.diff),
         ]
     lines = [f"   - Cause: {line(fix.cause, _LINE)}"] if fix.cause else []
     if fix.description:
@@ -222,11 +221,6 @@ def _fix(fix: Fix, signature: ErrorSignature) -> list[str]:
     if named or fix.category != "other":
         lines.append(f"   - Category: {f'{named} ({fix.category})' if both else fix.category}")
     return [*lines, *(_fenced("Template", fix.language, fix.code) if fix.code else [])]
-
-
-def _static(signature: ErrorSignature) -> bool:
-    """Is it a finding of a compiler, a linter or a type checker?"""
-    return bool(_FINDING.fullmatch(signature.name))
 
 
 def _approach(body: Approach) -> list[str]:

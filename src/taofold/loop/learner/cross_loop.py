@@ -199,7 +199,8 @@ def _statement(text: str, line: int) -> str:
     start = len(lines) - 1
     while start and len(lines) - start < _MOST_CALLER:
         above = lines[start - 1]
-        if not above.strip() or len(above) - len(above.lstrip()) < indent:
+        # The end of another block says nothing of this one.
+        if above[:indent].strip() or not above.strip() or above.strip()[0] in ")]}":
             break
         start -= 1
     return "\n".join([part[indent:] for part in lines[start:]])[:_MOST_CALLER_CHARS]
