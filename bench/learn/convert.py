@@ -2,7 +2,7 @@
 
 Reads checkouts that you fetched yourself: HumanEvalFix (`humanevalpack.jsonl` of octopack, or a
 checkout that holds it), QuixBugs (`python_programs`), Refactory (`question_*` below `data`, or its
-`data.zip`). Nothing of them is part of this repository.
+`data.zip`), DebugBench (`benchmark/python3_*.json`). Nothing of them is part of this repository.
 """
 
 import argparse
@@ -103,6 +103,57 @@ def refactory(data: Path) -> Iterator[Program]:
             )  # fmt: skip
 
 
+PRELUDE = """\
+import bisect, collections, functools, heapq, itertools, math, operator, re, string
+from bisect import *
+from collections import *
+from functools import *
+from heapq import *
+from itertools import *
+from math import *
+from typing import *
+
+"""
+WORDS = (("true", "True"), ("false", "False"), ("null", "None"))
+
+
+def debugbench(path: Path) -> Iterator[Program]:
+    """Programs with one implanted bug of a kind; the examples of the task are the tests."""
+    family = path.stem.removeprefix("python3_").replace(" ", "-")
+    for number, row in enumerate(json.loads(path.read_text(encoding="utf-8"))):
+        text = row["buggy_code"].replace("\t", "    ")
+        method = re.search(r"class Solution\b.*?def (\w+)\(self", row["oracle_code"], re.DOTALL)
+        tests = [test for text in row["examples"] if (test := _example(text))]
+        if method is None or not tests:
+            continue
+        yield Program(
+            f"debugbench_{family}_{number}", family, "solution", PRELUDE + text.lstrip("\n"),
+            "from solution import Solution\n\n\n"
+            + "\n\n".join(
+                f"def test_{n}():\n    assert Solution().{method[1]}({given}) == {want}\n"
+                for n, (given, want) in enumerate(tests, 1)
+            ),
+        )  # fmt: skip
+
+
+def _example(text: str) -> tuple[str, str] | None:
+    """The arguments and the result of an example; None where they are no plain values."""
+    found = re.search(r"Input:\s*(.*?)\s*Output:\s*(.*?)\s*(?:Explanation:|\Z)", text, re.DOTALL)
+    if found is None:
+        return None
+    given, want = found[1].replace("\n", " "), found[2]
+    for foreign, python in WORDS:
+        given, want = (re.sub(rf"\b{foreign}\b", python, part) for part in (given, want))
+    try:
+        call = ast.parse(f"f({given})", mode="eval").body
+        assert isinstance(call, ast.Call)
+        values = [ast.literal_eval(word.value) for word in call.keywords]
+        result = ast.literal_eval(want)
+    except (SyntaxError, ValueError):
+        return None
+    return (", ".join(map(repr, values)), repr(result)) if values else None
+
+
 def programs(checkout: Path) -> Iterator[Program]:
     """Whatever corpora are found at `checkout`."""
     if checkout.suffix == ".jsonl":
@@ -110,6 +161,9 @@ def programs(checkout: Path) -> Iterator[Program]:
         return
     for found in sorted(checkout.rglob("python/data/humanevalpack.jsonl")):
         yield from humaneval_fix(found)
+    for kind in sorted(checkout.rglob("benchmark/python3_*.json")):
+        if kind.stem.removeprefix("python3_") not in ("double", "triple", "quadruple"):
+            yield from debugbench(kind)
     if (checkout / "python_programs").is_dir():
         yield from quixbugs(checkout)
     for packed in [path for path in (checkout / "data.zip",) if path.exists()]:
