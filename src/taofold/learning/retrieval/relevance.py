@@ -6,21 +6,20 @@ The task's words decide only where nothing fails.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from taofold.core.checks import Check, is_assertion
 from taofold.learning.extraction.diffs import HOLE, abstracted, line_term, tokens
-from taofold.learning.extraction.generalisation import seen_at
+from taofold.learning.extraction.generalisation import error_type_of, seen_at
 from taofold.learning.patterns.kinds import (
     Approach,
     Avoidance,
     CodeTemplate,
     ErrorFix,
     ErrorSignature,
-    Fix,
 )
 from taofold.learning.patterns.pattern import CaseContext, LoopCase, Pattern
 from taofold.learning.retrieval.index import (
@@ -33,7 +32,6 @@ from taofold.learning.retrieval.index import (
     letters,
     literal,
     matches,
-    pieces,
     plain_words,
     rarity,
     telling,
@@ -150,112 +148,72 @@ def ask(case: LoopCase, terms: tuple[str, ...], known: Mapping[str, int], total:
     )
 
 
-_UNLIKE: Final = 0.5
-"""What is left of the likeness of fixes that have different names."""
 _LONGEST: Final = 4000
+Fields: TypeAlias = tuple[tuple[str, ...], ...]
 
 
 def likeness(one: Pattern, other: Pattern) -> float:
-    """How alike two patterns are, 0 to 1."""
-    match one.body, other.body:
-        case ErrorFix() as a, ErrorFix() as b:
-            if not _same_class(a.signature, b.signature):
-                return 0.0
-            return _parts(
-                (0.45, _signatures(a.signature, b.signature)),
-                (0.45, _fixes(a.fix, b.fix)),
-                (0.10, _texts(a.fix.description, b.fix.description)),
+    """How alike two patterns are, 0 to 1: Dice's coefficient of each of their fields, the mean.
+
+    Patterns of different kinds, classes of errors, categories or languages are never the same.
+    """
+    (sort, fields), (other_sort, others) = _fields(one), _fields(other)
+    if sort != other_sort:
+        return 0.0
+    # What neither says is no likeness.
+    pairs = [pair for pair in zip(fields, others, strict=True) if any(pair)]
+    return sum([_dice(*pair) for pair in pairs]) / len(pairs) if pairs else 1.0
+
+
+def _fields(pattern: Pattern) -> tuple[tuple[str | bool, ...], Fields]:
+    """What must be equal, and the bags of words that are compared."""
+    signature = pattern.signature
+    error = signature.name or signature.type if signature is not None else ""
+    message = tuple(words(literal(signature.pattern)[:_LONGEST])) if signature is not None else ()
+    match pattern.body:
+        case ErrorFix(fix=fix):
+            change = _delta(fix.diff) if fix.diff else tokens(HOLE.sub("ID", fix.code[:_LONGEST]))
+            return ("error", error, fix.category, fix.template, bool(fix.diff)), (
+                message, tuple(change)
+            )  # fmt: skip
+        case Approach() as body:
+            text = "\n".join([*body.steps, body.description])
+            return ("success", body.category), (tuple(words(text[:_LONGEST])), body.tools)
+        case Avoidance() as body:
+            return ("anti", error, body.mode), (tuple(words(body.approach[:_LONGEST])), message)
+        case CodeTemplate() as body:
+            # Holes are all the same, the names that stayed are what it is.
+            return ("template", body.language), (
+                tuple(tokens(HOLE.sub("ID", body.code[:_LONGEST]))),
             )
-        case Approach() as a, Approach() as b:
-            steps = _texts("\n".join(a.steps), "\n".join(b.steps))
-            return _parts(
-                (0.55, steps),
-                (0.30, _texts(a.description, b.description)),
-                (0.15, _bags(a.tools, b.tools)),
-            ) * (a.category == b.category)
-        case Avoidance() as a, Avoidance() as b:
-            if a.signature is None or b.signature is None:
-                same = float(a.signature is b.signature)
-            else:
-                same = _signatures(a.signature, b.signature)
-                same *= _same_class(a.signature, b.signature)
-            return _parts((0.6, _texts(a.approach, b.approach)), (0.4, same)) * (a.mode == b.mode)
-        case CodeTemplate() as a, CodeTemplate() as b:
-            return _parts(
-                (0.8, _bags(_signs(a.code), _signs(b.code))), (0.2, _texts(a.use, b.use))
-            ) * (a.language == b.language)
-        case _:
-            return 0.0
 
 
-def _parts(*parts: tuple[float, float]) -> float:
-    return sum([weight * value for weight, value in parts])
-
-
-def _same_class(one: ErrorSignature, other: ErrorSignature) -> bool:
-    return (one.name or one.type) == (other.name or other.type)
-
-
-def _signatures(one: ErrorSignature, other: ErrorSignature) -> float:
-    if one.pattern == other.pattern:
-        return 1.0
-    return _texts(literal(one.pattern), literal(other.pattern))
-
-
-def _fixes(one: Fix, other: Fix) -> float:
-    if one.diff and other.diff:
-        value = _bags(_delta(one.diff), _delta(other.diff))
-    else:
-        value = _bags(_tokens(one.code or one.diff), _tokens(other.code or other.diff))
-    same = (one.template, one.category) == (other.template, other.category)
-    return value if same else value * _UNLIKE
-
-
-def _delta(diff: str) -> list[str]:
+def _delta(diff: str) -> Iterator[str]:
     """The tokens a change takes out and puts in, each with its sign; all, if these are none."""
-    out: Counter[str] = Counter()
-    put: Counter[str] = Counter()
-    for line in diff[:_LONGEST].splitlines():
-        if line.startswith("-"):
-            out.update(_tokens(line[1:]))
-        elif line.startswith("+"):
-            put.update(_tokens(line[1:]))
-    taken = [f"-{token}" for token in (out - put).elements()]
-    added = [f"+{token}" for token in (put - out).elements()]
-    if taken or added:
-        return [*taken, *added]
-    return [*(f"-{token}" for token in out.elements()), *(f"+{t}" for t in put.elements())]
+    lines = diff[:_LONGEST].splitlines()
+    out, put = (
+        Counter(_tokens("\n".join([line[1:] for line in lines if line[:1] == sign])))
+        for sign in "-+"
+    )
+    shared = out & put if out != put else Counter[str]()
+    yield from [f"-{token}" for token in (out - shared).elements()]
+    yield from [f"+{token}" for token in (put - shared).elements()]
 
 
 def _tokens(code: str) -> list[str]:
     """Names are left out of account, as the same fix has others elsewhere, unless all are names."""
-    lines = code[:_LONGEST].splitlines()
-    kinds = [token for line in lines for token in abstracted(line)]
-    if any(kind not in ("ID", "STR") for kind in kinds):
-        return kinds
-    return [token for line in lines for token in tokens(line)]
+    kinds = abstracted(code)
+    return kinds if any(kind not in ("ID", "STR") for kind in kinds) else tokens(code)
 
 
-def _signs(template: str) -> list[str]:
-    """The tokens of a template: holes are all the same, the names that stayed are what it is."""
-    return tokens(HOLE.sub("ID", template[:_LONGEST]))
-
-
-def _texts(one: str, other: str) -> float:
-    return 1.0 if one == other else _bags(words(one[:_LONGEST]), words(other[:_LONGEST]))
-
-
-def _bags(one: Iterable[str], other: Iterable[str]) -> float:
-    """Dice's coefficient of two bags; 1 if both are empty."""
+def _dice(one: Sequence[str], other: Sequence[str]) -> float:
+    """Dice's coefficient of two bags that are not both empty."""
     left, right = Counter(one), Counter(other)
-    size = left.total() + right.total()
-    return 2 * (left & right).total() / size if size else 1.0
+    return 2 * (left & right).total() / (left.total() + right.total())
 
 
 _K1: Final = 1.2
 _B: Final = 0.75
-_SHORTEST_HINT: Final = 6
-"""Letters of a place hint; `*.py` alone says nothing."""
 LEAST: Final = 0.12
 """Below this a pattern has nothing to do with the case."""
 GENERIC_ERRORS: Final = frozenset(
@@ -290,16 +248,6 @@ _OF_NOTHING: Final = re.compile(r"(?:Type|Attribute)Error|panic|TS(?:1804[78]|25
 _NOTHING: Final = re.compile(r"\b(?:None|NoneType|null|undefined|nil)\b")
 _LINE: Final = 0.6
 """How much it says for a fix that the very line which it replaced is here."""
-
-# The class of an error in Python and the word that the schema has for it.
-_KINDS: Final[Mapping[str, str]] = {
-    "NameError": "ReferenceError",
-    "UnboundLocalError": "ReferenceError",
-    "IndentationError": "SyntaxError",
-    "TimeoutExpired": "TimeoutError",
-    "RecursionError": "RuntimeError",
-    "ValueError": "ValidationError",
-}
 
 
 def closest(question: Question, hits: Sequence[PatternHit], most: int) -> list[PatternHit]:
@@ -344,7 +292,7 @@ def relevance(pattern: Pattern, entry: IndexEntry, question: Question) -> Releva
         case ErrorFix() | Avoidance():
             signature = pattern.body.signature
             if signature is None or not case.failing:
-                return Relevance(scale * text * _category(pattern.body, case))
+                return Relevance(scale * text)
             return _of_error(pattern, entry, signature, text, scale, question)
         # Ways of working answer no error: a loop that has failed at nothing needs none.
         case Approach() | CodeTemplate() if not case.failed:
@@ -352,11 +300,11 @@ def relevance(pattern: Pattern, entry: IndexEntry, question: Question) -> Releva
         case Approach() as body:
             same_task = bool(body.task) and matches(body.task, case.task)
             value = max(text, 0.9 if same_task and telling(literal(body.task)) else 0.0)
-            return Relevance(min(scale * value * _category(body, case), 1.0))
+            return Relevance(scale * value)
         case CodeTemplate() as body:
             strange = "other" not in (body.language, case.language or "other")
             value = 0.0 if strange and body.language != case.language else text
-            return Relevance(min(scale * value * _category(body, case), 1.0))
+            return Relevance(scale * value)
 
 
 def _foreign(pattern: Pattern, case: LoopCase) -> bool:
@@ -406,9 +354,7 @@ def _of_error(
             error = 0.5 * alike
         else:
             continue
-        near = 0.1 if any(_at(hint, _where_at(failing)) for hint in signature.hints) else 0.0
-        around = max(text, line)
-        value = scale * min(0.75 * min(error + near, 1.0) + 0.25 * around, 1.0)
+        value = scale * (0.75 * error + 0.25 * max(text, line))
         known = _no_news(pattern, signature, failing, question.case)
         silence = known or silence
         if value > best.value and not known:
@@ -442,7 +388,9 @@ def _no_news(pattern: Pattern, signature: ErrorSignature, failing: Check, case: 
 
 def _of_every_day(failing: Check, *, vain: bool, failed: bool) -> bool:
     """Is it an error that every program has, so that a lesson of another one says nothing?"""
-    if _LOCAL.fullmatch(failing.error_type) or _ARITY.search(failing.message):
+    # Of a call an interpreter says it in the message, a linter by its rule.
+    arity = _exception(failing) and bool(_ARITY.search(failing.message))
+    if arity or _LOCAL.fullmatch(failing.error_type):
         return True
     # Why something is missing may be told by what was tried in vain; why it is nothing at all has
     # so many causes that only a loop which has failed at it is to look at those of others.
@@ -510,32 +458,12 @@ def _kinship(signature: ErrorSignature, failing: Check) -> float:
     """How much the error's class is the signature's, 0 to 1."""
     if not failing.error_type:
         return 0.6
-    name = signature.name or signature.type
-    if name == failing.error_type:
-        return 1.0
-    if signature.type == _KINDS.get(failing.error_type, failing.error_type):
-        return 0.7
-    return 0.5 if not signature.name and signature.type == "Other" else _OTHER_CLASS
-
-
-def _where_at(failing: Check) -> str:
-    """`path:function`, or `path:line`, of a failing check."""
-    position = failing.place
-    return f"{position.path}:{position.function or position.line}" if position.path else ""
-
-
-def _at(hint: str, place: str) -> bool:
-    """Does `place` look like the hint `*.py:validate*`?"""
-    texts = pieces(hint.replace("*", ".*"))
-    if not texts or not place or len("".join(texts)) < _SHORTEST_HINT:
-        return False
-    at = 0
-    for piece in texts:
-        at = place.find(piece, at)
-        if at < 0:
-            return False
-        at += len(piece)
-    return True
+    if signature.name:
+        return 1.0 if signature.name == failing.error_type else _OTHER_CLASS
+    # Files of the seed's schema name one of nine types.
+    if signature.type == "Other":
+        return 0.5
+    return _SAME_CLASS if signature.type == error_type_of(failing.error_type) else _OTHER_CLASS
 
 
 def _text(entry: IndexEntry, question: Question) -> float:
@@ -555,10 +483,3 @@ def _overlap(question: Question, one: Bag, other: Bag) -> float:
     # A floor for the divisor: else two texts of one word each would be the same text.
     fewer = max(min(one.weight, other.weight), question.least)
     return question.weights.total(shared) / fewer
-
-
-def _category(body: Approach | Avoidance | CodeTemplate | ErrorFix, case: LoopCase) -> float:
-    """Less for a pattern of another category of tasks."""
-    if isinstance(body, ErrorFix) or not case.category or not body.category:
-        return 1.0
-    return 1.0 if body.category == case.category else 0.7
