@@ -4,10 +4,13 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
+from msgspec.structs import replace
 
 from taofold.core.checks import Check, Location
 from taofold.diagnostics.failures import failing_checks
 from taofold.learning.extraction.history import FileChange, LoopHistory, RepairAttempt
+from taofold.learning.extraction.lessons import extract
+from taofold.learning.patterns.kinds import ErrorFix
 from taofold.learning.patterns.pattern import LoopCase
 from taofold.learning.settings import Injection, Learning
 from taofold.log.patterns.stores import memory_registry
@@ -101,6 +104,32 @@ def test_what_was_mended_where_the_error_did_not_point_is_told_at_once() -> None
     assert told([loop("first", here, check)], now, failed=False) == ""
     fragment = FileChange("bill.py", "RATE = 1.2", 'RATE = Decimal("1.2")', part=True)
     assert told([loop("first", fragment, check)], now, failed=False) == "", "nobody knows where"
+
+
+def test_an_edit_that_only_moved_the_error_and_was_undone_is_no_fix_of_it() -> None:
+    text = "def rank(rows):\n    rows = load(rows)\n    return rows['stars']\n"
+    guess = text.replace("rows['stars']", "rows.get('stars', 0)")
+    right = text.replace("= load", "= await load")
+    found = python("'coroutine' object is not subscriptable")
+    moved = python("'coroutine' object has no attribute 'get'", "AttributeError")
+    attempts = (
+        RepairAttempt(1, (found,), (FileChange("bill.py", text, guess),), (moved,)),
+        RepairAttempt(2, (moved,), (FileChange("bill.py", guess, right),), ()),
+    )
+    history = LoopHistory("h", "Make the checks pass", "", "completed", attempts, 2, agent="t")
+    (lesson,) = extract(history, ("error",))
+    assert isinstance(lesson.body, ErrorFix)
+    assert lesson.body.signature.example == found.message
+    assert lesson.body.signature.pattern == "'coroutine' object is not subscriptable"
+    assert lesson.body.fix.vain == ("`return rows.get('stars', 0)`",)
+    assert "-    rows = load(rows)\n+    rows = await load(rows)" in lesson.body.fix.diff
+    assert ".get" not in lesson.body.fix.diff
+    kept = FileChange("bill.py", guess, guess.replace("= load", "= await load"))
+    both = replace(history, attempts=(attempts[0], replace(attempts[1], changes=(kept,))))
+    assert [one.signature and one.signature.example for one in extract(both, ("error",))] == [
+        found.message,
+        moved.message,
+    ], "an edit that stands in the end may have settled the first error"
 
 
 def test_at_once_only_the_same_sentence_names_and_values_apart() -> None:

@@ -5,7 +5,9 @@ that whoever runs it as a regular expression is safe too (we never do: patterns 
 Pure, and the same input gives the same output.
 """
 
+import builtins
 import re
+import types
 from collections.abc import Sequence
 from posixpath import splitext
 from typing import Final
@@ -41,12 +43,12 @@ _WILD: Final = {
     "path": r"\S+",
     "call": r"\w+\(.*\)",
 }
-_KEPT_TEXT: Final = """
-    NoneType int str float list dict set tuple bool function method type object generator bytes
-    builtin_function_or_method + - * / // % < <= > >= & | ** +=
-    """
-_KEPT: Final = frozenset(_KEPT_TEXT.split())
-"""Names of types and signs: quoted in messages, and worth keeping."""
+_TYPES_OF_PYTHON: Final = [*vars(builtins).values(), *vars(types).values()]
+_SIGNS: Final = ("+", "-", "*", "/", "//", "%", "<", "<=", ">", ">=", "&", "|", "**", "+=")
+_KEPT: Final = frozenset(
+    [kind.__name__ for kind in _TYPES_OF_PYTHON if isinstance(kind, type)] + [*_SIGNS]
+)
+"""Names of types and signs: quoted in messages, and often the very cause (`'coroutine' object`)."""
 _METHODS: Final = frozenset(
     {name for kind in (str, list, dict, set, int, float) for name in dir(kind)}
 )

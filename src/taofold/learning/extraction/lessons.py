@@ -290,7 +290,7 @@ def pairs(history: LoopHistory) -> Iterator[SettledError]:
         settled = [*attempt.turned, *_settled(attempt, history.attempts[number + 1 :])]
         groups = [group for group in _distinct(settled) if _told(group[0])]
         for alike in groups[:_PER_FIX] if edits else ():
-            earlier = _since(history.attempts[:number], _sign_of(alike[0]))
+            earlier, check = _search(history.attempts[:number], alike[0], attempt)
             changes = _joined([c for past in earlier for c in past.changes], edits)
             # Of several files those through which the error
             # came up are taken for the place of the fix.
@@ -301,15 +301,62 @@ def pairs(history: LoopHistory) -> Iterator[SettledError]:
                 continue
             # As it was reported first: its lines are those of the first text.
             reported = earlier[0].before if earlier else ()
-            first = next((check for check in reported if _alike(check, alike[0])), alike[0])
+            first = next((past for past in reported if _alike(past, check)), check)
             # Of errors that stayed as well: what was changed where they point was meant for them.
-            others = [check for check in attempt.before if not _alike(check, first)]
+            own = (_sign_of(first), _sign_of(alike[0]))
+            others = [other for other in attempt.before if _sign_of(other) not in own]
             fix = blame((near if len(groups) > 1 else ()) or changes, first, others)
             if fix.changes and all(map(_readable, fix.changes)) and not _silent(fix.changes):
-                vain = [change for past in earlier for change in _wasted(past, _sign_of(first))]
+                vain = [change for past in earlier for change in _in_vain_for(past, *own)]
                 yield SettledError(
                     alike, first, fix.changes, tuple(vain), fix.elsewhere, fix.partial
                 )
+
+
+def _search(
+    attempts: Sequence[RepairAttempt], check: Check, ending: RepairAttempt
+) -> tuple[tuple[RepairAttempt, ...], Check]:
+    """The attempts at the error that `ending` settled, and the check as it failed at first.
+
+    An edit after which the same check failed otherwise, and which was undone, did not settle the
+    first error: it moved it, and whoever made it was still looking for the fix of that one.
+    """
+    earlier = _since(attempts, _sign_of(check))
+    while len(earlier) < len(attempts):
+        rest = attempts[: len(attempts) - len(earlier)]
+        moved = next((c for c in rest[-1].before if c.id == check.id), None)
+        if moved is None or not _undone(rest[-1], (*earlier, ending)):
+            break
+        check, earlier = moved, (*_since(rest, _sign_of(moved)), *earlier)
+    return earlier, check
+
+
+def _undone(attempt: RepairAttempt, later: Iterable[RepairAttempt]) -> bool:
+    """Was a line that the attempt put in taken out again?"""
+    gone = {
+        (change.path, line.strip())
+        for following in later
+        for change in following.changes
+        for hunk in hunks(change)
+        for line in hunk.removed
+    }
+    return any(
+        (change.path, line.strip()) in gone
+        for change in attempt.changes
+        for hunk in hunks(change)
+        for line in hunk.added
+        # A bracket alone comes and goes everywhere.
+        if any(letter.isalnum() for letter in line)
+    )
+
+
+def _in_vain_for(attempt: RepairAttempt, first: Sign, last: Sign) -> tuple[FileChange, ...]:
+    """What the attempt changed for an error that it left, or only moved."""
+    wasted = _wasted(attempt, first) or _wasted(attempt, last)
+    moved = _in(first, attempt.before) and _in(last, attempt.after) and first != last
+    if wasted or not moved:
+        return wasted
+    return _joined((), [change for change in attempt.changes if not is_test(change.path)])
 
 
 def _wasted(attempt: RepairAttempt, sign: Sign) -> tuple[FileChange, ...]:
@@ -383,7 +430,9 @@ def _readable(change: FileChange) -> bool:
 
 
 def _settled(attempt: RepairAttempt, later: tuple[RepairAttempt, ...]) -> Iterator[Check]:
-    """Checks that failed for another reason afterwards, and passed in the end."""
+    """Checks that failed for another reason afterwards, and passed while the edit stood."""
+    if _undone(attempt, later):
+        return
     now = {check.id: check for check in attempt.after}
     passed = {f.id for following in later if following.kept for f in following.turned}
     for check in attempt.before:
