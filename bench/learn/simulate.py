@@ -202,17 +202,21 @@ class Rule:
         self.rates = self.rates.plus({} if gate_only else spoil(keys), costs)
 
 
-class TwoKeys(Rule):
-    """The thirty lines: shape and line, straight into the score, no gate."""
-
-    levels = "sl"
+class NoGate(Rule):
+    """The same three keys, straight into the score."""
 
     def order(self, task: Task) -> list[int]:
         scores = [score * self.rates.factor(keys) for score, keys in self.pairs(task)]
         return sorted(range(len(scores)), key=lambda index: -scores[index])
 
 
-RULES: dict[str, type[Rule]] = {"runs": Rule, "two": TwoKeys}
+class TwoKeys(NoGate):
+    """The thirty lines: shape and line, straight into the score."""
+
+    levels = "sl"
+
+
+RULES: dict[str, type[Rule]] = {"runs": Rule, "three": NoGate, "two": TwoKeys}
 
 
 def first_right(corpus: Corpus, task: Task, order: Sequence[int]) -> int | None:
@@ -281,7 +285,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("--seeds", type=int, default=6)
-    parser.add_argument("--rules", default="runs,two")
+    parser.add_argument("--rules", default="runs,three,two")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--prepare", default="", help="P/N: only test part P of N of the bugs.")
     options = parser.parse_args()
