@@ -29,7 +29,8 @@ EQUIVALENT = re.compile(
     r"(Eq|NotEq|Lt|LtE|Gt|GtE)_(Is|IsNot)$|_(Is|IsNot)_(Eq|NotEq|Lt|LtE|Gt|GtE)$"
 )
 """Identity for equality: the same for interned values, so such mutants say nothing."""
-LEFT_OUT = ("Variable", "NoOp", "Keyword")
+LEFT_OUT = ("Variable", "NoOp", "Keyword", "ExceptionReplacer")
+"""The last cannot read `except module.Error`."""
 Json = dict[str, Any]
 
 

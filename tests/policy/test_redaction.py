@@ -80,6 +80,7 @@ NAMED = {
     "javascript": f"const authToken = '{KEY}';",
     "go": f'apiKey := "{KEY}"',
     "typed": f'password: str | None = "{drawn(12)}"',
+    "where a type would stand": f"password: {drawn(12)} = x",
     "xml": f"<password>{drawn(12)}</password>",
     "command line": f"mysql --password={drawn(12)} -h db",
     "command line, apart": f"tool --token {KEY} run",

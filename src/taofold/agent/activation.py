@@ -158,7 +158,7 @@ class Activation:
         limits, policy = agent.limits, agent.policy
         if parent is not None:
             # A child can only get less than its parent has, in limits and in rights.
-            limits, policy = limits.within(parent.limits), policy.tightened(parent.policy)
+            limits, policy = limits.within(parent.limits), parent.policy.tightened(policy)
         if limits.usd is not None:
             # price(1, 1) asks whether there is a price at all; without one
             # the limit could never hold.

@@ -5,7 +5,7 @@ and a project's, the project's may only tighten the other (D16).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -161,33 +161,6 @@ class PolicyFile(Strict):
         return replace(base, **values)
 
 
-@dataclass(frozen=True, slots=True)
-class _Change:
-    project: Policy
-    operator: Policy
-    given: frozenset[str]
-
-    def said(self) -> list[str]:
-        """Every point in which the project would loosen the operator's policy."""
-        project, his = self.project, self.operator
-        reasons = [f"{name}: only the operator's policy says this" for name in self._foreign()]
-        reasons += loosened(project, his)
-        if project.own_approval and not his.own_approval:
-            reasons.append("own_approval: true is looser than false")
-        if his.production and not project.production:
-            reasons.append("production: false is looser than true")
-        # 0 means no bound, which is looser than any.
-        if his.approve_seconds and not 0 < project.approve_seconds <= his.approve_seconds:
-            reasons.append(f"approve_seconds: at most {his.approve_seconds:g} is allowed")
-        for tool, tier in his.production_tiers.items():
-            if project.production_tiers.get(tool, tier) < tier:
-                reasons.append(f"production_tiers.{tool}: below {int(tier)}")
-        return reasons
-
-    def _foreign(self) -> list[str]:
-        return [name for name in _OPERATORS if name in self.given]
-
-
 def read_policy(path: Path, source: str = "") -> tuple[PolicyFile | None, list[Fault]]:
     """The policy file at `path`, or everything wrong with it."""
     document, faults = load(path, source)
@@ -201,7 +174,9 @@ def tighten(
     # Compared as a whole policy: a key that the project leaves out is the operator's.
     project = keys.over(operator)
     faults: list[Fault] = []
-    for reason in _Change(project, operator, frozenset(keys.model_fields_set)).said():
+    foreign = [name for name in _OPERATORS if name in keys.model_fields_set]
+    reasons = [f"{name}: only the operator's policy says this" for name in foreign]
+    for reason in [*reasons, *loosened(project, operator)]:
         path, _, why = reason.partition(": ")
         where = (*key_path, *path.split(".", 1))
         hint = "a project may only tighten; loosen in your own policy file, or with a flag"

@@ -131,7 +131,7 @@ class Ruling(Value, frozen=True):
 class Policy:
     """Who may do what without asking.
 
-    `tiers` may only raise what a tool declares; `allow` (if given) and `deny` name tools;
+    `tiers` and `required` only raise what a tool declares; `allow` (if any) and `deny` name tools;
     `context` holds the caller's facts, such as `{"production": True}`, which raise the
     tiers named in `production_tiers`; `approve_seconds` bounds a decision (0 = no bound);
     `rights` names the role from which on somebody may do what besides using tools.
@@ -192,10 +192,10 @@ class Policy:
         tier = self.tier(name, facts)
         if name in self.deny or (self.allow is not None and name not in self.allow):
             return Ruling("deny", tier, f"the policy forbids {name!r}")
-        required = self.required.get(name, facts.role)
-        if not may(principal.roles, required, self.roles):
+        role = self._role_lacking(principal, name, facts)
+        if role:
             held = ", ".join(principal.roles) or "none"
-            return Ruling("deny", tier, f"access denied: requires role {required}, has {held}")
+            return Ruling("deny", tier, f"access denied: requires role {role}, has {held}")
         if tier >= Tier.FORBIDDEN:
             return Ruling("deny", tier, f"{name!r} is forbidden (tier 4)")
         # After the denials: a model that calls its exception critical can only ask, never open.
@@ -229,7 +229,10 @@ class Policy:
         return Ruling("allow", tier)
 
     def tightened(self, other: "Policy") -> "Policy":
-        """Both at once: `self` and `other`, whichever is stricter in each point (D15, D16)."""
+        """Both at once: `self` and `other`, whichever is stricter in each point (D15, D16).
+
+        `self` is the authority (the operator, the run that asks): roles have its levels.
+        """
         dial = min(_DIAL.index(self.autonomy), _DIAL.index(other.autonomy))
         # None means "all tools", so it is never the tighter one.
         allow = self.allow if other.allow is None else other.allow
@@ -258,19 +261,18 @@ class Policy:
         # nobody is let in where `self` lets nobody in.
         if not self.approvers or not other.approvers:
             return self.approvers
-        # A role that has no rank here is given to nobody.
-        roles = (self.approvers, other.approvers)
-        return max(roles, key=lambda role: self.roles.get(role, 1 << 30))
+        return max(self.approvers, other.approvers, key=self._height)
 
     def _stricter_roles(self, other: "Policy") -> dict[str, str]:
         required = dict(self.required)
         for tool, role in other.required.items():
-            own_role = required.get(tool)
-            if own_role is None or self.roles.get(role, 1 << 30) > self.roles.get(
-                own_role, 1 << 30
-            ):
+            if self._height(role) > self._height(required.get(tool, "")):
                 required[tool] = role
         return required
+
+    def _height(self, role: str) -> int:
+        """How few reach a requirement: all reach "", nobody a role without a level."""
+        return self.roles.get(role, 1 << 30) if role else -1
 
     def lacks(self, principal: Principal, right: Right) -> str:
         """Why the principal's roles do not give the right, or ""."""
@@ -289,9 +291,15 @@ class Policy:
             return why
         if not same and not (self.approvers and may(decider.roles, self.approvers, self.roles)):
             return f"not yours to decide: the run belongs to {requester.id!r}"
-        required = self.required.get(tool, facts.role)
-        if not may(decider.roles, required, self.roles):
-            return f"access denied: requires role {required}"
+        role = self._role_lacking(decider, tool, facts)
+        return f"access denied: requires role {role}" if role else ""
+
+    def _role_lacking(self, principal: Principal, tool: str, facts: Facts) -> str:
+        """The role that is required, by the tool or by this policy, and not reached, or ""."""
+        # Both: as with tiers, what a policy says of a tool raises what the tool declares.
+        for role in (self.required.get(tool, ""), facts.role):
+            if not may(principal.roles, role, self.roles):
+                return role
         return ""
 
 
@@ -302,22 +310,37 @@ def _higher(own: Mapping[str, Tier], other: Mapping[str, Tier]) -> dict[str, Tie
 
 
 def loosened(project: Policy, operator: Policy) -> Sequence[str]:
-    """The points in which a project's policy would loosen the operator's: all refused (D16)."""
+    """The points in which a project's policy would loosen the operator's: all refused (D16).
+
+    `roles`, `approvers` and `rights` are not compared: they are no project's to say at all.
+    """
     conflicts: list[str] = []
     if _DIAL.index(project.autonomy) > _DIAL.index(operator.autonomy):
         conflicts.append(f"autonomy: {project.autonomy!r} is looser than {operator.autonomy!r}")
-    for tool, tier in operator.tiers.items():
+    for key in ("tiers", "production_tiers"):
+        his: Mapping[str, Tier] = getattr(operator, key)
+        own: Mapping[str, Tier] = getattr(project, key)
         # A tool that the project does not name stays as the operator says: no conflict.
-        if project.tiers.get(tool, tier) < tier:
-            conflicts.append(f"tiers.{tool}: {int(project.tiers[tool])} is below {int(tier)}")
+        conflicts += [
+            f"{key}.{tool}: {int(own[tool])} is below {int(tier)}"
+            for tool, tier in his.items()
+            if own.get(tool, tier) < tier
+        ]
+    if operator.production and not project.production:
+        conflicts.append("production: false is looser than true")
     if operator.allow is not None and project.allow is not None:
         extra = sorted(project.allow - operator.allow)
         conflicts += [f"allow: {name!r} is not allowed" for name in extra]
     for tool, role in operator.required.items():
         own_role = project.required.get(tool, role)
         # By the operator's levels: a project that brings its own could rank any role above ADMIN.
-        if operator.roles.get(own_role, -1) < operator.roles.get(role, 1 << 30):
+        if operator._height(own_role) < operator._height(role):
             conflicts.append(f"required.{tool}: {own_role} is below {role}")
+    if project.own_approval and not operator.own_approval:
+        conflicts.append("own_approval: true is looser than false")
+    # 0 means no bound, which is looser than any.
+    if operator.approve_seconds and not 0 < project.approve_seconds <= operator.approve_seconds:
+        conflicts.append(f"approve_seconds: at most {operator.approve_seconds:g} is allowed")
     return conflicts
 
 

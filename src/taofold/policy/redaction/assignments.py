@@ -375,8 +375,6 @@ _EXACT: Final = frozenset(
 )
 
 
-FARTHEST: Final = 96
-"""Characters between a name and its value, at most."""
 _MOST: Final = 2048
 """Characters of a value, at most."""
 _NESTED: Final = 8
@@ -398,6 +396,7 @@ _SEPARATED: Final = re.compile(
     """,
     re.VERBOSE,
 )
+_COLON: Final = re.compile(r"""["'`]?: ?(?=[A-Za-z_])""")
 _PAIRED: Final = re.compile(
     r"""\\?["']?\s{0,8}[,;]?\s{0,24}(?:[#\w.:-]{0,16}\s)?\\?["']?(?i:[a-z_]{0,16}value|val|default|content)\\?["']?\s{0,4}(?::|=>?)\s{0,8}"""
 )
@@ -465,6 +464,14 @@ def _value(
             form = ValueForm.QUOTED if quoted else ValueForm.LISTED if listed else ValueForm.BARE
             if secret(text[slice(*span)], says_, form):
                 return span, read
+        # `password: hunter22 = x`: what was read as a type may be the value itself.
+        colon = _COLON.match(text, end)
+        if colon is not None and colon.end() < separated.end():
+            span = _read(text, colon.end(), False, most, element=False)
+            if span is not None:
+                read = max(read, span[1])
+                if secret(text[slice(*span)], says_, ValueForm.BARE):
+                    return span, read
     paired = _PAIRED.match(text, end)
     if paired is not None:
         span = _read(text, paired.end(), True, most, element=False)
