@@ -122,8 +122,11 @@ def main(tree: Path, size: int, seed: int) -> None:
             continue
         lines = zip(original.split("\n"), changed.split("\n"), strict=False)
         now = next((new for old, new in lines if old != new), "")
-        room = f"tests/{path.relative_to(tree / 'src/taofold').parts[0]}/"
+        name = path.relative_to(tree / "src/taofold").parts[0]
+        room = f"tests/{name}/"
         tests, at_import = covering.tests(path, place["line"])
+        if at_import:  # it looks at every class and runs no line of any
+            tests.insert(0, f"{room}test_frozen_{name}.py::test_values_are_frozen")
         mutant = {
             "path": str(path.relative_to(tree)), **place, "weight": weight, "at_import": at_import,
             "was": original.splitlines()[place["line"] - 1].strip(), "now": now.strip(),

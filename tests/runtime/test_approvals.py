@@ -410,6 +410,31 @@ async def test_an_approval_is_void_after_a_change_and_asked_again(change: str) -
     assert done.success
 
 
+@pytest.mark.parametrize("denied", [f"other{number}" for number in range(6)])
+async def test_an_approval_is_void_whatever_the_policy_became(denied: str) -> None:
+    """Digests have no order: a later policy's may be the smaller or the greater one."""
+    agent = payer()
+    result = await agent.run("pay")
+    await decide(result.log, result.pending[0].id, Decision("approve"))
+    again = await agent.but(policy=Policy(deny=frozenset({denied}))).resume(result)
+    assert again.status == "waiting"
+    assert PAID == []
+
+
+async def test_an_edit_that_became_void_is_taken_back() -> None:
+    agent = payer()
+    result = await agent.run("pay")
+    edit = Decision("edit", parameters={"amount": 1, "to": "eve"})
+    await decide(result.log, result.pending[0].id, edit)
+    changed = agent.but(policy=Policy(deny=frozenset({"other"})))
+    again = await changed.resume(result)
+    assert again.pending[0].action.parameters == {"amount": 5}, "as it was proposed"
+    await decide(result.log, again.pending[0].id, Decision("approve"))
+    done = await changed.resume(result)
+    assert PAID == [(5, "bob")]
+    assert done.steps[0].actions[0].parameters == {"amount": 5}
+
+
 async def test_a_policy_that_forbids_meanwhile_wins_over_the_approval() -> None:
     agent = payer()
     result = await agent.run("pay")

@@ -7,6 +7,7 @@ import pytest
 from taofold import Agent, Decision, MemoryLog, Policy, Principal, tool
 from taofold.core import events as e
 from taofold.core.provenance import taken_in
+from taofold.log.log import Log
 from taofold.runtime.attempts import BEGUN
 from taofold.runtime.control import decide, pending
 
@@ -45,7 +46,7 @@ CALLS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-async def elsewhere(calls: list[str], *, began: int) -> MemoryLog:
+async def elsewhere(calls: list[str], *, began: int) -> Log:
     """A log into which a run was taken that began so many of its calls and ended none."""
     PAID.clear()
     script = [batch(*[CALLS[name] for name in calls]), finish()]
@@ -62,7 +63,7 @@ async def elsewhere(calls: list[str], *, began: int) -> MemoryLog:
     return await planted(taken_in(records, "a file", principal=Principal(), at=9), MemoryLog())
 
 
-def agent(log: MemoryLog, *script: str, **options: Any) -> Agent[Any, Any]:
+def agent(log: Log, *script: str, **options: Any) -> Agent[Any, Any]:
     return Agent(Memo([*script, finish()]), tools=[pay, tag, look], log=log, **options)
 
 

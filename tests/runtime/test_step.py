@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from taofold import Agent, Decision, Limits, MemoryLog, Outcome, RunContext, tool
 from taofold.core import events as e
-from taofold.core.state import fold
-from taofold.core.values import Action, Observation, Principal, Profile, Reply, Thought, ToolCall
+from taofold.core.values import Principal, Profile, Reply, ToolCall
 from taofold.parsing import read_call
 from taofold.parsing.jsonlike.strict import is_finite
 from taofold.runtime.control import cancel
@@ -129,19 +128,6 @@ async def test_the_offer_of_tools_never_changes_and_in_the_last_turn_only_finish
     await one.run("goal")
     offer = ["look", "finish"]
     assert seen[:3] == [(offer, None), (offer, None), (offer, ("finish",))]
-
-
-def test_what_a_child_did_counts_even_if_it_used_no_tokens() -> None:
-    seen = e.Observed(key="0", observation=Observation("x"), calls=(2, 3), tools={"look": 3})
-    told: list[e.Event] = [
-        e.Proposed(key="0", thought=Thought("t"), actions=(Action("child"),)),
-        e.Decided(key="0", verdict="allow"),
-        e.Started(key="0"),
-        seen,
-    ]
-    state = fold([e.Record("r", seq, seq, event) for seq, event in enumerate(told)])
-    assert (state.child_model_calls, state.child_tool_calls) == (2, 3)
-    assert state.per_tool == {"child": 1, "look": 3}
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])

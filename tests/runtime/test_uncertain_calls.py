@@ -106,6 +106,18 @@ async def test_parameters_that_are_edited_in_doubt_are_those_of_the_call() -> No
     assert step.observations[0].result == "paid 3"
 
 
+async def test_of_several_edits_the_last_is_what_is_in_doubt() -> None:
+    log, shop = MemoryLog(), Shop(deaths=3)
+    await shop.life(log)
+    for euros in (3, 2):
+        await shop.life(log)
+        await decide(log, (await asked(log)).id, Decision("edit", parameters={"euros": euros}))
+        assert await shop.life(log) is None
+    await shop.life(log)
+    assert (await asked(log)).action.parameters == {"euros": 2}
+    assert shop.paid == [5, 3, 2]
+
+
 async def test_an_edit_in_doubt_that_the_tool_cannot_take_does_not_call_it() -> None:
     log, shop = MemoryLog(), Shop(deaths=1)
     await shop.life(log)

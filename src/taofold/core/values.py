@@ -159,7 +159,7 @@ class ModelSettings(Value, frozen=True):
         for name, value in values.items():
             where = f"{path}.{name}" if path else name
             if name not in _RANGES:
-                hint = near(name, _RANGES) or "a provider's own fields go into extra"
+                hint = f"{near(name, _RANGES)}; a provider's own fields go into extra"
                 raise ConfigError(f"there is no setting {name!r}; {hint}", path=where)
             kind, words = _RANGES[name]
             try:
