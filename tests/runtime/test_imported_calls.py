@@ -8,8 +8,8 @@ from taofold import Agent, Decision, MemoryLog, Policy, Principal, tool
 from taofold.core import events as e
 from taofold.core.provenance import taken_in
 from taofold.log.log import Log
-from taofold.runtime.attempts import BEGUN
 from taofold.runtime.control import decide, pending
+from taofold.runtime.uncertain_calls import BEGUN
 
 from .kit import Memo, act, batch, finish, planted
 
