@@ -141,7 +141,8 @@ def test_a_dry_run_tells_what_would_go_and_changes_nothing(taught: Taofold) -> N
     before = ids(taught("patterns", "list", "--json"))
     dry = taught("patterns", "prune", "--dry-run", "--max-age-days", "0")
     assert dry.code == 0
-    assert "would be archived" in dry.err
+    assert f"{len(before)} would be archived" in dry.err
+    assert [identity for identity in before if identity not in dry.out] == []
     assert ids(taught("patterns", "list", "--json")) == before
 
 

@@ -71,6 +71,27 @@ async def test_two_names_of_one_lesson_are_shown_once(opener: Opener, clock: Clo
 
 
 @on_both
+@pytest.mark.scenario("XTL-09")
+async def test_where_none_is_expected_to_help_none_is_shown(opener: Opener, clock: Clock) -> None:
+    registry = opener()
+    drafts = [error(f"Null {n}", fix=fix, code=fix) for n, fix in enumerate(FIXES[:5])]
+    found = await registry.discover("loop-a", drafts, APART)
+    every = Injection(min_success_rate=0.0, control_share=0.0)
+    for n in range(3):
+        shown = await registry.inject(f"loop-{n}", case(), every, manual=True)
+        assert {*shown.ids} == {one.id for one in found}
+        for one in found:
+            await registry.applied(f"loop-{n}", one.id, won=False)
+        await registry.ended(f"loop-{n}", iterations=3, solved=False)
+    wanted = Injection(top_k_patterns=50, control_share=0.0)
+    choice = await registry.candidates(case(), wanted)
+    assert choice.chosen == ()
+    assert {why for _, why in choice.refused} == {"its success rate 0.25 after 4 uses is below 0.6"}
+    lessons = await registry.inject("loop-x", case(), wanted)
+    assert (lessons.ids, lessons.text) == ((), "")
+
+
+@on_both
 @pytest.mark.scenario("XTL-10")
 async def test_a_low_rate_counts_only_after_enough_uses(opener: Opener, clock: Clock) -> None:
     registry = opener()

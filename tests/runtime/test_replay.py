@@ -307,13 +307,13 @@ async def test_bytes_per_step_do_not_grow() -> None:
         return sum(len(encode(r.event)) for r in records)
 
     sizes: dict[int, int] = {}
-    for steps in (20, 80):
+    for steps in (20, 400):
         script = [act("look", what=f"n{n:03}") for n in range(steps - 1)]
         one = agent(*script, finish(), limits=Limits(steps=steps + 1))
         result = await one.run("goal")
         assert len(result.steps) == steps
         sizes[steps] = size(result.records)
-    assert sizes[80] < sizes[20] * 4.2
+    assert sizes[400] < sizes[20] * 20.5
 
 
 async def test_a_resumed_run_says_so_and_the_time_it_was_dead_does_not_count() -> None:

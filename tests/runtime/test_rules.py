@@ -169,8 +169,9 @@ async def test_what_cannot_run_becomes_an_observation_and_no_call() -> None:
     nameless = '{"thought": "t", "thought_type": "goal", "action": {"parameters": {}}}'
     result = await run(act("send"), act("nope", x=1), nameless, finish())
     assert result.output == "done", "the loop goes on"
-    first, second = result.steps[0].observations[0], result.steps[1].observations[0]
-    assert first.status == "failure"
+    first, second, third = [step.observations[0] for step in result.steps[:3]]
+    assert [first.status, second.status, third.status] == ["failure"] * 3
+    assert "tool" in str(third.result)
     assert "text" in str(first.result)
     assert first.refused == "invalid"
     assert "unknown tool 'nope'; available tools: fail, look, send" in str(second.result)
