@@ -17,7 +17,7 @@ from streams import Bench, Corrupter, Row, Shuffler, Ticks, learner, stream, wro
 from taofold.learning.patterns.kinds import ErrorFix, ErrorSignature, Fix
 from taofold.learning.patterns.pattern import Pattern
 from taofold.learning.settings import Extraction
-from taofold.loop.learner.cross_loop import CrossLoopLearner
+from taofold.loop.learner import CrossLoopLearner
 
 Done = list[Row] | dict[str, Any]
 MESSAGES = (

@@ -22,7 +22,7 @@ from taofold.learning.patterns.pattern import Pattern, Rate
 from taofold.learning.registry import Registry
 from taofold.learning.settings import Injection, Learning
 from taofold.log.patterns.stores import memory_registry
-from taofold.loop.learner.cross_loop import CrossLoopLearner, case_of
+from taofold.loop.learner import CrossLoopLearner, case_of
 from taofold_repair import NAME
 from taofold_repair.search import RepairSearch
 

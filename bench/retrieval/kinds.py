@@ -27,7 +27,7 @@ from taofold.diagnostics.failures import failing_checks
 from taofold.learning.extraction.history import FileChange, LoopHistory, RepairAttempt
 from taofold.learning.settings import Injection, Learning
 from taofold.log.patterns.stores import memory_registry
-from taofold.loop.learner.cross_loop import CrossLoopLearner, case_of
+from taofold.loop.learner import CrossLoopLearner, case_of
 
 TASK = "Make the linter pass"
 HOLE = re.compile(r"%(?:\.\d)?[srdfi]|\{\{\s*\w+\s*\}\}")

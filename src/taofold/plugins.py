@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 DEMOS: Final = "taofold.demos"
 """Modules with `GOAL` and `demo_project(target, name)`."""
 SEARCHES: Final = "taofold.searches"
-"""Values of the protocol `taofold.loop.learner.protocol.SearchPolicy`."""
+"""Values of the protocol `taofold.loop.learner.SearchPolicy`."""
 
 
 def installed(group: str) -> "Iterable[EntryPoint]":

@@ -1,6 +1,6 @@
 """What a search came to, read from the log of its run: which edit ended it, how the ranking stood.
 
-The seam between the search policy and those who keep its rates (`taofold.loop.learner.protocol`).
+The seam between the search policy and those who keep its rates (`taofold.loop.learner`).
 """
 
 from collections.abc import Mapping, Sequence

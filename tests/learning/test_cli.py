@@ -12,7 +12,7 @@ from taofold.learning.extraction.history import FileChange
 from taofold.learning.patterns.pattern import LoopCase
 from taofold.learning.settings import Injection, Learning
 from taofold.log.patterns.stores import open_registry
-from taofold.loop.learner.cross_loop import CrossLoopLearner
+from taofold.loop.learner import CrossLoopLearner
 
 from .loops import BOUND, GUARD, attempt, fault, history
 

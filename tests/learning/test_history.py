@@ -7,7 +7,7 @@ from taofold.core.checks import Check
 from taofold.core.events import Record
 from taofold.learning.extraction.history import LoopHistory
 from taofold.loop.events import BaselineTaken, IterationEnded
-from taofold.loop.learner.cross_loop import history_of
+from taofold.loop.learner import history_of
 from taofold.loop.state import Iteration, LoopState
 from taofold.loop.values import Wish
 from taofold.loop.verdict import Gate, GateResult, Verdict

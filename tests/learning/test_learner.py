@@ -15,10 +15,9 @@ from taofold.learning.patterns.pattern import Pattern
 from taofold.learning.settings import Extraction, Injection, Learning
 from taofold.log.patterns.stores import memory_registry
 from taofold.loop.events import BaselineTaken, IterationEnded
-from taofold.loop.learner.cross_loop import CrossLoopLearner, case_of, failed_at
-from taofold.loop.learner.lessons import Used
+from taofold.loop.learner import CrossLoopLearner, case_of, failed_at
 from taofold.loop.state import Iteration, LoopState
-from taofold.loop.values import Wish
+from taofold.loop.values import Used, Wish
 from taofold.loop.verdict import Gate, GateResult, Verdict
 
 from .loops import BOUND, GUARD, attempt, fault, history

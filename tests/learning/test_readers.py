@@ -14,7 +14,7 @@ from taofold.learning.patterns.kinds import ErrorFix
 from taofold.learning.patterns.pattern import LoopCase
 from taofold.learning.settings import Injection, Learning
 from taofold.log.patterns.stores import memory_registry
-from taofold.loop.learner.cross_loop import CrossLoopLearner
+from taofold.loop.learner import CrossLoopLearner
 
 ALWAYS = Learning(injection=Injection(control_share=0.0))
 FIX = FileChange(

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from taofold.learning.retrieval.relevance import likeness
 from taofold.learning.settings import Extraction, Injection, Learning
 from taofold.log.patterns.stores import memory_registry
-from taofold.loop.learner.cross_loop import CrossLoopLearner
+from taofold.loop.learner import CrossLoopLearner
 from taofold.loop.state import LoopState
 from taofold.loop.values import Wish
 

@@ -16,9 +16,8 @@ from taofold.log.memory import MemoryLog
 from taofold.loop import events as loop_events
 from taofold.loop.driver import LoopDependencies
 from taofold.loop.environment import Judged, Settled
-from taofold.loop.learner.lessons import Learnt, Lessons
 from taofold.loop.state import LoopState, fold
-from taofold.loop.values import Left, LoopLimits, Spent, Wish
+from taofold.loop.values import Learnt, Left, Lessons, LoopLimits, Spent, Wish
 from taofold.loop.verdict import Gate, GateResult, Verdict, unexecuted
 from taofold.testing.models import FunctionModel, ScriptedModel
 from taofold.tools.files import file_tools

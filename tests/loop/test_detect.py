@@ -3,8 +3,7 @@
 import pytest
 
 from taofold.loop import events as loop_events
-from taofold.loop.decide import Close, Iterate, Wait, decide
-from taofold.loop.detect import detect
+from taofold.loop.decisions import Close, Iterate, Wait, decide, detect
 from taofold.loop.values import Spent
 from taofold.loop.verdict import Verdict
 

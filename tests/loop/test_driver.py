@@ -12,11 +12,10 @@ from taofold.agent import Agent
 from taofold.core.errors import ConfigError, Refused
 from taofold.log.journal import MemoryJournal
 from taofold.loop import events as loop_events
-from taofold.loop.learner.lessons import Lessons
 from taofold.loop.lifecycle import abort, new_id, paths, resume, rows, start
 from taofold.loop.state import LoopState
 from taofold.loop.stream import LoopStream, inject, load
-from taofold.loop.values import LoopLimits
+from taofold.loop.values import Lessons, LoopLimits
 from taofold.runtime.lease import LEASE_MS
 from taofold.testing.models import FunctionModel, ScriptedModel
 from taofold.tools import tool

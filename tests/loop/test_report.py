@@ -5,8 +5,8 @@ from msgspec.structs import replace
 
 from taofold.core.checks import Check, Location
 from taofold.loop import events as loop_events
-from taofold.loop.learner.lessons import Extracted, Learnt, Lessons, Used
 from taofold.loop.report import debug_memory, fenced, report_markdown, state_json, trajectory
+from taofold.loop.values import Extracted, Learnt, Lessons, Used
 from taofold.loop.verdict import Gate, GateResult, Verdict
 
 from .kit import begun, iteration, scored, state_after, verdict

@@ -2,7 +2,7 @@
 
 import pytest
 
-from taofold.loop.decide import choose
+from taofold.loop.decisions import choose
 
 from .kit import begun, iteration, scored, state_after
 

@@ -16,14 +16,13 @@ from taofold.core.values import Reply, Usage
 from taofold.log.journal import Fact, StreamRow
 from taofold.log.sqlite.journal import SqliteJournal
 from taofold.log.sqlite.log import SqliteLog
-from taofold.loop.decide import Stop, decide
+from taofold.loop.decisions import Stop, decide
 from taofold.loop.driver import LoopDependencies
 from taofold.loop.environment import Judged
-from taofold.loop.learner.lessons import Learnt, Lessons
 from taofold.loop.lifecycle import catch_up, resume, start
 from taofold.loop.state import LoopState
 from taofold.loop.stream import load
-from taofold.loop.values import DRIVEN, LoopLimits, Wish
+from taofold.loop.values import DRIVEN, Learnt, Lessons, LoopLimits, Wish
 from taofold.loop.verdict import Verdict
 from taofold.testing.crash import CrashLog, CrashModel, Points
 from taofold.testing.models import FunctionModel

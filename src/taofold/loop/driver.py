@@ -26,9 +26,8 @@ from taofold.log.journal import Journal
 from taofold.log.log import Log
 from taofold.log.store import clock, steady
 from taofold.loop import events as loop_events
-from taofold.loop import prompt
-from taofold.loop.account import account
-from taofold.loop.decide import (
+from taofold.loop import iteration
+from taofold.loop.decisions import (
     BestIteration,
     Clear,
     Close,
@@ -41,15 +40,15 @@ from taofold.loop.decide import (
     Wait,
     choose,
     decide,
+    detect,
 )
-from taofold.loop.detect import detect
 from taofold.loop.environment import Judged, LoopEnvironment, OpenEnvironment
 from taofold.loop.gates.criteria import absent, refusal
-from taofold.loop.learner.lessons import Learnt, Lessons
-from taofold.loop.learner.protocol import Learner, NoLearner
+from taofold.loop.iteration import account
+from taofold.loop.learner import Learner, NoLearner
 from taofold.loop.state import LoopState
 from taofold.loop.stream import LoopStream, Overtaken
-from taofold.loop.values import Ending
+from taofold.loop.values import Ending, Learnt, Lessons
 from taofold.loop.verdict import Verdict
 
 TOLD: Final = 6000
@@ -340,8 +339,8 @@ class Driver:
         if records:
             work = agent.resume(move.run, listener=self.tell)
         else:
-            goal = prompt.goal(state, move.number, self._failing())
-            marks = {"loop": self.loop, "iteration": move.number, "reference": prompt.BAR}
+            goal = iteration.goal(state, move.number, self._failing())
+            marks = {"loop": self.loop, "iteration": move.number, "reference": iteration.BAR}
             settings = {**dependencies.settings(state, agent), **marks}
             work = agent.run(goal, run_id=move.run, listener=self.tell, settings=settings)
         left = max(0.0, state.left_ms(now) / 1000)
@@ -484,7 +483,7 @@ def shaped(agent: Agent[Any, Any], state: LoopState, now: int, had: RunState) ->
         changes["steps"] = bounds.steps
     strict = True if agent.strict is None else agent.strict
     return agent.but(
-        instructions=prompt.instructions(agent.instructions, state),
+        instructions=iteration.instructions(agent.instructions, state),
         limits=replace(limits, **changes),
         strict=strict,
     )

@@ -16,11 +16,11 @@ from taofold.core.values import Value
 from taofold.loop.gates.criteria import gates
 from taofold.loop.gates.judge import Judge
 from taofold.loop.gates.results import observation
+from taofold.loop.snapshots import repository
 from taofold.loop.state import LoopState
 from taofold.loop.values import Left, Wish
 from taofold.loop.verdict import Settled, Verdict, unexecuted
-from taofold.loop.workspace.git import repository
-from taofold.loop.workspace.workspace import Workspace, open_workspace, state_folder
+from taofold.loop.workspace import Workspace, open_workspace, state_folder
 from taofold.policy.redaction import Redactor
 
 

@@ -10,8 +10,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from taofold.core.values import Value
-from taofold.loop.learner.lessons import Learnt, Lessons
-from taofold.loop.values import Ending, Kind, Left, Level, LoopLimits, Spent, Wish
+from taofold.loop.values import Ending, Kind, Learnt, Left, Lessons, Level, LoopLimits, Spent, Wish
 from taofold.loop.verdict import Verdict
 
 PREFIX: Final = "loop/"

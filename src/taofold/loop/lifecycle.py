@@ -22,7 +22,7 @@ from taofold.core.errors import ConfigError, Conflict, LogError, Refused, Taofol
 from taofold.core.state import RunState
 from taofold.log.memory import MemoryLog
 from taofold.loop import events as loop_events
-from taofold.loop.decide import Clear, Learn, decide
+from taofold.loop.decisions import Clear, Learn, decide
 from taofold.loop.driver import Driver, LoopDependencies, LoopWork, shaped
 from taofold.loop.environment import LoopEnvironment
 from taofold.loop.state import LoopState

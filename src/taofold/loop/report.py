@@ -15,9 +15,8 @@ from taofold.core.checks import Check
 from taofold.core.text import clip, iso, visible
 from taofold.loop import events as loop_events
 from taofold.loop.gates.results import limits
-from taofold.loop.learner.lessons import Learnt
 from taofold.loop.state import LoopState, fold
-from taofold.loop.values import OLD
+from taofold.loop.values import OLD, Learnt
 from taofold.loop.verdict import Verdict
 
 _CATEGORY: Final = {

@@ -12,8 +12,17 @@ from msgspec.structs import replace
 from taofold.core.errors import Refused
 from taofold.core.values import Value
 from taofold.loop import events as loop_events
-from taofold.loop.learner.lessons import Learnt
-from taofold.loop.values import ENDED, RESUMABLE, Level, LoopLimits, Spent, Status, Wish, check
+from taofold.loop.values import (
+    ENDED,
+    RESUMABLE,
+    Learnt,
+    Level,
+    LoopLimits,
+    Spent,
+    Status,
+    Wish,
+    check,
+)
 from taofold.loop.verdict import Verdict
 
 

@@ -14,9 +14,8 @@ from taofold.core.errors import Conflict, LogError, Refused, UnknownRun
 from taofold.log.journal import Journal, StreamRow
 from taofold.log.store import clock
 from taofold.loop import events as loop_events
-from taofold.loop.learner.lessons import Lessons
 from taofold.loop.state import START, LoopState, fold
-from taofold.loop.values import DRIVEN
+from taofold.loop.values import DRIVEN, Lessons
 from taofold.runtime import owner
 from taofold.runtime.lease import HEART, LEASE_MS, release
 

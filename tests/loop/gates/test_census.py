@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from taofold.loop.checks.plan import plan
-from taofold.loop.checks.tools import files, shown
 from taofold.loop.gates.baseline import Expected
+from taofold.loop.gates.commands import plan
 from taofold.loop.gates.delivery import SILENCERS
-from taofold.loop.gates.expect import unchecked
+from taofold.loop.gates.reports import files, shown
+from taofold.loop.gates.results import unchecked
 
 from .projects import again, judged, written
 

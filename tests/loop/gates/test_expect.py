@@ -3,9 +3,9 @@
 import pytest
 
 from taofold.core.checks import Check, Status
-from taofold.loop.checks.report import RunnerReport
 from taofold.loop.gates.baseline import Expected
-from taofold.loop.gates.expect import expected, missing, share
+from taofold.loop.gates.reports import RunnerReport
+from taofold.loop.gates.results import expected, missing, share
 
 
 def checks(**statuses: Status) -> tuple[Check, ...]:

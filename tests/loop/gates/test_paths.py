@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from tests.loop.gates.projects import written
 
+from taofold.loop.gates.commands import interpreter, named, search_path
 from taofold.loop.gates.criteria import gates
-from taofold.loop.gates.programs import interpreter, named, search_path
 from taofold.loop.gates.scope import Role, allowed, excluded, role, rules
 
 

@@ -361,7 +361,7 @@ async def _diff(dependencies: "LoopDependencies", loop: str, state: "LoopState")
     import asyncio
 
     from taofold.core.errors import TaofoldError
-    from taofold.loop.decide import choose
+    from taofold.loop.decisions import choose
 
     choice = choose(state)
     if state.baseline is None or choice is None:

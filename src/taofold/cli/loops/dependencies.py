@@ -48,7 +48,7 @@ async def means(
     from taofold.log.builtin import journal_beside
     from taofold.log.patterns.stores import registry_beside
     from taofold.loop.driver import LoopDependencies
-    from taofold.loop.learner.cross_loop import CrossLoopLearner
+    from taofold.loop.learner import CrossLoopLearner
     from taofold.plugins import SEARCHES, load_all
 
     # Before the store is opened: a wrong variable must not leave an open log behind.

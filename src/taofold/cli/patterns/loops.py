@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from taofold.learning.patterns.kinds import Kind
     from taofold.learning.settings import Injection
     from taofold.loop.driver import LoopDependencies
-    from taofold.loop.learner.cross_loop import CrossLoopLearner
-    from taofold.loop.learner.lessons import Learnt, Lessons
+    from taofold.loop.learner import CrossLoopLearner
     from taofold.loop.state import LoopState
+    from taofold.loop.values import Learnt, Lessons
 
 
 def extract(loop: str, kinds: "tuple[Kind, ...]", *, json: bool) -> None:
@@ -69,7 +69,7 @@ async def _extracted(
     dependencies: "LoopDependencies", name: str, kinds: "tuple[Kind, ...]", *, named: bool
 ) -> "tuple[str, Learnt | None, str]":
     from taofold.loop.driver import LoopWork
-    from taofold.loop.learner.cross_loop import history_of
+    from taofold.loop.learner import history_of
     from taofold.loop.stream import load
 
     state = (await load(dependencies.journal, name)).state
@@ -86,7 +86,7 @@ async def _extracted(
 
 def _silent(state: "LoopState") -> str:
     """Why nothing is learnt from a loop, "" if something is."""
-    from taofold.loop.learner.cross_loop import SILENT
+    from taofold.loop.learner import SILENT
     from taofold.loop.values import ENDED
 
     if state.status not in ENDED:
@@ -100,7 +100,7 @@ def inject(loop: str, rate: float | None, top_k: int | None, *, json: bool) -> N
     """Tell a loop what was learnt; it reads it at its next iteration (XTL-30)."""
 
     async def work(dependencies: "LoopDependencies") -> "tuple[str, Lessons, int]":
-        from taofold.loop.learner.cross_loop import case_of
+        from taofold.loop.learner import case_of
         from taofold.loop.stream import inject as into
         from taofold.loop.stream import load
         from taofold.loop.values import ENDED, LIVE, RESUMABLE

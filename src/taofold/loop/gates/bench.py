@@ -22,12 +22,10 @@ from time import monotonic, time
 from typing import Final
 
 from taofold.core.errors import ConfigError
-from taofold.loop.checks import plan as recognise
-from taofold.loop.checks import tools as linters
-from taofold.loop.checks.plan import GatePlan
-from taofold.loop.checks.report import RunnerReport, stream
-from taofold.loop.gates.programs import environment, homes, interpreter
-from taofold.loop.gates.tree import Tree
+from taofold.loop.gates import commands, reports
+from taofold.loop.gates.baseline import Tree
+from taofold.loop.gates.commands import GatePlan, environment, homes, interpreter
+from taofold.loop.gates.reports import RunnerReport, stream
 from taofold.loop.verdict import Gate
 from taofold.reserved import MARK
 from taofold.tools import container_network, process
@@ -209,8 +207,8 @@ class Bench:
                 raw = self._said(wire.taken().decode("utf-8", "replace")).encode()
                 report = stream(raw, wire.nonce, root)
             else:
-                report = recognise.printed(plan.runner, text, root, census)
-            readable = linters.shown(plan.runner, self._said(output.text))
+                report = commands.printed(plan.runner, text, root, census)
+            readable = reports.shown(plan.runner, self._said(output.text))
             command = tuple([self._said(word.replace(str(scratch), "<gate>")) for word in argv])
             return GateRun(
                 plan,
@@ -317,20 +315,20 @@ class Bench:
     ) -> list[str]:
         """The arguments with everything named that is known only now."""
         settings = {
-            recognise.LAUNCHER: str(scratch / "launch.py"),
-            recognise.IN: str(wire.source),
-            recognise.OUT: str(wire.target),
+            commands.LAUNCHER: str(scratch / "launch.py"),
+            commands.IN: str(wire.source),
+            commands.OUT: str(wire.target),
         }
         # Bytecode is shared between gates only where they cannot write to it.
         cache = str(scratch / "cache" if self.why_not else self.bytecode or scratch / "cache")
         filled: list[str] = []
-        for word in recognise.writing(words) if self.keeps else words:
+        for word in commands.writing(words) if self.keeps else words:
             if word.startswith("\0python:"):
                 word = "python" if filled else self._python(word, gate)
             word = settings.get(word, word)
-            word = word.replace(recognise.REPORTER, str(scratch / "node_reporter.mjs"))
-            word = word.replace(recognise.DEVICE, f"/dev/fd/{wire.target}")
-            filled.append(word.replace(recognise.CACHE, cache))
+            word = word.replace(commands.REPORTER, str(scratch / "node_reporter.mjs"))
+            word = word.replace(commands.DEVICE, f"/dev/fd/{wire.target}")
+            filled.append(word.replace(commands.CACHE, cache))
         return [self._found(filled[0], gate), *filled[1:]]
 
     def _python(self, word: str, gate: Gate) -> str:
@@ -355,7 +353,7 @@ def planned(gate: Gate) -> GatePlan:
     spoken = gate.argv and gate.argv[0] in (":", "cd", "export", "source", ".", "set")
     if gate.shell or not gate.argv or spoken:
         return GatePlan("command", (*SHELL, gate.command))
-    return recognise.plan(gate.argv)
+    return commands.plan(gate.argv)
 
 
 def contained(contain: Contain, *, network: bool = False) -> str:

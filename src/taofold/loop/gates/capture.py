@@ -8,20 +8,22 @@ import msgspec
 from msgspec import structs
 
 from taofold.core.errors import ConfigError
-from taofold.loop.gates import expect, insource
+from taofold.loop.gates import results, scope
 from taofold.loop.gates.baseline import (
     MOST,
     MOST_BYTES,
     Baseline,
     FileCache,
     KeptFile,
+    Tree,
     TreeWalk,
     content,
+    copied,
+    removed,
 )
 from taofold.loop.gates.bench import Bench, GateRun
+from taofold.loop.gates.commands import named, search_path, targets, wanted
 from taofold.loop.gates.delivery import above, linked
-from taofold.loop.gates.programs import named, search_path, targets, wanted
-from taofold.loop.gates.tree import Tree, copied, removed
 from taofold.loop.verdict import Gate
 
 _NAMES: Final = """
@@ -105,9 +107,9 @@ def captured(
 def learnt(baseline: Baseline, folder: LoopFolder, tree: Tree, ran: Sequence[GateRun]) -> Baseline:
     """What the first run of the gates tells of the tree that they ran in."""
     texts = baseline.test_sources(folder.objects)
-    expectations = [expect.expected(run.plan.runner, run.report, texts) for run in ran]
+    expectations = [results.expected(run.plan.runner, run.report, texts) for run in ran]
     own = {path for run in ran for path in run.report.toolchain}
-    own |= {path for expected in expectations for path in expect.homes(expected, baseline.files)}
+    own |= {path for expected in expectations for path in results.homes(expected, baseline.files)}
     outputs = tree.built()
     for number, output in enumerate(outputs):
         _copied_once(tree.folder / output, folder.output(number))
@@ -139,7 +141,7 @@ def _rust_tests(files: dict[str, KeptFile], objects: Path) -> set[str]:
     for path, file in files.items():
         if path.endswith(".rs") and file.digest and file.stored:
             text = content(objects, file.digest).decode("utf-8", "replace")
-            tests.update(insource.modules(path, text))
+            tests.update(scope.modules(path, text))
     return tests & files.keys()
 
 

@@ -17,7 +17,7 @@ from typing import Final
 from msgspec import structs
 
 from taofold.core.errors import ConfigError
-from taofold.loop.gates.programs import search_path
+from taofold.loop.gates.commands import search_path
 from taofold.loop.verdict import Gate, GateResult
 
 MOST: Final = 20

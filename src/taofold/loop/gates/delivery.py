@@ -28,9 +28,17 @@ from taofold.loop.gates.baseline import (
     content,
     store,
 )
-from taofold.loop.gates.insource import replaces_assertions, spliced
 from taofold.loop.gates.results import some
-from taofold.loop.gates.scope import DECIDES, TEST_FOLDERS, TEST_ROOTS, allowed, excluded, role
+from taofold.loop.gates.scope import (
+    DECIDES,
+    TEST_FOLDERS,
+    TEST_ROOTS,
+    allowed,
+    excluded,
+    replaces_assertions,
+    role,
+    spliced,
+)
 from taofold.loop.verdict import ChangeKind, Runner, TreeChange
 from taofold.tools.jail import Jail
 

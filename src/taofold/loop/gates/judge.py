@@ -18,13 +18,13 @@ from typing import Final
 from msgspec import structs
 
 from taofold.core.errors import ConfigError, Refused
-from taofold.loop.gates import expect
 from taofold.loop.gates.baseline import (
     LARGEST,
     Baseline,
     Expected,
     FileCache,
     KeptFile,
+    Tree,
     TreeWalk,
     load,
     save,
@@ -33,9 +33,17 @@ from taofold.loop.gates.baseline import (
 from taofold.loop.gates.bench import Bench, GateRun, contained, warm
 from taofold.loop.gates.capture import LoopFolder, captured, learnt, outside
 from taofold.loop.gates.delivery import Texts, WorkDiff, above, observed, removed, restored
-from taofold.loop.gates.results import Expectations, apart, some, told
+from taofold.loop.gates.results import (
+    Expectations,
+    apart,
+    expected,
+    interference,
+    rebased,
+    some,
+    told,
+    unchecked,
+)
 from taofold.loop.gates.scope import DECIDES, role
-from taofold.loop.gates.tree import Tree
 from taofold.loop.verdict import TESTS, Gate, GateResult, Settled, TreeChange, Verdict
 from taofold.policy.redaction import Redactor
 from taofold.tools import container_network
@@ -228,7 +236,7 @@ class Judge:
             (
                 *doubts,
                 *texts.doubts(run.plan.runner),
-                *expect.unchecked(was, run.report.files, files),
+                *unchecked(was, run.report.files, files),
             )
             for run, was in zip(ran, baseline.expected, strict=True)
         ]
@@ -378,12 +386,14 @@ class Judge:
                     f"the edited files cannot be taken over: `{gate.command}`: {doubts[0]}"
                 )
             runner = ran.plan.runner
-            after = expect.expected(runner, ran.report, texts)
-            merged = expect.rebased(runner, before, after, paths)
+            after = expected(runner, ran.report, texts)
+            merged = rebased(runner, before, after, paths)
             dropped |= dict.fromkeys([*before.checks, *before.names])
             expectations.append(merged)
         remaining = {
-            name for expected in expectations for name in (*expected.checks, *expected.names)
+            name
+            for expectation in expectations
+            for name in (*expectation.checks, *expectation.names)
         }
         fresh = structs.replace(fresh, expected=tuple(expectations))
         # Beside the old one: which of them holds is said by the loop's log, written after this.
@@ -451,7 +461,7 @@ def _doubts(ran: GateRun, was: Expected, root: Path, paths: Collection[str]) -> 
         if name not in was.patched and file.removeprefix(f"{root}/") not in paths
     }
     report = structs.replace(ran.report, patched=foreign, plugins=())
-    return doubts + list(expect.interference(was, report, str(root)))
+    return doubts + list(interference(was, report, str(root)))
 
 
 def _outside(path: str) -> bool:

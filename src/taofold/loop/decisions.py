@@ -1,22 +1,28 @@
-"""Finds a loop that goes nowhere, from its facts alone, and says what to do about it. Pure.
+"""What a loop does next, decided from its state and the clock alone. Pure.
 
-Thresholds are the seed's: stuck = the same error in at least 3 of the last 5 iterations with
-little progress; oscillation = at least 2 undo and redo cycles in the last 6, most of the files
-reverting; regression = a check that passed fails; plateau = 3 iterations in a row that change
-less than 2 %. Every kind climbs its own part of the ladder log → warn → redirect → pause →
-abort. After a redirect the count begins anew: the changed strategy gets its chance.
+`decide` gives the next move. The driver performs it, records what came of it, and asks again; so
+a loop that was killed between any two facts goes on exactly where it was. `choose` decides which
+iteration's files a loop that did not simply complete leaves behind.
+
+`detect` finds a loop that goes nowhere. Thresholds are the seed's: stuck = the same error in at
+least 3 of the last 5 iterations with little progress; oscillation = at least 2 undo and redo
+cycles in the last 6, most of the files reverting; regression = a check that passed fails;
+plateau = 3 iterations in a row that change less than 2 %. Every kind climbs its own part of the
+ladder log → warn → redirect → pause → abort. After a redirect the count begins anew: the changed
+strategy gets its chance.
 """
 
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from taofold.core.text import listed
+from taofold.core.values import Value
 from taofold.loop.events import Intervened, IterationEnded
 from taofold.loop.state import LoopState
-from taofold.loop.values import Kind, Level
+from taofold.loop.values import ENDED, Ending, Kind, Level
 
 LADDER: Final[tuple[Level, ...]] = ("log", "warn", "redirect", "pause", "abort")
 _RUNGS: Final[dict[Kind, tuple[Level, Level]]] = {
@@ -215,3 +221,198 @@ def _words(iteration: IterationEnded) -> frozenset[str]:
     messages = [check.message for check in iteration.verdict.errors]
     text = " ".join((iteration.said, iteration.diff, *iteration.changed, *messages))
     return frozenset(_WORD.findall(text.lower()))
+
+
+FRUITLESS = 2
+"""Iterations in a row that end by an error without one step, after which a loop has failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """Take the baseline."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inject:
+    """Ask what earlier loops learnt, and freeze the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Iterate:
+    """Run iteration `number`; `going` if it began already."""
+
+    number: int
+    run: str
+    going: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Stand still until a person resumes."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """The work is over."""
+
+    ending: Ending
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """Choose the best iteration, put it in place and say how it ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clear:
+    """Remove the worktree or the copy, whose result is in the project."""
+
+
+@dataclass(frozen=True, slots=True)
+class Learn:
+    """Take in what the loop taught."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Nothing is left to do here."""
+
+
+Move: TypeAlias = Measure | Inject | Iterate | Wait | Close | Finish | Clear | Learn | Stop
+
+
+def run_id(loop: str, number: int) -> str:
+    """The id of the run of an iteration: the same again after a crash."""
+    return f"{loop}.{number}"
+
+
+def decide(loop: str, state: LoopState, now: int) -> Move:
+    """The next move at `now` (ms since the epoch)."""
+    # Clearing and learning are the only work after the end; each is a fact, so each happens once.
+    if state.status in ENDED:
+        if state.clearable:
+            return Clear()
+        taught = state.learnt is not None or not state.teachable
+        return Stop() if taught else Learn()
+    if state.status == "completing":
+        return Finish()
+    if state.status not in ("pending", "running"):
+        return Stop()
+    if state.baseline is None:
+        return Measure()
+    # Nothing may be claimed or learnt where the gates passed before anything was done.
+    if state.green_before and not state.iterations:
+        return Close("completed", "the gates passed before iteration 1: there was nothing to do")
+    if state.lessons is None:
+        return Inject()
+    # A process died in the middle of an iteration: it goes on with the same run.
+    if state.open is not None:
+        return Iterate(state.open.number, state.open.run, going=True)
+    return _between(loop, state, now)
+
+
+def _between(loop: str, state: LoopState, now: int) -> Move:
+    """No iteration is going on: close, wait, or begin the next."""
+    ended = _ending(state) or _limit(state, now)
+    if ended is not None:
+        # A limit that is reached after a verified iteration is not a failure:
+        # the loop kept improving.
+        if state.verified and ended.ending not in ("tampered", "aborted", "failed"):
+            return Close("completed", ended.reason)
+        return ended
+    if state.asked is not None:
+        return Wait(f"asked to by {state.asked.by}")
+    for event in state.raised("pause"):
+        return Wait(f"{event.kind}: {event.why}")
+    number = len(state.iterations) + 1
+    return Iterate(number, run_id(loop, number))
+
+
+def _ending(state: LoopState) -> Close | None:
+    """The end that the gates, or detection, or the model's failure mean."""
+    last = state.last
+    if last is None:
+        return None
+    # Comes before everything else: no later verdict can heal the proof.
+    if last.verdict.tampered:
+        paths = ", ".join(change.path for change in last.verdict.changes if change.tampering)
+        return Close("tampered", f"protected files were changed: {paths[:300]}")
+    if state.verified and not state.wish.keep_improving:
+        return Close("completed", f"the gates passed after iteration {state.verified[0].number}")
+    # A model that cannot answer twice in a row will not answer the third time either.
+    tries = state.recent[-FRUITLESS:]
+    if len(tries) == FRUITLESS and all(map(_fruitless, tries)):
+        return Close("failed", f"the model failed {FRUITLESS} times in a row: {last.said[:300]}")
+    for event in state.raised("abort"):
+        return Close("no_progress", event.why)
+    return None
+
+
+def _fruitless(iteration: IterationEnded) -> bool:
+    """Did its run end by an error before the first step?"""
+    return iteration.status == "failed" and not iteration.spent.steps
+
+
+def _limit(state: LoopState, now: int) -> Close | None:
+    """The limit that is reached, in the order in which a person would want to hear of it."""
+    bounds = state.bounds
+    if bounds.usd is not None and state.spent.usage.usd >= bounds.usd:
+        return Close("budget", f"${state.spent.usage.usd:.2f} of ${bounds.usd:.2f} are spent")
+    if state.left_ms(now) <= 0:
+        return Close("timeout", f"{bounds.seconds / 60:g} minutes are over")
+    if len(state.iterations) >= bounds.iterations:
+        count = f"{bounds.iterations} iteration{'s' * (bounds.iterations != 1)}"
+        return Close("exhausted", f"{count}, and the gates do not pass")
+    return None
+
+
+START: Final = 0
+
+
+class BestIteration(Value, frozen=True):
+    """The iteration that was chosen (0 = the state before the first) and why."""
+
+    number: int
+    snapshot: str
+    reason: str
+    degraded: bool = False
+    """Was the last iteration worse than the chosen one?"""
+
+
+def choose(state: LoopState) -> BestIteration | None:
+    """The best iteration; None if none ended."""
+    done = state.done
+    if not done:
+        return None
+    verified = state.verified
+    # On a tie the earlier one: what came after it gained nothing.
+    best = min(verified or done, key=lambda one: (-one.quality, one.number))
+    last = done[-1]
+    degraded = best.number != last.number and _worse(state, last, best)
+    start = state.baseline
+    # Leaving the files as they were is better than leaving them worse.
+    if not verified and start is not None and best.quality < start.verdict.quality:
+        why = (
+            f"none verified; fallback: every iteration is worse ({best.quality:.0%} at best) than "
+            f"the start ({start.verdict.quality:.0%})"
+        )
+        return BestIteration(START, start.snapshot, why, True)
+    summary = f"iteration {best.number} at {best.quality:.0%}"
+    if verified:
+        reason = f"highest quality among the verified: {summary}"
+    else:
+        reason = f"none verified; fallback: highest quality, {summary}"
+    equal = [
+        iteration.number for iteration in (verified or done) if iteration.quality == best.quality
+    ]
+    if len(equal) > 1:
+        reason += f" (the earliest of {len(equal)} equal ones)"
+    return BestIteration(best.number, best.snapshot, reason, degraded)
+
+
+def _worse(state: LoopState, last: IterationEnded, best: IterationEnded) -> bool:
+    good = {iteration.number for iteration in state.verified}
+    return last.quality < best.quality or (best.number in good and last.number not in good)

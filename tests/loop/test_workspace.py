@@ -11,7 +11,7 @@ from tests.loop.gates.projects import git, written
 from tests.prerequisites import GIT
 
 from taofold.core.errors import ConfigError, Refused
-from taofold.loop.workspace.workspace import Mode, Workspace, open_workspace, state_folder
+from taofold.loop.workspace import Mode, Workspace, open_workspace, state_folder
 
 pytestmark = GIT.mark
 

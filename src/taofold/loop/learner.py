@@ -1,16 +1,20 @@
-"""What loops learn from one another: one `Learner` for real loops, command line and benchmark.
+"""What loops learn from one another: the seam `Learner`, and the learner over a registry.
 
-At the start it makes a case of the task, the failing checks and the code around them, and asks
-the registry; at the end it attributes what was injected, settles it, and takes in what the loop
-teaches. Every step may be repeated with the same loop id: the registry counts a loop once. What
-the runs themselves say about tests is believed only as far as the gates agree: a test run inside
-an iteration belongs to the agent, the gate does not.
+A driver asks its `Learner` for lessons at the start, after the baseline gate, and before each
+further iteration; the answers are frozen in the loop's stream. `learn` is asked once at the end.
+All may be asked again after a crash, with the same loop id: a learner counts a loop once.
+
+`CrossLoopLearner` is the one for real loops, command line and benchmark. At the start it makes a
+case of the task, the failing checks and the code around them, and asks the registry; at the end it
+attributes what was injected, settles it, and takes in what the loop teaches. What the runs
+themselves say about tests is believed only as far as the gates agree: a test run inside an
+iteration belongs to the agent, the gate does not.
 """
 
 import re
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from msgspec.structs import replace
 
@@ -31,15 +35,81 @@ from taofold.learning.extraction.history import (
 from taofold.learning.extraction.lessons import KINDS, extract
 from taofold.learning.loops import LoopNote
 from taofold.learning.patterns.kinds import Kind
-from taofold.learning.patterns.pattern import LoopCase, Pattern
+from taofold.learning.patterns.pattern import LoopCase, Pattern, Rate
+from taofold.learning.rates import EditRates
 from taofold.learning.registry import Registry
 from taofold.learning.retrieval.relevance import context_of
 from taofold.learning.settings import Injection, Learning
 from taofold.loop.events import IterationEnded
-from taofold.loop.learner.lessons import Extracted, Learnt, Lessons, Used
-from taofold.loop.learner.protocol import SearchPolicy, Work
 from taofold.loop.state import LoopState
+from taofold.loop.values import Extracted, Learnt, Lessons, Used
 from taofold.loop.verdict import Verdict
+
+
+class Work(Protocol):
+    """What a learner may read of a finished loop besides its state."""
+
+    async def records(self, run: str) -> Sequence[Record]:
+        """The log of an iteration's run; empty if there is none."""
+        ...
+
+    async def text(self, snapshot: str, path: str) -> str | None:
+        """A file as it was in a snapshot; None if it was not there or is no text."""
+        ...
+
+
+class SearchPolicy(Protocol):
+    """A model that searches: it ranks edits, and learns how often kinds of edits were right."""
+
+    name: str
+    """The model's name."""
+
+    def section(self, rates: EditRates) -> str:
+        """The rates as a section of its prompt; "" if they would change nothing."""
+        ...
+
+    def outcome(
+        self, records: Sequence[Record], rates: EditRates
+    ) -> tuple[dict[str, Rate], tuple[float, ...]] | None:
+        """What a run's log says, as a `SearchSettled` event holds it; None if no edit of it won."""
+        ...
+
+
+class Learner(Protocol):
+    """Gives lessons to a loop and learns from it.
+
+    Example, one loop from its baseline to its end:
+
+        lessons = await learner.lessons("fix-1", state, state.baseline.verdict.failing)
+        ...  # the iterations: their prompts hold `lessons.text`
+        learnt = await learner.learn("fix-1", state, work)
+    """
+
+    async def lessons(self, loop: str, state: LoopState, failing: Sequence[Check]) -> Lessons:
+        """What to tell the loop; `failing` is what the gates said last.
+
+        `state.done` are the iterations that failed so far: none at the start.
+        """
+        ...
+
+    async def learn(self, loop: str, state: LoopState, work: Work) -> Learnt:
+        """Take in a loop that has ended."""
+        ...
+
+
+class NoLearner:
+    """A `Learner` without memory."""
+
+    async def lessons(self, loop: str, state: LoopState, failing: Sequence[Check]) -> Lessons:
+        """Nothing."""
+        del loop, state, failing
+        return Lessons()
+
+    async def learn(self, loop: str, state: LoopState, work: Work) -> Learnt:
+        """Nothing."""
+        del loop, state, work
+        return Learnt()
+
 
 _MOST_CODE: Final = 8_000
 _MOST_FILE: Final = 1_000_000

@@ -11,7 +11,7 @@ import pytest
 from tests.loop.gates.projects import git, written
 from tests.prerequisites import GIT
 
-from taofold.loop.workspace.workspace import Mode, Workspace, open_workspace
+from taofold.loop.workspace import Mode, Workspace, open_workspace
 
 pytestmark = GIT.mark
 

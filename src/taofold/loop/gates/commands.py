@@ -1,6 +1,9 @@
-"""Where a gate's programs are found, and what they get of the environment.
+"""The command of a gate: which tool it runs, where its programs are, what environment it gets.
 
-What an agent could have written to is left out.
+`plan` recognises the tool and asks it for a machine-readable report. The person's arguments stay
+as they are; what is added asks for a report, or keeps caches out that the agent could have
+written. Programs and environment come from before the agent worked: what it could have written to
+is left out. Runs nothing.
 """
 
 import json
@@ -12,9 +15,202 @@ from collections.abc import Sequence
 from pathlib import Path, PurePath
 from typing import Final
 
-from taofold.loop.checks.plan import plan
-from taofold.loop.verdict import TESTS, Gate
+import msgspec
+
+from taofold.core.values import Value
+from taofold.loop.gates import reports
+from taofold.loop.gates.reports import RunnerReport, cargo, go
+from taofold.loop.verdict import TESTS, Gate, Runner
 from taofold.tools.command import ALLOWED
+
+LAUNCHER: Final = "\0launch.py"
+REPORTER: Final = "\0node_reporter.mjs"
+IN: Final = "\0in"
+OUT: Final = "\0out"
+DEVICE: Final = "\0/dev/fd/out"
+CACHE: Final = "\0cache"
+_PYTHON: Final = re.compile(r"python(?:\d+(?:\.\d+)?)?\Z|pypy3?\Z")
+_WRAPPERS: Final = {
+    "uv": ("run",),
+    "poetry": ("run",),
+    "pdm": ("run",),
+    "pipenv": ("run",),
+    "hatch": ("run",),
+    "rye": ("run",),
+    "npx": (),
+    "pnpm": ("exec",),
+    "yarn": ("exec",),
+}
+_TAKING: Final = frozenset(
+    {
+        *("-p", "--python", "--with", "--with-editable", "--with-requirements"),
+        *("--extra", "--group", "--env-file", "--package", "--index", "--directory"),
+        *("--project", "-c", "-w", "--call"),
+    }
+)
+"""Options of wrappers that take the next argument."""
+_KNOWN: Final = ("pytest", "py.test", "ruff", "mypy", "tsc", "node", "go", "cargo")
+_ISOLATED: Final = ("-I", "-B", "-X", f"pycache_prefix={CACHE}")
+_VALUED: Final = ("-W", "-X", "-c", "-m")
+
+
+class GatePlan(Value, frozen=True):
+    """How a gate is run. Arguments that begin with NUL are filled in when it is."""
+
+    runner: Runner
+    argv: tuple[str, ...]
+    program: int = 0
+    """Which argument is the tool itself, behind a wrapper such as `uv run`."""
+    wire: bool = False
+    """Do results come through a pipe of their own?"""
+    census: tuple[str, ...] = ()
+    """A second command, which names the files that a linter looks at."""
+
+
+def plan(argv: Sequence[str]) -> GatePlan:
+    """How to run the command `argv`."""
+    at = _behind_wrapper(argv)
+    head, program, rest = list(argv[:at]), argv[at], list(argv[at + 1 :])
+    name = PurePath(program).name
+    recognised: tuple[Runner, list[str]] | None = None
+    if _PYTHON.match(name):
+        recognised = _python(program, rest)
+    elif name in ("pytest", "py.test"):
+        recognised = "pytest", [f"\0python:{program}", *_launched("pytest", rest)]
+    elif name == "node" and "--test" in rest:
+        # A reporter of our own replaces the default one; the person's output must not get lost.
+        flags = [f"--test-reporter={REPORTER}", f"--test-reporter-destination={DEVICE}"]
+        if not any([word.startswith("--test-reporter") for word in rest]):
+            flags += ["--test-reporter=spec", "--test-reporter-destination=stdout"]
+        recognised = "node", [program, *flags, *rest]
+    else:
+        recognised = _printing(name, program, rest)
+    if recognised is None:
+        return GatePlan("command", tuple(argv), at)
+    runner, words = recognised
+    wire = runner in ("pytest", "unittest", "node")
+    census = (*head, *_census(words)) if runner == "ruff" else ()
+    return GatePlan(runner, (*head, *words), at, wire, census)
+
+
+def writing(words: Sequence[str]) -> list[str]:
+    """The arguments of a plan, of an interpreter that keeps what it compiles."""
+    isolated = list(_ISOLATED)
+    at = next((i for i in range(len(words)) if list(words[i : i + 4]) == isolated), -1)
+    options = [word for word in isolated if word != "-B"]
+    return list(words) if at < 0 else [*words[:at], *options, *words[at + 4 :]]
+
+
+def _python(program: str, rest: list[str]) -> tuple[Runner, list[str]] | None:
+    """`python -m pytest …`: the interpreter's own options are kept."""
+    index = 0
+    # Options before `-m` are the interpreter's own, and some of them take a value.
+    while index < len(rest) and rest[index].startswith("-") and rest[index] != "-m":
+        index += 2 if rest[index] in _VALUED else 1
+    if rest[index : index + 1] != ["-m"] or len(rest) < index + 2:
+        return None
+    options, module, more = rest[:index], rest[index + 1], rest[index + 2 :]
+    if module in ("pytest", "unittest"):
+        runner: Runner = "pytest" if module == "pytest" else "unittest"
+        return runner, [program, *options, *_launched(module, more)]
+    if module in ("mypy", "ruff"):
+        printing = _printing(module, module, more)
+        return printing and (printing[0], [program, *options, *_ISOLATED, "-m", *printing[1]])
+    return None
+
+
+def _launched(runner: str, rest: list[str]) -> list[str]:
+    return [*_ISOLATED, LAUNCHER, runner, IN, OUT, *rest]
+
+
+def _printing(name: str, program: str, rest: list[str]) -> tuple[Runner, list[str]] | None:
+    """Tools that print their results on standard output."""
+    first = rest[0] if rest else ""
+    match name:
+        case "go" if first == "test":
+            # `-count=1` below: go would else answer from its cache without running anything.
+            more = [] if "-json" in rest else ["-json"]
+            return "go", [program, "test", *more, "-count=1", *rest[1:]]
+        case "cargo" if "test" in rest[:2]:  # cargo +nightly test
+            at = rest.index("test") + 1
+            more = [] if "--no-fail-fast" in rest else ["--no-fail-fast"]
+            return "cargo", [program, *rest[:at], *more, *rest[at:]]
+        case "tsc":
+            at = rest.index("--pretty") if "--pretty" in rest else len(rest)
+            explicit = at + 1 < len(rest) and rest[at + 1] in ("true", "false")
+            arguments = [*rest[:at], *rest[at + 1 + explicit :]]
+            return "tsc", [program, *arguments, "--pretty", "false", "--listFiles"]
+        case "ruff" if first == "check":
+            arguments = _without(rest[1:], "--output-format")
+            return "ruff", [
+                program,
+                "check",
+                "--output-format=json-lines",
+                "--no-cache",
+                *arguments,
+            ]
+        case "mypy":
+            # A cache in the work root is within reach of the agent: it could say that all is well.
+            arguments = _without(_without(rest, "--output", "-O"), "--cache-dir")
+            return "mypy", [program, "--output=json", "--cache-dir=/dev/null", "-v", *arguments]
+        case _:
+            return None
+
+
+def _census(words: list[str]) -> list[str]:
+    """`ruff check` that names its files and changes none."""
+    return [*_without([word for word in words if not word.startswith("--fix")]), "--show-files"]
+
+
+def _without(words: list[str], *names: str) -> list[str]:
+    """The arguments without an option, its value included."""
+    remaining: list[str] = []
+    skip = False
+    for word in words:
+        if skip:
+            skip = False
+        elif word in names:
+            skip = True
+        elif not word.startswith(tuple([f"{name}=" for name in names])):
+            remaining.append(word)
+    return remaining
+
+
+def _behind_wrapper(argv: Sequence[str]) -> int:
+    """Where the tool's name stands; 0 where nothing is known of it."""
+    verbs = _WRAPPERS.get(PurePath(argv[0]).name)
+    if verbs is None or tuple(argv[1 : 1 + len(verbs)]) != verbs:
+        return 0
+    for index in range(1 + len(verbs), len(argv)):
+        name = PurePath(argv[index]).name
+        # `uv run -p python3.12 …`, `npx -p pytest …`: an option's value is no program.
+        if (name in _KNOWN or _PYTHON.match(name)) and argv[index - 1] not in _TAKING:
+            return index
+    return 0
+
+
+def printed(runner: Runner, text: str, root: str, census: str = "") -> RunnerReport:
+    """The report of a runner that prints it; empty and whole for others."""
+    report = _printed(runner, text, root)
+    files = reports.files(runner, census or text, root)
+    return msgspec.structs.replace(report, files=files)
+
+
+def _printed(runner: Runner, text: str, root: str) -> RunnerReport:
+    match runner:
+        case "go":
+            return go(text, root)
+        case "cargo":
+            return cargo(text)
+        case "tsc":
+            return reports.tsc(text, root)
+        case "ruff":
+            return reports.ruff(text, root)
+        case "mypy":
+            return reports.mypy(text, root)
+        case _:
+            return RunnerReport(whole=True)
+
 
 _SHEBANG: Final = re.compile(rb"#!\s*(\S+)(?:[ \t]+(\S+))?|'''exec' '?([^' ]+)")
 _SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/opt")

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from tests.loop.gates.projects import RIGHT, SHOP, git, judged, written
 
-from taofold.loop.workspace.git import repository
-from taofold.loop.workspace.workspace import Workspace, open_workspace
+from taofold.loop.snapshots import repository
+from taofold.loop.workspace import Workspace, open_workspace
 
 
 @pytest.fixture

@@ -1,20 +1,30 @@
-"""Git as a content-addressed store outside the work root, and as the project's own history.
+"""The states of a work root, kept by content in a git store outside of it.
 
-Nothing that lies in the tree is obeyed. Snapshots have a store, an index, a configuration and
-attributes of their own. The project's repository is found once, before an agent has worked, and
-asked only for what runs nothing: its configuration may name programs (filters, monitors, hooks),
-so each of them is overridden by name, and what is written to it is made with plumbing.
+`Snapshots` takes them, compares and restores them. What the project ignores is left alone: it is
+neither kept nor removed. Links are kept as links and never followed. A snapshot costs as much as
+what changed since the last one.
+
+`Git` runs git, for the snapshots and for the project's own history. Nothing that lies in the tree
+is obeyed. Snapshots have a store, an index, a configuration and attributes of their own. The
+project's repository is found once, before an agent has worked, and asked only for what runs
+nothing: its configuration may name programs (filters, monitors, hooks), so each of them is
+overridden by name, and what is written to it is made with plumbing.
 """
 
 import os
+import stat
 import subprocess
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from taofold import host
-from taofold.core.errors import Refused, RunError
+from taofold.core.errors import ConfigError, Refused, RunError
+from taofold.core.text import excerpt
+from taofold.core.values import Value
+from taofold.tools.jail import Jail
 
 SECONDS: Final = 300
 MADE_AGAIN: Final = (
@@ -260,3 +270,213 @@ def repository(root: Path) -> Git | None:
 def nul(paths: Iterable[str]) -> bytes:
     """Paths as git reads them from standard input."""
     return b"".join([os.fsencode(path) + b"\0" for path in paths])
+
+
+LARGEST: Final = 32_000_000
+"""Bytes of a file; larger ones are left out and named."""
+MOST: Final = 200_000
+"""Files."""
+DIFF: Final = 200_000
+"""Characters of a diff."""
+_EMPTY: Final = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+_LINK: Final = "120000"
+
+
+class TreeSnapshot(Value, frozen=True):
+    """A state of the tree. Equal trees have equal ids."""
+
+    id: str
+    label: str = ""
+    files: int = 0
+    skipped: tuple[str, ...] = ()
+    """Files that were too large to keep."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshots(Git):
+    """A store of our own for the states of one tree, outside of it.
+
+    Example: `Snapshots(store, tree, store / "index").take(None, "before iteration 1").id`.
+    """
+
+    def take(self, project: Git | None, label: str = "") -> TreeSnapshot:
+        """Keep the tree as it is now.
+
+        Raises:
+            RunError: there are too many files, or git failed.
+        """
+        tracked = self.names("ls-files", "-z", "--cached")
+        names = dict.fromkeys(self.names("ls-files", "-z", "--others", "--exclude-standard"))
+        # What is in the index but ignored by now is kept too: `--others` does not list it.
+        names |= dict.fromkeys(tracked)
+        if project is not None:  # tracked although ignored
+            with suppress(RunError):
+                at = ["-C", str(self.tree)]
+                names |= dict.fromkeys(project.names(*at, "ls-files", "-z", "--cached"))
+        if len(names) > MOST:
+            raise RunError(f"{len(names):,} files in {str(self.tree)!r}; snapshots take {MOST:,}")
+        stored: list[str] = []
+        gone: list[str] = []
+        skipped: list[str] = []
+        for name in names:
+            _sort(self.tree, name, stored, gone, skipped)
+        # Removed first: where a file took a folder's place the index cannot hold both.
+        self.run("update-index", "-z", "--force-remove", "--stdin", stdin=nul([*gone, *skipped]))
+        self.run(
+            "update-index", "-z", "--add", "--remove", "--replace", "--stdin", stdin=nul(stored)
+        )
+        return TreeSnapshot(self.text("write-tree"), label, len(stored), tuple(skipped))
+
+    def changed(self, a: str, b: str) -> tuple[str, ...]:
+        """Paths that differ between two snapshots."""
+        return self.names("diff-tree", "-r", "-z", "--name-only", "--no-renames", a or _EMPTY, b)
+
+    def diff(self, a: str, b: str, limit: int = DIFF) -> str:
+        """The unified diff between two snapshots, shortened to about `limit` characters."""
+        flags = ["--no-renames", "--no-color", "--no-ext-diff", "--no-textconv", "-p"]
+        raw = self.run("diff-tree", "-r", *flags, a or _EMPTY, b)
+        return excerpt(raw.decode("utf-8", "replace"), limit)
+
+    def content(self, snapshot: str, path: str) -> bytes | None:
+        """A file of a snapshot; None if it was not there, or is a link."""
+        for mode, blob, name in self._entries(snapshot, [path]):
+            if name == path and mode != _LINK:
+                return self.run("cat-file", "blob", blob)
+        return None
+
+    def restore(self, snapshot: str, now: str, only: Sequence[str] | None = None) -> list[str]:
+        """Make the tree, which is at `now`, the one of `snapshot`; what was touched.
+
+        `only` some of its paths. Files that snapshots do not keep stay as they are.
+        """
+        paths = [p for p in self.changed(now, snapshot) if only is None or p in only]
+        entries = {name: (mode, blob) for mode, blob, name in self._entries(snapshot, paths)}
+        for path in paths:
+            if path not in entries:
+                _remove(self.tree, path)
+        for path, (mode, blob) in entries.items():
+            write(self.tree, path, mode, self.run("cat-file", "blob", blob))
+        return paths
+
+    def _entries(self, snapshot: str, paths: Sequence[str]) -> list[tuple[str, str, str]]:
+        """Mode, blob and name of these paths, where the snapshot has them."""
+        if not paths:
+            return []
+        names = set(paths)
+        entries: list[tuple[str, str, str]] = []
+        for line in self.names("ls-tree", "-r", "-z", snapshot):
+            head, _, name = line.partition("\t")
+            if name in names:
+                mode, _, blob = head.split(" ")
+                entries.append((mode, blob, name))
+        return entries
+
+    def whole(self, top: Path) -> str:
+        """A snapshot of the whole worktree, of which the work root is a part."""
+        return Snapshots(self.store, top, self.store / "top.index").take(None).id
+
+    def ignored(self, root: Path) -> list[str]:
+        """What the project ignores and no snapshot has; of caches and the like nothing."""
+        names = self.names(
+            "ls-files", "-z", "--others", "--ignored", "--exclude-per-directory=.gitignore"
+        )
+        return [path for path in names if not _made_again(path) and (root / path).exists()]
+
+    def repositories(self) -> list[str]:
+        """Folders with a repository of their own, whose files no snapshot has."""
+        names = self.names("ls-files", "-z", "--others", "--exclude-standard")
+        return [path for path in names if path.endswith("/")]
+
+
+def shadow(folder: Path, root: Path) -> Snapshots:
+    """A store of our own in `folder` for the tree at `root`, made if need be.
+
+    Raises:
+        ConfigError: there is no git.
+    """
+    if not host.program("git", root):
+        raise ConfigError("a loop keeps snapshots with git, and git is not installed")
+    store = folder / "snapshots.git"
+    git = Snapshots(store, root, store / "index")
+    if not (store / "HEAD").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        git.run("init", "--quiet", "--template=", str(root))
+    (store / "info").mkdir(exist_ok=True)
+    (store / "info" / "exclude").write_text("\n".join(MADE_AGAIN) + "\n", encoding="utf-8")
+    (store / "info" / "attributes").write_text(PLAIN, encoding="utf-8")
+    return git
+
+
+def _sort(tree: Path, name: str, stored: list[str], gone: list[str], skipped: list[str]) -> None:
+    """Into what is kept, what is there no more, and what is too large."""
+    if name.endswith("/"):
+        return  # another repository, whose files are its own business
+    try:
+        status = (tree / name).lstat()
+    except OSError:
+        gone.append(name)
+        return
+    if any([(tree / parent).is_symlink() for parent in Path(name).parents]):
+        gone.append(name)
+    elif stat.S_ISLNK(status.st_mode) or (
+        stat.S_ISREG(status.st_mode) and status.st_size <= LARGEST
+    ):
+        stored.append(name)
+    elif stat.S_ISREG(status.st_mode):
+        skipped.append(name)
+    else:
+        gone.append(name)
+
+
+def write(tree: Path, path: str, mode: str, data: bytes) -> None:
+    """Put one file or link in place, following no link on the way."""
+    parts = path.split("/")
+    for count in range(1, len(parts) + 1):
+        target = tree.joinpath(*parts[:count])
+        if not os.path.lexists(target):
+            break
+        if target.is_symlink() or (count < len(parts) and not target.is_dir()):
+            target.unlink()
+            break
+        if count == len(parts) and target.is_dir():
+            _empty(target)
+    # Written through descriptors: no link on the way is followed, whoever lays it meanwhile.
+    jail = Jail(tree, (), ())
+    if mode == _LINK:
+        with jail.directory(tuple(parts[:-1]), create=True) as folder:
+            with suppress(FileNotFoundError):
+                os.unlink(parts[-1], dir_fd=folder)
+            os.symlink(os.fsdecode(data), parts[-1], dir_fd=folder)
+        return
+    jail.write(path, data)
+    with jail.directory(tuple(parts[:-1])) as folder:
+        fd = os.open(parts[-1], os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+        # Of the mode, git keeps only whether a file is executable: all else stays as it is.
+        old = stat.S_IMODE(os.fstat(fd).st_mode)
+        os.fchmod(fd, old | 0o111 if mode.endswith("755") else old & ~0o111)
+        os.close(fd)
+
+
+def _remove(tree: Path, path: str) -> None:
+    parts = path.split("/")
+    with suppress(OSError, ValueError), Jail(tree, (), ()).directory(tuple(parts[:-1])) as folder:
+        os.unlink(parts[-1], dir_fd=folder)
+    for parent in list((tree / path).parents)[: len(parts) - 1]:
+        with suppress(OSError):
+            # Git knows no empty folders: one that held only removed files goes too.
+            parent.rmdir()
+
+
+def _empty(top: Path) -> None:
+    """A directory where a file is wanted: it may hold nothing but what was removed already."""
+    # The innermost first; `rmdir` fails on anything that is not empty.
+    for folder, _, _ in sorted(os.walk(top), reverse=True):
+        Path(folder).rmdir()
+
+
+def _made_again(name: str) -> bool:
+    parts = name.rstrip("/").split("/")
+    plain = {pattern.rstrip("/") for pattern in MADE_AGAIN}
+    inside = any([f"{part}/" in MADE_AGAIN for part in parts])
+    built = any([pattern in name for pattern in MADE_AGAIN if "/" in pattern.rstrip("/")])
+    return inside or built or parts[-1] in plain or parts[-1].endswith(".pyc")

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from taofold.loop.checks import tools as linters
-from taofold.loop.checks.plan import (
+from taofold.loop.gates import reports
+from taofold.loop.gates.commands import (
     DEVICE,
     IN,
     LAUNCHER,
@@ -13,8 +13,7 @@ from taofold.loop.checks.plan import (
     REPORTER,
     plan,
 )
-from taofold.loop.checks.report import RunnerReport, stream
-from taofold.loop.checks.tools import cargo, go
+from taofold.loop.gates.reports import RunnerReport, cargo, go, stream
 
 ROOT = "/work"
 ISOLATED = ("-I", "-B", "-X", "pycache_prefix=\0cache")
@@ -239,7 +238,7 @@ def test_compiler_errors_of_cargo_are_errors() -> None:
 def test_findings_keep_their_ids_when_lines_move() -> None:
     def found(line: int) -> RunnerReport:
         row = {"filename": "/work/a.py", "code": "F401", "message": "`os` unused"}
-        return linters.ruff(json.dumps({**row, "location": {"row": line, "column": 1}}), ROOT)
+        return reports.ruff(json.dumps({**row, "location": {"row": line, "column": 1}}), ROOT)
 
     assert [c.id for c in found(1).checks] == [c.id for c in found(9).checks]
     assert found(9).checks[0].places[0].line == 9
@@ -249,7 +248,7 @@ def test_equal_findings_are_counted() -> None:
     row = {"file": "a.py", "line": 3, "code": "arg-type", "message": "m", "severity": "error"}
     note = {**row, "severity": "note"}
     text = "\n".join([json.dumps(row), json.dumps({**row, "line": 4}), json.dumps(note), "Found 2"])
-    assert [c.id for c in linters.mypy(text, ROOT).checks] == [
+    assert [c.id for c in reports.mypy(text, ROOT).checks] == [
         "a.py: arg-type m",
         "a.py: arg-type m #2",
     ]
@@ -259,7 +258,7 @@ def test_tsc_errors_are_findings() -> None:
     text = (
         "src/a.ts(3,7): error TS2322: Type 'string' is not assignable.\nerror TS6053: File gone.\n"
     )
-    first, second = linters.tsc(text, ROOT).checks
+    first, second = reports.tsc(text, ROOT).checks
     assert (first.error_type, first.places[0].path, first.places[0].line) == (
         "TS2322",
         "src/a.ts",

@@ -1,1 +1,0 @@
-"""What loops learn from one another: the values, the seam, and the learner over the registry."""

@@ -1,1 +1,0 @@
-"""What runners, linters and compilers report."""

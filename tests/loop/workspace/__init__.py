@@ -1,1 +1,0 @@
-"""Worktrees, copies, snapshots and commits of loops."""
