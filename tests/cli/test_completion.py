@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.terminal import Taofold
 
-from taofold.cli import completion
+from taofold.cli import options
 from taofold.cli.outcome import UNREACHED, explain
 
 
@@ -18,18 +18,18 @@ def test_ids_of_runs_and_questions_complete(
     pending = [one["id"] for one in json.loads(done.out)["pending"]]
     run = pending[0].partition(":")[0]
     monkeypatch.chdir(project)
-    assert completion.runs("") == [(run, "two notes"), ("last", "the newest run")]
-    assert completion.runs(run[:6]) == [(run, "two notes")]
-    assert completion.runs("zz") == []
-    assert [offer for offer, _ in completion.questions(run)] == pending
+    assert options.runs("") == [(run, "two notes"), ("last", "the newest run")]
+    assert options.runs(run[:6]) == [(run, "two notes")]
+    assert options.runs("zz") == []
+    assert [offer for offer, _ in options.questions(run)] == pending
 
 
 def test_a_completion_never_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert completion.runs("") == []
+    assert options.runs("") == []
     (tmp_path / ".taofold").mkdir()
     (tmp_path / ".taofold" / "runs.db").write_text("this is no database")
-    assert completion.runs("") == completion.questions("") == completion.loops("") == []
+    assert options.runs("") == options.questions("") == options.loops("") == []
 
 
 def test_serve_help_shows_the_options_of_serving(taofold: Taofold) -> None:

@@ -12,7 +12,7 @@ from tests import prerequisites
 from tests.server.live import Client, serving
 
 from taofold import Agent
-from taofold.server.auth.tokens import TokenStore
+from taofold.server.credentials import TokenStore
 
 FLAGS = (
     "--no-sandbox",

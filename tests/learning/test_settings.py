@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from taofold.files import read_config
-from taofold.files.learning import ExtractionKeys, InjectionKeys, read_learning
+from taofold.files.config import ExtractionKeys, InjectionKeys, read_learning
 from taofold.learning.settings import Extraction, Injection, Learning
 
 WHOLE = """\

@@ -10,7 +10,7 @@ import pytest
 from tests.prerequisites import GIT
 from tests.terminal import Started, Taofold, until
 
-from taofold.cli import completion
+from taofold.cli import options
 from taofold.cli.outcome import invocation
 from taofold.log.sqlite.journal import SqliteJournal
 from taofold.tools.containment import why_not
@@ -182,8 +182,8 @@ def test_with_several_loops_and_no_id_an_error_lists_them(taofold: Taofold) -> N
     assert code == 2
     assert "no loop comes into question" in err
     # A shell completes the same ids, and the newest by its word.
-    assert [name for name, _ in completion.loops("")] == ["two", "one", "last"]
-    assert completion.loops("o") == [("one", "")]
+    assert [name for name, _ in options.loops("")] == ["two", "one", "last"]
+    assert options.loops("o") == [("one", "")]
 
 
 @pytest.mark.scenario("RLP-14")

@@ -12,7 +12,7 @@ from tests.server.live import QUICK, Client, serving
 
 from taofold import Agent, Limits, Policy
 from taofold.log.store import clock
-from taofold.server.auth.tokens import TokenStore
+from taofold.server.credentials import TokenStore
 
 pytestmark = pytest.mark.anyio
 

@@ -14,7 +14,7 @@ from taofold.log.patterns.stores import memory_registry
 from taofold.loop import events as loop_events
 from taofold.loop.stream import LoopStream
 from taofold.loop.values import Wish
-from taofold.server.auth.tokens import TokenStore
+from taofold.server.credentials import TokenStore
 
 pytestmark = pytest.mark.anyio
 

@@ -19,9 +19,8 @@ from taofold import Policy
 from taofold.policy.policy import RIGHTS, ROLES
 from taofold.server import Settings, create_app
 from taofold.server.app import ENDPOINTS
-from taofold.server.auth.authenticator import Authenticator
-from taofold.server.auth.sessions import Signin
-from taofold.server.auth.tokens import LocalToken, TokenStore
+from taofold.server.authenticator import Authenticator
+from taofold.server.credentials import LocalToken, Signin, TokenStore
 from taofold.server.endpoint import ApiEndpoint, Problem
 
 pytestmark = pytest.mark.anyio

@@ -17,8 +17,7 @@ from tests.server.live import Client, Event, serving, settled
 
 from taofold.core.errors import ConfigError, LogError
 from taofold.server import Settings
-from taofold.server.auth.sessions import MOST, SESSION_S, Signin
-from taofold.server.auth.tokens import TokenStore
+from taofold.server.credentials import MOST, SESSION_S, Signin, TokenStore
 
 pytestmark = pytest.mark.anyio
 

@@ -9,7 +9,7 @@ from taofold.cli.runs.drive import as_json, pending_json
 from taofold.cli.runs.show import state_json
 from taofold.core.events import Record
 from taofold.runtime.control import pending_in
-from taofold.server import views
+from taofold.server.api import views
 from taofold.testing.models import ScriptedModel
 from taofold.views import approval_json, run_json, run_state_json
 

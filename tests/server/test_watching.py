@@ -10,8 +10,8 @@ from tests.server.live import Event, serving, settled
 
 from taofold import Policy
 from taofold.server import Settings
-from taofold.server.audit import Audit
-from taofold.server.auth.tokens import TokenStore
+from taofold.server.credentials import TokenStore
+from taofold.server.traffic import Audit
 
 pytestmark = pytest.mark.anyio
 

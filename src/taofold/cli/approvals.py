@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from taofold.cli import completion, options
+from taofold.cli import options
 from taofold.cli.outcome import fail, give_json, invocation, say
 from taofold.cli.runs.find import find, with_log
 from taofold.core.errors import Refused
@@ -25,7 +25,7 @@ Ids = Annotated[
     typer.Argument(
         metavar="ID…",
         help="RUN:SEQ, or RUN if it has one question.",
-        autocompletion=completion.questions,
+        autocompletion=options.questions,
     ),
 ]
 All = Annotated[bool, typer.Option("--all", help="ID is a run: decide on everything that it asks.")]
@@ -38,7 +38,7 @@ def list_pending(
 ) -> None:
     """Actions and questions that wait, of all runs."""
     from taofold.cli.render.story import doubtful, question
-    from taofold.cli.render.tables import approvals_table
+    from taofold.cli.render.text import approvals_table
     from taofold.cli.runs.drive import pending_json
     from taofold.cli.runs.status import driven
     from taofold.log.store import clock

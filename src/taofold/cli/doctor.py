@@ -110,7 +110,7 @@ def _configuration() -> "Finding":
 
 def _learning() -> "Finding":
     """Which files say how loops learn; a fault in one would stop the next loop."""
-    from taofold.cli.loops.dependencies import learning, learning_files
+    from taofold.cli.loops.drive import learning, learning_files
     from taofold.cli.probe import Finding
 
     try:

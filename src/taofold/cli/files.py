@@ -58,10 +58,9 @@ def check(
 
 def _check(path: Path, operator: "Policy", *, run_code: bool) -> "list[Fault]":
     from taofold.files import Config, read_agent
-    from taofold.files.config import PolicyFile
+    from taofold.files.config import PolicyFile, read_learning
     from taofold.files.document import check as against
     from taofold.files.document import load
-    from taofold.files.learning import read_learning
 
     document, faults = load(path)
     if document is None:

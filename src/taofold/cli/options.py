@@ -1,18 +1,98 @@
-"""Options and arguments that several commands share."""
+"""Options and arguments that several commands share, and what a shell offers behind them.
 
+A completion (ids of runs, of loops, of what waits for a person) never fails and says nothing:
+without a project there is nothing to offer.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from taofold.cli import completion
+from taofold.core.text import clip, visible
+
+if TYPE_CHECKING:
+    from taofold.log.log import Log
+
+
+Offers = list[tuple[str, str]]
+"""Words, each with what it stands for."""
+_MOST: Final = 40
+_CUT: Final = 50
+
+
+def runs(incomplete: str) -> Offers:
+    """Ids of runs that begin so, the newest first."""
+
+    async def work(log: "Log") -> Offers:
+        rows = await log.rows(limit=10 * _MOST)
+        found = [(row.run, _line(row.goal)) for row in rows if row.run.startswith(incomplete)]
+        last = [("last", "the newest run")] if "last".startswith(incomplete) and rows else []
+        return found[:_MOST] + last
+
+    return _asked(work)
+
+
+def questions(incomplete: str) -> Offers:
+    """Ids of what waits for a person."""
+
+    async def work(log: "Log") -> Offers:
+        from taofold.runtime import control
+
+        waiting = await control.pending(log)
+        offers = [(one.id, _line(one.question or one.preview)) for one in waiting]
+        return [offer for offer in offers if offer[0].startswith(incomplete)][:_MOST]
+
+    return _asked(work)
+
+
+def loops(incomplete: str) -> Offers:
+    """Ids of loops."""
+
+    async def work(log: "Log") -> Offers:
+        from taofold.log.builtin import journal_beside
+        from taofold.loop.stream import ids
+
+        journal = journal_beside(log)
+        try:
+            names = [name for name in await ids(journal) if name.startswith(incomplete)]
+        finally:
+            await journal.close()
+        last = [("last", "the newest loop")] if "last".startswith(incomplete) and names else []
+        return [(name, "") for name in names[:_MOST]] + last
+
+    return _asked(work)
+
+
+def _asked(work: "Callable[[Log], Awaitable[Offers]]") -> Offers:
+    from taofold.cli.project import open_store
+
+    async def offers() -> Offers:
+        log = open_store()
+        try:
+            return await work(log)
+        finally:
+            await log.close()
+
+    # Whatever is wrong with the project is said by commands, not in the middle of a line.
+    with suppress(Exception):
+        return asyncio.run(offers())
+    return []
+
+
+def _line(text: str) -> str:
+    return clip(" ".join(visible(text).split()), _CUT)
+
 
 Run = Annotated[
     str,
     typer.Argument(
         metavar="RUN",
         help="The run's id, its beginning, or `last`.",
-        autocompletion=completion.runs,
+        autocompletion=runs,
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print only the result, as JSON.")]
@@ -22,7 +102,7 @@ Loop = Annotated[
     typer.Argument(
         metavar="LOOP",
         help="The loop's id, its beginning, or `last`.",
-        autocompletion=completion.loops,
+        autocompletion=loops,
     ),
 ]
 AgentName = Annotated[

@@ -23,9 +23,9 @@ from starlette.types import ASGIApp
 from taofold.core.values import Principal
 from taofold.server import console
 from taofold.server.agui import endpoint as agui
-from taofold.server.api import approvals, attachments, learning, runs, signins, start
+from taofold.server.api import approvals, attachments, learning, mcp_signins, runs
 from taofold.server.api import system as site
-from taofold.server.auth.authenticator import Caller, unauthorized
+from taofold.server.authenticator import Caller, unauthorized
 from taofold.server.endpoint import (
     ApiCall,
     ApiEndpoint,
@@ -41,13 +41,12 @@ from taofold.server.openapi import document
 from taofold.server.server import Server
 
 ENDPOINTS: Final[Sequence[ApiEndpoint]] = (
-    *start.ENDPOINTS,
     *runs.ENDPOINTS,
     *attachments.ENDPOINTS,
     *runs.COURSE,
     *approvals.ENDPOINTS,
     *learning.ENDPOINTS,
-    *signins.ENDPOINTS,
+    *mcp_signins.ENDPOINTS,
     *site.ENDPOINTS,
     *agui.ENDPOINTS,
     *console.ENDPOINTS,

@@ -18,7 +18,7 @@ from starlette.responses import Response
 from taofold.core.state import ENDED, fold
 from taofold.evals import report_files
 from taofold.log.log import Log
-from taofold.server.api import runs, schemas, signins
+from taofold.server.api import mcp_signins, runs, schemas
 from taofold.server.api.schemas import RunsQuery
 from taofold.server.endpoint import ApiCall, ApiEndpoint, Problem
 
@@ -292,7 +292,7 @@ ENDPOINTS: Final = (
     ),
     ApiEndpoint(
         "GET",
-        signins.PAGE,
+        mcp_signins.PAGE,
         index,
         "Where a browser comes back to from an MCP server's sign-in.",
         "console",

@@ -1,23 +1,25 @@
 """What every request passes first: host and origin, rates, headers, counts, the audit.
 
 Pure ASGI, so that a stream is passed on as it comes. It knows routes only by their names, and
-stands before everything that answers on a port: the server's routes, and MCP over HTTP.
+stands before everything that answers on a port: the server's routes, and MCP over HTTP
+(`McpProtection`, which says to the application behind it who asks).
 """
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final, Protocol
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from taofold.server.audit import Audit
-from taofold.server.auth.authenticator import Authenticator
+from taofold.core.values import Principal
+from taofold.server.authenticator import Authenticator
+from taofold.server.credentials import LocalToken, Signin, TokenStore
 from taofold.server.endpoint import Problem, hurried
-from taofold.server.metrics import Counts
-from taofold.server.rates import RateLimiter
+from taofold.server.traffic import Audit, Counts, RateLimiter
 
 CSP: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -195,3 +197,50 @@ class ProtectionMiddleware:
 def _client(scope: Scope) -> str:
     client = scope.get("client")
     return str(client[0]) if client else "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class McpProtection:
+    """What protects an application that is no `Server`: tokens only, no cookies."""
+
+    authenticator: Authenticator
+    audit: Audit
+    # The defaults of `server.Settings`: one failure more every six seconds.
+    rates: RateLimiter = field(default_factory=lambda: RateLimiter(100.0, 400.0))
+    failures: RateLimiter = field(default_factory=lambda: RateLimiter(1 / 6, 20.0))
+    counts: Counts = field(default_factory=Counts)
+
+    @classmethod
+    def of(
+        cls,
+        tokens: TokenStore,
+        local: LocalToken,
+        folder: Path | None,
+        hosts: frozenset[str] = frozenset(),
+    ) -> "McpProtection":
+        """For these tokens; the audit is kept in `folder`.
+
+        `hosts` are served besides this machine's own names, in lower case.
+        """
+        audit = Audit(folder / "audit.jsonl" if folder else None)
+        return cls(Authenticator(tokens, Signin(tokens), local, hosts), audit)
+
+    def authenticate(self, scope: Scope) -> Principal | None:
+        """Who sent the request; None if nobody that is known."""
+        access: AccessRecord = scope["taofold"]
+        client = scope.get("client")
+        try:
+            # `unsafe`: an MCP request may always change
+            # something, so a cookie alone would not do.
+            caller = self.authenticator.authenticate(
+                Headers(scope=scope), client[0] if client else "", unsafe=True
+            )
+        except Problem as problem:
+            access.code, access.detail = problem.code, problem.detail
+            # Not raised: the caller answers 401 in MCP's own way, with where to get a token.
+            return None
+        if caller is None:
+            access.code, access.detail = "unauthorized", "no credentials"
+            return None
+        access.who = caller.principal.id
+        return caller.principal

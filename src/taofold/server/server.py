@@ -18,6 +18,7 @@ from taofold.core.errors import Refused, UnknownRun
 from taofold.core.events import RunStarted
 from taofold.core.trace import opening
 from taofold.core.values import Principal
+from taofold.shared_document import Shared, Shelf
 from taofold.engine import Engine, RemoteEngine, open_engine
 from taofold.learning.registry import Registry
 from taofold.log.journal import Journal
@@ -28,18 +29,14 @@ from taofold.policy.policy import Right, may
 from taofold.runtime import control
 from taofold.runtime.endings import Advanced
 from taofold.runtime.setup import Approval, Pause
-from taofold.server.audit import Audit
-from taofold.server.auth.authenticator import Authenticator
-from taofold.server.auth.sessions import Signin
-from taofold.server.auth.tokens import LocalToken, TokenStore
+from taofold.server.authenticator import Authenticator
 from taofold.server.catalog import AnyAgent, Catalog, Rebuild
+from taofold.server.credentials import LocalToken, Signin, TokenStore
 from taofold.server.endpoint import Problem
-from taofold.server.metrics import Counts
-from taofold.server.rates import RateLimiter
-from taofold.server.signins import SignIns
+from taofold.server.mcp_signins import SignIns
 from taofold.server.streams.hub import Hub, Watching
 from taofold.server.streams.relay import Broadcast, Relay
-from taofold.shared_document import Shared, Shelf
+from taofold.server.traffic import Audit, Counts, RateLimiter
 from taofold.tools.media import Prompt
 
 

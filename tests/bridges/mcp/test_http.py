@@ -19,9 +19,8 @@ from taofold import MemoryLog, Principal
 from taofold.bridges.mcp import McpServer
 from taofold.bridges.mcp.server import Offers, http_app, make_server
 from taofold.core import events as e
-from taofold.server.auth.mcp import McpProtection
-from taofold.server.auth.tokens import LocalToken, TokenStore
-from taofold.server.middleware import ProtectionMiddleware
+from taofold.server.credentials import LocalToken, TokenStore
+from taofold.server.middleware import McpProtection, ProtectionMiddleware
 
 from .kit import act, agent, finish
 from .test_serving import DONE, nothing_done, pay

@@ -16,7 +16,7 @@ from tests.server.live import Client, serving
 from taofold import Agent, RunContext, tool
 from taofold.core import events as e
 from taofold.server import Settings
-from taofold.server.auth.tokens import TokenStore
+from taofold.server.credentials import TokenStore
 
 pytestmark = pytest.mark.anyio
 

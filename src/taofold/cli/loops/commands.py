@@ -129,9 +129,8 @@ def list_loops(
     json: options.Json = False,
 ) -> None:
     """The loops of this project, newest first."""
-    from taofold.cli.loops.dependencies import with_means
-    from taofold.cli.render.tables import table
-    from taofold.cli.render.text import ago, dollars, line
+    from taofold.cli.loops.drive import with_means
+    from taofold.cli.render.text import ago, dollars, line, table
     from taofold.log.store import clock
     from taofold.loop.lifecycle import rows
     from taofold.loop.values import status_of
@@ -172,7 +171,7 @@ def status(
     json: options.Json = False,
 ) -> None:
     """Where a loop stands. One whose process is gone is marked as crashed."""
-    from taofold.cli.loops.dependencies import with_means
+    from taofold.cli.loops.drive import with_means
     from taofold.loop.lifecycle import row, rows
     from taofold.loop.values import LIVE
 
@@ -225,7 +224,7 @@ def resume(
     """Go on with a loop that waits, crashed or reached a limit: at the next iteration, with what
     it learnt, and a fresh timer.
     """
-    from taofold.cli.loops.dependencies import with_means
+    from taofold.cli.loops.drive import with_means
     from taofold.loop.lifecycle import resume as go_on
     from taofold.loop.stream import load
     from taofold.loop.values import DRIVEN, RESUMABLE
@@ -255,7 +254,7 @@ def resume(
 @app.command("pause")
 def pause(loop: options.Loop = "", json: options.Json = False) -> None:
     """Let a loop finish its iteration and stand still before the next. `loops resume` goes on."""
-    from taofold.cli.loops.dependencies import with_means
+    from taofold.cli.loops.drive import with_means
     from taofold.loop.lifecycle import pause as ask
     from taofold.loop.values import DRIVEN
 
@@ -285,7 +284,7 @@ def abort(
     json: options.Json = False,
 ) -> None:
     """End a loop for good. It cannot be resumed."""
-    from taofold.cli.loops.dependencies import settle, with_means
+    from taofold.cli.loops.drive import settle, with_means
     from taofold.loop.lifecycle import abort as give_up
     from taofold.loop.values import LIVE
 
@@ -335,7 +334,7 @@ def report(
     json: options.Json = False,
 ) -> None:
     """History, gate output and diff of a loop, as Markdown or JSON."""
-    from taofold.cli.loops.dependencies import with_means
+    from taofold.cli.loops.drive import with_means
     from taofold.loop.report import report_json, report_markdown
     from taofold.loop.stream import load
 
@@ -382,7 +381,7 @@ def export(
     ] = Path(),
 ) -> None:
     """Write `loops/<id>/state.json` in the seed's layout: analytics, debug memory, learning."""
-    from taofold.cli.loops.dependencies import with_means
+    from taofold.cli.loops.drive import with_means
     from taofold.loop.report import state_json
     from taofold.loop.stream import load
 

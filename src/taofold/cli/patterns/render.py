@@ -8,8 +8,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from taofold.cli.outcome import give, say
-from taofold.cli.render.tables import table
-from taofold.cli.render.text import line
+from taofold.cli.render.text import line, table
 
 if TYPE_CHECKING:
     from taofold.learning.loops import LoopNote, LoopStats

@@ -1,11 +1,21 @@
-"""Makes text safe and short for a terminal. What models, tools and files say is data: it must
-not move the cursor, change colours or hide what a person is asked to approve. Pure.
+"""Text and tables that are safe and short enough for a terminal.
+
+What models, tools and files say is data: it must not move the cursor, change colours or hide what
+a person is asked to approve. A table is coloured on a terminal, and aligned text in a pipe.
 """
 
 import json
-from typing import Any, Final
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from taofold.core.text import clip, visible
+
+if TYPE_CHECKING:
+    from taofold.log.log import RunRow
+    from taofold.runtime.setup import Approval
+
 
 clean = visible
 """What everything here goes through."""
@@ -93,3 +103,112 @@ def ago(then: int, now: int) -> str:
         if seconds >= size:
             return f"{seconds // size} {name} ago"
     return f"{seconds} s ago"
+
+
+_COLOURS: Final = {
+    "finished": "green",
+    "running": "cyan",
+    "waiting": "yellow",
+    "interrupted": "yellow",
+    "forked": "cyan",
+    "limited": "magenta",
+    "failed": "red",
+    "cancelled": "dim",
+    "completed": "green",
+    "paused": "yellow",
+    **dict.fromkeys(("exhausted", "timeout", "budget", "no_progress"), "magenta"),
+    **dict.fromkeys(("crashed", "tampered"), "red"),
+    "aborted": "dim",
+}
+_LEAST: Final = 20
+"""Characters that the last column is worth showing with."""
+
+
+def runs_table(rows: "Sequence[RunRow]", now: int) -> None:
+    """Runs, one line each."""
+    table_rows = [
+        (
+            row.run,
+            row.status,
+            ago(row.updated_at or row.created_at, now),
+            line(row.agent, 20),
+            _for(row),
+            line(row.goal, 60),
+        )
+        for row in rows
+    ]
+    table(("run", "status", "changed", "agent", "", "goal"), table_rows)
+
+
+def approvals_table(pending: "Sequence[Approval]", now: int, notes: Mapping[str, str]) -> None:
+    """Pending actions, one line each; `notes` says what else is to be known of one, by its id."""
+    table_rows = [
+        (
+            approval.id,
+            line(approval.action.tool, 24),
+            str(int(approval.tier)),
+            ago(approval.asked_at, now),
+            _until(approval, now),
+            notes[approval.id],
+            line(approval.question or approval.preview, 70),
+        )
+        for approval in pending
+    ]
+    table(("id", "tool", "tier", "asked", "open", "", "what"), table_rows)
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table."""
+    if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
+        _rich(head, rows)
+        return
+    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
+    for row in (tuple(name.upper() for name in head), *rows):
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        sys.stdout.write("  ".join(cells).rstrip() + "\n")
+
+
+def _rich(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    columns = fitting(head, rows, console.width)
+    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for position in columns:
+        # The first is folded rather than cut: half an id is of no use to another command.
+        whole = position not in (0, len(head) - 1)
+        drawn.add_column(head[position], no_wrap=whole, overflow="ellipsis" if whole else "fold")
+    for row in rows:
+        drawn.add_row(*[Text(row[at], _COLOURS.get(row[at], "")) for at in columns])
+    console.print(drawn)
+
+
+def fitting(head: Sequence[str], rows: Sequence[Sequence[str]], room: int) -> list[int]:
+    """The columns that `room` characters are enough for: half a figure tells nothing.
+
+    The first stays whole: it is what other commands are given. Of the rest the second tells
+    most, then the last; what is between them goes from the right.
+    """
+    widths = [max([len(row[at]) for row in (head, *rows)]) + 3 for at in range(len(head))]
+    widths[-1] = min(widths[-1], _LEAST + 3)
+    columns = list(range(len(head)))
+    while len(columns) > 1 and sum([widths[at] for at in columns]) > room:
+        # Of three columns the last one goes, so that the second stays.
+        columns.pop(-2 if len(columns) > 3 else -1)
+    return columns
+
+
+def _for(row: "RunRow") -> str:
+    if row.parent:
+        return "child"
+    return line(row.session, 16) if row.session else ""
+
+
+def _until(one: "Approval", now: int) -> str:
+    if not one.expires_at:
+        return ""
+    left = (one.expires_at - now) // 1000
+    return f"{left} s" if left > 0 else "expired"

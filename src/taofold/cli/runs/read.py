@@ -40,7 +40,7 @@ def list_runs(
     """The runs of this project, newest first."""
     from msgspec.structs import replace
 
-    from taofold.cli.render.tables import runs_table
+    from taofold.cli.render.text import runs_table
     from taofold.cli.runs.status import status as status_of
     from taofold.log.store import clock
     from taofold.views import run_json

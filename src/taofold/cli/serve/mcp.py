@@ -11,7 +11,7 @@ from taofold.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from taofold.log.log import Log
-    from taofold.server.auth.mcp import McpProtection
+    from taofold.server.middleware import McpProtection
 
 
 LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
@@ -76,8 +76,8 @@ async def _stdio(work: Any, log: "Log") -> None:
 
 def _protection(tokens: Path, hosts: frozenset[str]) -> "McpProtection":
     from taofold.cli.project import home
-    from taofold.server.auth.mcp import McpProtection
-    from taofold.server.auth.tokens import LocalToken, TokenStore
+    from taofold.server.credentials import LocalToken, TokenStore
+    from taofold.server.middleware import McpProtection
 
     store, local = TokenStore(tokens), LocalToken.of_user()
     store.all()  # a file that cannot be read is said now

@@ -10,8 +10,7 @@ from typing import Any, Final
 from taofold import plugins
 from taofold.core.errors import ConfigError
 from taofold.files.actions.kind import Kind
-from taofold.files.actions.llm import BUILT_IN as LLM_KINDS
-from taofold.files.actions.reason import BUILT_IN as REASON_KINDS
+from taofold.files.actions.reason import BUILT_IN as MODEL_KINDS
 from taofold.files.actions.tools import BUILT_IN as TOOL_KINDS
 from taofold.files.actions.tools import calls
 
@@ -23,7 +22,7 @@ _SPACES: Final = ("reason.dspy",)
 """The first words of names that have three."""
 _BRIDGED: Final = ("taofold.bridges.dspy.actions:KINDS",)
 """Our actions over other people's packages, by name: they are above this layer."""
-_BUILT_IN: Final = (*REASON_KINDS, *LLM_KINDS, *TOOL_KINDS)
+_BUILT_IN: Final = (*MODEL_KINDS, *TOOL_KINDS)
 
 
 class Actions(Mapping[str, Kind]):

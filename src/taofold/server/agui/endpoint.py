@@ -26,13 +26,12 @@ from taofold.core.json_values import is_object
 from taofold.core.state import ENDED
 from taofold.core.trace import opening
 from taofold.log.log import RunRow
-from taofold.server import views
-from taofold.server.agui.interrupts import decision
+from taofold.server.agui.events import decision
 from taofold.server.agui.scene import Scene, Tail
-from taofold.server.api import approvals
+from taofold.server.api import approvals, views
 from taofold.server.api.attachments import from_ag_ui
+from taofold.server.api.runs import framed, offered
 from taofold.server.api.schemas import LONGEST_GOAL, Decide
-from taofold.server.api.start import framed, offered
 from taofold.server.catalog import SETTINGS
 from taofold.server.client_tools import CLIENT_TOOLS, definitions
 from taofold.server.endpoint import ApiCall, ApiEndpoint, Problem

@@ -19,8 +19,7 @@ from taofold.log.log import Log
 from taofold.policy.limits import STOP_REASON
 from taofold.runtime.tool_calls import render
 from taofold.server.agui import events as agui_events
-from taofold.server.agui.events import patch, view
-from taofold.server.agui.interrupts import interrupt
+from taofold.server.agui.events import interrupt, patch, view
 from taofold.server.client_tools import asks_client
 
 VERSION: Final = "1.0"

@@ -8,12 +8,11 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 
 import taofold
 from taofold.core.errors import LogError
-from taofold.server import views
-from taofold.server.api import schemas
+from taofold.server.api import schemas, views
 from taofold.server.api.schemas import Login
-from taofold.server.auth.sessions import SESSION_S, BrowserSession
+from taofold.server.credentials import SESSION_S, BrowserSession
 from taofold.server.endpoint import ApiCall, ApiEndpoint, Nothing, Problem
-from taofold.server.metrics import MEDIA
+from taofold.server.traffic import MEDIA
 
 READY_S: Final = 3.0
 """How long the log may take to answer."""

@@ -16,8 +16,7 @@ from starlette.requests import cookie_parser
 
 from taofold.core.errors import ConfigError
 from taofold.core.values import Principal
-from taofold.server.auth.sessions import Signin
-from taofold.server.auth.tokens import LocalToken, TokenStore
+from taofold.server.credentials import LocalToken, Signin, TokenStore
 from taofold.server.endpoint import Problem
 
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})

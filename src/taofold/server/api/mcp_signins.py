@@ -9,7 +9,7 @@ from starlette.requests import Request
 from taofold.core.text import iso
 from taofold.server.api import schemas
 from taofold.server.endpoint import ApiCall, ApiEndpoint, RequestModel
-from taofold.server.signins import Entry
+from taofold.server.mcp_signins import Entry
 
 PAGE: Final = "/signed-in"
 """Where a browser comes back to; the console hands over the address."""

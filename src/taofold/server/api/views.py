@@ -1,4 +1,4 @@
-"""From the log's values to the API's. Pure.
+"""Runs, records and approvals as the answers of the API, from the log's values. Pure.
 
 `data` and tool results are what the log holds, and it holds no secrets.
 """
