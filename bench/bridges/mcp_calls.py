@@ -18,7 +18,7 @@ from mcp import Client, StdioServerParameters
 from mcp.server import MCPServer
 
 from taofold.bridges.mcp import McpServer
-from taofold.bridges.mcp.connection import beside
+from taofold.bridges.mcp.client.connection import beside
 from taofold.tools import RunContext
 
 CALLS = 300

@@ -4,8 +4,8 @@ import json
 
 from tests.terminal import Taofold
 
-from taofold.bridges.mcp.address import ServerAddress
-from taofold.bridges.mcp.definitions import Definition, Pins
+from taofold.bridges.mcp.client.address import ServerAddress
+from taofold.bridges.mcp.client.definitions import Definition, Pins
 from taofold.reserved import operator_folder
 
 

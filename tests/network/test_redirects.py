@@ -143,9 +143,9 @@ async def test_an_mcp_server_that_redirects_elsewhere_gets_no_key_there(
 async def test_an_mcp_client_that_follows_redirects_is_stopped_at_the_border() -> None:
     """Generation 1 of the package makes clients that follow; the hook holds them."""
     pytest.importorskip("mcp")
-    from taofold.bridges.mcp.address import ServerAddress
-    from taofold.bridges.mcp.package import load
-    from taofold.bridges.mcp.transport import Credentials, client_factory
+    from taofold.bridges.mcp.client.address import ServerAddress
+    from taofold.bridges.mcp.client.transport import Credentials, client_factory
+    from taofold.bridges.mcp.protocol import load
 
     create = load("mcp.shared._httpx_utils").create_mcp_http_client
     with Elsewhere(307).open() as servers:

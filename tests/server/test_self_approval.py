@@ -16,7 +16,7 @@ from tests.server.live import TERMINAL, Client, serving
 
 from taofold import Policy
 from taofold.server.credentials import LocalToken
-from taofold.tools import uplink
+from taofold.tools import container_network
 from taofold.tools.command import command_tool
 
 pytestmark = pytest.mark.anyio
@@ -123,7 +123,7 @@ async def test_a_contained_command_with_a_network_does_not_even_reach_the_server
 async def test_where_it_shares_the_network_it_is_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(uplink, "_working", lambda: "")
+    monkeypatch.setattr(container_network, "_working", lambda: "")
     answers, bench = await attacked(tmp_path)
     assert answers == [401, 401]
     assert bench.done == []

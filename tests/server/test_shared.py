@@ -12,12 +12,12 @@ from tests.server.live import PATIENCE, QUICK
 
 from taofold import Agent
 from taofold.core.errors import ConfigError, LogError
-from taofold.shared_document import Shared
 from taofold.engine import RemoteEngine
 from taofold.log.log import AT_ONCE
 from taofold.log.memory import MemoryLog
 from taofold.server import Server
 from taofold.server.credentials import Signin, TokenStore
+from taofold.shared_document import Shared
 
 pytest.importorskip("psycopg", reason="psycopg is not installed (pip install 'taofold[postgres]')")
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from pydantic import BaseModel
 
-from taofold.bridges.mcp.definitions import meant, safe, shown
+from taofold.bridges.mcp.client.definitions import meant, safe, shown
 from taofold.core.errors import ConfigError
 from taofold.core.text import visible
 from taofold.core.values import Sideeffect

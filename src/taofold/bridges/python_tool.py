@@ -14,7 +14,7 @@ from keyword import iskeyword
 from typing import Any, Final, cast
 
 from taofold.agent import Agent
-from taofold.bridges.mcp.offers import SilentModel
+from taofold.bridges.mcp.server.offers import SilentModel
 from taofold.bridges.monty import (
     CodeBounds,
     CodeFailure,

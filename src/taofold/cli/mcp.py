@@ -12,7 +12,7 @@ from taofold.cli.outcome import UNREACHED, fail, give, give_json, say
 from taofold.core.text import visible
 
 if TYPE_CHECKING:
-    from taofold.bridges.mcp.address import ServerAddress
+    from taofold.bridges.mcp.client.address import ServerAddress
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -37,7 +37,7 @@ _WEB: Final = ("http://", "https://")
 def _places(
     server: str, client_id: str = "", scope: str = "", principal: str = ""
 ) -> "list[ServerAddress]":
-    from taofold.bridges.mcp.address import OAuth, ServerAddress
+    from taofold.bridges.mcp.client.address import OAuth, ServerAddress
     from taofold.core.values import Principal
 
     who = Principal(principal) if principal else None
@@ -86,8 +86,8 @@ def login(
     ] = False,
 ) -> None:
     """Sign in, in a browser. Every process of this user has the tokens then, and renews them."""
-    from taofold.bridges.mcp.oauth import SignInFailed
-    from taofold.bridges.mcp.signin import sign_in
+    from taofold.bridges.mcp.client.oauth import SignInFailed
+    from taofold.bridges.mcp.client.signin import sign_in
 
     def show(url: str) -> None:
         from urllib.parse import urlsplit
@@ -115,7 +115,7 @@ def login(
 @app.command()
 def logout(server: Server, client_id: ClientId = "", principal: For = "") -> None:
     """Delete the tokens. The server is not told: there they last until they expire."""
-    from taofold.bridges.mcp.oauth import KeptTokens
+    from taofold.bridges.mcp.client.oauth import KeptTokens
 
     for address in _places(server, client_id, "", principal):
         assert address.oauth is not None
@@ -128,7 +128,7 @@ def logout(server: Server, client_id: ClientId = "", principal: For = "") -> Non
 @app.command("list")
 def list_(json: options.Json = False) -> None:
     """Where this user is signed in. No secret is shown."""
-    from taofold.bridges.mcp.oauth import all_kept
+    from taofold.bridges.mcp.client.oauth import all_kept
     from taofold.core.text import iso
 
     rows = [
@@ -157,7 +157,7 @@ def list_(json: options.Json = False) -> None:
 @app.command()
 def pins(json: options.Json = False) -> None:
     """The servers whose tools were accepted as they were then."""
-    from taofold.bridges.mcp.definitions import Pins
+    from taofold.bridges.mcp.client.definitions import Pins
 
     files = Pins.files()
     if json:
@@ -175,7 +175,7 @@ def forget(
     name: Annotated[str, typer.Argument(metavar="NAME", help="As `taofold mcp pins` names it.")],
 ) -> None:
     """Forget what was accepted of a server: its tools are taken as they are the next time."""
-    from taofold.bridges.mcp.definitions import Pins
+    from taofold.bridges.mcp.client.definitions import Pins
 
     chosen = [file for file in Pins.files() if file.name == name]
     if not chosen:

@@ -16,8 +16,8 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from pydantic import Field, ValidationError
 
-from taofold.core.text import near
 from taofold.core.json_values import is_object
+from taofold.core.text import near
 from taofold.core.values import Tier
 from taofold.files.document import Fault, KeyPath, Strict, YamlDocument, check, load
 from taofold.learning.settings import CONTROL_SHARE, MOST_INJECTED, Extraction, Injection, Learning

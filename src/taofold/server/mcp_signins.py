@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 from urllib.parse import parse_qs, urlsplit
 
-from taofold.bridges.mcp.address import ServerAddress
-from taofold.bridges.mcp.oauth import KeptTokens, SignInFailed, Stored
-from taofold.bridges.mcp.signin import SignedIn, sign_in
+from taofold.bridges.mcp.client.address import ServerAddress
+from taofold.bridges.mcp.client.oauth import KeptTokens, SignInFailed, Stored
+from taofold.bridges.mcp.client.signin import SignedIn, sign_in
 from taofold.core.values import Principal
 from taofold.server.catalog import AnyAgent
 from taofold.server.endpoint import Problem

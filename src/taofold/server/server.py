@@ -18,7 +18,6 @@ from taofold.core.errors import Refused, UnknownRun
 from taofold.core.events import RunStarted
 from taofold.core.trace import opening
 from taofold.core.values import Principal
-from taofold.shared_document import Shared, Shelf
 from taofold.engine import Engine, RemoteEngine, open_engine
 from taofold.learning.registry import Registry
 from taofold.log.journal import Journal
@@ -37,6 +36,7 @@ from taofold.server.mcp_signins import SignIns
 from taofold.server.streams.hub import Hub, Watching
 from taofold.server.streams.relay import Broadcast, Relay
 from taofold.server.traffic import Audit, Counts, RateLimiter
+from taofold.shared_document import Shared, Shelf
 from taofold.tools.media import Prompt
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from taofold.bridges.mcp import connection as mcp_connection
+from taofold.bridges.mcp.client import connection as mcp_connection
 
 
 @pytest.fixture(autouse=True)

@@ -9,8 +9,8 @@ from tests.runtime.kit import Memo
 
 from taofold import Agent, Decision, MemoryLog
 from taofold.bridges.mcp import McpServer
-from taofold.bridges.mcp.address import ServerAddress
-from taofold.bridges.mcp.definitions import Pins
+from taofold.bridges.mcp.client.address import ServerAddress
+from taofold.bridges.mcp.client.definitions import Pins
 from taofold.core.errors import ConfigError
 from taofold.core.values import Tier
 from taofold.runtime.control import decide
@@ -152,7 +152,7 @@ async def test_of_a_server_that_is_away_the_accepted_tools_are_offered(tmp_path:
 
 
 def pinned() -> Any:
-    from taofold.bridges.mcp.definitions import Definition
+    from taofold.bridges.mcp.client.definitions import Definition
 
     return Definition("peek", "Look.", {"type": "object", "properties": {}})
 

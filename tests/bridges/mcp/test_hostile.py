@@ -16,8 +16,8 @@ from mcp.server.mcpserver import Context
 
 from taofold import RunContext
 from taofold.bridges.mcp import McpServer
-from taofold.bridges.mcp.definitions import checker
-from taofold.bridges.mcp.package import load
+from taofold.bridges.mcp.client.definitions import checker
+from taofold.bridges.mcp.protocol import load
 from taofold.core.errors import ConfigError
 from taofold.tools.arguments import Checker
 

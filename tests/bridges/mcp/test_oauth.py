@@ -26,9 +26,9 @@ from tests.server.live import Client, serving
 
 from taofold import Agent, Principal, RunContext
 from taofold.bridges.mcp import McpServer, OAuth
-from taofold.bridges.mcp.address import ServerAddress
-from taofold.bridges.mcp.oauth import KeptTokens, SignInFailed, _admit, all_kept
-from taofold.bridges.mcp.signin import sign_in
+from taofold.bridges.mcp.client.address import ServerAddress
+from taofold.bridges.mcp.client.oauth import KeptTokens, SignInFailed, _admit, all_kept
+from taofold.bridges.mcp.client.signin import sign_in
 from taofold.core.errors import ConfigError
 from taofold.server.credentials import TokenStore
 

@@ -6,7 +6,7 @@ import pytest
 from mcp import types
 
 from taofold import Decision, MemoryLog, RunResult
-from taofold.bridges.mcp.questions import Unaskable, filled, worded
+from taofold.bridges.mcp.client.questions import Unaskable, elicitation_text, filled
 from taofold.runtime.control import decide
 from taofold.testing.replay import assert_replays
 
@@ -155,7 +155,9 @@ async def test_a_secret_is_never_asked_for_in_a_form() -> None:
 )
 def test_secrets_are_known_by_their_names_and_by_what_is_said_of_them(field: Any) -> None:
     with pytest.raises(Unaskable, match="secrets are not passed on"):
-        worded("s", {"message": "?", "requestedSchema": {"type": "object", "properties": field}})
+        elicitation_text(
+            "s", {"message": "?", "requestedSchema": {"type": "object", "properties": field}}
+        )
 
 
 async def test_a_page_to_open_is_shown_with_its_host_and_waits_for_a_yes() -> None:
@@ -192,7 +194,7 @@ async def test_a_page_to_open_is_shown_with_its_host_and_waits_for_a_yes() -> No
 )
 def test_a_page_that_is_none_is_not_opened(url: str) -> None:
     with pytest.raises(Unaskable, match="not a web page"):
-        worded("s", {"mode": "url", "message": "?", "url": url})
+        elicitation_text("s", {"mode": "url", "message": "?", "url": url})
 
 
 async def test_a_server_that_wants_a_model_or_folders_is_told_that_there_are_none() -> None:

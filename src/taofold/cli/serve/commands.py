@@ -245,9 +245,9 @@ def work(
 def _tokens(file: Path | None) -> "TokenStore":
     """The tokens of this project's servers."""
     from taofold.cli.project import home, log_address, open_store
-    from taofold.shared_document import Shared
     from taofold.log.builtin import make_home, shelf_beside
     from taofold.server.credentials import TokenStore
+    from taofold.shared_document import Shared
 
     if file is not None:
         return TokenStore(file)

@@ -18,9 +18,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, 
 from pydantic import create_model as model_of
 
 from taofold.core.errors import Refused, UnknownRun
+from taofold.core.json_values import is_array, is_object
 from taofold.core.state import ENDED
 from taofold.core.trace import opening
-from taofold.core.json_values import is_array, is_object
 from taofold.core.values import ASK_USER, Principal
 from taofold.log.log import RunRow
 from taofold.parsing.jsonlike.strict import decoded

@@ -16,8 +16,8 @@ import httpx2
 
 from taofold import Agent, Decision
 from taofold.bridges.mcp import McpServer, OAuth
-from taofold.bridges.mcp.address import ServerAddress
-from taofold.bridges.mcp.signin import sign_in
+from taofold.bridges.mcp.client.address import ServerAddress
+from taofold.bridges.mcp.client.signin import sign_in
 from taofold.runtime.model import Request
 from taofold.testing import FunctionModel
 from taofold.tools import Toolset

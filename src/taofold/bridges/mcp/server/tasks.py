@@ -13,9 +13,9 @@ from mcp.types import ElicitRequest, ElicitRequestFormParams, EmptyResult, Reque
 from pydantic import Field
 
 from taofold.agent.result import Happening, Progress
-from taofold.bridges.mcp.extension import EXTENSION, TASK
-from taofold.bridges.mcp.offers import Offers
-from taofold.bridges.mcp.replies import answer_form, final_result, news_of, question_text
+from taofold.bridges.mcp.protocol import EXTENSION, TASK
+from taofold.bridges.mcp.server.offers import Offers
+from taofold.bridges.mcp.server.replies import answer_form, final_result, news_of, question_text
 from taofold.core.errors import Conflict, Refused
 from taofold.core.state import ENDED
 from taofold.core.text import iso

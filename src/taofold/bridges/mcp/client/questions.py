@@ -1,4 +1,4 @@
-"""What an MCP server wants to know from a person in the middle of a call.
+"""What an MCP server wants to know in the middle of a call: of a person, of the model, of us.
 
 In the era of 2026 a call ends in questions and a sealed state, and is made again with the answers.
 In the older era the server asks while it works; such a call is cancelled and, once somebody has
@@ -8,26 +8,190 @@ all that is needed to go on lies in the log. Nothing secret is ever asked for in
 Questions of the older era do not say which call they belong to. While one call is under way
 (`Flights`) that is clear; a question among several is cancelled, and from then on the calls go one
 by one.
+
+`ServerInputs` is what is given besides a person's answers, and only if the options say so. *Roots*:
+the folders that whoever made the server allowed, told without asking again. *Sampling*: an answer
+of the run's own model, in a child run and within the run's limits, each time with a person's word,
+who reads the server's prompt first.
 """
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
 
-from taofold.bridges.mcp import inputs as inputs
-from taofold.bridges.mcp.definitions import checker
-from taofold.bridges.mcp.inputs import SAMPLE, ServerInputs, Unaskable
-from taofold.bridges.mcp.package import load, plain
-from taofold.core.json_values import is_object
+from taofold.bridges.mcp.client.definitions import checker
+from taofold.bridges.mcp.protocol import load, plain
+from taofold.core.json_values import is_array, is_object
 from taofold.core.text import visible
 from taofold.policy.redaction import named
-from taofold.tools import InputRequired, PersonAnswer
+from taofold.tools import InputRequired, ModelAnswer, ModelQuestion, PersonAnswer
+
+ELICIT: Final = "elicitation/create"
+SAMPLE: Final = "sampling/createMessage"
+ROOTS: Final = "roots/list"
+PROMPT: Final = 2_000
+"""Characters of a server's prompt that a person is shown."""
+_LONGEST: Final = 200_000
+"""Characters of a prompt that a model is asked at most."""
+_ROLES: Final = ("user", "assistant")
+
+Sample: TypeAlias = Callable[[ModelQuestion], Awaitable[ModelAnswer]]
+
+
+class Unaskable(Exception):
+    """The server wants what it must not get this way. The message is for the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerInputs:
+    """What one server may be given."""
+
+    roots: tuple[Path, ...] = ()
+    sampling: bool = False
+
+    def allow(self, method: str) -> None:
+        """Let a request pass.
+
+        Raises:
+            Unaskable: it is not offered; with what to change.
+        """
+        match method:
+            case "elicitation/create":
+                return
+            case "sampling/createMessage":
+                if not self.sampling:
+                    raise Unaskable(
+                        f"the server wants {method}, which is not offered: "
+                        "sampling=True lets it ask a person for an answer of the run's model"
+                    )
+            case "roots/list":
+                if not self.roots:
+                    raise Unaskable(
+                        f"the server wants {method}, which is not offered: "
+                        "roots=[folder] tells it of folders"
+                    )
+            case _:
+                raise Unaskable(f"the server wants {visible(method)[:100]}, which is not offered")
+
+    def listed(self) -> dict[str, Any]:
+        """The folders, as the protocol tells them."""
+        return {
+            "roots": [
+                {"uri": folder.resolve().as_uri(), "name": folder.resolve().name or "/"}
+                for folder in self.roots
+            ]
+        }
+
+    def folders(self) -> Any:
+        """The same, as a result of the package."""
+        types = load("mcp.types")
+        roots = [types.Root(**root) for root in self.listed()["roots"]]
+        return types.ListRootsResult(roots=roots)
+
+
+def question_of(params: Mapping[str, Any]) -> ModelQuestion:
+    """What a server wants a model to answer, out of its request.
+
+    Raises:
+        Unaskable: it holds what is not passed on.
+    """
+    if params.get("tools"):
+        raise Unaskable("the server wants a model to use tools, which is not offered")
+    messages: Any = params.get("messages")
+    said = [_message(message) for message in messages] if is_array(messages) else []
+    if not said or said[-1][0] != "user" or not said[-1][1].strip():
+        raise Unaskable("the server wants an answer of a model and asks it nothing")
+    system = str(params.get("systemPrompt") or "")
+    if len(system) + sum(len(text) for _, text in said) > _LONGEST:
+        raise Unaskable("the server wants a model to read more than it is given")
+    tokens, temperature = params.get("maxTokens"), params.get("temperature")
+    return ModelQuestion(
+        prompt=said[-1][1],
+        system=system,
+        history=tuple(said[:-1]),
+        max_tokens=tokens if isinstance(tokens, int) and tokens > 0 else 0,
+        temperature=float(temperature) if isinstance(temperature, int | float) else None,
+    )
+
+
+def _message(message: Any) -> tuple[str, str]:
+    content: Any = message.get("content") if is_object(message) else None
+    blocks: Sequence[Any] = content if is_array(content) else [content]
+    texts: list[str] = []
+    for block in blocks:
+        if not is_object(block) or block.get("type") != "text":
+            raise Unaskable("the server wants a model to see what is no text: not offered")
+        texts.append(str(block.get("text", "")))
+    role = str(message.get("role"))
+    if role not in _ROLES:
+        raise Unaskable("the server speaks to a model in a role that there is not")
+    return role, "\n".join(texts)
+
+
+def sampling_text(server: str, params: Mapping[str, Any]) -> str:
+    """What a person reads before the model is asked.
+
+    Raises:
+        Unaskable: it holds what is not passed on.
+    """
+    question = question_of(params)
+    lines = [f"the server {server!r} wants the model of this run to answer, at your cost"]
+    if question.max_tokens:
+        lines[0] += f" ({question.max_tokens} tokens at most)"
+    parts = [("system", question.system), *question.history, ("user", question.prompt)]
+    lines += [f"{role}: {visible(text)[:PROMPT]}{_more(text)}" for role, text in parts if text]
+    return (
+        ". It reads what follows and nothing of the run; the server gets the answer.\n".join(
+            [lines[0], "\n".join(lines[1:])]
+        )
+        + "\nApprove to have it answered; deny to refuse."
+    )
+
+
+def _more(text: str) -> str:
+    return f"… ({len(text) - PROMPT} characters more)" if len(text) > PROMPT else ""
+
+
+async def sampling_answer(params: Mapping[str, Any], sample: Sample | None) -> dict[str, Any]:
+    """The model's answer as the protocol tells it. A person has allowed it.
+
+    Raises:
+        Unaskable: there is none.
+    """
+    if sample is None:
+        raise Unaskable("the server wants an answer of a model, and no run is there that has one")
+    try:
+        answer = await sample(question_of(params))
+    except ValueError as error:
+        raise Unaskable(f"the server wants an answer of a model: {error}") from error
+    return {
+        "role": "assistant",
+        "content": {"type": "text", "text": answer.text},
+        "model": answer.model,
+        "stopReason": "endTurn",
+    }
+
+
+def refusal(reason: str) -> Any:
+    """What a server of the older era is told that gets nothing."""
+    return load("mcp.types").ErrorData(code=-1, message=reason)
+
+
+def method_of(request: Any) -> tuple[str, dict[str, Any]]:
+    """The method and the parameters of a request that is embedded in a result."""
+    whole = plain(request)
+    if not is_object(whole):
+        return str(whole), {}
+    params: Any = whole.get("params")
+    return str(whole.get("method")), params if is_object(params) else {}
+
 
 MESSAGE: Final = 2_000
 _LIKE_A_SECRET: Final = "x" * 12
@@ -78,9 +242,9 @@ class PendingQuestions:
                 continue
             self.now = key
             if self.methods.get(key) == SAMPLE:
-                question, form = inputs.worded(self.server, params), dict[str, Any]()
+                question, form = sampling_text(self.server, params), dict[str, Any]()
             else:
-                question, form = worded(self.server, params)
+                question, form = elicitation_text(self.server, params)
             if self.repeats:
                 question += f" {REPEATS}"
             if wrong:
@@ -105,7 +269,7 @@ class PendingQuestions:
             self.next(wrong)
         self.done[self.now] = {"action": "accept", "content": content}
 
-    async def responses(self, sample: inputs.Sample | None) -> dict[str, dict[str, Any]]:
+    async def responses(self, sample: Sample | None) -> dict[str, dict[str, Any]]:
         """What the server gets, by its own keys, as the protocol tells it.
 
         Raises:
@@ -116,13 +280,13 @@ class PendingQuestions:
             if self.methods.get(key) != SAMPLE:
                 given[key] = done
             elif done["action"] == "accept":
-                given[key] = await inputs.answered(self.asks[key], sample)
+                given[key] = await sampling_answer(self.asks[key], sample)
             else:
                 raise Unaskable("a person did not let the server use the run's model")
         return given
 
 
-def recalled(answer: PersonAnswer | None) -> PendingQuestions | None:
+def pending_questions(answer: PersonAnswer | None) -> PendingQuestions | None:
     """The questions that `answer` is about, if it is about a server's."""
     state: Any = None if answer is None else answer.state
     if not is_object(state) or KEY not in state:
@@ -130,7 +294,7 @@ def recalled(answer: PersonAnswer | None) -> PendingQuestions | None:
     return msgspec.convert(state[KEY], PendingQuestions)
 
 
-def requested(
+def questions_of(
     server: str, requests: Mapping[str, Any], offer: ServerInputs, **more: Any
 ) -> PendingQuestions:
     """What a server of the era of 2026 wants to know, by its own keys. Folders are told at once.
@@ -140,12 +304,12 @@ def requested(
     """
     question = PendingQuestions(server, {}, **more)
     for key, request in requests.items():
-        method, params = inputs.method_of(request)
+        method, params = method_of(request)
         offer.allow(method)
         question.asks[str(key)] = params
-        if method != inputs.ELICIT:
+        if method != ELICIT:
             question.methods[str(key)] = method
-        if method == inputs.ROOTS:
+        if method == ROOTS:
             question.done[str(key)] = offer.listed()
     return question
 
@@ -157,7 +321,7 @@ _RELEVANT: Final = (
 """The fields of a question, without ids, which are new with every call."""
 
 
-def identity(params: Any) -> str:
+def question_key(params: Any) -> str:
     """The same for the same question of the older era, when the call is made again."""
     fields = plain(params)
     # A question that was stored by an earlier release must be known again: no new empty fields.
@@ -167,7 +331,7 @@ def identity(params: Any) -> str:
     return blake2b(msgspec.json.encode(relevant, order="sorted"), digest_size=8).hexdigest()
 
 
-def worded(server: str, said: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+def elicitation_text(server: str, said: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """The question as a person reads it, and the form of the answer.
 
     Raises:
@@ -275,11 +439,11 @@ class Flight:
 
     answers: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     asked: dict[str, Any] | None = None
-    method: str = inputs.ELICIT
+    method: str = ELICIT
     key: str = ""
     ask: Ask | None = None
     """Asks the person who is there, if somebody is."""
-    sample: inputs.Sample | None = None
+    sample: Sample | None = None
     """Asks the run's model, if there is a run."""
 
 
@@ -314,32 +478,32 @@ class Flights:
         if len(self._under_way) != 1:
             self._one_by_one = True
             return result(action="cancel")
-        [flight], key = self._under_way, identity(params)
+        [flight], key = self._under_way, question_key(params)
         if key in flight.answers or await self._answered(flight, key, plain(params)):
             return result(**flight.answers[key])
-        flight.key, flight.asked, flight.method = key, plain(params), inputs.ELICIT
+        flight.key, flight.asked, flight.method = key, plain(params), ELICIT
         return result(action="cancel")
 
     async def sampled(self, _context: Any, params: Any) -> Any:
         """The server wants an answer of a model: with a person's word, else an error."""
         if len(self._under_way) != 1:
             self._one_by_one = True
-            return inputs.refused("several calls are under way: call once more")
+            return refusal("several calls are under way: call once more")
         [flight], fields = self._under_way, plain(params)
-        key = identity(fields)
+        key = question_key(fields)
         if key not in flight.answers and not await self._answered(flight, key, fields, SAMPLE):
             flight.key, flight.asked, flight.method = key, fields, SAMPLE
-            return inputs.refused("nobody is there who could allow it now")
+            return refusal("nobody is there who could allow it now")
         if flight.answers[key]["action"] != "accept":
-            return inputs.refused("a person did not let the server use the run's model")
+            return refusal("a person did not let the server use the run's model")
         try:
-            answer = await inputs.answered(fields, flight.sample)
+            answer = await sampling_answer(fields, flight.sample)
         except Unaskable as error:
-            return inputs.refused(str(error))
+            return refusal(str(error))
         return load("mcp.types").CreateMessageResult.model_validate(answer)
 
     async def _answered(
-        self, flight: Flight, key: str, params: dict[str, Any], method: str = inputs.ELICIT
+        self, flight: Flight, key: str, params: dict[str, Any], method: str = ELICIT
     ) -> bool:
         """Has the person who is there answered the question, while the server waits?"""
         if flight.ask is None:
@@ -349,7 +513,7 @@ class Flights:
             {key: params},
             legacy=True,
             done=dict(flight.answers),
-            methods={} if method == inputs.ELICIT else {key: method},
+            methods={} if method == ELICIT else {key: method},
         )
         try:
             await put(question, flight.ask)

@@ -29,9 +29,9 @@ from mcp.server.transport_security import TransportSecuritySettings
 
 from taofold import __version__
 from taofold.agent import RunResult
-from taofold.bridges.mcp.extension import EXTENSION
-from taofold.bridges.mcp.offers import RESUME, Offers
-from taofold.bridges.mcp.replies import (
+from taofold.bridges.mcp.protocol import EXTENSION
+from taofold.bridges.mcp.server.offers import RESUME, Offers
+from taofold.bridges.mcp.server.replies import (
     Teller,
     answer_form,
     can_ask,
@@ -44,7 +44,7 @@ from taofold.bridges.mcp.replies import (
     tool_result,
     waiting_result,
 )
-from taofold.bridges.mcp.run_tasks import RunTasks, TaskParams, takes_tasks
+from taofold.bridges.mcp.server.tasks import RunTasks, TaskParams, takes_tasks
 from taofold.core.errors import ConfigError, Conflict, Refused, RunError
 from taofold.core.values import Principal
 from taofold.runtime.control import pending

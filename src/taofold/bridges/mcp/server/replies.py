@@ -13,7 +13,7 @@ from mcp import MCPError
 
 from taofold.agent import RunResult
 from taofold.agent.result import Happening, Progress
-from taofold.bridges.mcp.offers import RESUME, McpOffer, Offers, said
+from taofold.bridges.mcp.server.offers import RESUME, McpOffer, Offers, said
 from taofold.core import events as e
 from taofold.core.values import Tier
 from taofold.policy.policy import Right

@@ -13,9 +13,8 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
-from taofold.bridges.mcp.address import ServerAddress
-from taofold.bridges.mcp.package import code, innermost
-from taofold.bridges.mcp.transport import (
+from taofold.bridges.mcp.client.address import ServerAddress
+from taofold.bridges.mcp.client.transport import (
     ABSENT,
     CLOSED,
     LOST,
@@ -24,6 +23,7 @@ from taofold.bridges.mcp.transport import (
     SessionHandlers,
     opened,
 )
+from taofold.bridges.mcp.protocol import code, innermost
 from taofold.core.errors import ConfigError
 from taofold.policy.redaction import Redactor
 

@@ -7,7 +7,7 @@ is cut before anybody has to read it.
 from base64 import b64decode
 from typing import Any, Final
 
-from taofold.bridges.mcp.package import get, plain
+from taofold.bridges.mcp.protocol import get, plain
 from taofold.core.content import TextPart
 from taofold.core.content import described as shown_as_text
 from taofold.core.errors import ConfigError

@@ -21,8 +21,8 @@ from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
-from taofold.bridges.mcp.address import ServerAddress
-from taofold.bridges.mcp.package import get, load
+from taofold.bridges.mcp.client.address import ServerAddress
+from taofold.bridges.mcp.protocol import get, load
 from taofold.core.errors import ConfigError
 from taofold.core.json_values import is_array, is_object
 from taofold.core.text import clip, visible

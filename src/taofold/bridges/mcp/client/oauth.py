@@ -28,8 +28,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
-from taofold.bridges.mcp.address import OAuth, ServerAddress, filled
-from taofold.bridges.mcp.package import load
+from taofold.bridges.mcp.client.address import OAuth, ServerAddress, filled
+from taofold.bridges.mcp.protocol import load
 from taofold.core.json_values import is_object
 from taofold.core.text import visible
 from taofold.network.direct import origin

@@ -17,14 +17,14 @@ from typing import Any, ClassVar, Final, Literal, Self, TypeVar
 
 from typing_extensions import TypedDict, Unpack
 
-from taofold.bridges.mcp import definitions as definitions
-from taofold.bridges.mcp.address import OAuth, ServerAddress
-from taofold.bridges.mcp.connection import Unreachable, beside, submitted
-from taofold.bridges.mcp.definitions import Definition, Pins
-from taofold.bridges.mcp.inputs import ServerInputs
-from taofold.bridges.mcp.package import load
-from taofold.bridges.mcp.serving import Serving
-from taofold.bridges.mcp.transport import Headers, HeaderSource
+from taofold.bridges.mcp.client import definitions
+from taofold.bridges.mcp.client.address import OAuth, ServerAddress
+from taofold.bridges.mcp.client.connection import Unreachable, beside, submitted
+from taofold.bridges.mcp.client.definitions import Definition, Pins
+from taofold.bridges.mcp.client.questions import ServerInputs
+from taofold.bridges.mcp.client.remote import RemoteServer
+from taofold.bridges.mcp.client.transport import Headers, HeaderSource
+from taofold.bridges.mcp.protocol import load
 from taofold.core.errors import ConfigError
 from taofold.core.values import Principal, Tier
 from taofold.tools import (
@@ -98,7 +98,7 @@ _PROMPT: Final[dict[str, Any]] = {
 
 def readers(
     server: str,
-    serving_of: Callable[[Principal], Awaitable[Serving]],
+    server_for: Callable[[Principal], Awaitable[RemoteServer]],
     prefix: str,
     options: McpOptions,
 ) -> list[Tool]:
@@ -109,20 +109,20 @@ def readers(
     tier = Tier.AUTO if options.get("trust", False) else Tier.CARD
 
     async def resources(ctx: RunContext[Any], _: dict[str, Any]) -> Any:
-        return await beside((await serving_of(ctx.principal)).pages("resources"))
+        return await beside((await server_for(ctx.principal)).pages("resources"))
 
     async def templates(ctx: RunContext[Any], _: dict[str, Any]) -> Any:
-        return await beside((await serving_of(ctx.principal)).pages("resource_templates"))
+        return await beside((await server_for(ctx.principal)).pages("resource_templates"))
 
     async def prompts(ctx: RunContext[Any], _: dict[str, Any]) -> Any:
-        return await beside((await serving_of(ctx.principal)).pages("prompts"))
+        return await beside((await server_for(ctx.principal)).pages("prompts"))
 
     async def read(ctx: RunContext[Any], said: dict[str, Any]) -> str:
-        return await beside((await serving_of(ctx.principal)).read(said["uri"]))
+        return await beside((await server_for(ctx.principal)).read(said["uri"]))
 
     async def fill(ctx: RunContext[Any], said: dict[str, Any]) -> str:
-        serving = await serving_of(ctx.principal)
-        return await beside(serving.prompt(said["name"], said.get("arguments", {})))
+        remote = await server_for(ctx.principal)
+        return await beside(remote.prompt(said["name"], said.get("arguments", {})))
 
     def made(name: str, text: str, schema: dict[str, Any], call: Callable[..., Any]) -> Tool:
         description = f"{text} (MCP server {server})"
@@ -171,7 +171,7 @@ class McpServer(Toolset):
     """The tools of one MCP server. It is asked for them at the first use."""
 
     __slots__ = (
-        *("_lock", "_made", "_offered_inputs", "_options", "_personal", "_pins", "_serving"),
+        *("_lock", "_made", "_offered_inputs", "_options", "_personal", "_pins", "_server"),
         *("label", "address"),
     )
     remote: ClassVar[bool] = True
@@ -200,8 +200,8 @@ class McpServer(Toolset):
         self._pins = Pins(Pins.file(address, folder) if pinned else None, address.words)
         self._lock = threading.Lock()
         self._made: dict[str, Tool] | None = None
-        self._serving: Serving | None = None
-        self._personal: OrderedDict[str, Serving] = OrderedDict()
+        self._server: RemoteServer | None = None
+        self._personal: OrderedDict[str, RemoteServer] = OrderedDict()
         """By the principal's id, where each has credentials of its own; the newest last."""
 
     @classmethod
@@ -297,9 +297,9 @@ class McpServer(Toolset):
 
     async def close(self) -> None:
         """End the connection and the program. A later call opens it again."""
-        for serving in (self._serving, *self._personal.values()):
-            if serving is not None:
-                await beside(serving.connection.close())
+        for server in (self._server, *self._personal.values()):
+            if server is not None:
+                await beside(server.connection.close())
 
     async def __aenter__(self) -> Self:
         """`open`."""
@@ -312,33 +312,33 @@ class McpServer(Toolset):
     @property
     def skipped(self) -> tuple[str, ...]:
         """What the server lists and cannot be offered, and why."""
-        return () if self._serving is None else self._serving.skipped
+        return () if self._server is None else self._server.skipped
 
     @property
     def instructions(self) -> str:
         """What the server says of itself. It is data: nothing puts it into a prompt."""
-        return "" if self._serving is None else self._serving.instructions
+        return "" if self._server is None else self._server.instructions
 
     async def _offer(self) -> dict[str, Tool]:
         load()
         options = self._options
         selection = options.get("tools")
-        if self._serving is None:
-            self._serving = self._work(self.address.of(None))
+        if self._server is None:
+            self._server = self._work(self.address.of(None))
         try:
-            definitions_now = await self._serving.tools()
+            definitions_now = await self._server.tools()
         except Unreachable as error:
             if options.get("required", True):
                 raise ConfigError(f"mcp server {self.label!r}: {error}") from error
             return {}
-        for flaw in self._serving.skipped:
+        for flaw in self._server.skipped:
             _LOGGER.warning("mcp server %r: a tool is left out: %s", self.label, flaw)
         names = [definition.name for definition in definitions_now]
         missing = [name for name in selection or () if name not in names]
         if missing:
             raise ConfigError(
                 f"mcp server {self.label!r} has no tools {missing}; it has "
-                f"{', '.join(self._serving.names or names)}"
+                f"{', '.join(self._server.names or names)}"
             )
         tools: dict[str, Tool] = {}
         prefix = options.get("prefix")
@@ -352,11 +352,11 @@ class McpServer(Toolset):
             tools.setdefault(tool.name, tool)
         return tools
 
-    def _work(self, address: ServerAddress) -> Serving:
+    def _work(self, address: ServerAddress) -> RemoteServer:
         """The server at work, as it is reached from `place`."""
         options = self._options
         only = options.get("tools")
-        return Serving(
+        return RemoteServer(
             self.label,
             address,
             self._pins,
@@ -366,17 +366,17 @@ class McpServer(Toolset):
             offer=self._offered_inputs,
         )
 
-    def _for(self, principal: Principal) -> Serving:
+    def _for(self, principal: Principal) -> RemoteServer:
         """The server at work for `principal`. On the connections' loop: nobody else looks."""
-        assert self._serving is not None
+        assert self._server is not None
         if not self.address.per_principal:
-            return self._serving
-        serving = self._personal.pop(principal.id, None)
-        self._personal[principal.id] = serving = serving or self._work(self.address.of(principal))
+            return self._server
+        server = self._personal.pop(principal.id, None)
+        self._personal[principal.id] = server = server or self._work(self.address.of(principal))
         while len(self._personal) > PRINCIPALS:
             _, oldest = self._personal.popitem(last=False)
             oldest.connection.retire()
-        return serving
+        return server
 
     def _tool(self, one: Definition, name: str) -> Tool:
         async def call(ctx: RunContext[Any], parameters: dict[str, Any]) -> Outcome:
@@ -426,15 +426,15 @@ class McpServer(Toolset):
             timeout=options.get("timeout", 60.0),
         )
 
-    async def _served(self) -> Serving:
+    async def _served(self) -> RemoteServer:
         await self.open()
-        assert self._serving is not None
-        return self._serving
+        assert self._server is not None
+        return self._server
 
-    async def _served_to(self, principal: Principal) -> Serving:
+    async def _served_to(self, principal: Principal) -> RemoteServer:
         await self.open()
 
-        async def chosen() -> Serving:
+        async def chosen() -> RemoteServer:
             return self._for(principal)
 
         return await beside(chosen())
@@ -458,7 +458,7 @@ class McpServer(Toolset):
         Raises:
             MCPError: of the mcp package; the server has no subscriptions.
         """
-        serving, loop = await self._served(), asyncio.get_running_loop()
+        server, loop = await self._served(), asyncio.get_running_loop()
         changed: asyncio.Queue[str] = asyncio.Queue()
         told = set[str]()
 
@@ -472,7 +472,7 @@ class McpServer(Toolset):
             # Back from the connections' thread to the loop of whoever watches.
             loop.call_soon_threadsafe(note, uri)
 
-        watching = asyncio.ensure_future(beside(serving.watch(uris, heard)))
+        watching = asyncio.ensure_future(beside(server.watch(uris, heard)))
         # What ends the watching must not be waited for behind a change that never comes.
         waiting = asyncio.ensure_future(changed.get())
         try:

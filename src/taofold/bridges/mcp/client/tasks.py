@@ -12,11 +12,17 @@ from contextlib import suppress
 from time import monotonic
 from typing import Any, Final
 
-from taofold.bridges.mcp.connection import ServerConnection, Unreachable
-from taofold.bridges.mcp.extension import TASK, messages
-from taofold.bridges.mcp.inputs import Sample, ServerInputs
-from taofold.bridges.mcp.package import code, load
-from taofold.bridges.mcp.questions import KEY, Ask, PendingQuestions, put, requested
+from taofold.bridges.mcp.client.connection import ServerConnection, Unreachable
+from taofold.bridges.mcp.client.questions import (
+    KEY,
+    Ask,
+    PendingQuestions,
+    Sample,
+    ServerInputs,
+    put,
+    questions_of,
+)
+from taofold.bridges.mcp.protocol import TASK, code, load, messages
 from taofold.core.json_values import is_object
 from taofold.core.text import visible
 from taofold.tools import RunContext
@@ -33,7 +39,7 @@ _SHOWN: Final = 500
 """Characters of what a task says of its state."""
 
 
-def recalled(ctx: RunContext[Any]) -> str:
+def task_of(ctx: RunContext[Any]) -> str:
     """The id of the task that this very call became in an earlier life; "" if it became none."""
     state: Any = None if ctx.answer is None else ctx.answer.state
     questions: Any = state.get(KEY) if is_object(state) else None
@@ -129,7 +135,7 @@ class RemoteTask:
         asks = {key: whole for key, whole in requests.items() if key not in self._answered}
         if not asks:
             return False
-        question = requested(self.name, asks, self._offer, task=self.id)
+        question = questions_of(self.name, asks, self._offer, task=self.id)
         if ask is None:
             question.next()
         else:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
-from taofold.bridges.mcp.address import OAuth, ServerAddress
-from taofold.bridges.mcp.oauth import CALLBACK, Person, Redirected, SignInFailed, provider
-from taofold.bridges.mcp.package import innermost, load
-from taofold.bridges.mcp.transport import SessionHandlers, opened
+from taofold.bridges.mcp.client.address import OAuth, ServerAddress
+from taofold.bridges.mcp.client.oauth import CALLBACK, Person, Redirected, SignInFailed, provider
+from taofold.bridges.mcp.client.transport import SessionHandlers, opened
+from taofold.bridges.mcp.protocol import innermost, load
 from taofold.core.errors import ConfigError
 from taofold.policy.redaction import Redactor
 

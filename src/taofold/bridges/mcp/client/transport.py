@@ -21,10 +21,9 @@ from inspect import isawaitable, signature
 from typing import Any, Final, TypeAlias
 
 from taofold import __version__
-from taofold.bridges.mcp.address import ServerAddress, filled
-from taofold.bridges.mcp.extension import extension
-from taofold.bridges.mcp.oauth import AUTHORIZING, SignInFailed, SignInRequired, provider
-from taofold.bridges.mcp.package import load
+from taofold.bridges.mcp.client.address import ServerAddress, filled
+from taofold.bridges.mcp.client.oauth import AUTHORIZING, SignInFailed, SignInRequired, provider
+from taofold.bridges.mcp.protocol import extension, load
 from taofold.core.values import Principal
 from taofold.network.direct import origin
 from taofold.policy.redaction import Redactor

@@ -13,45 +13,47 @@ from typing import Any, Final
 
 import msgspec
 
-from taofold.bridges.mcp import definitions as definitions
-from taofold.bridges.mcp import questions as asking
-from taofold.bridges.mcp import results as results
-from taofold.bridges.mcp.address import ServerAddress
-from taofold.bridges.mcp.connection import ServerConnection, Unreachable
-from taofold.bridges.mcp.definitions import Definition, Pins, offered
-from taofold.bridges.mcp.extension import TASK
-from taofold.bridges.mcp.inputs import (
+from taofold.bridges.mcp.client import definitions, results
+from taofold.bridges.mcp.client.address import ServerAddress
+from taofold.bridges.mcp.client.connection import ServerConnection, Unreachable
+from taofold.bridges.mcp.client.definitions import Definition, Pins, offered
+from taofold.bridges.mcp.client.questions import (
     ELICIT,
     ROOTS,
     SAMPLE,
+    Ask,
+    Flight,
+    Flights,
+    PendingQuestions,
     Sample,
     ServerInputs,
     Unaskable,
+    pending_questions,
+    questions_of,
 )
-from taofold.bridges.mcp.package import code, data, get, load, plain
-from taofold.bridges.mcp.questions import Ask, Flight, Flights
-from taofold.bridges.mcp.tasks import RemoteTask, TaskGone, recalled
-from taofold.bridges.mcp.transport import URL_REQUIRED, McpSession, SessionHandlers
+from taofold.bridges.mcp.client.tasks import RemoteTask, TaskGone, task_of
+from taofold.bridges.mcp.client.transport import URL_REQUIRED, McpSession, SessionHandlers
+from taofold.bridges.mcp.protocol import TASK, code, data, get, load, plain
 from taofold.core.errors import ConfigError
 from taofold.core.json_values import is_array, is_object
 from taofold.core.text import visible
 from taofold.tools import InputRequired, Outcome, RunContext
 
 Keep = Callable[[Any], Awaitable[None]]
-FRESH: Final = 60.0
+FRESH_S: Final = 60.0
 """Seconds for which a list counts as fresh at least, whatever the server says."""
-STALE: Final = 300.0
+STALE_S: Final = 300.0
 """Seconds for which it does if the server says nothing."""
 AWAY_S: Final = 1.0
 """Seconds until a server whose changes are watched is tried again."""
-PAGES: Final = 100
-MOST: Final = 512
+MOST_PAGES: Final = 100
+MOST_TOOLS: Final = 512
 """Tools of one server that are looked at."""
-ROUNDS: Final = 32
+MOST_ROUNDS: Final = 32
 """So often a server may be given what it asks for in one call."""
-REPORTS: Final = 1_000
+MOST_REPORTS: Final = 1_000
 """Steps of one call that are told of; what a server says of more is not heard."""
-REPORT: Final = 500
+REPORT_CHARS: Final = 500
 """Characters of one of them."""
 ACCEPT: Final = "accept"
 OLD_WAY: Final = "server-initiated requests is unavailable"
@@ -61,7 +63,7 @@ _EARLY: Final = 0.25
 """Seconds before its deadline from which on a call that is cancelled counts as too late."""
 
 
-class Serving:
+class RemoteServer:
     """One server, from first to last."""
 
     def __init__(
@@ -144,9 +146,9 @@ class Serving:
         return listed
 
     async def _all(self, session: McpSession) -> tuple[dict[str, Definition], float]:
-        cursor, listed, skipped, seconds = None, dict[str, Definition](), list[str](), STALE
+        cursor, listed, skipped, seconds = None, dict[str, Definition](), list[str](), STALE_S
         names: list[str] = []
-        for _ in range(PAGES):
+        for _ in range(MOST_PAGES):
             page = await session.listed("tools", cursor)
             for raw in get(page, "tools", ()):
                 names.append(str(get(raw, "name", "")))
@@ -155,19 +157,19 @@ class Serving:
                 definition = definitions.read(raw)
                 if isinstance(definition, str):
                     skipped.append(visible(definition))
-                elif len(listed) < MOST:
+                elif len(listed) < MOST_TOOLS:
                     listed[definition.name] = definition
                 else:
-                    text = f"more than {MOST} tools, name those you want with tools="
+                    text = f"more than {MOST_TOOLS} tools, name those you want with tools="
                     skipped.append(f"{visible(definition.name)[:80]!r}: {text}")
             ttl = get(page, "ttl_ms")
             if session.modern and isinstance(ttl, int):
                 # The shortest of all pages, but not so short that every call lists anew.
-                seconds = min(seconds, max(FRESH, ttl / 1000))
+                seconds = min(seconds, max(FRESH_S, ttl / 1000))
             cursor = get(page, "next_cursor")
             if not cursor:
                 break
-        self.skipped, self.names = tuple(skipped[:MOST]), tuple(names[:MOST])
+        self.skipped, self.names = tuple(skipped[:MOST_TOOLS]), tuple(names[:MOST_TOOLS])
         return listed, seconds
 
     async def _heard(self, message: Any) -> None:
@@ -235,7 +237,7 @@ class Serving:
         """
         until = monotonic() + ctx.timeout_s - _EARLY
         try:
-            task = recalled(ctx)
+            task = task_of(ctx)
             if task:
                 return await self._followed(task, pinned, ctx, until, report, ask, sample)
             now = (await self.listed()).get(pinned.name)
@@ -295,11 +297,11 @@ class Serving:
         keep: Keep | None,
         sample: Sample | None,
     ) -> Outcome:
-        question = asking.recalled(ctx.answer)
+        question = pending_questions(ctx.answer)
         if question is not None and ctx.answer is not None:
             question.hear(ctx.answer)
             question.next()
-        for _ in range(ROUNDS):
+        for _ in range(MOST_ROUNDS):
             result = await self._sent(now, arguments, ctx, report, ask, sample, question)
             if isinstance(result, Outcome):
                 return result
@@ -307,7 +309,7 @@ class Serving:
                 break
             requests: dict[str, Any] = getattr(result, "input_requests", None) or {}
             sealed = getattr(result, "request_state", None)
-            question = asking.requested(self.name, requests, self.offer, sealed=sealed)
+            question = questions_of(self.name, requests, self.offer, sealed=sealed)
             question.next()
             if not requests:
                 return Outcome("the server asks for nothing and does not go on", "failure")
@@ -329,7 +331,7 @@ class Serving:
         report: Callable[[str], None],
         ask: Ask | None,
         sample: Sample | None,
-        question: asking.PendingQuestions | None,
+        question: PendingQuestions | None,
     ) -> Any:
         """What the call comes to with the answers so far: a result of the package, or an outcome.
 
@@ -344,9 +346,9 @@ class Serving:
 
         async def progress(done: float, total: float | None, text: str | None) -> None:
             # They are kept in case the call times out: a server must not fill the memory with them.
-            if next(reports) < REPORTS:
+            if next(reports) < MOST_REPORTS:
                 of = "" if total is None else f"/{total:g}"
-                report(f"{done:g}{of} {visible((text or '')[:REPORT])}".strip() + "\n")
+                report(f"{done:g}{of} {visible((text or '')[:REPORT_CHARS])}".strip() + "\n")
 
         async def send(session: McpSession) -> Any:
             return await session.call(
@@ -375,7 +377,7 @@ class Serving:
         self._open(flight, question)
         return result
 
-    def _open(self, flight: Flight, question: asking.PendingQuestions | None) -> None:
+    def _open(self, flight: Flight, question: PendingQuestions | None) -> None:
         """Put what a server of the older era asked in vain to a person.
 
         Raises:
@@ -387,7 +389,7 @@ class Serving:
         methods = {} if question is None else dict(question.methods)
         if flight.method != ELICIT:
             methods[flight.key] = flight.method
-        asking.PendingQuestions(
+        PendingQuestions(
             self.name, asks, legacy=True, done=flight.answers, repeats=True, methods=methods
         ).next()
 
@@ -402,7 +404,7 @@ class Serving:
         sample: Sample | None,
     ) -> Outcome:
         """What the task `task` that the call became comes to."""
-        question = asking.recalled(ctx.answer)
+        question = pending_questions(ctx.answer)
         if question is not None and ctx.answer is not None and question.task:
             question.hear(ctx.answer)
             question.next()
@@ -427,7 +429,7 @@ class Serving:
         hint = 'it asks people in the older way: set mode="legacy" (in a file elicitation: legacy)'
         return msgspec.structs.replace(outcome, value=f"{outcome.value} ({hint})")
 
-    def _failed(self, error: Exception, asked: asking.PendingQuestions | None) -> Outcome:
+    def _failed(self, error: Exception, asked: PendingQuestions | None) -> Outcome:
         """The observation for an error of the protocol. Some of them are questions."""
         held: Any = data(error)
         if code(error) == URL_REQUIRED and is_object(held) and is_array(held.get("elicitations")):
@@ -437,7 +439,7 @@ class Serving:
                 for n, elicitation in enumerate(held["elicitations"])
                 if is_object(elicitation)
             }
-            asking.PendingQuestions(self.name, asks, legacy=True, done=done).next()
+            PendingQuestions(self.name, asks, legacy=True, done=done).next()
         number = code(error)
         kind = type(error).__name__ if number is None else f"error {number}"
         text = f"the server {self.name!r}: {kind}: {str(error)[:2000]}"
@@ -458,20 +460,18 @@ class Serving:
 
         async def all_(session: McpSession) -> list[dict[str, Any]]:
             cursor, entries = None, list[dict[str, Any]]()
-            for _ in range(PAGES):
+            for _ in range(MOST_PAGES):
                 page = await session.listed(what, cursor)
                 entries += [plain(entry) for entry in get(page, what, ())]
                 cursor = get(page, "next_cursor")
-                if not cursor or len(entries) >= MOST:
+                if not cursor or len(entries) >= MOST_TOOLS:
                     break
-            return entries[:MOST]
+            return entries[:MOST_TOOLS]
 
         return await self.connection.use(all_)
 
 
-def _responses(
-    question: asking.PendingQuestions, given: dict[str, dict[str, Any]]
-) -> dict[str, Any]:
+def _responses(question: PendingQuestions, given: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """The answers as the package sends them."""
     types = load("mcp.types")
     kinds = {SAMPLE: types.CreateMessageResult, ROOTS: types.ListRootsResult}

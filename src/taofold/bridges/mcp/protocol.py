@@ -1,0 +1,122 @@
+"""The `mcp` package, in either generation, and the protocol's extension for tasks in its terms.
+
+Generation 2 speaks both eras of the protocol; generation 1 (some frameworks still pin it) only the
+older one, under other names: `get` and the others read both. The package is loaded when a server
+is reached. Of `io.modelcontextprotocol/tasks` here are the messages only: `client.tasks` follows a
+task of somebody else's server, `server.tasks` offers runs as tasks.
+"""
+
+import logging
+import re
+from functools import cache
+from importlib import import_module
+from typing import Any, Final, Literal, cast
+
+from pydantic import Field
+
+from taofold.core.errors import ConfigError
+
+HINT: Final = "the mcp package is missing: pip install 'taofold[mcp]'"
+_SDK_LOGGER: Final = logging.getLogger("mcp")
+_SILENT: Final = logging.NullHandler()
+_HUMP: Final = re.compile(r"_([a-z])")
+
+
+def load(module: str = "mcp") -> Any:
+    """A module of the package. Raises ConfigError with the way to install it."""
+    # What it logs is for whoever listens: without a handler, tracebacks go to the terminal.
+    _SDK_LOGGER.addHandler(_SILENT)
+    try:
+        return import_module(module)
+    except ImportError as error:
+        if error.name is None or error.name.partition(".")[0] == "mcp":
+            raise ConfigError(HINT) from error
+        broken = f"the mcp package cannot be loaded ({error}): pip install 'taofold[mcp]'"
+        raise ConfigError(broken) from error
+
+
+def get(thing: Any, name: str, default: Any = None) -> Any:
+    """The attribute `name`, under the name that either generation gives it."""
+    value = getattr(thing, name, None)
+    if value is None:
+        value = getattr(thing, _HUMP.sub(lambda hump: hump.group(1).upper(), name), None)
+    return default if value is None else value
+
+
+def plain(model: Any) -> Any:
+    """A model of the package as JSON, with the names of the protocol."""
+    dump = getattr(model, "model_dump", None)
+    return model if dump is None else dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def code(error: BaseException) -> int | None:
+    """The code of an error of the protocol; None if it is none."""
+    inner = getattr(error, "error", None)
+    status = getattr(inner, "code", getattr(error, "code", None))
+    return status if isinstance(status, int) else None
+
+
+def data(error: BaseException) -> Any:
+    """What came with an error of the protocol."""
+    return getattr(getattr(error, "error", None), "data", None)
+
+
+def innermost(error: BaseException) -> BaseException:
+    """What went wrong, out of the groups that task groups make of it."""
+    # The first of each group: the others are mostly cancellations that it caused.
+    while isinstance(error, BaseExceptionGroup):
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+    return error
+
+
+EXTENSION: Final = "io.modelcontextprotocol/tasks"
+TASK: Final = "task"
+"""The `resultType` of an answer that is a task; the key of its id in what is kept."""
+
+
+@cache
+def extension() -> Any:
+    """What tells servers that tasks are understood; None if the mcp package knows no extensions."""
+    try:
+        client = load("mcp.client.extension")
+    except ConfigError:
+        return None
+    claim = client.ResultClaim(result_type=TASK, model=messages()["created"], resolve=_unresolved)
+
+    class TasksExtension(client.ClientExtension):  # type: ignore[misc, name-defined]
+        identifier = EXTENSION
+
+        def claims(self) -> Any:
+            return (claim,)
+
+    return TasksExtension()
+
+
+async def _unresolved(*_: Any) -> Any:
+    raise NotImplementedError("tasks are followed by the bridge, not by the package")
+
+
+@cache
+def messages() -> dict[str, Any]:
+    """The requests and results of the extension, by name: classes over those of the package."""
+    types = load("mcp.types")
+
+    class Created(types.Result):  # type: ignore[misc, name-defined]
+        result_type: Literal["task"] = Field("task", alias="resultType")
+        task_id: str = Field(alias="taskId")
+        poll_interval_ms: float | None = Field(None, alias="pollIntervalMs")
+
+    class Seen(types.Result):  # type: ignore[misc, name-defined]
+        status: str
+        status_message: str | None = Field(None, alias="statusMessage")
+        poll_interval_ms: float | None = Field(None, alias="pollIntervalMs")
+        task_requests: dict[str, Any] | None = Field(None, alias="inputRequests")
+        result: dict[str, Any] | None = None
+        error: dict[str, Any] | None = None
+
+    class TaskRequest(types.Request):  # type: ignore[misc, name-defined]
+        method: str
+        params: dict[str, Any]
+        name_param = "taskId"
+
+    return {"created": Created, "seen": Seen, "request": TaskRequest, "done": types.EmptyResult}

@@ -1,0 +1,22 @@
+"""Agents and tools as an MCP server, for other people's clients.
+
+`offers` are the agents and tools that a client is offered, and know nothing about the protocol.
+`server` speaks it; `replies` are what clients are told, `tasks` are runs that outlast a request.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from taofold.bridges.mcp.server.offers import Offers
+    from taofold.bridges.mcp.server.server import http_app, make_server, serve_stdio
+
+__all__ = ["Offers", "http_app", "make_server", "serve_stdio"]
+
+
+def __getattr__(name: str) -> Any:
+    # `offers` is of use without the mcp package, which `server` imports.
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = "offers" if name == "Offers" else "server"
+    return getattr(import_module(f"{__name__}.{module}"), name)
