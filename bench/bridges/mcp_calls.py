@@ -18,7 +18,7 @@ from mcp import Client, StdioServerParameters
 from mcp.server import MCPServer
 
 from taofold.bridges.mcp import McpServer
-from taofold.bridges.mcp.client.connection import beside
+from taofold.bridges.mcp.client.connection import on_loop
 from taofold.tools import RunContext
 
 CALLS = 300
@@ -51,8 +51,8 @@ async def compared(target: object, server: McpServer) -> tuple[list[float], list
     through, plain = list[float](), list[float]()
     async with server:
         tool, context = next(iter(server.values())), RunContext(None)
-        client = await beside(Client(target).__aenter__())  # type: ignore[arg-type]
-        await beside(client.list_tools())
+        client = await on_loop(Client(target).__aenter__())  # type: ignore[arg-type]
+        await on_loop(client.list_tools())
 
         async def direct() -> float:
             return await timed(lambda: client.call_tool("add", {"a": 1, "b": 2}))
@@ -60,7 +60,7 @@ async def compared(target: object, server: McpServer) -> tuple[list[float], list
         for _ in range(ROUNDS):
             # In turn: what else the machine does then disturbs both alike. The client's calls are
             # made on the loop of the connections, the bridge's from another loop, as by runs.
-            plain.append(await beside(direct()))
+            plain.append(await on_loop(direct()))
             through.append(await timed(lambda: tool.bind({"a": 1, "b": 2}).run(context)))
     return plain, through
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from taofold.cli.loops.start import Answers, Ask, gate, inferred, questions
+from taofold.cli.loops.start import Answers, Ask, gate, inferred_gate, questions
 
 
 def person(*answers: str | None) -> tuple[Ask, list[str]]:
@@ -37,7 +37,7 @@ def test_what_a_task_means_is_inferred_from_the_project(
 ) -> None:
     for name in files:
         (tmp_path / name).write_text("")
-    assert inferred(task, tmp_path) == command
+    assert inferred_gate(task, tmp_path) == command
 
 
 @pytest.mark.scenario("RLP-01")

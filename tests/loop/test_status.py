@@ -12,9 +12,9 @@ from taofold.loop.values import (
     RESUMABLE,
     STATUSES,
     Status,
-    allowed,
     check,
     exit_code,
+    may_follow,
     status_of,
 )
 
@@ -34,7 +34,7 @@ WAYS = {
 @pytest.mark.scenario("RLP-15")
 @pytest.mark.parametrize(("now", "then"), list(product(STATUSES, STATUSES)))
 def test_only_the_documented_transitions_are_allowed(now: Status, then: Status) -> None:
-    assert allowed(now, then) == ((now, then) in WAYS)
+    assert may_follow(now, then) == ((now, then) in WAYS)
     if (now, then) not in WAYS:
         with pytest.raises(Refused, match=f"is {now} and cannot become {then}"):
             check(now, then)

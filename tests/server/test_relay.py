@@ -22,7 +22,7 @@ from taofold.agent.result import Progress
 from taofold.core.errors import LogError
 from taofold.log.log import Log, WrappedLog
 from taofold.server import Settings
-from taofold.server.streams.relay import PAYLOAD, Relay, TextNotice, packed
+from taofold.server.streams.relay import PAYLOAD, Relay, TextNotice, notice_messages
 
 pytestmark = pytest.mark.anyio
 
@@ -168,7 +168,7 @@ async def test_what_is_not_understood_is_ignored(message: str) -> None:
 
 def test_a_message_is_never_longer_than_a_database_takes() -> None:
     notices = [TextNotice("r" * size, "x.1", 1, 0, "🌍" * 500) for size in (1, 900, 9000)]
-    messages = list(packed("x", notices))
+    messages = list(notice_messages("x", notices))
     assert len(messages) == 2  # the last one is too long for any
     assert all(len(message) <= PAYLOAD for message in messages)
 

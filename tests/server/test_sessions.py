@@ -17,7 +17,7 @@ from tests.server.live import Client, Event, serving, settled
 
 from taofold.core.errors import ConfigError, LogError
 from taofold.server import Settings
-from taofold.server.credentials import MOST, SESSION_S, Signin, TokenStore
+from taofold.server.credentials import MOST_SESSIONS, SESSION_S, Signin, TokenStore
 
 pytestmark = pytest.mark.anyio
 
@@ -137,7 +137,7 @@ async def test_sessions_that_cannot_be_trusted_let_nobody_in(tmp_path: Path) -> 
 def test_sessions_end_by_time_and_by_number() -> None:
     now = 1_000
     signin = Signin(TokenStore(), now=lambda: now)
-    first, *rest = [signin.redeem(signin.code()) or "" for _ in range(MOST)]
+    first, *rest = [signin.redeem(signin.code()) or "" for _ in range(MOST_SESSIONS)]
     assert signin.read(first)
     last = signin.redeem(signin.code()) or ""
     assert not signin.read(first), "one more ends the oldest"

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from pydantic import BaseModel
 
-from taofold.bridges.mcp.client.definitions import meant, safe, shown
+from taofold.bridges.mcp.client.definitions import safe, server_parameters, shown_schema
 from taofold.core.errors import ConfigError
 from taofold.core.text import visible
 from taofold.core.values import Sideeffect
@@ -57,12 +57,12 @@ def foreign_tool(
     Raises:
         ConfigError: the schema cannot be shown to a model.
     """
-    offered = shown(_plain(name, schema))
+    offered = shown_schema(_plain(name, schema))
 
     async def perform(ctx: RunContext[Any], parameters: dict[str, Any]) -> Any:
         # A parameter that bears a name of ours was shown
         # under another one; here it gets its own back.
-        return await call(ctx, meant(parameters))
+        return await call(ctx, server_parameters(parameters))
 
     tool = external(
         safe(name, "", {}),
@@ -141,7 +141,7 @@ def _check(
     closed = model is not None and model.model_config.get("extra") != "allow"
 
     def checked(parameters: dict[str, Any]) -> dict[str, Any]:
-        plain = meant(parameters)
+        plain = server_parameters(parameters)
         odd = [name for name in plain if name in forbidden]
         if closed:
             odd += [name for name in parameters if name not in schema["properties"]]

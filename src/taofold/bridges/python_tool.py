@@ -35,7 +35,7 @@ from taofold.tools import Outcome, Tool, Toolset
 from taofold.tools.threads import WORKERS
 from taofold.tools.tool import make
 
-SHOWN: Final = 8_000
+SHOWN_CHARS: Final = 8_000
 """Characters of printed text that come back."""
 _INTERPRET: Final = "interpret"
 _ERRORS: Final = {"denied": "PermissionError", "expired": "PermissionError"}
@@ -145,7 +145,7 @@ class Code:
                 if observation.status != "success" or not isinstance(observation.result, dict):
                     return Answer(None, "error", _unread(observation))
                 record = cast("dict[str, Any]", observation.result)
-                printed = excerpt(printed + record.get("printed", ""), SHOWN)
+                printed = excerpt(printed + record.get("printed", ""), SHOWN_CHARS)
                 if "call" not in record:
                     return _ended(record, printed)
                 call = FunctionCall(record["call"], tuple(record["args"]), record["kwargs"])

@@ -90,7 +90,7 @@ def everywhere(agent: "Agent[Any, Any]", model: "Model") -> "Agent[Any, Any]":
     return agent.but(model=model, models=models, tools=tuple(map(inner, agent.tools)))
 
 
-def spared(agent: "Agent[Any, Any]", file: "AgentFile") -> "Agent[Any, Any]":
+def without_idle_model(agent: "Agent[Any, Any]", file: "AgentFile") -> "Agent[Any, Any]":
     """The agent; where its flow names every model it asks and none is set, nobody in its place."""
     from taofold.files import FlowFile
 
@@ -198,7 +198,7 @@ def agent_option(started: "RunStarted | None") -> str:
     return "" if ours else " --agent FILE or module:attr"
 
 
-def recorded(started: "RunStarted", agent: str = "", model: str = "") -> Choice:
+def recorded_choice(started: "RunStarted", agent: str = "", model: str = "") -> Choice:
     """The choice a run was started with. `agent` and `model` replace what it says.
 
     Raises:
@@ -290,7 +290,7 @@ def _described(choice: Choice, config: "Config", operator: "Policy") -> "Agent[A
         file, faults = read_agent(path, operator, choice.agent)
         if file is None:
             refuse(faults, f"{choice.agent} cannot be used")
-        return spared(build(file, config, root, network=choice.network), file)
+        return without_idle_model(build(file, config, root, network=choice.network), file)
     return _imported(choice.agent, folder, config, operator)
 
 

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Protocol
 
-from taofold.cli.render.story import why
+from taofold.cli.render.story import approval_reason
 from taofold.cli.render.text import clean
 from taofold.core.json_values import is_object
 from taofold.runtime.ledger import Park
@@ -164,7 +164,7 @@ class PromptApprover:
 
 def facts(request: Approval) -> list[tuple[str, str]]:
     """What a person should know, besides the preview."""
-    rows = [("tier", f"{int(request.tier)}: {why(request.reason)}")]
+    rows = [("tier", f"{int(request.tier)}: {approval_reason(request.reason)}")]
     if request.action.rationale:
         rows.append(("because", request.action.rationale))
     if request.requester != "local":

@@ -158,20 +158,20 @@ def _loop(
     quiet: bool,
 ) -> "LoopState | None":
     """One loop before the person; killed and resumed on the way, if that is wished."""
-    from taofold.cli.loops.drive import shown, warn
+    from taofold.cli.loops.drive import drive_visibly, warn
     from taofold.loop.lifecycle import resume, start
 
     folder = _projects().demo_project(place / loop.removeprefix("demo-"), project)
     if kill_at is not None:
         _kill(folder, loop, model, kill_at, quiet=quiet)
-        return shown(
+        return drive_visibly(
             loop,
             lambda dependencies: resume(dependencies, loop, warn=warn),
             approve="all",
             quiet=quiet,
         )
     wish = _wish(folder, model, lessons=lessons)
-    return shown(
+    return drive_visibly(
         loop,
         lambda dependencies: start(dependencies, wish, loop=loop, warn=warn),
         create=True,
@@ -278,7 +278,7 @@ def _kill(folder: Path, loop: str, model: str, events: int, *, quiet: bool) -> N
 
 def worker() -> None:
     """The child process of `--kill-at`."""
-    from taofold.cli.loops.drive import shown, warn
+    from taofold.cli.loops.drive import drive_visibly, warn
     from taofold.core.events import Record
     from taofold.loop.lifecycle import start
 
@@ -295,7 +295,7 @@ def worker() -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     wish = _wish(Path(folder), model, lessons=True)
-    state = shown(
+    state = drive_visibly(
         loop,
         lambda dependencies: start(dependencies, wish, loop=loop, warn=warn),
         create=True,

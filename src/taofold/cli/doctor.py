@@ -110,11 +110,11 @@ def _configuration() -> "Finding":
 
 def _learning() -> "Finding":
     """Which files say how loops learn; a fault in one would stop the next loop."""
-    from taofold.cli.loops.drive import learning, learning_files
+    from taofold.cli.loops.drive import learning_files, learning_settings
     from taofold.cli.probe import Finding
 
     try:
-        settings = learning()
+        settings = learning_settings()
         files = ", ".join([str(path) for path in learning_files() if path.is_file()])
     except Exception as error:  # noqa: BLE001 - a report goes on
         return Finding("learning", False, _faults(error))

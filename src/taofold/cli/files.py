@@ -29,10 +29,10 @@ def check(
 ) -> None:
     """Check files without running anything: all faults at once, each with its line."""
     from taofold.cli.project import operator_policy
-    from taofold.files.export import published
+    from taofold.files.export import json_schema
 
     if schema and not files:
-        give_json(published())
+        give_json(json_schema())
         return
     if schema or not files:
         fail("name files to check, or say --schema alone: taofold check agent.yaml")
@@ -185,7 +185,7 @@ def init(
 
     from taofold.cli.project import FOLDER
     from taofold.files.config import PolicyFile
-    from taofold.files.export import published
+    from taofold.files.export import json_schema
     from taofold.log.builtin import make_home
 
     if not folder.is_dir():
@@ -196,7 +196,7 @@ def init(
         fail(
             f"{' and '.join(there)} exist already in {str(folder.resolve())!r}; --force writes over"
         )
-    schemas = {"agent": published(), "policy": PolicyFile.model_json_schema()}
+    schemas = {"agent": json_schema(), "policy": PolicyFile.model_json_schema()}
     try:
         make_home(folder / FOLDER)
         for name, schema in schemas.items():

@@ -33,7 +33,7 @@ def build(file: AgentFile, config: Config, root: Path, *, network: bool = False)
     """
     keys, folder = file.keys, file.document.folder
     faults: list[Fault] = []
-    tools = listed(file, root, faults, [], network=network)
+    tools = listed_tools(file, root, faults, [], network=network)
     output: Any = str
     try:
         output = output_type(keys.output, folder)
@@ -60,7 +60,7 @@ def build(file: AgentFile, config: Config, root: Path, *, network: bool = False)
     return agent
 
 
-def listed(
+def listed_tools(
     file: AgentFile, root: Path, faults: list[Fault], seen: list[Any], *, network: bool
 ) -> list[Any]:
     """The tools and servers that the file lists, without those in `seen`, which grows by them."""

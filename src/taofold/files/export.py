@@ -37,11 +37,11 @@ def dump(what: AgentFile | Agent[Any, Any]) -> str:
     Raises:
         ConfigError: a file cannot say it.
     """
-    value = what.document.value if isinstance(what, AgentFile) else described(what)
+    value = what.document.value if isinstance(what, AgentFile) else agent_keys(what)
     return HINT + yaml.dump(value)
 
 
-def described(agent: Agent[Any, Any]) -> dict[str, Any]:
+def agent_keys(agent: Agent[Any, Any]) -> dict[str, Any]:
     """The keys of an agent file that describes `agent`.
 
     Raises:
@@ -138,7 +138,7 @@ TITLE: Final = "taofold agent file"
 _NODE: Final = {"$ref": "#/$defs/NodeKeys"}
 
 
-def published(actions: Actions | None = None) -> dict[str, Any]:
+def json_schema(actions: Actions | None = None) -> dict[str, Any]:
     """The schema. A file without `nodes` is an agent, one with them a flow."""
     actions = build_actions_registry() if actions is None else actions
     schema = FlowKeys.model_json_schema(by_alias=True, ref_template="#/$defs/{model}")

@@ -335,7 +335,7 @@ class Driver:
             return
         now = self.now()
         worker = dependencies.agent(self.environment.root, state)
-        agent = shaped(worker, state, now, had).but(log=dependencies.log)
+        agent = agent_for(worker, state, now, had).but(log=dependencies.log)
         if records:
             work = agent.resume(move.run, listener=self.tell)
         else:
@@ -464,7 +464,7 @@ class LoopWork:
         return await self._ground.text(snapshot, path)
 
 
-def shaped(agent: Agent[Any, Any], state: LoopState, now: int, had: RunState) -> Agent[Any, Any]:
+def agent_for(agent: Agent[Any, Any], state: LoopState, now: int, had: RunState) -> Agent[Any, Any]:
     """The agent as the loop needs it: its rules, the lessons, and what is left of the limits.
 
     `had` is what the run has used already; its own counters go on from there.

@@ -23,7 +23,7 @@ from taofold.core.state import RunState
 from taofold.log.memory import MemoryLog
 from taofold.loop import events as loop_events
 from taofold.loop.decisions import Clear, Learn, decide
-from taofold.loop.driver import Driver, LoopDependencies, LoopWork, shaped
+from taofold.loop.driver import Driver, LoopDependencies, LoopWork, agent_for
 from taofold.loop.environment import LoopEnvironment
 from taofold.loop.state import LoopState
 from taofold.loop.stream import LoopStream, frozen, ids, load, lost
@@ -413,7 +413,7 @@ def _check_agent(dependencies: LoopDependencies, state: LoopState) -> None:
     """Find what is wrong with the agent before anything is started."""
     worker = dependencies.agent(Path(state.wish.root), state)
     from_now = replace(state, active_at=dependencies.now())
-    agent = shaped(worker, from_now, dependencies.now(), RunState()).but(log=None)
+    agent = agent_for(worker, from_now, dependencies.now(), RunState()).but(log=None)
     Activation(agent, None, None, None, MemoryLog())
 
 

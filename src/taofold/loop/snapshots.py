@@ -274,7 +274,7 @@ def nul(paths: Iterable[str]) -> bytes:
 
 LARGEST: Final = 32_000_000
 """Bytes of a file; larger ones are left out and named."""
-MOST: Final = 200_000
+MOST_FILES: Final = 200_000
 """Files."""
 DIFF: Final = 200_000
 """Characters of a diff."""
@@ -313,8 +313,10 @@ class Snapshots(Git):
             with suppress(RunError):
                 at = ["-C", str(self.tree)]
                 names |= dict.fromkeys(project.names(*at, "ls-files", "-z", "--cached"))
-        if len(names) > MOST:
-            raise RunError(f"{len(names):,} files in {str(self.tree)!r}; snapshots take {MOST:,}")
+        if len(names) > MOST_FILES:
+            raise RunError(
+                f"{len(names):,} files in {str(self.tree)!r}; snapshots take {MOST_FILES:,}"
+            )
         stored: list[str] = []
         gone: list[str] = []
         skipped: list[str] = []

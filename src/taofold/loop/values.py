@@ -165,7 +165,7 @@ def status_of(word: str) -> Status:
     return statuses[name]
 
 
-def allowed(now: Status, then: Status) -> bool:
+def may_follow(now: Status, then: Status) -> bool:
     """May a loop go from `now` to `then`?"""
     return then in NEXT[now]
 
@@ -176,7 +176,7 @@ def check(now: Status, then: Status, loop: str = "the loop") -> None:
     Raises:
         Refused: it is not; the message says what is possible.
     """
-    if allowed(now, then):
+    if may_follow(now, then):
         return
     ways = ", ".join(sorted(NEXT[now])) or "nothing: that is final"
     raise Refused(f"{loop} is {now} and cannot become {then}; possible: {ways}")

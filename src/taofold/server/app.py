@@ -33,8 +33,8 @@ from taofold.server.endpoint import (
     check_body,
     check_path,
     check_query,
-    hurried,
     problem_of,
+    too_many_requests,
 )
 from taofold.server.middleware import AccessRecord, ProtectionMiddleware
 from taofold.server.openapi import document
@@ -196,7 +196,7 @@ def _authorize(server: Server, endpoint: ApiEndpoint, caller: Caller | None) -> 
 def _limit(server: Server, who: str) -> None:
     wait = server.rates.take(f"principal:{who}", asyncio.get_running_loop().time())
     if wait:
-        raise hurried(wait)
+        raise too_many_requests(wait)
 
 
 def _json(said: BaseModel, status: int) -> Response:

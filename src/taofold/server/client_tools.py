@@ -23,7 +23,7 @@ CLIENT: Final = "client"
 """The key of what such a call keeps with its question."""
 LARGEST: Final = 65_536
 """Bytes of all definitions of one run."""
-MOST: Final = 64
+MOST_TOOLS: Final = 64
 _NONE: Final[dict[str, Any]] = {"type": "object", "properties": {}}
 _RESULT: Final[dict[str, Any]] = {
     "type": "object",
@@ -45,7 +45,7 @@ def definitions(
     for name, description, schema in tools:
         definition = {"name": name, "description": visible(description), "schema": schema or _NONE}
         size += len(msgspec.json.encode(definition))
-        if name in names or len(offered) >= MOST or size > LARGEST:
+        if name in names or len(offered) >= MOST_TOOLS or size > LARGEST:
             continue
         try:
             _tool(definition)

@@ -184,7 +184,7 @@ class TokenStore:
         self._kept.change(step)
 
 
-def shown(token: Token) -> dict[str, Any]:
+def token_row(token: Token) -> dict[str, Any]:
     """The token for a list: nothing that could be used."""
     times = {
         name: iso(at) if at else None
@@ -255,7 +255,7 @@ class LocalToken:
 CODE_S: Final = 600
 """Seconds that a one-time link can be used."""
 SESSION_S: Final = 7 * 24 * 3600
-MOST: Final = 50
+MOST_SESSIONS: Final = 50
 """Sessions of one token, or by link. One more ends the oldest."""
 
 
@@ -370,7 +370,7 @@ class Signin:
                 at for at, session in good.items() if session.token == token
             ]  # the oldest first
             # `+ 1` makes room for the session that is added below.
-            for at in digests[: max(0, len(digests) - MOST + 1)]:
+            for at in digests[: max(0, len(digests) - MOST_SESSIONS + 1)]:
                 del good[at]
             return {**good, _hash(cookie): entry}
 

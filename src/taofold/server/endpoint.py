@@ -58,7 +58,7 @@ class Problem(Exception):
         return Response(msgspec.json.encode(body), self.status, self.headers, media_type=MEDIA)
 
 
-def hurried(wait: float) -> Problem:
+def too_many_requests(wait: float) -> Problem:
     """Too many requests; `wait` seconds from now there may be one more."""
     retry = {"Retry-After": f"{wait + 1:.0f}"}
     return Problem(429, "rate", "too many requests", headers=retry)
@@ -250,7 +250,7 @@ def invalid(error: ValidationError, where: str, under: str = "") -> Problem:
     return Problem(422, "invalid", summary, faults=faults[:50])
 
 
-async def seen(call: ApiCall, run: str) -> RunRow:
+async def visible_run(call: ApiCall, run: str) -> RunRow:
     """The run, if the caller may know of it.
 
     Raises:
@@ -266,13 +266,13 @@ async def seen(call: ApiCall, run: str) -> RunRow:
     return row
 
 
-async def mine(call: ApiCall) -> RunRow:
+async def own_run(call: ApiCall) -> RunRow:
     """The run of the path, if the caller may change it.
 
     Raises:
         Problem: 404, or 403 where he may only read it.
     """
-    row = await seen(call, call.path["run"])
+    row = await visible_run(call, call.path["run"])
     if row.principal != call.principal.id:
         raise Problem(403, "not_yours", "the run belongs to somebody else")
     return row

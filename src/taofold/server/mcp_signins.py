@@ -19,7 +19,7 @@ from taofold.core.values import Principal
 from taofold.server.catalog import AnyAgent
 from taofold.server.endpoint import Problem
 
-MOST: Final = 100
+MOST_SIGNINS: Final = 100
 """Sign-ins under way at once."""
 _DEEP: Final = 4
 
@@ -77,7 +77,7 @@ class SignIns:
         for earlier in [s for s in self._under_way if s.principal == principal.id]:
             if earlier.url == url:
                 earlier.task.cancel()
-        if len(self._under_way) >= MOST:
+        if len(self._under_way) >= MOST_SIGNINS:
             raise Problem(503, "busy", "too many sign-ins are under way")
         loop = asyncio.get_running_loop()
         page: asyncio.Future[str] = loop.create_future()

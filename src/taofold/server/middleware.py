@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from taofold.core.values import Principal
 from taofold.server.authenticator import Authenticator
 from taofold.server.credentials import LocalToken, Signin, TokenStore
-from taofold.server.endpoint import Problem, hurried
+from taofold.server.endpoint import Problem, too_many_requests
 from taofold.server.traffic import Audit, Counts, RateLimiter
 
 CSP: Final = (
@@ -136,7 +136,7 @@ class ProtectionMiddleware:
             raise Problem(429, "rate", "too many failed attempts", headers={"Retry-After": "10"})
         wait = self._protection.rates.take(f"address:{_client(scope)}", now)
         if wait:
-            raise hurried(wait)
+            raise too_many_requests(wait)
         # A preflight has no credentials, so it is answered here, before any route asks for them.
         origin = headers.get("origin", "")
         if scope["method"] == "OPTIONS" and origin in self._protection.authenticator.origins:

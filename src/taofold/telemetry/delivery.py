@@ -19,7 +19,7 @@ from taofold.network import direct
 
 T = TypeVar("T")
 
-MOST: Final = 10_000
+MOST_WAITING: Final = 10_000
 """Entries that wait to be sent."""
 LINGER: Final = 1.0
 """Seconds that entries wait for others to go with."""
@@ -49,7 +49,7 @@ class Outbox(Generic[T]):
     def put(self, entries: Sequence[T]) -> None:
         """Queue entries. Returns at once."""
         with self._lock:
-            if self._closed or len(self._waiting) + len(entries) > MOST:
+            if self._closed or len(self._waiting) + len(entries) > MOST_WAITING:
                 # All or none: half of a step's spans would be a
                 # trace with holes that nobody can tell from a bug.
                 self.lost += len(entries)
@@ -144,7 +144,7 @@ def send(
         ExportFailed: it was refused, or the back end could not be reached three times.
         ConfigError: `url` is none.
     """
-    where = place(url)
+    where = endpoint_of(url)
     sent = {**headers, "Content-Encoding": "gzip", "User-Agent": "taofold"}
     # Level 1: JSON and repeated names shrink well at any level, and runs share the processor.
     packed = gzip.compress(body, 1)
@@ -168,7 +168,7 @@ def send(
     raise ExportFailed(f"{where} did not take the spans: {reason}")
 
 
-def place(url: str) -> str:
+def endpoint_of(url: str) -> str:
     """What of `url` may be shown: no user, password or query.
 
     Raises:

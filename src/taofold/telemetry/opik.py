@@ -22,7 +22,7 @@ from taofold.log.log import Log
 from taofold.log.open import open_log
 from taofold.policy.redaction import Redactor
 from taofold.telemetry.attributes import attributes, model_of, title
-from taofold.telemetry.delivery import Outbox, place, send
+from taofold.telemetry.delivery import Outbox, endpoint_of, send
 from taofold.telemetry.prompt import Disclosure, Lengths
 from taofold.telemetry.spans import (
     AgentSpan,
@@ -75,7 +75,7 @@ class Opik:
             ConfigError: the URL is none.
         """
         base = f"{self.url.rstrip('/')}/v1/private"
-        address = place(base)
+        address = endpoint_of(base)
         headers = {"Content-Type": "application/json", "Comet-Workspace": self.workspace}
         if self.key:
             headers["Authorization"] = self.key
@@ -128,7 +128,7 @@ def traced(
     """
     server = opik or Opik.from_environment()
     # Checked now: a wrong URL is said when the agent is made, not in a log line of the thread.
-    place(server.url)
+    endpoint_of(server.url)
     exporter = OpikExporter(server, content=content, redactor=redactor)
     return TracedLog(open_log(log), exporter, prompts=content)
 

@@ -27,7 +27,7 @@ from taofold.telemetry.attributes import (
     mark_attributes,
     title,
 )
-from taofold.telemetry.delivery import ExportFailed, Outbox, place, send
+from taofold.telemetry.delivery import ExportFailed, Outbox, endpoint_of, send
 from taofold.telemetry.prompt import Disclosure, Lengths
 from taofold.telemetry.spans import AgentSpan, ModelSpan, Span
 from taofold.telemetry.traced import NoExporter, TracedLog
@@ -125,7 +125,7 @@ def _exporter(
     if given is not None:
         return OtelExporter(translate, given)
     url = traces_url(endpoint) if endpoint else _environment_url(LOCAL)
-    where = place(url)
+    where = endpoint_of(url)
     # Client certificates and credential providers are the SDK's: its own exporter knows them.
     if any(os.environ.get(name) for name in _SDK_ONLY):
         sdk = OTLPSpanExporter(
@@ -164,7 +164,7 @@ class OtelTranslation:
 
     def encoded(self, span: Span) -> bytes:
         """The same span in protobuf, for a request."""
-        return otlp.encoded(span, self._content)
+        return otlp.encode_span(span, self._content)
 
     def request(self, spans: Iterable[bytes]) -> bytes:
         """One OTLP request in protobuf of encoded spans."""
@@ -296,12 +296,12 @@ def post(
     url = traces_url(endpoint) if endpoint else _environment_url()
     for body in encode(spans, translate):
         send(url, body, _sent(headers))
-    return place(url)
+    return endpoint_of(url)
 
 
 def traces_url(endpoint: str) -> str:
     """The URL that takes traces; one without a path is a base."""
-    place(endpoint)
+    endpoint_of(endpoint)
     path = urlsplit(endpoint).path
     return endpoint if path.strip("/") else endpoint.rstrip("/") + PATH
 

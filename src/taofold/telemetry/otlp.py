@@ -46,7 +46,7 @@ def request(spans: Iterable[bytes], resource: Mapping[str, Any], scope: tuple[st
     return _field(1, _field(1, _attributes(1, resource)) + _field(2, scoped))
 
 
-def encoded(span: Span, content: Disclosure | None = None) -> bytes:
+def encode_span(span: Span, content: Disclosure | None = None) -> bytes:
     """A span as it stands in a request."""
     return _field(2, _span(span, content))
 

@@ -26,10 +26,10 @@ from taofold.telemetry.spans import (
     Span,
     ToolSpan,
     call_part,
-    dated,
     parent_part,
     root_run,
     span_id,
+    time_of_id,
     trace_id,
 )
 
@@ -337,7 +337,7 @@ class SpanProjection:
             origin.parent = "" if context is None else context.span
         eldest = self._roots.get(root, Root(at))
         origin.trace = eldest.trace(root)
-        began = dated(root)
+        began = time_of_id(root)
         # The time in the id is the same for every process that tells a part of the trace.
         origin.began = eldest.began if began is None else began
 

@@ -35,7 +35,7 @@ from taofold.runtime.model import Request, ToolSpec
 
 TEXT: Final = 32_000
 """Characters of one text. Longer ones are cut to their ends and their error lines."""
-LONGEST: Final = 128_000
+LONGEST_PROMPT: Final = 128_000
 """Characters of an attribute, if the environment names no other length."""
 _LENGTHS: Final = ("OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT", "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT")
 
@@ -44,13 +44,15 @@ class Lengths(NamedTuple):
     """How much of what was said is told, in characters: of one text, of one attribute."""
 
     text: int = TEXT
-    attribute: int = LONGEST
+    attribute: int = LONGEST_PROMPT
 
     @classmethod
     def of(cls, environment: Mapping[str, str] = os.environ) -> "Lengths":
         """What OpenTelemetry's variables say of the length of an attribute."""
         named = [environment.get(name, "").strip() for name in _LENGTHS]
-        length = next((int(value) for value in named if value.isdecimal() and int(value)), LONGEST)
+        length = next(
+            (int(value) for value in named if value.isdecimal() and int(value)), LONGEST_PROMPT
+        )
         # Half: of two texts at least the first and the last message of a prompt find room.
         return cls(min(TEXT, max(length // 2, 1)), length)
 

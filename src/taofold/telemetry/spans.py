@@ -157,7 +157,7 @@ def root_run(run: str, parent: str) -> str:
     return parent
 
 
-def dated(run: str) -> int | None:
+def time_of_id(run: str) -> int | None:
     """When the run was named, if its id says so."""
     match = _DATED.fullmatch(run)
     return None if match is None else int(match[1], 16)

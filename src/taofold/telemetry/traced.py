@@ -18,7 +18,7 @@ from taofold.core.events import AskFailed, Forked, Parked, Record, Replied, RunF
 from taofold.core.trace import branch
 from taofold.log.log import Claim, Log, RunRow, WrappedLog
 from taofold.runtime.model import Request
-from taofold.telemetry.delivery import place
+from taofold.telemetry.delivery import endpoint_of
 from taofold.telemetry.projection import Root, SpanProjection, context_of
 from taofold.telemetry.prompt import EncodedMessages, Prompt, prompt_of
 from taofold.telemetry.spans import Span, root_run
@@ -203,7 +203,7 @@ def _check(*names: str) -> None:
         value = os.environ.get(name, "").strip()
         if value:
             try:
-                place(value)
+                endpoint_of(value)
             except ConfigError as error:
                 raise ConfigError(str(error), path=name) from error
             return

@@ -15,7 +15,7 @@ from taofold import Agent, Limits, tool
 from taofold.actions import build_actions_registry
 from taofold.bridges import dspy
 from taofold.bridges.dspy.compilation import MetricScore, metric_of, read_score
-from taofold.bridges.dspy.program import plain
+from taofold.bridges.dspy.program import plain_program
 from taofold.bridges.dspy.signature import written_of
 from taofold.core.errors import ConfigError, ModelError
 from taofold.files.actions.types import type_of
@@ -29,7 +29,7 @@ DEMOS = ({"question": "1 + 1", "reasoning": "one and one", "answer": 2},)
 
 
 def made(demos: tuple[dict[str, Any], ...] = DEMOS) -> dspy.Program:
-    base = plain(OWN, "cot")
+    base = plain_program(OWN, "cot")
     predictor = msgspec.structs.replace(base.predictors[0], demos=demos)
     return msgspec.structs.replace(base, predictors=(predictor,), teleprompter="by hand")
 
@@ -210,7 +210,7 @@ async def test_several_inputs_are_given_by_name_or_as_json_and_none_may_be_missi
     model = FunctionModel(lambda r: said(reasoning="", answer=r.conversation[-1].content))
     result = await dspy.cot({"question": "q", "context": "c"}, signature=own, model=model)
     assert result.answer == "question:\nq\n\ncontext:\nc"
-    program = plain(own, "cot")
+    program = plain_program(own, "cot")
     agent = Agent(model, strategy=dspy.Compiled(program=program), output=Any)
     assert (await agent.run('{"question": "q", "context": "c"}')).success
     lost = await agent.run("q")
@@ -475,7 +475,7 @@ def half(case: Any, prediction: Any) -> float:
 
 
 def test_a_channel_is_answered_once_and_ends_with_its_generator():
-    from taofold.bridges.dspy.thread import threaded
+    from taofold.bridges.dspy.thread import run_in_thread
 
     seen: list[Any] = []
 
@@ -489,12 +489,12 @@ def test_a_channel_is_answered_once_and_ends_with_its_generator():
         finally:
             seen.append("ended")
 
-    talk = threaded(program)
+    talk = run_in_thread(program)
     assert next(talk) == 1
     assert talk.send("one") == 2
     talk.close()
     ended(seen)
-    failing = threaded(lambda channel: 1 // 0)
+    failing = run_in_thread(lambda channel: 1 // 0)
     with pytest.raises(ZeroDivisionError):
         next(failing)
 

@@ -8,7 +8,7 @@ from taofold.bridges.mcp.client import connection as mcp_connection
 @pytest.fixture(autouse=True)
 async def no_server_is_left(anyio_backend: str) -> object:
     yield
-    await mcp_connection.beside(mcp_connection.closed())
+    await mcp_connection.on_loop(mcp_connection.close_all())
 
 
 def pytest_configure(config: pytest.Config) -> None:

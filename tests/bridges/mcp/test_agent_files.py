@@ -7,7 +7,7 @@ import pytest
 
 from taofold.core.errors import ConfigError
 from taofold.files import Config, build, read_agent
-from taofold.files.export import published
+from taofold.files.export import json_schema
 
 from .kit import SCRIPTS
 
@@ -111,6 +111,6 @@ def test_a_server_that_cannot_be_started_is_a_fault_of_the_file(tmp_path: Path) 
 
 
 def test_the_published_schema_knows_the_section() -> None:
-    schema = published()
+    schema = json_schema()
     assert "mcp" in schema["properties"]
     assert "trust" in schema["$defs"]["McpKeys"]["properties"]

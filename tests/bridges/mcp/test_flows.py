@@ -79,7 +79,7 @@ async def test_a_node_waits_for_approval_and_answer_and_replays_without_the_serv
         result = await agent.but(log=log).resume(result)
     assert result.output == "wiped wiped /old: True: True"
     assert [bool(one) for one in questions] == [False, True, False, True]
-    await mcp_connection.beside(mcp_connection.closed())
+    await mcp_connection.on_loop(mcp_connection.close_all())
     script.unlink()
     again = await asyncio.to_thread(made, path, MAIN)
     replayed = await again.but(log=log).replay(result.run_id)

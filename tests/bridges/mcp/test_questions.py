@@ -6,7 +6,7 @@ import pytest
 from mcp import types
 
 from taofold import Decision, MemoryLog, RunResult
-from taofold.bridges.mcp.client.questions import Unaskable, elicitation_text, filled
+from taofold.bridges.mcp.client.questions import Unaskable, elicitation_text, filled_form
 from taofold.runtime.control import decide
 from taofold.testing.replay import assert_replays
 
@@ -249,7 +249,7 @@ async def test_a_state_that_holds_a_secret_of_ours_is_not_written() -> None:
     ],
 )
 def test_answers_fill_forms_with_their_defaults(said: str, content: dict[str, Any]) -> None:
-    assert filled(FORM, said) == (content, "")
+    assert filled_form(FORM, said) == (content, "")
 
 
 @pytest.mark.parametrize(
@@ -266,11 +266,11 @@ def test_answers_fill_forms_with_their_defaults(said: str, content: dict[str, An
 def test_a_plain_answer_is_read_as_the_one_field_is_typed(
     rules: Any, said: str, meant: Any
 ) -> None:
-    content, wrong = filled({"properties": {"x": rules}, "required": ["x"]}, said)
+    content, wrong = filled_form({"properties": {"x": rules}, "required": ["x"]}, said)
     assert (content, wrong) == ({"x": meant}, "")
 
 
 @pytest.mark.parametrize("said", ["", "maybe", '{"x": "c"}', "[1]", "null"])
 def test_an_answer_that_is_none_is_not_sent(said: str) -> None:
     form = {"properties": {"x": {"type": "boolean"}}, "required": ["x"]}
-    assert filled(form, said)[1]
+    assert filled_form(form, said)[1]

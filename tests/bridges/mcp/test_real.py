@@ -194,10 +194,10 @@ async def test_a_server_that_died_between_two_calls_is_started_again_unnoticed(
 
 
 def connected(server: McpServer) -> Any:
-    from taofold.bridges.mcp.client.connection import submitted
+    from taofold.bridges.mcp.client.connection import submit
 
     assert server._serving is not None
-    return submitted(server._serving.connection.session())
+    return submit(server._serving.connection.session())
 
 
 def children() -> list[int]:

@@ -13,7 +13,7 @@ from taofold import Agent, Limits, Policy, tool
 from taofold.core.errors import ConfigError
 from taofold.files import Config, FlowFile, build, read_agent
 from taofold.files.actions.registry import alias
-from taofold.files.export import HINT, described, dump, mermaid, published
+from taofold.files.export import HINT, agent_keys, dump, json_schema, mermaid
 from taofold.testing.models import ScriptedModel
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -87,13 +87,13 @@ def test_an_agent_of_python_written_and_read_is_the_same_agent(tmp_path: Path) -
     ]:
         assert getattr(read, name) == getattr(agent, name), name
     assert read.toolset.names == agent.toolset.names
-    assert described(read) == described(agent)
+    assert agent_keys(read) == agent_keys(agent)
 
 
 def test_a_built_flow_is_written_as_its_file(tmp_path: Path) -> None:
     file, _ = read_agent(EXAMPLES / "fan-out.yaml", root=EXAMPLES)
     assert file is not None
-    assert described(build(file, Config(), tmp_path)) == file.document.value
+    assert agent_keys(build(file, Config(), tmp_path)) == file.document.value
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_what_a_file_cannot_say_is_refused(changes: dict[str, Any]) -> None:
 def test_the_schema_knows_every_action_and_key() -> None:
     from taofold.files.actions import build_actions_registry
 
-    schema = published()
+    schema = json_schema()
     text = json.dumps(schema)
     for name, kind in build_actions_registry().items():
         assert f'"{name}"' in text
@@ -130,7 +130,7 @@ def test_the_schema_takes_the_examples_and_refuses_what_is_wrong() -> None:
 
     from taofold.log.formats import yaml_document as yaml
 
-    validator = Draft202012Validator(published())
+    validator = Draft202012Validator(json_schema())
     for path in EXAMPLES.glob("*.yaml"):
         found = [one.message for one in validator.iter_errors(yaml.load(path.read_text(), "x")[0])]
         assert not found, (path.name, found)

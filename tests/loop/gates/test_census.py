@@ -8,7 +8,7 @@ import pytest
 from taofold.loop.gates.baseline import Expected
 from taofold.loop.gates.commands import plan
 from taofold.loop.gates.delivery import SILENCERS
-from taofold.loop.gates.reports import files, shown
+from taofold.loop.gates.reports import files, readable_output
 from taofold.loop.gates.results import unchecked
 
 from .projects import again, judged, written
@@ -43,7 +43,7 @@ def test_what_a_linter_looked_at_is_read_from_what_it_prints() -> None:
         '{"file": "a"}\n/root/a.ts\n'
     )
     assert files("mypy", log, "/root") == ("shop/till.py",)
-    assert shown("mypy", log) == '{"file": "a"}\n/root/a.ts\n'
+    assert readable_output("mypy", log) == '{"file": "a"}\n/root/a.ts\n'
     listed = "/usr/lib/lib.d.ts\n/root/node_modules/x/i.d.ts\n/root/src/a.ts\n"
     assert files("tsc", listed, "/root") == ("src/a.ts",)
     assert files("pytest", log, "/root") == ()

@@ -6,7 +6,7 @@ string ends a module; an example in a doc comment joins; a lost test module is n
 
 import pytest
 
-from taofold.loop.gates.scope import modules, replaces_assertions, spans, spliced
+from taofold.loop.gates.scope import modules, replaces_assertions, spans, splice
 
 RUST = """
 /// Adds.
@@ -82,14 +82,14 @@ def test_the_tests_of_a_rust_file_are_found_with_all_that_is_in_them() -> None:
 def test_what_an_agent_does_to_tests_in_a_rust_file_does_not_join(old: str, new: str) -> None:
     assert old in RUST
     work = RUST.replace("a - b", "a + b").replace(old, new)
-    joined = spliced("a.rs", RUST, work)
+    joined = splice("a.rs", RUST, work)
     assert "a + b }" in joined
     assert " ".join(joined.split()) == " ".join(RUST.replace("a - b", "a + b").split())
 
 
 def test_tests_that_are_gone_from_a_rust_file_come_back() -> None:
     start, end = spans("a.rs", RUST)["mod tests 1"]
-    joined = spliced("a.rs", RUST, RUST[:start] + RUST[end:])
+    joined = splice("a.rs", RUST, RUST[:start] + RUST[end:])
     assert RUST[start:end] in joined
 
 
@@ -107,7 +107,7 @@ def test_a_test_module_in_a_comment_is_gone_and_comes_back(before: str, after: s
     old = RUST[:start] + tests + RUST[end:]
     work = f"{RUST[:start]}{before}\n{tests}\n{after}{RUST[end:]}"
     assert list(spans("a.rs", work)) == ["doc add 1"]
-    joined = spliced("a.rs", old, work)
+    joined = splice("a.rs", old, work)
     assert joined.rstrip().endswith(tests)
     assert "mod tests 1" in spans("a.rs", joined)
 
@@ -138,10 +138,10 @@ def test_an_assertion_of_ones_own_is_noticed() -> None:
 def test_what_an_agent_does_to_tests_in_a_python_file_does_not_join(old: str, new: str) -> None:
     assert old in PYTHON
     work = PYTHON.replace("a - b", "a + b").replace(old, new)
-    assert spliced("a.py", PYTHON, work) == PYTHON.replace("a - b", "a + b")
+    assert splice("a.py", PYTHON, work) == PYTHON.replace("a - b", "a + b")
 
 
 def test_what_cannot_be_read_is_left_as_it_is() -> None:
-    assert spliced("a.py", PYTHON, "def (") == "def ("
-    assert spliced("a.c", RUST, "int x;") == "int x;"
-    assert spliced("a.rs", "", "pub fn x() {}") == "pub fn x() {}"
+    assert splice("a.py", PYTHON, "def (") == "def ("
+    assert splice("a.c", RUST, "int x;") == "int x;"
+    assert splice("a.rs", "", "pub fn x() {}") == "pub fn x() {}"

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from tests.loop.gates.projects import written
 
-from taofold.loop.gates.commands import interpreter, named, search_path
+from taofold.loop.gates.commands import interpreter, named_files, search_path
 from taofold.loop.gates.criteria import gates
-from taofold.loop.gates.scope import Role, allowed, excluded, role, rules
+from taofold.loop.gates.scope import Role, exclusion, is_allowed, role, rules
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_source_files_join_the_proof_and_nothing_else(path: str, new: bool, join
         outside=("json", "numpy", "shop"),
         targets=("check", "shop"),
     )
-    assert (excluded(path, new=new, rules=known) == "") is joins
+    assert (exclusion(path, new=new, rules=known) == "") is joins
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_source_files_join_the_proof_and_nothing_else(path: str, new: bool, join
     ],
 )
 def test_what_a_person_allows_is_a_glob(path: str, globs: tuple[str, ...], expected: bool) -> None:
-    assert allowed(path, globs) is expected
+    assert is_allowed(path, globs) is expected
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_scripts_that_a_gate_runs_are_protected(
         {"scripts/check.sh": "", "scripts/check.py": "", "a.py": "", "out.json": ""},
     )
     (root / "scripts/check.sh").chmod(0o755)
-    assert named(gates([command], root), root) == found
+    assert named_files(gates([command], root), root) == found
 
 
 @pytest.mark.parametrize(

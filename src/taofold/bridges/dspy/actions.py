@@ -12,7 +12,7 @@ from pydantic import Field
 
 from taofold.bridges.dspy.compilation import COMPILED, Compile
 from taofold.bridges.dspy.engine import missing
-from taofold.bridges.dspy.program import NAMES, Module, Program, imported, plain
+from taofold.bridges.dspy.program import NAMES, Module, Program, imported, plain_program
 from taofold.bridges.dspy.signature import Signature, signature
 from taofold.bridges.dspy.strategies import STEPS, Compiled, Through, answer_type
 from taofold.core.effects import Strategy, note
@@ -20,7 +20,7 @@ from taofold.core.errors import ConfigError
 from taofold.core.values import FINISH
 from taofold.files.actions.kind import ActionCall, Asking, Done, Keys, Kind, Text
 from taofold.files.actions.reason import Count
-from taofold.files.actions.strategy import Ended, Unusable, offered, roles, think
+from taofold.files.actions.strategy import Ended, Unusable, offered_tools, roles, think
 from taofold.reasoning import Output, react
 from taofold.reasoning.nested import Inner
 
@@ -119,7 +119,7 @@ def _cot(call: ActionCall[DspyCotKeys]) -> Strategy[Done]:
     inner: Inner
     if _native(keys):
         ran = FALLBACK
-        inner = Compiled(program=program or plain(own, module), inputs=inputs)
+        inner = Compiled(program=program or plain_program(own, module), inputs=inputs)
     else:
         ran = NAMES[module]
         inner = Through(
@@ -153,7 +153,7 @@ def _react(call: ActionCall[DspyReactKeys]) -> Strategy[Done]:
     else:
         # Without DSPy and without a compiled program our own ReAct answers.
         inner, steps, output = react, keys.max_steps, Output(answer_type(own))
-    offers = offered(call.task, keys.tools)
+    offers = offered_tools(call.task, keys.tools)
     ended = yield from _think(
         call,
         inner,
@@ -293,7 +293,7 @@ def _compile(name: str, better: bool, call: ActionCall[CompileKeys]) -> Strategy
         **roles(call, executor="model", critic="model"),
         **roles(call, critic="prompt_model"),
     }
-    offers = offered(call.task, keys.tools if keys.module_type == "react" else [])
+    offers = offered_tools(call.task, keys.tools if keys.module_type == "react" else [])
     ended = yield from think(
         options, call, name, key, models=named, output=Output(Any), offers=offers
     )

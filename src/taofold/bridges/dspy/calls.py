@@ -9,7 +9,7 @@ from typing_extensions import Unpack
 from taofold.agent import Agent
 from taofold.bridges.dspy.compilation import COMPILED, Case, Compile, Metric
 from taofold.bridges.dspy.engine import dspy, missing
-from taofold.bridges.dspy.program import Module, Program, imported, plain
+from taofold.bridges.dspy.program import Module, Program, imported, plain_program
 from taofold.bridges.dspy.signature import Signature, is_class
 from taofold.bridges.dspy.signature import signature as signature_of
 from taofold.bridges.dspy.strategies import STEPS, Compiled, Through, answer_type
@@ -63,7 +63,7 @@ async def cot(
     data = _named(own, inputs)
     strategy: Callable[[Task], Strategy[Any]]
     if missing():
-        strategy = Compiled(program=compiled or plain(own, kind), inputs=data)
+        strategy = Compiled(program=compiled or plain_program(own, kind), inputs=data)
     else:
         # A `dspy.Signature` class is handed on as it is: DSPy then checks its types.
         whole = own if compiled else signature

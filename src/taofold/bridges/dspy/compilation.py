@@ -21,13 +21,13 @@ from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
-from taofold.bridges.dspy.engine import DspySession, module_of, session, stored
-from taofold.bridges.dspy.program import Module, Program, jsonable, written
+from taofold.bridges.dspy.engine import DspySession, module_of, session, stored_program
+from taofold.bridges.dspy.program import Module, Program, as_json_text, jsonable
 from taofold.bridges.dspy.requests import ProgramRequests
 from taofold.bridges.dspy.signature import Signature
 from taofold.bridges.dspy.signature import signature as signature_of
 from taofold.bridges.dspy.strategies import STEPS
-from taofold.bridges.dspy.thread import EffectChannel, threaded
+from taofold.bridges.dspy.thread import EffectChannel, run_in_thread
 from taofold.core.effects import Answer, Halt, Strategy, note
 from taofold.core.errors import ConfigError
 from taofold.core.values import Thought
@@ -127,7 +127,7 @@ def _present(expected: Any, got: Any) -> bool:
 
 
 def _folded(value: Any) -> str:
-    return " ".join((value if isinstance(value, str) else written(value)).split()).casefold()
+    return " ".join((value if isinstance(value, str) else as_json_text(value)).split()).casefold()
 
 
 NAMED: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
@@ -145,7 +145,9 @@ def _all(
     for name in names:
         expected, got = _at(case, name), _at(made, name)
         if expected is not None and not compare(expected, got):
-            return MetricScore(0.0, f"{name} should be {written(expected)} but is {written(got)}")
+            return MetricScore(
+                0.0, f"{name} should be {as_json_text(expected)} but is {as_json_text(got)}"
+            )
     return MetricScore(1.0, "right")
 
 
@@ -411,7 +413,7 @@ def _check(signature: Signature, case: Case, path: str) -> None:
 def _compile(options: Compile, task: Task) -> Strategy[Answer]:
     try:
         # Hushed: teleprompters print progress bars to standard output, which is the caller's.
-        work = threaded(lambda channel: _compiled(channel, options, task), hushed=True)
+        work = run_in_thread(lambda channel: _compiled(channel, options, task), hushed=True)
         program = yield from ProgramRequests(task).run(work)
     except Halt as halt:
         return Answer(None, halt.reason)
@@ -452,7 +454,7 @@ def _compiled(channel: EffectChannel, options: Compile, task: Task) -> Program:
         best = compiled
         if options.keep_better and scores["after"] < scores["before"]:
             best, scores["kept"] = student, 0.0
-        return replace(stored(best, options.module, own, teleprompter.name), scores=scores)
+        return replace(stored_program(best, options.module, own, teleprompter.name), scores=scores)
 
 
 def _refuse_unread(at: DspySession) -> None:

@@ -19,14 +19,14 @@ from taofold.bridges.dspy.program import (
     PredictorPrompt,
     Program,
     PromptField,
+    field_texts,
     jsonable,
-    told,
 )
 from taofold.bridges.dspy.requests import DONE, ModelRequest, ModelResponse, ToolRequest, read_again
 from taofold.bridges.dspy.signature import (
     Signature,
     Slot,
-    described,
+    field_description,
     is_class,
     refuse_media,
     written_of,
@@ -257,7 +257,7 @@ def _adapter(library: Any) -> Callable[[RenderedPrompt], Any]:
         def format_user_message_content(
             self, signature: Any, inputs: Any, *more: Any, **others: Any
         ) -> str:
-            return told(inputs, list(inputs))
+            return field_texts(inputs, list(inputs))
 
     return TaofoldAdapter
 
@@ -274,7 +274,7 @@ def prompt_of_theirs(signature: Any) -> PredictorPrompt:
 def _typed(fields: Mapping[str, Any]) -> Iterator[PromptField]:
     for name, field in fields.items():
         refuse_media(name, field.annotation)
-        yield PromptField(name, field.annotation, described(field))
+        yield PromptField(name, field.annotation, field_description(field))
 
 
 # Values here are JSON of any shape, or come from a library without types.
@@ -332,7 +332,7 @@ def _tool_class(library: Any) -> Any:
     return TaofoldTool
 
 
-def loaded(module: Any, program: Program) -> Any:
+def load_module(module: Any, program: Program) -> Any:
     """The module, its predictors as they were compiled.
 
     Raises:
@@ -353,7 +353,9 @@ def loaded(module: Any, program: Program) -> Any:
     return module
 
 
-def stored(compiled: Any, module: Module, signature: Signature, teleprompter: str = "") -> Program:
+def stored_program(
+    compiled: Any, module: Module, signature: Signature, teleprompter: str = ""
+) -> Program:
     """What was compiled, as plain JSON."""
     slots = {slot.name: slot for slot in (*signature.inputs, *signature.outputs)}
     predictors = [

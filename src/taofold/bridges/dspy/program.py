@@ -127,7 +127,7 @@ def _check(program: Program) -> None:
             raise ConfigError("its first predictor names no tool", path="program")
 
 
-def plain(signature: Signature, module: Module) -> Program:
+def plain_program(signature: Signature, module: Module) -> Program:
     """The program before anything was compiled; `react` is there only with its tools (DSPy's)."""
     outputs = signature.outputs
     if module == "cot":
@@ -144,7 +144,7 @@ def from_dspy(state: Mapping[str, Any], signature: Signature, module: Module) ->
     """
     if module == "react":
         raise ConfigError("a saved ReAct holds no tools: compile it here", path="module")
-    base = plain(signature, module)
+    base = plain_program(signature, module)
     key = "predict" if module == "cot" else "self"
     try:
         saved: Mapping[str, Any] = state[key] if key in state else state["predict"]
@@ -164,7 +164,7 @@ def from_dspy(state: Mapping[str, Any], signature: Signature, module: Module) ->
 
 
 def _text(value: Any) -> Any:
-    return value if isinstance(value, str) else written(value)
+    return value if isinstance(value, str) else as_json_text(value)
 
 
 Text = Annotated[str, BeforeValidator(_text)]
@@ -243,9 +243,12 @@ class PredictorPrompt:
         messages = [Message("system", self.system)]
         for demo in demos:
             reply = {s.name: jsonable(demo[s.name]) for s in self.outputs if s.name in demo}
-            messages.append(Message("user", told(demo, [slot.name for slot in self.inputs])))
-            messages.append(Message("assistant", written(reply)))
-        return [*messages, Message("user", told(inputs, [slot.name for slot in self.inputs]))]
+            messages.append(Message("user", field_texts(demo, [slot.name for slot in self.inputs])))
+            messages.append(Message("assistant", as_json_text(reply)))
+        return [
+            *messages,
+            Message("user", field_texts(inputs, [slot.name for slot in self.inputs])),
+        ]
 
     def read(self, reply: Reply) -> "Parsed[BaseModel] | Unparsed":
         """The outputs."""
@@ -272,7 +275,7 @@ def _line(slot: PromptField) -> str:
     return f"- {slot.name}" + (f": {slot.description}" if slot.description else "")
 
 
-def told(values: Mapping[str, Any], names: Iterable[str]) -> str:
+def field_texts(values: Mapping[str, Any], names: Iterable[str]) -> str:
     """Values under their names, in order; those that are missing are left out."""
     return "\n\n".join([f"{name}:\n{_text(values[name])}" for name in names if name in values])
 
@@ -282,6 +285,6 @@ def jsonable(value: Any) -> JSON:
     return to_jsonable_python(value, fallback=str)
 
 
-def written(value: Any) -> str:
+def as_json_text(value: Any) -> str:
     """Any value as JSON text."""
     return msgspec.json.encode(jsonable(value)).decode()

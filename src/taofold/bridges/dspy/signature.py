@@ -95,7 +95,10 @@ def _of_class(written: Any, instructions: str) -> Signature:
         raise ConfigError(f"{written!r} is no signature: a text or a dspy.Signature", path=_AT)
     inputs, outputs = (
         tuple(
-            [Slot(name_of(name), _annotated(name, field), described(field)) for name, field in side]
+            [
+                Slot(name_of(name), _annotated(name, field), field_description(field))
+                for name, field in side
+            ]
         )
         for side in (written.input_fields.items(), written.output_fields.items())
     )
@@ -104,7 +107,7 @@ def _of_class(written: Any, instructions: str) -> Signature:
     return Signature(inputs, outputs, instructions or str(written.instructions))
 
 
-def described(info: Any) -> str:
+def field_description(info: Any) -> str:
     """What the author of a DSPy field wrote about it; DSPy itself writes `${name}`."""
     extra: Any = info.json_schema_extra
     text = str((extra if isinstance(extra, Mapping) else {}).get("desc") or "")

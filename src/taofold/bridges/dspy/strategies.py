@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
-from taofold.bridges.dspy.engine import loaded, module_of, session
+from taofold.bridges.dspy.engine import load_module, module_of, session
 from taofold.bridges.dspy.program import (
     ARGUMENTS,
     SO_FAR,
@@ -22,9 +22,9 @@ from taofold.bridges.dspy.program import (
     Predictor,
     PredictorPrompt,
     Program,
+    field_texts,
     jsonable,
     prompt_of,
-    told,
 )
 from taofold.bridges.dspy.requests import (
     DONE,
@@ -35,7 +35,7 @@ from taofold.bridges.dspy.requests import (
 )
 from taofold.bridges.dspy.signature import REASONING, Signature, Slot
 from taofold.bridges.dspy.signature import signature as signature_of
-from taofold.bridges.dspy.thread import EffectChannel, threaded
+from taofold.bridges.dspy.thread import EffectChannel, run_in_thread
 from taofold.core.effects import Answer, Halt, Strategy
 from taofold.core.values import FINISH, JSON, Thought
 from taofold.files.actions.types import type_of
@@ -82,14 +82,14 @@ def _story(options: Compiled, task: Task) -> Strategy[Answer]:
             outputs, stop = yield from _react(options, turns, inputs)
         else:
             outputs, stop = (yield from _asked(turns, program.predictors[0], inputs)), ""
-        return (yield from ended(task, program.signature, outputs, turns.limit or stop))
+        return (yield from final_step(task, program.signature, outputs, turns.limit or stop))
     except Unanswered as error:
         return Answer(None, "error", str(error))
     except Halt as halt:
         return Answer(None, halt.reason)
 
 
-def ended(
+def final_step(
     task: Task, signature: Signature, outputs: Mapping[str, JSON], stop: str = ""
 ) -> Strategy[Answer]:
     """The last step: the outputs as the answer that the task wants."""
@@ -183,7 +183,7 @@ def _fitting(
     """Ask, without the oldest steps if they do not fit the model's window."""
     prompt, error = prompt_of(predictor), ""
     for _ in range(_FITS):
-        question = _question(prompt, predictor, {**inputs, SO_FAR: told(path, list(path))})
+        question = _question(prompt, predictor, {**inputs, SO_FAR: field_texts(path, list(path))})
         reply = yield from turns.ask(question)
         if reply.values is not None:
             return values_of(reply, prompt)
@@ -230,12 +230,12 @@ def _run(options: Through, task: Task) -> Strategy[Answer]:
                     at, options.signature, options.module, task.offers, options.steps
                 )
                 if options.program is not None:
-                    module = loaded(module, options.program)
+                    module = load_module(module, options.program)
                 return _outputs(module(**inputs))
 
         requests = ProgramRequests(task)
-        outputs, stop = yield from requests.run(threaded(call))
-        return (yield from ended(task, own, outputs, requests.limit or stop))
+        outputs, stop = yield from requests.run(run_in_thread(call))
+        return (yield from final_step(task, own, outputs, requests.limit or stop))
     except Halt as halt:
         return Answer(None, halt.reason)
     except Unanswered as error:
@@ -297,11 +297,11 @@ def _foreign(make: Callable[[], Any], adapter: str, task: Task) -> Strategy[Answ
             return _outputs(module(**inputs))[0]
 
     try:
-        outputs = yield from ProgramRequests(task).run(threaded(call))
+        outputs = yield from ProgramRequests(task).run(run_in_thread(call))
         names = tuple([Slot(name) for name in outputs if name != "reasoning"]) or (
             Slot("reasoning"),
         )
-        return (yield from ended(task, Signature((), names), outputs))
+        return (yield from final_step(task, Signature((), names), outputs))
     except Halt as halt:
         return Answer(None, halt.reason)
     except Exception as error:  # noqa: BLE001 - whatever a program raises is how it ended

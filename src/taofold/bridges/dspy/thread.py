@@ -160,7 +160,7 @@ class _Hushed:
 _hushed: Final = _Hushed()
 
 
-def threaded(
+def run_in_thread(
     program: Callable[[EffectChannel], T], *, hushed: bool = False
 ) -> Generator[Any, Any, T]:
     """Run `program` in a thread: yields its requests, is sent the answers, returns its value.

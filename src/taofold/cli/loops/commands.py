@@ -119,17 +119,17 @@ app = typer.Typer(
     help="Loops that there are. LOOP is an id, the beginning of one, or `last`; it may be left "
     "out where only one comes into question.",
 )
-SHOWN: Final = 30
+ROWS: Final = 30
 
 
 @app.command("list")
 def list_loops(
     status: Annotated[str, typer.Option(metavar="STATUS", help="Only these.")] = "",
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many.")] = SHOWN,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many.")] = ROWS,
     json: options.Json = False,
 ) -> None:
     """The loops of this project, newest first."""
-    from taofold.cli.loops.drive import with_means
+    from taofold.cli.loops.drive import with_dependencies
     from taofold.cli.render.text import ago, dollars, line, table
     from taofold.log.store import clock
     from taofold.loop.lifecycle import rows
@@ -139,7 +139,7 @@ def list_loops(
         only = status_of(status) if status else ""
     except ValueError as error:
         fail(str(error))
-    shown_rows = [row for row in with_means(rows) if only in ("", row.state.status)][:limit]
+    shown_rows = [row for row in with_dependencies(rows) if only in ("", row.state.status)][:limit]
     if json:
         give_json([{**as_json(row.loop, row.state), "note": row.note} for row in shown_rows])
     elif not shown_rows:
@@ -171,7 +171,7 @@ def status(
     json: options.Json = False,
 ) -> None:
     """Where a loop stands. One whose process is gone is marked as crashed."""
-    from taofold.cli.loops.drive import with_means
+    from taofold.cli.loops.drive import with_dependencies
     from taofold.loop.lifecycle import row, rows
     from taofold.loop.values import LIVE
 
@@ -184,7 +184,7 @@ def status(
             ]
         return [await row(dependencies, await which(dependencies, loop))]
 
-    standing = with_means(work)
+    standing = with_dependencies(work)
     if json:
         document: Any = [
             {**as_json(loop_row.loop, loop_row.state), "note": loop_row.note}
@@ -224,7 +224,7 @@ def resume(
     """Go on with a loop that waits, crashed or reached a limit: at the next iteration, with what
     it learnt, and a fresh timer.
     """
-    from taofold.cli.loops.drive import with_means
+    from taofold.cli.loops.drive import with_dependencies
     from taofold.loop.lifecycle import resume as go_on
     from taofold.loop.stream import load
     from taofold.loop.values import DRIVEN, RESUMABLE
@@ -237,7 +237,7 @@ def resume(
         fail("--keep-edits and --restore exclude one another")
     word: Word = "keep" if keep_edits else "restore" if restore else ""
     # Found in a session of its own: `drive` opens everything anew, with a person who listens.
-    name, stream = with_means(find)
+    name, stream = with_dependencies(find)
     bounds = bounds_of(stream.state, max_iterations, timeout, budget, steps)
     drive(
         name,
@@ -254,7 +254,7 @@ def resume(
 @app.command("pause")
 def pause(loop: options.Loop = "", json: options.Json = False) -> None:
     """Let a loop finish its iteration and stand still before the next. `loops resume` goes on."""
-    from taofold.cli.loops.drive import with_means
+    from taofold.cli.loops.drive import with_dependencies
     from taofold.loop.lifecycle import pause as ask
     from taofold.loop.values import DRIVEN
 
@@ -262,7 +262,7 @@ def pause(loop: options.Loop = "", json: options.Json = False) -> None:
         name = await which(dependencies, loop, DRIVEN)
         return name, await ask(dependencies, name)
 
-    name, state = with_means(work)
+    name, state = with_dependencies(work)
     after = len(state.iterations)
     if json:
         give_json({"loop_id": name, "status": state.status, "pauses_after": after})
@@ -284,7 +284,7 @@ def abort(
     json: options.Json = False,
 ) -> None:
     """End a loop for good. It cannot be resumed."""
-    from taofold.cli.loops.drive import settle, with_means
+    from taofold.cli.loops.drive import settle, with_dependencies
     from taofold.loop.lifecycle import abort as give_up
     from taofold.loop.values import LIVE
 
@@ -300,7 +300,7 @@ def abort(
 
     if revert and not yes:
         _confirm()
-    name, state, paths = with_means(work)
+    name, state, paths = with_dependencies(work)
     left = state.cleared.left if state.cleared is not None else None
     stays = left is not None and bool(left.remove)
     if json:
@@ -334,7 +334,7 @@ def report(
     json: options.Json = False,
 ) -> None:
     """History, gate output and diff of a loop, as Markdown or JSON."""
-    from taofold.cli.loops.drive import with_means
+    from taofold.cli.loops.drive import with_dependencies
     from taofold.loop.report import report_json, report_markdown
     from taofold.loop.stream import load
 
@@ -343,7 +343,7 @@ def report(
         stream = await load(dependencies.journal, name)
         return name, stream, await _diff(dependencies, name, stream.state)
 
-    name, stream, diff = with_means(work)
+    name, stream, diff = with_dependencies(work)
     if json:
         text = jsons.dumps(report_json(name, stream.records, diff), ensure_ascii=False, indent=2)
     else:
@@ -381,7 +381,7 @@ def export(
     ] = Path(),
 ) -> None:
     """Write `loops/<id>/state.json` in the seed's layout: analytics, debug memory, learning."""
-    from taofold.cli.loops.drive import with_means
+    from taofold.cli.loops.drive import with_dependencies
     from taofold.loop.report import state_json
     from taofold.loop.stream import load
 
@@ -389,7 +389,7 @@ def export(
         name = await which(dependencies, loop)
         return name, await load(dependencies.journal, name)
 
-    name, stream = with_means(work)
+    name, stream = with_dependencies(work)
     folder = output / "loops" / name
     folder.mkdir(parents=True, exist_ok=True)
     text = jsons.dumps(state_json(name, stream.records), ensure_ascii=False, indent=2)

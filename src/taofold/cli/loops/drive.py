@@ -1,7 +1,7 @@
 """Drives a loop in front of a person, with what the command line has for it.
 
-`with_means` puts that together: store, journal, agent, environment, learner. `drive` shows the
-loop as it goes, asks the person, and ends the program as the loop ended (D1).
+`with_dependencies` puts that together: store, journal, agent, environment, learner. `drive` shows
+the loop as it goes, asks the person, and ends the program as the loop ended (D1).
 """
 
 import asyncio
@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import typer
 
 from taofold.cli import project
-from taofold.cli.agents import Choice, make
 from taofold.cli.outcome import INTERRUPTED, give, give_json, invocation, say
 from taofold.core.errors import ConfigError
 
@@ -44,7 +43,7 @@ class LoopAudience:
 
 
 @asynccontextmanager
-async def means(
+async def loop_dependencies(
     voice: LoopAudience = LoopAudience(), *, create: bool = False
 ) -> "AsyncGenerator[LoopDependencies]":
     """Everything a loop needs, from this project's `.taofold`.
@@ -68,10 +67,12 @@ async def means(
         yield LoopDependencies(
             log=log,
             journal=journal,
-            environment=lambda loop, state: ground(loop, state, network=voice.network),
-            agent=lambda folder, state: agent(folder, state, voice.approver),
-            learner=CrossLoopLearner(registry, learning(), repository=repository(), search=search),
-            settings=settings,
+            environment=lambda loop, state: loop_environment(loop, state, network=voice.network),
+            agent=lambda folder, state: loop_agent(folder, state, voice.approver),
+            learner=CrossLoopLearner(
+                registry, learning_settings(), repository=repository(), search=search
+            ),
+            settings=run_settings,
             hear=voice.hear,
             before=voice.before,
         )
@@ -82,21 +83,23 @@ async def means(
         await log.close()
 
 
-def with_means(work: "Callable[[LoopDependencies], Awaitable[T]]") -> T:
+def with_dependencies(work: "Callable[[LoopDependencies], Awaitable[T]]") -> T:
     """Do `work` on the loops that there are."""
     import asyncio
 
     async def done() -> T:
-        async with means() as dependencies:
+        async with loop_dependencies() as dependencies:
             return await work(dependencies)
 
     return asyncio.run(done())
 
 
-def agent(
+def loop_agent(
     folder: Path, state: "LoopState", approver: "Approver | None" = None
 ) -> "Agent[Any, Any]":
     """The agent of a loop, with its tools in the loop's own work root."""
+    from taofold.cli.agents import Choice, make
+
     choice = Choice.of(state.wish.agent)
     if not choice.folder:
         raise ConfigError(
@@ -105,8 +108,10 @@ def agent(
     return make(replace(choice, root=str(folder))).but(approve=approver)
 
 
-def settings(state: "LoopState", made: "Agent[Any, Any]") -> dict[str, Any]:
+def run_settings(state: "LoopState", made: "Agent[Any, Any]") -> dict[str, Any]:
     """What an iteration's run keeps, so that it can be replayed by itself."""
+    from taofold.cli.agents import Choice
+
     limits = {
         name: value
         for name in ("steps", "seconds", "usd")
@@ -124,7 +129,7 @@ def settings(state: "LoopState", made: "Agent[Any, Any]") -> dict[str, Any]:
     return choice.settings()
 
 
-def ground(loop: str, state: "LoopState", *, network: bool = False) -> "LoopEnvironment":
+def loop_environment(loop: str, state: "LoopState", *, network: bool = False) -> "LoopEnvironment":
     """The real place of a loop."""
     from taofold.loop.environment import open_environment
     from taofold.policy.redaction import Redactor
@@ -133,7 +138,7 @@ def ground(loop: str, state: "LoopState", *, network: bool = False) -> "LoopEnvi
     return open_environment(loop, state, project.home(), network=network, redact=redact)
 
 
-def learning() -> "Learning":
+def learning_settings() -> "Learning":
     """What the configuration says of learning: aiwg.yml < config.yml < environment.
 
     Raises:
@@ -187,11 +192,13 @@ def drive(
     quiet: bool = False,
 ) -> None:
     """Drive a loop in front of a person, and end the program as it ended."""
-    state = shown(loop, work, create=create, approve=approve, network=network, quiet=quiet or json)
+    state = drive_visibly(
+        loop, work, create=create, approve=approve, network=network, quiet=quiet or json
+    )
     finish(loop, state, json=json)
 
 
-def shown(
+def drive_visibly(
     loop: str,
     work: "Callable[[LoopDependencies], Awaitable[LoopState]]",
     *,
@@ -217,7 +224,7 @@ def shown(
     asking = approver(approve, lambda: show.busy(""))
 
     async def driving() -> "LoopState":
-        async with means(
+        async with loop_dependencies(
             LoopAudience(hear, show.before, asking, network), create=create
         ) as dependencies:
             return await cancellable(work(dependencies), dependencies.log)
@@ -296,7 +303,7 @@ def _questions(run: str) -> list[str]:
     from taofold.cli.render.story import question
     from taofold.runtime.control import pending
 
-    approvals = with_means(lambda dependencies: pending(dependencies.log, run))
+    approvals = with_dependencies(lambda dependencies: pending(dependencies.log, run))
     return [text for approval in approvals for text in question(approval)]
 
 

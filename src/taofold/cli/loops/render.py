@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.status import Status
 from rich.text import Text
 
-from taofold.cli.render.plain import coloured, key_line
+from taofold.cli.render.plain import can_colour, key_line
 from taofold.cli.render.text import dollars, duration, line, number, parameters
 from taofold.core import events as run
 from taofold.core.text import listed
@@ -46,7 +46,7 @@ class Show:
     """Listens to a loop; give it to `LoopDependencies(hear=…)`. Writes to standard error."""
 
     def __init__(self, *, quiet: bool = False) -> None:
-        colours = coloured(sys.stderr)
+        colours = can_colour(sys.stderr)
         # `soft_wrap`: lines are cut to `width` here; rich
         # would break them in a pipe at 80 characters.
         self._console = Console(stderr=True, highlight=False, no_color=not colours, soft_wrap=True)

@@ -47,24 +47,24 @@ def terminal() -> bool:
 def at_terminal() -> Ask:
     """Asks at the terminal."""
     from taofold.cli.approval_prompt import Terminal
-    from taofold.cli.render.plain import coloured
+    from taofold.cli.render.plain import can_colour
 
-    return Terminal(colours=coloured(sys.stderr)).ask
+    return Terminal(colours=can_colour(sys.stderr)).ask
 
 
-def inferred(task: str, root: Path) -> str:
+def inferred_gate(task: str, root: Path) -> str:
     """The gate that a task like "fix the tests" means in this project; "" if it means none."""
     from taofold.loop.gates.criteria import suggestion
 
     return suggestion(task, root)
 
 
-def confirmed(task: str, root: Path, ask: Ask | None = None) -> tuple[str, ...]:
+def confirmed_gates(task: str, root: Path, ask: Ask | None = None) -> tuple[str, ...]:
     """The gates for a task that names none: inferred, and confirmed by the person.
 
     Ends the program with 2 if nobody can be asked or nothing is named.
     """
-    guess = inferred(task, root)
+    guess = inferred_gate(task, root)
     if ask is None and not terminal():
         hint = f"; did you mean --completion {guess!r}?" if guess else ""
         fail(
@@ -107,7 +107,7 @@ async def questions(ask: Ask, task: str, commands: tuple[str, ...], root: Path) 
         task = f"{task}. {more}" if more else task
     if not commands:
         say("2/5 What proves that it is done?")
-        commands = await gate(ask, inferred(task, root), root)
+        commands = await gate(ask, inferred_gate(task, root), root)
     else:
         also = await ask(f"2/5 Done when {' AND '.join(commands)}. One more command? [enter = no]")
         commands = (*commands, also.strip()) if also and also.strip() else commands
@@ -267,7 +267,7 @@ def loop(
     if not task.strip():
         fail(f'TASK is missing: {invocation()} loop "what is to be done" --completion CMD')
     if not commands:
-        commands = confirmed(task, work)
+        commands = confirmed_gates(task, work)
     # An agent made in Python has bound its tools to
     # folders already; a file's are made per folder.
     if agent and mode != "in-place" and not is_file(agent):

@@ -12,7 +12,7 @@ import typer
 
 from taofold.cli import options
 from taofold.cli.loops.commands import which
-from taofold.cli.loops.drive import with_means
+from taofold.cli.loops.drive import with_dependencies
 from taofold.cli.outcome import UNREACHED, fail, give, give_json, say
 from taofold.cli.patterns import render
 from taofold.cli.project import with_registry
@@ -47,7 +47,7 @@ def _extract(loop: str, kinds: "tuple[Kind, ...]", *, json: bool) -> None:
         )
         return [await _extracted(dependencies, name, kinds, named=bool(loop)) for name in names]
 
-    done = with_means(work)
+    done = with_dependencies(work)
     if json:
         give_json([_extract_json(name, learnt, why) for name, learnt, why in done])
         return
@@ -137,7 +137,7 @@ def _inject(loop: str, rate: float | None, top_k: int | None, *, json: bool) -> 
         number = await into(dependencies.journal, name, lessons) if lessons.text else 0
         return name, lessons, number
 
-    name, lessons, number = with_means(work)
+    name, lessons, number = with_dependencies(work)
     if json:
         give_json(
             {

@@ -131,7 +131,7 @@ def compare(a: Sequence[e.Record], b: Sequence[e.Record]) -> Difference:
     return Difference(first is None, first, steps)
 
 
-def told(found: Difference) -> str:
+def event_line(found: Difference) -> str:
     """For people."""
     if found.first is None:
         return "the same: every event agrees (times and ids apart)"

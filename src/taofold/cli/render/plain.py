@@ -17,7 +17,7 @@ _THOUGHT: Final = 400
 """Characters of a thought that are shown."""
 
 
-def coloured(stream: TextIO) -> bool:
+def can_colour(stream: TextIO) -> bool:
     """Is `stream` a terminal that may be coloured?"""
     # no-color.org: a variable that is set but empty does not count.
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
@@ -27,7 +27,7 @@ def voice(*, quiet: bool = False) -> "Voice":
     """The voice for standard error as it is."""
     if quiet:
         return SilentVoice()
-    if not coloured(sys.stderr):
+    if not can_colour(sys.stderr):
         return PlainVoice(sys.stderr)
     from taofold.cli.render.terminal import RichVoice
 
@@ -86,7 +86,7 @@ class PlainVoice(SilentVoice):
 
     def thinking(self, text: str, *, child: bool) -> None:
         """Its size and its beginning."""
-        self._say(f"  {collapsed(text)}", child=child)
+        self._say(f"  {thought_line(text)}", child=child)
 
     def action(self, action: Action, mark: str, *, child: bool) -> None:
         """Tool and parameters."""
@@ -109,10 +109,10 @@ class PlainVoice(SilentVoice):
 
     def ending(self, run: str, event: e.RunFinished | e.Parked, totals: str) -> None:
         """How it ended, and what it cost."""
-        self._say(f"{ended(event)} ({totals})", child=False)
+        self._say(f"{ending_text(event)} ({totals})", child=False)
 
 
-def collapsed(thinking: str) -> str:
+def thought_line(thinking: str) -> str:
     """What a model thought, on one line: `runs log --json` has it all."""
     return f"thinking, {len(thinking):,} characters: {line(thinking, 100)}"
 
@@ -127,7 +127,7 @@ def key_line(seen: Observation, width: int) -> str:
     )
 
 
-def ended(event: e.RunFinished | e.Parked) -> str:
+def ending_text(event: e.RunFinished | e.Parked) -> str:
     """The end in words."""
     if isinstance(event, e.Parked):
         what = "an answer" if event.reason == "awaiting_input" else "an approval"

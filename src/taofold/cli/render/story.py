@@ -29,7 +29,7 @@ _WHY = {
 """The policy's reasons that only repeat the tier."""
 
 
-def why(reason: str) -> str:
+def approval_reason(reason: str) -> str:
     """The reason in words that say more than the tier does."""
     return _WHY.get(reason, reason)
 
@@ -232,7 +232,7 @@ class Story:
         voice = self._voice
         match event.verdict:
             case "ask":
-                text = f"asks for approval (tier {event.tier}): {why(event.reason)}"
+                text = f"asks for approval (tier {event.tier}): {approval_reason(event.reason)}"
                 if event.request is not None:
                     text = f"asks in the middle of its call: {event.reason}"
                 # Held back until the answer is known, if everything is waved through.

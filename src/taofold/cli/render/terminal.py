@@ -7,7 +7,7 @@ from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
-from taofold.cli.render.plain import SilentVoice, collapsed, ended, key_line
+from taofold.cli.render.plain import SilentVoice, ending_text, key_line, thought_line
 from taofold.cli.render.text import duration, line, parameters
 from taofold.core import events as e
 from taofold.core.values import Action, Observation, Thought
@@ -61,7 +61,7 @@ class RichVoice(SilentVoice):
 
     def thinking(self, text: str, *, child: bool) -> None:
         """Its size and its beginning."""
-        self._print("", Text(collapsed(text), "dim italic"), child=child)
+        self._print("", Text(thought_line(text), "dim italic"), child=child)
 
     def action(self, action: Action, mark: str, *, child: bool) -> None:
         """Tool and parameters."""
@@ -119,7 +119,9 @@ class RichVoice(SilentVoice):
         good = isinstance(event, e.RunFinished) and event.success
         colour = "green" if good else "yellow" if isinstance(event, e.Parked) else "red"
         self._print("", Text(""), child=False)
-        text = Text.assemble((line(ended(event), 300), f"bold {colour}"), (f"  {totals}", "dim"))
+        text = Text.assemble(
+            (line(ending_text(event), 300), f"bold {colour}"), (f"  {totals}", "dim")
+        )
         self._print("■", text, child=False, style=colour)
 
     def _now(self) -> Text:

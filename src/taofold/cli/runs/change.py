@@ -66,13 +66,13 @@ def go_on(
     quiet: bool = False,
 ) -> None:
     """Resume run `name` before the person, and end with its exit code."""
-    from taofold.cli.agents import make, recorded
+    from taofold.cli.agents import make, recorded_choice
     from taofold.cli.project import open_store
     from taofold.cli.runs.drive import drive, finish
     from taofold.cli.runs.show import started_of
 
     # Made before the log is opened for driving: a faulty agent file leaves the run as it is.
-    resumed: Agent[Any, Any] = make(recorded(started_of(name, records), agent, model))
+    resumed: Agent[Any, Any] = make(recorded_choice(started_of(name, records), agent, model))
     log = open_store()
     result = drive(
         log,

@@ -175,12 +175,12 @@ async def cancellable(work: "Awaitable[T]", log: "Log") -> T:
 def approver(approve: str, before: Callable[[], None]) -> "Approver | None":
     """Who approves, by the word of `--approve`; `before` is called before a person is asked."""
     from taofold.cli.approval_prompt import PromptApprover, Terminal
-    from taofold.cli.render.plain import coloured
+    from taofold.cli.render.plain import can_colour
 
     if approve not in APPROVE:
         outcome.fail(f"--approve is one of {', '.join(APPROVE)}, not {approve!r}")
     terminal = sys.stdin.isatty() and sys.stderr.isatty()
-    asking = PromptApprover(Terminal(colours=coloured(sys.stderr)), before) if terminal else None
+    asking = PromptApprover(Terminal(colours=can_colour(sys.stderr)), before) if terminal else None
     if approve == "all":
         return _everything(asking)
     return None if approve == "wait" else asking

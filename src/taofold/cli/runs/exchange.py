@@ -57,7 +57,7 @@ async def _prompts(
 
 def _agent(started: "RunStarted", caller: "Agent[Any, Any] | None") -> "Agent[Any, Any] | None":
     """The agent of a stored run, if it can be made: a child's is a tool of its caller's."""
-    from taofold.cli.agents import make, recorded
+    from taofold.cli.agents import make, recorded_choice
     from taofold.core.errors import TaofoldError
     from taofold.runtime.model import ReplayModel
 
@@ -68,13 +68,13 @@ def _agent(started: "RunStarted", caller: "Agent[Any, Any] | None") -> "Agent[An
         child = next((callee for callee in below if callee.name == started.agent), None)
         return None if child is None else child.but(model=stand_in)
     try:
-        return make(recorded(started), stand_in)
+        return make(recorded_choice(started), stand_in)
     # The agent's code may be gone or changed; the trace is then made of the log alone.
     except (TaofoldError, ExceptionGroup, ImportError, OSError):
         return None
 
 
-def told(spans: "list[Span]", format: str, content: bool) -> str:  # noqa: A002 - the word
+def trace_text(spans: "list[Span]", format: str, content: bool) -> str:  # noqa: A002 - the word
     """The trace as JSON text."""
     if format == "otlp":
         from taofold.telemetry import otel
@@ -89,7 +89,7 @@ def told(spans: "list[Span]", format: str, content: bool) -> str:  # noqa: A002 
     return msgspec.json.format(msgspec.json.encode(payload), indent=2).decode() + "\n"
 
 
-def sent(spans: "list[Span]", format: str, content: bool, endpoint: str) -> str:  # noqa: A002
+def send_trace(spans: "list[Span]", format: str, content: bool, endpoint: str) -> str:  # noqa: A002
     """Send the trace. Returns where it went.
 
     Raises:
@@ -185,9 +185,9 @@ def _export_trace(run: str, format: str, output: Path | None, endpoint: str, con
         fail("--endpoint sends the trace, --output writes it: give one of them")
     name, spans = trace_of(run, content)
     if endpoint:
-        say(f"{name}: {len(spans)} spans sent to {sent(spans, format, content, endpoint)}")
+        say(f"{name}: {len(spans)} spans sent to {send_trace(spans, format, content, endpoint)}")
         return
-    _write(told(spans, format, content), output, f"{name}: {len(spans)} spans")
+    _write(trace_text(spans, format, content), output, f"{name}: {len(spans)} spans")
 
 
 def _write(text: str, output: Path | None, what: str) -> None:

@@ -163,7 +163,7 @@ def diff(
     json: options.Json = False,
 ) -> None:
     """Where two runs part: the first different event, then step by step. 1 if they differ."""
-    from taofold.cli.render.events import compare, told
+    from taofold.cli.render.events import compare, event_line
 
     async def work(log: "Log") -> "tuple[list[Record], list[Record]]":
         return (await records_of(log, first))[1], (await records_of(log, second))[1]
@@ -172,14 +172,14 @@ def diff(
     if json:
         give_json(difference.as_json())
     else:
-        give(told(difference))
+        give(event_line(difference))
     if not difference.same:
         raise typer.Exit(UNREACHED)
 
 
 def replay(run: options.Run, agent: options.AgentName = "", json: options.Json = False) -> None:
     """Re-derive a run without model, tools or network; exit code 1 at the first difference."""
-    from taofold.cli.agents import make, recorded
+    from taofold.cli.agents import make, recorded_choice
     from taofold.cli.runs.show import started_of
     from taofold.core.errors import ReplayDiverged
     from taofold.runtime.model import ReplayModel
@@ -190,7 +190,7 @@ def replay(run: options.Run, agent: options.AgentName = "", json: options.Json =
         started = started_of(name, records)
         # No key and no network is needed: the model's replies come from the log.
         stand_in = ReplayModel(started.model, started.profile)
-        replayed = make(recorded(started, agent), stand_in).but(log=log)
+        replayed = make(recorded_choice(started, agent), stand_in).but(log=log)
         try:
             await replayed.replay(name)
         except ReplayDiverged as error:

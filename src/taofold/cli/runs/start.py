@@ -15,7 +15,7 @@ from taofold.cli.outcome import fail, invocation
 _NAME: Final = re.compile(r"[^\W\d][\w-]*")
 
 
-def assigned(said: Sequence[str]) -> dict[str, Any]:
+def assignments(said: Sequence[str]) -> dict[str, Any]:
     """The values by key: JSON where a value can be read as such, else its text.
 
     Ends the program if one is not KEY=VALUE, or a key is given twice.
@@ -117,7 +117,7 @@ def run(
     from taofold.tools.media import Attachment
 
     agent, goal = _arguments(agent, goal)
-    data = assigned(values or [])
+    data = assignments(values or [])
     files = [Attachment(path) for path in attach or ()]
     for file in files:
         file.load()  # what is wrong with a file is said before anything else happens

@@ -205,9 +205,9 @@ def _named(said: Sequence[str], root: Path | None, model: str) -> "dict[str, Age
 
 def rebuilt(started: "RunStarted") -> "Agent[Any, Any] | None":
     """The agent of a run that the command line began; None if its log does not say."""
-    from taofold.cli.agents import SETTINGS, make, recorded
+    from taofold.cli.agents import SETTINGS, make, recorded_choice
 
-    return make(recorded(started)) if SETTINGS in started.settings else None
+    return make(recorded_choice(started)) if SETTINGS in started.settings else None
 
 
 def work(
@@ -286,9 +286,9 @@ def add(
 @tokens_app.command("list")
 def list_tokens(token_file: TokenFile = None, json: options.Json = False) -> None:
     """The tokens, without their secrets."""
-    from taofold.server.credentials import shown
+    from taofold.server.credentials import token_row
 
-    tokens = [shown(token) for token in _tokens(token_file).all()]
+    tokens = [token_row(token) for token in _tokens(token_file).all()]
     if json:
         give_json(tokens)
     elif not tokens:

@@ -10,7 +10,7 @@ from pydantic import Field
 from taofold.core.effects import Strategy
 from taofold.core.values import FINISH
 from taofold.files.actions.kind import ActionCall, Asking, Done, Keys, Kind, Text
-from taofold.files.actions.strategy import Ended, offered, output_of, roles, think
+from taofold.files.actions.strategy import Ended, offered_tools, output_of, roles, think
 from taofold.reasoning import Cot, Decompose, Direct, Inner, Plan, SelfCorrect, react
 
 
@@ -54,7 +54,7 @@ def _tools(call: ActionCall[ToolsKeys]) -> Strategy[Done]:
         keys.prompt,
         models=roles(call, executor="model"),
         output=output_of(keys.output_format),
-        offers=offered(call.task, keys.tools),
+        offers=offered_tools(call.task, keys.tools),
         instructions=keys.system,
         steps=keys.max_tool_rounds,
         settings=keys.settings,
@@ -187,7 +187,7 @@ def _react(call: ActionCall[ReactKeys]) -> Strategy[Done]:
         keys.goal,
         models=roles(call, **_THINKING),
         output=output_of(keys.output_format),
-        offers=offered(call.task, keys.tools),
+        offers=offered_tools(call.task, keys.tools),
         instructions=keys.instructions,
         steps=keys.max_steps,
         settings=keys.settings,
@@ -205,7 +205,7 @@ def _plan(call: ActionCall[PlanKeys]) -> Strategy[Done]:
         keys.goal,
         models=named,
         output=output_of(keys.output_format),
-        offers=offered(call.task, keys.tools),
+        offers=offered_tools(call.task, keys.tools),
         steps=keys.max_steps,
         settings=keys.settings,
     )
@@ -251,7 +251,7 @@ def _self_correct(call: ActionCall[SelfCorrectKeys]) -> Strategy[Done]:
         keys.task,
         models=named,
         output=output_of(keys.output_format),
-        offers=offered(call.task, keys.tools),
+        offers=offered_tools(call.task, keys.tools),
         settings=keys.settings,
     )
     history = versions(ended.trace.steps)
@@ -302,7 +302,7 @@ def _decompose(call: ActionCall[DecomposeKeys]) -> Strategy[Done]:
         keys.problem,
         models=roles(call, **_THINKING),
         output=output_of(keys.output_format),
-        offers=offered(call.task, keys.tools),
+        offers=offered_tools(call.task, keys.tools),
         settings=keys.settings,
     )
     value = {

@@ -237,20 +237,20 @@ def output_of(written: Any) -> Output:
         raise Unusable(f"output_format{where}: {error}") from None
 
 
-def offered(task: Task, names: list[str] | None) -> tuple[Offer, ...]:
+def offered_tools(task: Task, names: list[str] | None) -> tuple[Offer, ...]:
     """The run's tools of these names; all, if nothing is said."""
     if names is None:
         return task.offers
     offered_tools = {offer.name: offer for offer in task.offers}
-    missing = [name for name in names if plain(name) not in offered_tools]
+    missing = [name for name in names if tool_name(name) not in offered_tools]
     if missing:
         raise Unusable(
             f"tools: there is no {missing[0]!r}; there are {', '.join(offered_tools) or 'none'}"
         )
-    return tuple(offered_tools[name] for name in dict.fromkeys(map(plain, names)))
+    return tuple(offered_tools[name] for name in dict.fromkeys(map(tool_name, names)))
 
 
-def plain(name: str) -> str:
+def tool_name(name: str) -> str:
     """The tool's own name: `tool.` before it says only that it is one."""
     return name.removeprefix("tool.")
 

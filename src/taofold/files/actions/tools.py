@@ -16,7 +16,7 @@ from taofold.tools.tool import make
 
 WAIT: Final = "flow.wait"
 APPROVE: Final = "flow.approve"
-LONGEST: Final = 600.0
+LONGEST_WAIT_S: Final = 600.0
 """Seconds that a flow may wait before it tries again."""
 
 
@@ -55,7 +55,7 @@ async def _wait(seconds: float) -> str:
     Args:
         seconds: How long.
     """
-    await asyncio.sleep(min(seconds, LONGEST))
+    await asyncio.sleep(min(seconds, LONGEST_WAIT_S))
     return f"waited {seconds:g} s"
 
 
@@ -87,7 +87,7 @@ def memory() -> tuple[Tool, ...]:
 
 def wait() -> Tool:
     """Lets a flow wait between attempts; on resume it does not wait again."""
-    return make(_wait, name=WAIT, effect="read", timeout=LONGEST + 1, toolset="flow")
+    return make(_wait, name=WAIT, effect="read", timeout=LONGEST_WAIT_S + 1, toolset="flow")
 
 
 def approve() -> Tool:

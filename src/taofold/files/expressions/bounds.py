@@ -111,7 +111,7 @@ def weigh(value: Any, most: int = LARGEST) -> int:
         if read >= _KILO:
             spend(read // _VALUES)
             read = 0
-        sized(weight, most)
+        check_size(weight, most)
     spend(1 + read // _VALUES)
     return weight
 
@@ -120,13 +120,13 @@ def _weight(value: str | list[Any]) -> int:
     return len(value) if isinstance(value, str) else weigh(value)
 
 
-def made(value: Any) -> Any:
+def within_bounds(value: Any) -> Any:
     """`value`, which an expression made, if it is not too large."""
     weigh(value)
     return value
 
 
-def sized(length: int, most: int = LARGEST) -> None:
+def check_size(length: int, most: int = LARGEST) -> None:
     """Refuse what would be too large.
 
     Raises:
@@ -160,11 +160,11 @@ def binary(operator: str, left: Any, right: Any) -> Any:
         return _arithmetic(operator, left, right)
     if operator == "+" and type(left) is type(right) and isinstance(left, str | list):
         # Before it is made: afterwards the memory would be gone already.
-        sized(_weight(left) + _weight(right))
+        check_size(_weight(left) + _weight(right))
         return left + right
     if operator == "*" and isinstance(left, str | list) and isinstance(right, int):
         grown = _weight(left) * max(0, right)
-        sized(grown)
+        check_size(grown)
         spend(grown // _READ)
         return left * right
     kinds = f"{type(left).__name__} and {type(right).__name__}"

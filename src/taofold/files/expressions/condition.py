@@ -12,7 +12,15 @@ from typing import Any, Final
 from simpleeval import InvalidExpression, SimpleEval  # type: ignore[import-untyped]
 
 from taofold.core.text import near
-from taofold.files.expressions.bounds import TooMuch, binary, budget, charge, digits, made, skim
+from taofold.files.expressions.bounds import (
+    TooMuch,
+    binary,
+    budget,
+    charge,
+    digits,
+    skim,
+    within_bounds,
+)
 
 # Values here are JSON of any shape, or come from a library without types.
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
@@ -115,7 +123,7 @@ class _Evaluator(SimpleEval):  # type: ignore[misc]
         nodes.update({ast.List: self._several, ast.Tuple: self._several})
 
     def _several(self, node: Any) -> Any:
-        return made([self._eval(item) for item in node.elts])
+        return within_bounds([self._eval(item) for item in node.elts])
 
     def _eval_attribute(self, node: Any) -> Any:
         return self._key(self._eval(node.value), node.attr)

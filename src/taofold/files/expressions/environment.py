@@ -17,7 +17,15 @@ from jinja2.runtime import Context, LoopContext
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from taofold.core.text import near
-from taofold.files.expressions.bounds import binary, charge, digits, made, sized, skim, spend
+from taofold.files.expressions.bounds import (
+    binary,
+    charge,
+    check_size,
+    digits,
+    skim,
+    spend,
+    within_bounds,
+)
 
 # Values here are JSON of any shape, or come from a library without types.
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
@@ -37,7 +45,7 @@ def tojson(value: Any, indent: int = 0) -> str:
     return body.decode()
 
 
-def shown(value: Any) -> str:
+def as_text(value: Any) -> str:
     """A value inside text: text as it is, everything else as JSON."""
     return value if isinstance(value, str) else tojson(value)
 
@@ -45,13 +53,13 @@ def shown(value: Any) -> str:
 def _replace(text: str, old: str, new: str) -> str:
     text, old, new = str(text), str(old), str(new)
     # Counted before it is made: `replace` can turn a text into a very long one.
-    sized(len(text) + text.count(old) * len(new))
+    check_size(len(text) + text.count(old) * len(new))
     return text.replace(old, new)
 
 
 def _join(values: Iterable[Any], separator: str = "") -> str:
-    texts = [shown(value) for value in values]
-    sized(sum(map(len, texts)) + len(str(separator)) * len(texts))
+    texts = [as_text(value) for value in values]
+    check_size(sum(map(len, texts)) + len(str(separator)) * len(texts))
     return str(separator).join(texts)
 
 
@@ -59,7 +67,7 @@ def _indent(text: str, width: int = 4, first: bool = False) -> str:
     if not 0 <= width <= _WIDE:
         raise ValueError(f"a width is 0 to {_WIDE}, not {width!r}")
     lines = str(text).split("\n")
-    sized(len(text) + width * len(lines))
+    check_size(len(text) + width * len(lines))
     pad = " " * width
     indented = lines if first else lines[1:]
     padded = [pad + line if line else line for line in indented]
@@ -181,7 +189,7 @@ _PLAIN: Final[dict[str, Callable[..., Any]]] = {
     "selectattr": _selectattr,
     "sort": _sort,
     "split": _split,
-    "string": shown,
+    "string": as_text,
     "sum": _sum,
     "title": lambda text: str(text).title(),
     "tojson": tojson,
@@ -321,8 +329,8 @@ def _read(value: Any) -> Any:
 def _concat(first: Any, *rest: Any) -> str:
     for value in (first, *rest):
         charge(value)
-    texts = [shown(value) for value in (first, *rest)]
-    sized(sum(map(len, texts)))
+    texts = [as_text(value) for value in (first, *rest)]
+    check_size(sum(map(len, texts)))
     return "".join(texts)
 
 
@@ -331,7 +339,7 @@ def _finalize(context: Context, value: Any) -> str:
     if isinstance(value, StrictUndefined):
         return str(value)
     charge(value)
-    return shown(value)
+    return as_text(value)
 
 
 def _environment() -> Environment:
@@ -353,7 +361,7 @@ def _environment() -> Environment:
         namespace.clear()
     names["range"] = _range
     environment.filters.update(
-        {**FILTERS, "_each": _each, "_concat": _concat, "_made": made, "_read": _read}
+        {**FILTERS, "_each": _each, "_concat": _concat, "_made": within_bounds, "_read": _read}
     )
     for name in set(environment.tests) - set(TESTS):
         del environment.tests[name]

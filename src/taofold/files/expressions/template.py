@@ -18,7 +18,7 @@ from jinja2.environment import TemplateExpression
 from jinja2.exceptions import TemplateError
 
 from taofold.core.text import clip, near
-from taofold.files.expressions.bounds import PASSED, TooMuch, budget, charge, sized, weigh
+from taofold.files.expressions.bounds import PASSED, TooMuch, budget, charge, check_size, weigh
 from taofold.files.expressions.environment import ENVIRONMENT, FILTERS, TESTS
 
 # Values here are JSON of any shape, or come from a library without types.
@@ -138,7 +138,7 @@ class Template:
         # Piece by piece, so that it stops when it is too long, not when it is whole.
         for part in self._compiled.generate(variables):
             length += len(part)
-            sized(length)
+            check_size(length)
             parts.append(part)
         return "".join(parts)
 
@@ -226,7 +226,7 @@ def _native(value: Any) -> Any:
         # Raises for what is undefined.
         str(value)
     if isinstance(value, str):
-        sized(len(value), PASSED)
+        check_size(len(value), PASSED)
         return value
     if isinstance(value, Iterator):
         value = list(value)

@@ -11,12 +11,12 @@ from taofold.core.effects import Answer, Strategy
 from taofold.core.errors import ConfigError
 from taofold.core.text import near
 from taofold.core.values import RESERVED
-from taofold.files.actions.strategy import plain
+from taofold.files.actions.strategy import tool_name
 from taofold.files.actions.tools import APPROVE, WAIT, approve, memory, wait
 from taofold.files.actions.web import backend, web_tools
 from taofold.files.agent import AgentFile, specs
 from taofold.files.build import build as build_plain
-from taofold.files.build import listed
+from taofold.files.build import listed_tools
 from taofold.files.config import Config
 from taofold.files.document import Fault, refuse
 from taofold.files.flow.file import FlowFile, read_agent
@@ -140,7 +140,9 @@ def _imported(
     tools: list[Tool] = []
     for used in [flow_file for flow_file in _files(file) if flow_file is not file]:
         try:
-            for tool in Toolset.of(*listed(used, root, faults, uses, network=network)).values():
+            for tool in Toolset.of(
+                *listed_tools(used, root, faults, uses, network=network)
+            ).values():
                 if tool.name in have:
                     text = f"another tool is named {tool.name!r}: rename one of them"
                     faults.append(used.document.fault((), text))
@@ -197,7 +199,7 @@ def _wanted(file: FlowFile) -> Iterator[tuple[FlowFile, Node, str]]:
             names = list(node.kind.tools) if node.kind is not None else []
             values: Any = node.given.raw
             listed = values.get("tools") if isinstance(values, Mapping) else None
-            names += [plain(str(name)) for name in (listed or ())]
+            names += [tool_name(str(name)) for name in (listed or ())]
             names += [APPROVE] if node.approve is not None else []
             names += [WAIT] if node.on_error.retry is not None else []
             for name in names:

@@ -21,7 +21,7 @@ from taofold.files.agent import AgentFile, read_document
 from taofold.files.document import Fault, YamlDocument, check, load
 from taofold.files.flow.compile import Compiler, Nodes
 from taofold.files.flow.flow import Flow, FlowKeys, Node
-from taofold.files.flow.run import nested
+from taofold.files.flow.run import nested_flow
 from taofold.files.references import is_name
 from taofold.policy import Policy
 
@@ -221,7 +221,7 @@ def _agent_kind(name: str) -> Kind:
 
 
 def _flow_kind(name: str, flow: Flow) -> Kind:
-    return replace(_kind_of(f"flow.{name}", Open), run=partial(nested, flow))
+    return replace(_kind_of(f"flow.{name}", Open), run=partial(nested_flow, flow))
 
 
 def _kind_of(name: str, keys: Any) -> Kind:

@@ -16,12 +16,12 @@ from taofold.files.document import KeyPath, Strict
 from taofold.files.expressions.condition import Condition
 from taofold.files.expressions.template import Template
 
-MOST: Final = 1000
+MOST_VISITS: Final = 1000
 """Turns of one loop, items of one fan-out, visits of one node."""
 END: Final = ("end", "__end__")
 """Targets of `goto` that leave the list of nodes."""
 
-Bound = Annotated[int, Field(ge=1, le=MOST)]
+Bound = Annotated[int, Field(ge=1, le=MOST_VISITS)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$", max_length=64)]
 Seconds = Annotated[float, Field(ge=0)]
 
@@ -81,7 +81,7 @@ class NodeKeys(Strict):
     set: dict[str, Any] = {}
     while_: Annotated[While | None, Field(alias="while")] = None
     parallel: Parallel | None = None
-    steps: Annotated[list[Any], Field(max_length=MOST)] = []
+    steps: Annotated[list[Any], Field(max_length=MOST_VISITS)] = []
     output: str | dict[str, str] = ""
     goto: str | list[Branching] = ""
     on_error: OnError | None = None
@@ -127,7 +127,7 @@ class Import(Strict):
 class FlowKeys(AgentKeys):
     """The keys of a file with nodes. Of an agent's keys they have all but `strategy`."""
 
-    nodes: Annotated[list[Any], Field(min_length=1, max_length=MOST)]
+    nodes: Annotated[list[Any], Field(min_length=1, max_length=MOST_VISITS)]
     settings: FlowSettings = FlowSettings()
     variables: dict[str, Any] = {}
     imports: list[Import] = []

@@ -21,7 +21,7 @@ from taofold.files.actions.strategy import Unusable
 from taofold.files.actions.tools import APPROVE, WAIT, perform
 from taofold.files.expressions.condition import Unclear
 from taofold.files.expressions.template import Unrenderable
-from taofold.files.flow.flow import END, MOST, Flow, Given, Node, Spread
+from taofold.files.flow.flow import END, MOST_VISITS, Flow, Given, Node, Spread
 from taofold.parsing import Unparsed
 from taofold.reasoning import Task
 from taofold.reasoning.nested import closing
@@ -170,8 +170,10 @@ def spread_out(node: Node, spread: Spread, scope: Scope, runner: Runner) -> Stra
         items = spread.items.render(scope.variables)
         if not isinstance(items, list):
             return Done(error=f"parallel.items must be a list, not {type(items).__name__}")
-        if len(items) > MOST:
-            return Done(error=f"parallel.items has {len(items)} entries; at most {MOST} are run")
+        if len(items) > MOST_VISITS:
+            return Done(
+                error=f"parallel.items has {len(items)} entries; at most {MOST_VISITS} are run"
+            )
         jobs = [(node.steps, {spread.name: item, "index": i}) for i, item in enumerate(items)]
         names = [str(number) for number in range(len(jobs))]
     else:
@@ -296,8 +298,8 @@ def _sequence(nodes: Sequence[Node], scope: Scope) -> Strategy[Done]:
         node = nodes[position]
         visits[node.name] += 1
         # `goto` can make a loop without a bound of its own.
-        if visits[node.name] > MOST:
-            return Done(error=f"node {node.name!r} was reached more than {MOST} times")
+        if visits[node.name] > MOST_VISITS:
+            return Done(error=f"node {node.name!r} was reached more than {MOST_VISITS} times")
         done, to = yield from _visit(node, scope)
         if not done.good:
             return done
@@ -445,7 +447,7 @@ def _loop(node: Node, scope: Scope) -> Strategy[Done]:
     return Done({"iterations": turns, "exhausted": False})
 
 
-def nested(flow: Flow, call: ActionCall[Any]) -> Strategy[Done]:
+def nested_flow(flow: Flow, call: ActionCall[Any]) -> Strategy[Done]:
     """A flow inside another: `with` is its state, its result the value."""
     state = dict(call.keys.model_extra or {})
     task = replace(call.task, goal=str(state.pop("goal", call.task.goal)), data=state)

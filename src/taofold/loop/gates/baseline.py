@@ -32,7 +32,7 @@ from taofold.loop.verdict import Gate
 FILE: Final = "baseline.json"
 LARGEST: Final = 64_000_000
 """Bytes of a file whose content is kept; a larger one is used where it lies, if it is unchanged."""
-MOST: Final = 200_000
+MOST_FILES: Final = 200_000
 """Files, besides those of environments."""
 MOST_BYTES: Final = 8_000_000_000
 SKIPPED: Final = frozenset(
@@ -374,7 +374,7 @@ class Tree:
             self._put(path, files[path], late=path in new)
         # Build outputs are the baseline's, copied anew: an agent's would be taken for up to date.
         for name, source in self.outputs.items():
-            copied(source, self.folder / name)
+            copy_folder(source, self.folder / name)
         for name, source in self.shown.items():
             self._show(name, source)
 
@@ -430,7 +430,7 @@ class Tree:
             target.touch()
 
 
-def copied(source: Path, target: Path) -> None:
+def copy_folder(source: Path, target: Path) -> None:
     """Copy a folder with its links, modes and times; what is no file is left out.
 
     Raises:
@@ -481,12 +481,12 @@ def _clean(root: Path, folder: str, files: Collection[str], folders: Collection[
             if path in folders:
                 _clean(root, path, files, folders)
             else:
-                removed(root / path)
+                remove_folder(root / path)
         elif path not in files:
             (root / path).unlink()
 
 
-def removed(folder: Path) -> None:
+def remove_folder(folder: Path) -> None:
     """Remove a folder, also one that a gate made unreadable.
 
     Raises:

@@ -34,7 +34,7 @@ from taofold.tools.containment import HOME, Containment, python_homes, why_not
 from taofold.tools.process import OutputExcerpt
 from taofold.tools.scratch import scratch
 
-MOST: Final = 64_000_000
+MOST_REPORT_BYTES: Final = 64_000_000
 """Bytes of a report; what comes after them is not read."""
 
 
@@ -80,7 +80,7 @@ class ReportPipe:
             chunk = os.read(self._reader, 65_536)
         except BlockingIOError:
             return False
-        self._raw += chunk[: MOST - len(self._raw)]
+        self._raw += chunk[: MOST_REPORT_BYTES - len(self._raw)]
         return bool(chunk)
 
     def taken(self) -> bytes:
@@ -155,7 +155,7 @@ class Bench:
 
     def program(self, gate: Gate) -> str:
         """The interpreter or the program that starts first, where a gate sees it."""
-        word = planned(gate).argv[0]
+        word = plan_of(gate).argv[0]
         if word.startswith("\0python:"):
             word = self._python(word, gate)
         return self._found(word, gate)
@@ -166,7 +166,7 @@ class Bench:
         `apart` are Python files of the product that are loaded in a process of their own; only
         runners whose report comes through a pipe can have that.
         """
-        plan = planned(gate)
+        plan = plan_of(gate)
         with scratch("gate") as folder:
             return await self._run(gate, plan, folder, apart)
 
@@ -207,8 +207,8 @@ class Bench:
                 raw = self._said(wire.taken().decode("utf-8", "replace")).encode()
                 report = stream(raw, wire.nonce, root)
             else:
-                report = commands.printed(plan.runner, text, root, census)
-            readable = reports.shown(plan.runner, self._said(output.text))
+                report = commands.printed_report(plan.runner, text, root, census)
+            readable = reports.readable_output(plan.runner, self._said(output.text))
             command = tuple([self._said(word.replace(str(scratch), "<gate>")) for word in argv])
             return GateRun(
                 plan,
@@ -348,7 +348,7 @@ class Bench:
         return program
 
 
-def planned(gate: Gate) -> GatePlan:
+def plan_of(gate: Gate) -> GatePlan:
     """How this gate is run."""
     spoken = gate.argv and gate.argv[0] in (":", "cd", "export", "source", ".", "set")
     if gate.shell or not gate.argv or spoken:
@@ -391,7 +391,7 @@ async def warm(bench: Bench, gate: Gate) -> None:
     Nothing is done for an interpreter in the work root: its modules are within reach of the
     agent; and nothing where gates are not contained, because there a product could write to it.
     """
-    plan, cache = planned(gate), bench.bytecode
+    plan, cache = plan_of(gate), bench.bytecode
     if cache is None or bench.why_not or plan.runner not in _WORDS or plan.program:
         return
     program = Path(bench.program(gate))

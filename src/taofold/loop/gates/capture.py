@@ -10,20 +10,20 @@ from msgspec import structs
 from taofold.core.errors import ConfigError
 from taofold.loop.gates import results, scope
 from taofold.loop.gates.baseline import (
-    MOST,
     MOST_BYTES,
+    MOST_FILES,
     Baseline,
     FileCache,
     KeptFile,
     Tree,
     TreeWalk,
     content,
-    copied,
-    removed,
+    copy_folder,
+    remove_folder,
 )
 from taofold.loop.gates.bench import Bench, GateRun
-from taofold.loop.gates.commands import named, search_path, targets, wanted
-from taofold.loop.gates.delivery import above, linked
+from taofold.loop.gates.commands import named_files, search_path, targets, wanted_files
+from taofold.loop.gates.delivery import above, with_link_targets
 from taofold.loop.verdict import Gate
 
 _NAMES: Final = """
@@ -54,7 +54,7 @@ class LoopFolder:
         return self.path / "outputs" / str(number)
 
 
-def captured(
+def capture(
     root: Path,
     folder: LoopFolder,
     files: FileCache,
@@ -69,8 +69,10 @@ def captured(
         ConfigError: it is too large to be copied for each verdict.
     """
     walk = TreeWalk(root)
-    if len(walk.files) > MOST:
-        raise ConfigError(f"{len(walk.files):,} files below {str(root)!r}; gates take {MOST:,}")
+    if len(walk.files) > MOST_FILES:
+        raise ConfigError(
+            f"{len(walk.files):,} files below {str(root)!r}; gates take {MOST_FILES:,}"
+        )
     tree: dict[str, KeptFile] = {}
     size = 0
     for path in walk.files:
@@ -87,17 +89,17 @@ def captured(
     # Environments are copied: an agent may install packages, and gates must not see them.
     for number, environment in enumerate(walk.environments):
         _copied_once(root / environment, folder.environment(number))
-    own = {*named(gates, root), *_rust_tests(tree, folder.objects)}
+    own = {*named_files(gates, root), *_rust_tests(tree, folder.objects)}
     return Baseline(
         root=str(root),
         gates=gates,
         files=tree,
-        named=tuple(sorted(linked(tree, root, own))),
+        named=tuple(sorted(with_link_targets(tree, root, own))),
         allow_edit=allow_edit,
         environments=tuple(walk.environments),
         path=search_path(root),
         whole=True,
-        wanted=wanted(gates),
+        wanted=wanted_files(gates),
         targets=targets(gates, root),
         repositories=tuple(walk.repositories),
         parents={} if contained else above(folder.tree),
@@ -151,8 +153,8 @@ def _copied_once(source: Path, target: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         half = target.with_suffix(".half")
         if half.exists():
-            removed(half)
-        copied(source, half)
+            remove_folder(half)
+        copy_folder(source, half)
         half.rename(target)
 
 

@@ -189,7 +189,7 @@ def _behind_wrapper(argv: Sequence[str]) -> int:
     return 0
 
 
-def printed(runner: Runner, text: str, root: str, census: str = "") -> RunnerReport:
+def printed_report(runner: Runner, text: str, root: str, census: str = "") -> RunnerReport:
     """The report of a runner that prints it; empty and whole for others."""
     report = _printed(runner, text, root)
     files = reports.files(runner, census or text, root)
@@ -250,7 +250,7 @@ def interpreter(script: Path) -> str:
     return ""
 
 
-def named(gates: Sequence[Gate], root: Path) -> tuple[str, ...]:
+def named_files(gates: Sequence[Gate], root: Path) -> tuple[str, ...]:
     """Files of the work root that the gates run.
 
     Scripts, and tests that a command names; in the same way the tools that a Makefile, a script
@@ -280,7 +280,7 @@ def named(gates: Sequence[Gate], root: Path) -> tuple[str, ...]:
     return tuple(sorted(paths | visited))
 
 
-def wanted(gates: Sequence[Gate]) -> tuple[str, ...]:
+def wanted_files(gates: Sequence[Gate]) -> tuple[str, ...]:
     """Files that the gates' own commands look at, such as `grep -q done notes.txt`."""
     paths: set[str] = set()
     for gate in gates:

@@ -20,7 +20,7 @@ from taofold.core.errors import ConfigError
 from taofold.loop.gates.commands import search_path
 from taofold.loop.verdict import Gate, GateResult
 
-MOST: Final = 20
+MOST_GATES: Final = 20
 """Gates of one loop."""
 _AND: Final = re.compile(r"\s+AND\s+")
 _SHELL: Final = re.compile(r"[|;<>$`*?(){}&\n#~!]")
@@ -93,8 +93,8 @@ def gates(
         raise ConfigError(
             "a loop needs a command that proves completion: --completion 'python -m pytest -q'"
         )
-    if len(parts) > MOST:
-        raise ConfigError(f"{len(parts)} completion commands; at most {MOST} are taken")
+    if len(parts) > MOST_GATES:
+        raise ConfigError(f"{len(parts)} completion commands; at most {MOST_GATES} are taken")
     work_root = Path(root).resolve()
     path = search_path(work_root) if path is None else path
     parsed: list[Gate] = []

@@ -20,7 +20,7 @@ from msgspec import structs
 from taofold.core.errors import ConfigError, LogError
 from taofold.core.values import Value
 from taofold.loop.gates.baseline import (
-    MOST,
+    MOST_FILES,
     Baseline,
     FileCache,
     KeptFile,
@@ -28,16 +28,16 @@ from taofold.loop.gates.baseline import (
     content,
     store,
 )
-from taofold.loop.gates.results import some
+from taofold.loop.gates.results import first_names
 from taofold.loop.gates.scope import (
     DECIDES,
     TEST_FOLDERS,
     TEST_ROOTS,
-    allowed,
-    excluded,
+    exclusion,
+    is_allowed,
     replaces_assertions,
     role,
-    spliced,
+    splice,
 )
 from taofold.loop.verdict import ChangeKind, Runner, TreeChange
 from taofold.tools.jail import Jail
@@ -93,7 +93,7 @@ def _did(path: str, now: KeptFile | None, baseline: Baseline) -> ChangeKind:
     return "deleted" if now is None else "changed"
 
 
-def observed(
+def observe_work(
     root: Path, baseline: Baseline, files: FileCache, snapshot: Collection[str] | None = None
 ) -> WorkDiff:
     """Look at the work root. New files count only if they are in `snapshot`, if one is given.
@@ -107,8 +107,10 @@ def observed(
         if current is None or not current.same(was):
             now[path] = current
     walk = TreeWalk(root, (*baseline.environments, *baseline.outputs))
-    if len(walk.files) > MOST:
-        raise ConfigError(f"{len(walk.files):,} files below {str(root)!r}; gates take {MOST:,}")
+    if len(walk.files) > MOST_FILES:
+        raise ConfigError(
+            f"{len(walk.files):,} files below {str(root)!r}; gates take {MOST_FILES:,}"
+        )
     for path in walk.files:
         # What no snapshot keeps is not delivered, and so must not help a gate to pass.
         if path not in baseline.files and (snapshot is None or path in snapshot):
@@ -119,7 +121,9 @@ def observed(
     return WorkDiff(now, left_out, tampering)
 
 
-def linked(files: Mapping[str, KeptFile], root: Path, named: Collection[str]) -> frozenset[str]:
+def with_link_targets(
+    files: Mapping[str, KeptFile], root: Path, named: Collection[str]
+) -> frozenset[str]:
     """`named`, and where links among what decides lead to: folders or files of the tree."""
     targets = set(named)
     links = {path: file.link for path, file in files.items() if file.link}
@@ -145,11 +149,11 @@ def _sorted(
     tampering: list[str] = []
     for path, file in now.items():
         was = baseline.files.get(path)
-        why = excluded(path, new=was is None, rules=rules)
+        why = exclusion(path, new=was is None, rules=rules)
         if not baseline.whole and was is None and role(path, rules.named) not in DECIDES:
             why = ""  # an older release kept nothing else: it cannot be told from what was there
         link = (file is not None and file.link) or (was is not None and was.link)
-        if not why and link and not allowed(path, rules.allow_edit):
+        if not why and link and not is_allowed(path, rules.allow_edit):
             why = LINK
         if why:
             left_out[path] = why
@@ -195,7 +199,7 @@ def above(tree: Path) -> dict[str, str]:
     return digests
 
 
-def restored(
+def restore_file(
     root: Path, folder: Path, baseline: Baseline, path: str, now: KeptFile | None
 ) -> TreeChange:
     """Put the file at `path` back as the baseline has it; what is there is moved aside.
@@ -225,7 +229,7 @@ def restored(
     return TreeChange(path, did, "restored", "it is protected")
 
 
-def removed(root: Path, folder: Path, path: str, why: str) -> TreeChange:
+def remove_planted(root: Path, folder: Path, path: str, why: str) -> TreeChange:
     """Move what was planted out of the tree."""
     try:
         _aside(root, folder, path)
@@ -293,7 +297,7 @@ class Texts:
         self._changed = {
             path: (self._text(baseline.files.get(path)), self._text(file))
             for path, file in work.now.items()
-            if path not in work.left_out and not allowed(path, baseline.allow_edit)
+            if path not in work.left_out and not is_allowed(path, baseline.allow_edit)
         }
 
     def proof(self) -> dict[str, KeptFile]:
@@ -304,7 +308,7 @@ class Texts:
                 continue
             if path.endswith(".py") and not self._holds_tests(path):
                 continue
-            text = spliced(path, old, new)
+            text = splice(path, old, new)
             if text != new:
                 data = text.encode("utf-8", "surrogateescape")
                 digest = hashlib.sha256(data).hexdigest()
@@ -324,7 +328,7 @@ class Texts:
             # The sum, not each file: moving a comment from one file to
             # another silences nothing new.
             if sum(counts.values()) > 0:
-                where = some([path for path, count in counts.items() if count > 0])
+                where = first_names([path for path, count in counts.items() if count > 0])
                 doubts.append(f"findings were silenced in place, not mended: {where}")
         if runner == "cargo":
             paths = replaces_assertions(self._changed)

@@ -31,16 +31,23 @@ from taofold.loop.gates.baseline import (
     save_beside,
 )
 from taofold.loop.gates.bench import Bench, GateRun, contained, warm
-from taofold.loop.gates.capture import LoopFolder, captured, learnt, outside
-from taofold.loop.gates.delivery import Texts, WorkDiff, above, observed, removed, restored
+from taofold.loop.gates.capture import LoopFolder, capture, learnt, outside
+from taofold.loop.gates.delivery import (
+    Texts,
+    WorkDiff,
+    above,
+    observe_work,
+    remove_planted,
+    restore_file,
+)
 from taofold.loop.gates.results import (
     Expectations,
-    apart,
+    change_line,
     expected,
+    first_names,
     interference,
     rebased,
-    some,
-    told,
+    second_judgement,
     unchecked,
 )
 from taofold.loop.gates.scope import DECIDES, role
@@ -174,7 +181,7 @@ class Judge:
             raise ConfigError("judge.begin() comes first: there is no baseline")
         # Everything below judges this one look at the work root; what
         # changes later is not delivered.
-        work: WorkDiff = await WORKERS.run(observed, self.root, baseline, self.files, snapshot)
+        work: WorkDiff = await WORKERS.run(observe_work, self.root, baseline, self.files, snapshot)
         # Put back before the gates run: uncontained ones could look at the work root.
         changes: tuple[TreeChange, ...] = await WORKERS.run(self._mended, baseline, work)
         changes += work.changes(baseline)
@@ -208,7 +215,9 @@ class Judge:
         planted = [path for path in walk.repositories if path not in baseline.repositories]
         return tuple(
             [
-                told(await WORKERS.run(removed, self.root, self.folder, path, REPOSITORY))
+                change_line(
+                    await WORKERS.run(remove_planted, self.root, self.folder, path, REPOSITORY)
+                )
                 for path in planted
             ]
         )
@@ -267,7 +276,7 @@ class Judge:
                 notes.append(f"second judge: `{gate.command}` cannot be run with the product apart")
                 judged.append(result)
                 continue
-            doubts, note = apart(run, await bench.run(gate, product))
+            doubts, note = second_judgement(run, await bench.run(gate, product))
             notes.append(f"`{gate.command}`: {note}")
             judged.append(structs.replace(result, passed=not doubts, reasons=doubts))
         return judged, notes
@@ -277,7 +286,7 @@ class Judge:
         return Expectations(baseline, self._redact, self.why_not, shared)
 
     def _captured(self) -> Baseline:
-        return captured(
+        return capture(
             self.root, self.own, self.files, self.gates, self.allow_edit, contained=self.contained
         )
 
@@ -296,7 +305,7 @@ class Judge:
     def _mended(self, baseline: Baseline, work: WorkDiff) -> tuple[TreeChange, ...]:
         """Put back in the work root what decides."""
         done = [
-            restored(self.root, self.folder, baseline, path, work.now[path])
+            restore_file(self.root, self.folder, baseline, path, work.now[path])
             for path in work.tampering
         ]
         now = {} if self.contained else above(self.own.tree)
@@ -318,8 +327,8 @@ class Judge:
         large = [
             path for path, file in baseline.files.items() if not file.stored and path in work.now
         ]
-        doubts = [f"changed while the gates ran: {some(touched)}"] if touched else []
-        doubts += [f"too large to be kept, and changed: {some(large)}"] if large else []
+        doubts = [f"changed while the gates ran: {first_names(touched)}"] if touched else []
+        doubts += [f"too large to be kept, and changed: {first_names(large)}"] if large else []
         return tuple(doubts)
 
     def _formatted(self, baseline: Baseline) -> None:
@@ -371,7 +380,7 @@ class Judge:
         """
         was = self._present()
         fresh: Baseline = await WORKERS.run(self._taken, was, paths)
-        work: WorkDiff = await WORKERS.run(observed, self.root, fresh, self.files, None)
+        work: WorkDiff = await WORKERS.run(observe_work, self.root, fresh, self.files, None)
         bench = self.bench(fresh)
         await WORKERS.run(bench.tree.lay, work.proof(fresh), work.new(fresh))
         expectations: list[Expected] = []
@@ -408,7 +417,7 @@ class Judge:
         return self.baseline
 
     def _touched(self, baseline: Baseline) -> dict[str, str]:
-        work = observed(self.root, baseline, self.files)
+        work = observe_work(self.root, baseline, self.files)
         edited: dict[str, str] = {}
         for path in work.left_out:
             now = work.now[path]
@@ -427,8 +436,8 @@ class Judge:
         if _outside(path):
             return TreeChange(path, "changed", "reported", "it lies above the work root")
         if path in baseline.files:
-            return restored(self.root, self.folder, baseline, path, self.files.kept(path))
-        return removed(self.root, self.folder, path, "it was not there")
+            return restore_file(self.root, self.folder, baseline, path, self.files.kept(path))
+        return remove_planted(self.root, self.folder, path, "it was not there")
 
     def _taken(self, was: Baseline, paths: Collection[str]) -> Baseline:
         """The baseline with these files as they are now; their contents are stored."""

@@ -18,7 +18,7 @@ from taofold.core.text import excerpt
 from taofold.core.values import Value
 from taofold.loop.verdict import Runner
 
-MOST: Final = 20_000
+MOST_CHECKS: Final = 20_000
 """Checks of one gate; a report with more is not taken."""
 MESSAGE: Final = 1_000
 TRACEBACK: Final = 4_000
@@ -90,9 +90,9 @@ def stream(raw: bytes, nonce: str, root: str) -> RunnerReport:
             checks.append(_check(line, root))
         elif line.k == "end":
             ended = line
-    if len(checks) > MOST:
-        doubts.append(f"the report holds more than {MOST:,} checks")
-        checks = checks[:MOST]
+    if len(checks) > MOST_CHECKS:
+        doubts.append(f"the report holds more than {MOST_CHECKS:,} checks")
+        checks = checks[:MOST_CHECKS]
     if ended is None:
         return RunnerReport(worst(checks), tuple(collected), doubts=tuple(dict.fromkeys(doubts)))
     return RunnerReport(
@@ -148,7 +148,7 @@ def worst(checks: Iterable[Check]) -> tuple[Check, ...]:
     return tuple(by_id.values())
 
 
-def numbered(checks: Iterable[Check]) -> tuple[Check, ...]:
+def numbered_checks(checks: Iterable[Check]) -> tuple[Check, ...]:
     """Findings with equal ids told apart by a count, so that each is one check."""
     counts: dict[str, int] = {}
     unique: list[Check] = []
@@ -158,7 +158,7 @@ def numbered(checks: Iterable[Check]) -> tuple[Check, ...]:
         if counts[check.id] > 1:
             check = msgspec.structs.replace(check, id=f"{check.id} #{counts[check.id]}")
         unique.append(check)
-    return tuple(unique[:MOST])
+    return tuple(unique[:MOST_CHECKS])
 
 
 def relative(path: str, root: str) -> str:
@@ -319,7 +319,7 @@ def ruff(text: str, root: str) -> RunnerReport:
             line = _number(row.get("location"), "row")
             # A syntax error has no code.
             findings.append(_finding(path, line, str(row.get("code") or "syntax"), row["message"]))
-    return RunnerReport(numbered(findings), whole=True)
+    return RunnerReport(numbered_checks(findings), whole=True)
 
 
 def mypy(text: str, root: str) -> RunnerReport:
@@ -333,7 +333,7 @@ def mypy(text: str, root: str) -> RunnerReport:
             findings.append(
                 _finding(path, line, str(row.get("code") or "misc"), row.get("message"))
             )
-    return RunnerReport(numbered(findings), whole=True)
+    return RunnerReport(numbered_checks(findings), whole=True)
 
 
 def tsc(text: str, root: str) -> RunnerReport:
@@ -343,7 +343,7 @@ def tsc(text: str, root: str) -> RunnerReport:
         for m in _TSC.finditer(text)
     ]
     findings += [_finding("", 0, m["code"], m["said"]) for m in _TSC_BARE.finditer(text)]
-    return RunnerReport(numbered(findings), whole=True)
+    return RunnerReport(numbered_checks(findings), whole=True)
 
 
 def files(runner: Runner, text: str, root: str) -> tuple[str, ...]:
@@ -360,7 +360,7 @@ def files(runner: Runner, text: str, root: str) -> tuple[str, ...]:
     return tuple(sorted(inside))
 
 
-def shown(runner: Runner, text: str) -> str:
+def readable_output(runner: Runner, text: str) -> str:
     """What a person wants to read of it."""
     return _CHATTER.sub("", text) if runner in ("mypy", "tsc") else text
 

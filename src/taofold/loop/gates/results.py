@@ -278,14 +278,14 @@ class Expectations:
         total = sum([count for _, count in shares])
         tampered = any([change.tampering for change in changes])
         passed = all([result.passed for result in results])
-        reasons = [told(change) for change in changes if change.tampering]
+        reasons = [change_line(change) for change in changes if change.tampering]
         reasons += [
             f"`{result.gate.command}`: {reason}" for result in results for reason in result.reasons
         ]
         left = [change.path for change in changes if change.done == "left out"]
         if left and not passed:
-            reasons.append(f"{LEFT_OUT}: {some(left)}")
-        notes = [told(change) for change in changes if not change.tampering]
+            reasons.append(f"{LEFT_OUT}: {first_names(left)}")
+        notes = [change_line(change) for change in changes if not change.tampering]
         if self._not_contained:
             notes.append(f"the gates are not contained: {self._not_contained}")
         elif self._shared:
@@ -316,7 +316,7 @@ class Expectations:
         ]
         if lacking:
             count = f"{len(lacking)} tests of the baseline were not run and passed"
-            reasons.append(f"{count}: {some(lacking)}")
+            reasons.append(f"{count}: {first_names(lacking)}")
         return GateResult(
             gate=gate,
             passed=not reasons,
@@ -343,7 +343,7 @@ class Expectations:
         )
 
 
-def apart(first: "GateRun", second: "GateRun") -> tuple[tuple[str, ...], str]:
+def second_judgement(first: "GateRun", second: "GateRun") -> tuple[tuple[str, ...], str]:
     """What a run with the product in a process of its own says: doubts, and a note.
 
     Tests that need more of the product than plain data cannot be run so; the note counts them.
@@ -357,11 +357,13 @@ def apart(first: "GateRun", second: "GateRun") -> tuple[tuple[str, ...], str]:
     note += "with the product in a process of its own"
     if cannot:
         why = next((now[name].message for name in cannot if name in now), "")
-        note += f"; {len(cannot)} need more of it than plain data: {some(cannot)}"
+        note += f"; {len(cannot)} need more of it than plain data: {first_names(cannot)}"
         note += f" ({why})" if why else ""
     if not lost:
         return (), note
-    return (f"{len(lost)} pass only with the product in their own process: {some(lost)}",), note
+    return (
+        f"{len(lost)} pass only with the product in their own process: {first_names(lost)}",
+    ), note
 
 
 def limits(verdict: Verdict) -> tuple[str, ...]:
@@ -381,12 +383,12 @@ def _limit(runner: Runner) -> str:
     return _IN_PROCESS if runner in TESTS else _LINTER
 
 
-def told(change: TreeChange) -> str:
+def change_line(change: TreeChange) -> str:
     """A change in one line."""
     return f"{change.path} was {change.did} and is {change.done}: {change.why}"
 
 
-def some(names: Sequence[str], most: int = 5) -> str:
+def first_names(names: Sequence[str], most: int = 5) -> str:
     """The first of many names."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
@@ -415,7 +417,7 @@ def _reported(ran: "GateRun") -> list[str]:
     reasons = list(report.doubts)
     failing = [check.id for check in report.checks if check.status in ("failed", "error")]
     if failing:
-        reasons.append(f"{len(failing)} failing: {some(failing)}")
+        reasons.append(f"{len(failing)} failing: {first_names(failing)}")
     if not report.whole and not report.doubts:
         reasons.append(f"{runner} ended without its report: it was stopped, or it never ran")
     # Code under test may call `os._exit(0)` after a failure: the reporter knows the real code.

@@ -152,13 +152,13 @@ def role(path: str, named: Collection[str] = ()) -> Role:
     return "data" if suffix in DATA else "other"
 
 
-def excluded(path: str, *, new: bool, rules: ScopeRules) -> str:
+def exclusion(path: str, *, new: bool, rules: ScopeRules) -> str:
     """Why a change at `path` is no part of the proof; "" if it is. `new`: it was not there."""
     # First, because not even a person's `--allow-edit` means to replace a module of the runner.
     taken = _taken(path, rules) if new else ""
     if taken:
         return taken
-    if allowed(path, rules.allow_edit):
+    if is_allowed(path, rules.allow_edit):
         return ""
     kind = role(path, rules.named)
     # A command such as `grep -q done NOTES` asks for the very file that is to be made.
@@ -207,7 +207,7 @@ def _taken(path: str, rules: ScopeRules) -> str:
     return ""
 
 
-def allowed(path: str, globs: Sequence[str]) -> bool:
+def is_allowed(path: str, globs: Sequence[str]) -> bool:
     """Did a person allow to edit `path`? `**` is any directories, `*` anything in a name too."""
     return any(
         [
@@ -291,7 +291,7 @@ _OPEN: Final = {"{": "}", "[": "]", "(": ")"}
 _MODULE: Final = re.compile(r"\bmod\s+(\w+)\s*;\Z")
 
 
-def spliced(path: str, old: str, new: str) -> str:
+def splice(path: str, old: str, new: str) -> str:
     """`new` with the tests of `old` in place of its own; test code that is new is taken out."""
     before, now = spans(path, old), spans(path, new)
     if not before and not now:

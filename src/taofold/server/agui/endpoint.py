@@ -30,15 +30,15 @@ from taofold.server.agui.events import decision
 from taofold.server.agui.scene import Scene, Tail
 from taofold.server.api import approvals, views
 from taofold.server.api.attachments import from_ag_ui
-from taofold.server.api.runs import framed, offered
+from taofold.server.api.runs import framed_context, offered_agent
 from taofold.server.api.schemas import LONGEST_GOAL, Decide
 from taofold.server.catalog import SETTINGS
 from taofold.server.client_tools import CLIENT_TOOLS, definitions
 from taofold.server.endpoint import ApiCall, ApiEndpoint, Problem
 from taofold.server.server import Server
 from taofold.server.streams.channel import LONGEST_REPORT
-from taofold.server.streams.hub import allowed
-from taofold.server.streams.response import leave, sent
+from taofold.server.streams.hub import while_allowed
+from taofold.server.streams.response import event_response, leave
 from taofold.tools.media import Attachment, Prompt
 
 LOOK_S: Final = 0.5
@@ -106,7 +106,9 @@ async def talk(call: ApiCall) -> Response:
         ignored = [tool.name for tool in body.tools if tool.name not in known]
         if ignored:
             turn.notes.append(CustomEvent(name="tools_ignored", value=ignored))
-    return sent(server, allowed(call, turn.tail.run, _frames(call, turn, cancel=cancel)))
+    return event_response(
+        server, while_allowed(call, turn.tail.run, _frames(call, turn, cancel=cancel))
+    )
 
 
 def _cancels(body: RunAgentInput) -> bool:
@@ -304,7 +306,7 @@ async def _start(call: ApiCall, said: RunAgentInput, session: str) -> str:
     server = call.server
     props: Any = said.forwarded_props
     agent_name = props.get("agent") if is_object(props) else None
-    name, agent = offered(server, str(agent_name or ""))
+    name, agent = offered_agent(server, str(agent_name or ""))
     run, goal = new_id(), _goal(said)
     settings: dict[str, Any] = {"agent": name, ASKED: _asked(said)}
     theirs = definitions(
@@ -323,7 +325,7 @@ async def _start(call: ApiCall, said: RunAgentInput, session: str) -> str:
             goal,
             principal=call.principal,
             session=session,
-            ui_context=framed(context)[:UI_CONTEXT],
+            ui_context=framed_context(context)[:UI_CONTEXT],
             data=_data(said),
             settings={SETTINGS: settings},
         )

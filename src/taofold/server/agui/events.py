@@ -77,7 +77,7 @@ def resolved_event(asked: e.Record, event: e.Decided) -> ag.CustomEvent:
     return ag.CustomEvent(name="confirmation_resolved", value=value)
 
 
-def beside(event: e.Event) -> ag.CustomEvent | None:
+def side_event(event: e.Event) -> ag.CustomEvent | None:
     """What happens beside the steps, None if a client need not know."""
     match event:
         case e.LimitHit():
@@ -92,28 +92,28 @@ def beside(event: e.Event) -> ag.CustomEvent | None:
             return None
 
 
-def failed(event: e.RunFinished) -> bool:
+def is_failure(event: e.RunFinished) -> bool:
     """Is this an end that a client must take for an error?"""
     return event.status == "failed" or (event.status == "limited" and event.output is None)
 
 
-def why(event: e.RunFinished) -> str:
+def failure_reason(event: e.RunFinished) -> str:
     """The reason of such an end, in words."""
     return event.error or event.stop_reason
 
 
-def child_ended(run: str, event: e.RunFinished) -> ag.BaseEvent:
+def child_end(run: str, event: e.RunFinished) -> ag.BaseEvent:
     """The end of the child run `run`."""
-    if failed(event):
+    if is_failure(event):
         code = event.stop_reason
-        return ag.SubagentErrorEvent(subagent_run_id=run, message=why(event), code=code)
+        return ag.SubagentErrorEvent(subagent_run_id=run, message=failure_reason(event), code=code)
     return ag.SubagentFinishedEvent(subagent_run_id=run, result=event.output)
 
 
-def finished(run: str, thread: str, name: str, end: e.RunFinished, use: Any) -> ag.BaseEvent:
+def final_event(run: str, thread: str, name: str, end: e.RunFinished, use: Any) -> ag.BaseEvent:
     """The last event of a run: an error, a cancellation, or a result."""
-    if failed(end):
-        return ag.RunErrorEvent(message=why(end), code=end.stop_reason)
+    if is_failure(end):
+        return ag.RunErrorEvent(message=failure_reason(end), code=end.stop_reason)
     cancelled = end.status == "cancelled"
     result = {"run": run, "success": end.success, "stopReason": end.stop_reason}
     return ag.RunFinishedEvent(

@@ -199,7 +199,7 @@ class Scene:
             case e.LimitHit() if self._limit_told(run, event.limit):
                 pass
             case _:
-                note = agui_events.beside(event)
+                note = agui_events.side_event(event)
                 if note is not None:
                     yield self._of(run, note)
 
@@ -314,7 +314,7 @@ class Scene:
         yield from self._closed(run)
         if run != self.run:
             if self._children.pop(run, None) is not None:
-                yield agui_events.child_ended(run, event)
+                yield agui_events.child_end(run, event)
             return
         # Children without an end of their own: cut off by a rewind, or cancelled with the run.
         for child in reversed(list(self._children)):
@@ -325,7 +325,7 @@ class Scene:
         yield from self._message_ended()
         self.ended = True
         spent = agui_events.usage(self._spent, state)
-        yield agui_events.finished(run, self.thread, self.name, event, spent)
+        yield agui_events.final_event(run, self.thread, self.name, event, spent)
 
     def _message_ended(self) -> Iterator[ag.BaseEvent]:
         if self._message:

@@ -32,7 +32,7 @@ from taofold.runtime.setup import Approval, Decision
 from taofold.server.api import schemas, views
 from taofold.server.api.schemas import ApprovalsQuery, Decide, DecideMany
 from taofold.server.catalog import AnyAgent, facts_of
-from taofold.server.endpoint import ApiCall, ApiEndpoint, Problem, invalid, seen
+from taofold.server.endpoint import ApiCall, ApiEndpoint, Problem, invalid, visible_run
 
 _STRICT: Final = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 _TYPES: Final[Mapping[str, Any]] = {"string": str, "integer": int, "number": float, "boolean": bool}
@@ -195,7 +195,7 @@ async def pending(call: ApiCall) -> BaseModel:
     """Everything that waits for the caller."""
     query: ApprovalsQuery = call.query
     if query.run:
-        await seen(call, query.run)
+        await visible_run(call, query.run)
     return schemas.Approvals(items=await pending_of(call, query.run))
 
 

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from taofold.core.content import MediaPart, media_of
 from taofold.core.events import Observed, Record, Replied, RunStarted, Steered
 from taofold.server.api.schemas import MOST_FILES, Attached
-from taofold.server.endpoint import ApiCall, ApiEndpoint, Problem, seen
+from taofold.server.endpoint import ApiCall, ApiEndpoint, Problem, visible_run
 from taofold.tools.media import Attachment, Prompt
 
 _SHOWN: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
@@ -80,7 +80,7 @@ def from_ag_ui(content: Sequence[Any]) -> tuple[str, list[Attachment]]:
 
 async def medium(call: ApiCall) -> Response:
     """The bytes of an image, document or sound that the run was shown."""
-    row = await seen(call, call.path["run"])
+    row = await visible_run(call, call.path["run"])
     log, digest = call.server.log, call.path["digest"]
     # Blobs are shared by all runs: only what this run mentions may be read through it.
     part = _mentioned(await log.read(row.run), digest)

@@ -32,15 +32,15 @@ from taofold.server.api.attachments import prompt
 from taofold.server.api.schemas import (
     EventsQuery,
     ForkBody,
-    RateBody,
     NewRun,
+    RateBody,
     RecordsQuery,
     RunsQuery,
     StateQuery,
     Steer,
 )
 from taofold.server.catalog import SETTINGS, AnyAgent
-from taofold.server.endpoint import ApiCall, ApiEndpoint, Nothing, Problem, mine, seen
+from taofold.server.endpoint import ApiCall, ApiEndpoint, Nothing, Problem, own_run, visible_run
 from taofold.server.server import Server
 from taofold.server.streams.response import stream
 from taofold.views import rating_json
@@ -55,7 +55,7 @@ async def create(call: ApiCall) -> Response:
     """Start a run."""
     body: NewRun = call.body
     server = call.server
-    name, agent = offered(server, body.agent)
+    name, agent = offered_agent(server, body.agent)
     # Without what came later a request has the digest that earlier releases gave it.
     unset = {name for name in ("attachments", "model", "limits") if not getattr(body, name)}
     fields = body.model_dump(exclude=unset)
@@ -74,7 +74,7 @@ async def create(call: ApiCall) -> Response:
         "principal": call.principal,
         "session": session,
         "data": body.data,
-        "ui_context": framed(body.ui_context),
+        "ui_context": framed_context(body.ui_context),
         "settings": {SETTINGS: {"agent": name, "request": digest, **changes}},
     }
     waits = bool(session) and body.on_busy == "wait"
@@ -94,7 +94,7 @@ async def create(call: ApiCall) -> Response:
     return await _started(call, run, fresh=True)
 
 
-def offered(server: Server, said: str) -> tuple[str, AnyAgent]:
+def offered_agent(server: Server, said: str) -> tuple[str, AnyAgent]:
     """The name and the agent that `said` means.
 
     Raises:
@@ -107,7 +107,7 @@ def offered(server: Server, said: str) -> tuple[str, AnyAgent]:
         raise Problem(422, "agent", f"no agent is called {name[:80]!r}") from None
 
 
-def framed(context: str) -> str:
+def framed_context(context: str) -> str:
     """What the user looks at, as one line that cannot end its frame."""
     # `[` and `]` frame it in the prompt; line breaks could fake a turn of the conversation.
     flat = " ".join(visible(context).split())
@@ -251,7 +251,7 @@ async def _place(call: ApiCall, cursor: str) -> int:
 
 async def detail(call: ApiCall) -> BaseModel:
     """One run."""
-    row = await seen(call, call.path["run"])
+    row = await visible_run(call, call.path["run"])
     log = call.server.log
     records = await log.read(row.run)
     children = await log.rows(parent=row.run, limit=0)
@@ -262,7 +262,7 @@ async def detail(call: ApiCall) -> BaseModel:
 
 async def records(call: ApiCall) -> BaseModel:
     """Events as they stand in the log."""
-    row = await seen(call, call.path["run"])
+    row = await visible_run(call, call.path["run"])
     query: RecordsQuery = call.query
     stored = await call.server.log.read(row.run, after=query.after, limit=query.limit)
     following = stored[-1].seq if len(stored) == query.limit else None
@@ -271,7 +271,7 @@ async def records(call: ApiCall) -> BaseModel:
 
 async def state(call: ApiCall) -> BaseModel:
     """The state as it was after an event."""
-    row = await seen(call, call.path["run"])
+    row = await visible_run(call, call.path["run"])
     at: int | None = call.query.at
     if at is not None and at >= row.events:
         raise Problem(422, "at", f"the run has the events 0 to {row.events - 1}")
@@ -281,25 +281,25 @@ async def state(call: ApiCall) -> BaseModel:
 
 async def audit(call: ApiCall) -> BaseModel:
     """Who asked, who decided, what came of it."""
-    row = await seen(call, call.path["run"])
-    return views.audited(await call.server.log.read(row.run))
+    row = await visible_run(call, call.path["run"])
+    return views.audit_view(await call.server.log.read(row.run))
 
 
 async def spans(call: ApiCall) -> BaseModel:
     """Where the run's time went."""
-    row = await seen(call, call.path["run"])
+    row = await visible_run(call, call.path["run"])
     return views.spans(await call.server.log.read(row.run))
 
 
 async def ratings(call: ApiCall) -> BaseModel:
     """What people think of the run."""
-    row = await seen(call, call.path["run"])
+    row = await visible_run(call, call.path["run"])
     return await _ratings(Ratings(_journal(call)), row.run)
 
 
 async def rate(call: ApiCall) -> BaseModel:
     """Say what you think of a run: whoever may see it may say so."""
-    row = await seen(call, call.path["run"])
+    row = await visible_run(call, call.path["run"])
     kept = Ratings(_journal(call))
     rating = Rating.create(call.body.value, call.body.note, by=call.principal)
     await kept.add(row.run, rating)
@@ -321,7 +321,7 @@ def _journal(call: ApiCall) -> Journal:
 
 async def events(call: ApiCall) -> Response:
     """The run's events, from where the client left off."""
-    row = await seen(call, call.path["run"])
+    row = await visible_run(call, call.path["run"])
     # The header wins: a browser's EventSource repeats
     # the first URL, with its old `after`, each time.
     after = call.request.headers.get("last-event-id", "") or call.query.after
@@ -437,7 +437,7 @@ ENDPOINTS: Final = (
 
 async def cancel(call: ApiCall) -> BaseModel:
     """Stop a run: nothing starts afterwards, what was done is kept."""
-    row = await mine(call)
+    row = await own_run(call)
     await control.cancel(call.server.log, row.run, by=call.principal)
     call.server.audit("cancel", call.principal.id, run=row.run)
     call.server.hub.poke(row.run)
@@ -446,7 +446,7 @@ async def cancel(call: ApiCall) -> BaseModel:
 
 async def steer(call: ApiCall) -> BaseModel:
     """Tell a run something: its model reads it at its next turn, once."""
-    row = await mine(call)
+    row = await own_run(call)
     body: Steer = call.body
     # The principal is part of the name: two people's message ids do not collide in the inbox.
     name = f"steer:{call.principal.id}:{body.message_id}" if body.message_id else ""
@@ -457,7 +457,7 @@ async def steer(call: ApiCall) -> BaseModel:
 
 async def fork(call: ApiCall) -> Response:
     """Branch off at a step and go on from there."""
-    row = await mine(call)
+    row = await own_run(call)
     server, at = call.server, call.body.at
     if at is not None and at >= row.events:
         raise Problem(422, "at", f"the run has the events 0 to {row.events - 1}")
@@ -480,7 +480,7 @@ async def fork(call: ApiCall) -> Response:
 
 async def resume(call: ApiCall) -> BaseModel:
     """Carry on a run that failed, was cancelled, or lost its process."""
-    row = await mine(call)
+    row = await own_run(call)
     server = call.server
     records = await server.log.read(row.run)
     last = records[-1].event if records else None

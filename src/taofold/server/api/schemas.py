@@ -216,7 +216,7 @@ class StateQuery(RequestModel):
 class EventsQuery(RequestModel):
     """Where a stream begins. A `Last-Event-ID` header comes before `after`."""
 
-    # As long as `streams.events.LONGEST`: a cursor names a place for each child run under way.
+    # `streams.events.LONGEST_CURSOR`: a cursor names a place for each child run under way.
     after: Annotated[str, StringConstraints(max_length=4096)] = ""
     on_disconnect: Literal["continue", "cancel"] = "continue"
 

@@ -32,7 +32,7 @@ def inner_session(principal: Principal, name: str) -> str:
     """The session as the log names it: what others call the same is another conversation."""
     if not name or principal.id == LOCAL:
         return name
-    # A principal's name has no slash (`auth.tokens`), so no two principals share a session.
+    # A principal's name has no slash (`credentials`), so no two principals share a session.
     return f"{principal.id}/{name}"
 
 
@@ -89,7 +89,7 @@ def record(one: e.Record) -> schemas.RecordView:
     return schemas.RecordView(seq=one.seq, at=iso(one.at), event=event)
 
 
-def audited(records: Iterable[e.Record]) -> schemas.AuditView:
+def audit_view(records: Iterable[e.Record]) -> schemas.AuditView:
     """The run's audit."""
     entries, attempts = audit(records)
     return schemas.AuditView(

@@ -359,7 +359,7 @@ Position: TypeAlias = Mapping[str, SeqPart]
 START: Final[Position] = {}
 _POINT: Final = re.compile(r"(\d{1,10})(?:\.(\d{1,3}))?")
 _CHILD: Final = re.compile(r"([A-Za-z0-9._-]{1,100}):(\d{1,10})(?:\.(\d{1,3}))?")
-LONGEST: Final = 4096
+LONGEST_CURSOR: Final = 4096
 
 
 def parse_position(text: str) -> Position:
@@ -370,7 +370,7 @@ def parse_position(text: str) -> Position:
     """
     if not text.strip():
         return START
-    if len(text) > LONGEST:
+    if len(text) > LONGEST_CURSOR:
         raise ValueError("a position is no longer than 4096 characters")
     root, *children = text.strip().split("~")
     parts = _POINT.fullmatch(root)

@@ -247,7 +247,9 @@ class Watching:
                 del self._open[who]
 
 
-async def allowed(call: ApiCall, run: str, frames: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def while_allowed(
+    call: ApiCall, run: str, frames: AsyncIterator[bytes]
+) -> AsyncIterator[bytes]:
     """`frames` of the run, until its watcher may not see it any more.
 
     It is asked before a frame, at most every `look_again_s` seconds: nothing is told later.

@@ -361,7 +361,7 @@ class Relay:
         self._screen.show(notice.run, text, notice.head)
 
     def _send(self, notices: Iterable[Notice]) -> None:
-        for message in packed(self._name, notices):
+        for message in notice_messages(self._name, notices):
             try:
                 self._wire.broadcast(message)
             except LogError as error:
@@ -379,7 +379,7 @@ def _watching(runs: Iterable[str]) -> Iterator[WatchNotice]:
         yield WatchNotice(part)
 
 
-def packed(sender: str, notices: Iterable[Notice]) -> Iterator[str]:
+def notice_messages(sender: str, notices: Iterable[Notice]) -> Iterator[str]:
     """The notices in as few messages as can be; one that is too long for a message is left out."""
     head, tail = f'{{"sender":"{sender}","notices":[', "]}"
     parts, size = list[str](), 0

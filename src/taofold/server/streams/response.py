@@ -21,7 +21,7 @@ from taofold.server.endpoint import ApiCall, Problem
 from taofold.server.server import Server
 from taofold.server.streams.channel import ChannelReader, read_already
 from taofold.server.streams.events import Position, parse_position
-from taofold.server.streams.hub import allowed
+from taofold.server.streams.hub import while_allowed
 
 RETRY_MS = 1000
 """How long a browser waits before it comes back."""
@@ -46,10 +46,10 @@ async def stream(call: ApiCall, run: str, after: str, *, cancel: bool) -> Respon
     # 204 tells a browser's EventSource not to connect again; any other end makes it come back.
     if position and await _finished(server, run, position):
         return Response(status_code=204)
-    return sent(server, _frames(call, run, position, cancel=cancel))
+    return event_response(server, _frames(call, run, position, cancel=cancel))
 
 
-def sent(server: Server, frames: AsyncIterator[bytes]) -> Response:
+def event_response(server: Server, frames: AsyncIterator[bytes]) -> Response:
     """The response of a stream; a client that takes nothing of it for too long is dropped."""
     return _Events(
         frames,
@@ -91,7 +91,7 @@ async def _frames(
             async with server.hub.watch(run) as channel:
                 yield f"retry: {RETRY_MS}\n\n".encode()
                 reader = ChannelReader(channel, channel.entry(position), server.now)
-                async for frame in allowed(call, run, reader.frames()):
+                async for frame in while_allowed(call, run, reader.frames()):
                     yield frame
                 done = reader.done
     finally:

@@ -154,7 +154,7 @@ class ServerAddress:
         return plain if plain[0].isalpha() else f"mcp_{plain}"
 
 
-def filled(
+def with_environment(
     values: Mapping[str, str], environment: Mapping[str, str] = os.environ
 ) -> dict[str, str]:
     """`values` with each `${NAME}` replaced.

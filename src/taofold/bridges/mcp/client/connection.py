@@ -21,7 +21,7 @@ from taofold.bridges.mcp.client.transport import (
     REFUSED,
     McpSession,
     SessionHandlers,
-    opened,
+    open_session,
 )
 from taofold.bridges.mcp.protocol import code, innermost
 from taofold.core.errors import ConfigError
@@ -72,12 +72,12 @@ async def _alive() -> None:
     await asyncio.get_running_loop().create_future()
 
 
-def submitted(work: Coroutine[Any, Any, T]) -> Future[T]:
+def submit(work: Coroutine[Any, Any, T]) -> Future[T]:
     """`work` on the connections' loop. Never wait for it on that very loop."""
     return asyncio.run_coroutine_threadsafe(work, loop())
 
 
-async def beside(work: Coroutine[Any, Any, T]) -> T:
+async def on_loop(work: Coroutine[Any, Any, T]) -> T:
     """Await `work`, which runs on the connections' loop. Cancelling this cancels it."""
     here = asyncio.get_running_loop()
     # Waiting for work on one's own loop would never end.
@@ -117,10 +117,10 @@ async def beside(work: Coroutine[Any, Any, T]) -> T:
 
 def _end() -> None:
     with suppress(Exception):  # the process ends: nobody is left to be told
-        submitted(closed()).result(PATIENCE)
+        submit(close_all()).result(PATIENCE)
 
 
-async def closed() -> None:
+async def close_all() -> None:
     """Close every connection of this process."""
     await asyncio.gather(
         *[connection.close() for connection in tuple(_open)], return_exceptions=True
@@ -266,7 +266,7 @@ class ServerConnection:
             async with greeting:
                 # Entered and left by hand: anyio's task groups
                 # must be closed by the task that opened them.
-                leaving = opened(self._address, self._mode, self._handlers, self._tail)
+                leaving = open_session(self._address, self._mode, self._handlers, self._tail)
                 session = await leaving.__aenter__()
         except BaseException as error:  # noqa: BLE001 - groups, exits and time-outs are told alike
             if not ready.done():

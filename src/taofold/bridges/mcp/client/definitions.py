@@ -31,7 +31,7 @@ from taofold.reserved import operator_folder
 from taofold.tools import RunContext, Tool, external
 from taofold.tools.signature import RESERVED_PARAMETER
 
-LONGEST: Final = 64
+LONGEST_NAME: Final = 64
 DESCRIPTION: Final = 4_000
 """Characters of a description that a model is shown."""
 LARGEST: Final = 64_000
@@ -136,14 +136,14 @@ def safe(name: str, prefix: str, taken: Mapping[str, Any]) -> str:
     """`name` with `prefix`, as a tool may be called here and nobody else is."""
     plain = prefix + (_ODD.sub("_", name).strip("_-") or "tool")
     plain = plain if plain[0].isalpha() or plain[0] == "_" else f"_{plain}"
-    if len(plain) <= LONGEST and plain not in taken and plain not in RESERVED:
+    if len(plain) <= LONGEST_NAME and plain not in taken and plain not in RESERVED:
         return plain
     mark = blake2b(name.encode("utf-8", "replace"), digest_size=4).hexdigest()
     # The mark is of the server's own name, so it is the same at the next start.
-    return f"{plain[: LONGEST - 9]}_{mark}"
+    return f"{plain[: LONGEST_NAME - 9]}_{mark}"
 
 
-def governed(said: Definition, *, trusted: bool) -> tuple[Tier, Sideeffect]:
+def tier_and_effect(said: Definition, *, trusted: bool) -> tuple[Tier, Sideeffect]:
     """Tier and effect by a server's hints: believed where they raise, else if `trusted` (D8)."""
     reads = trusted and said.hints.get("read_only_hint", False)
     effect: Sideeffect = "read" if reads else "once"
@@ -157,16 +157,16 @@ def governed(said: Definition, *, trusted: bool) -> tuple[Tier, Sideeffect]:
     return Tier(max(tier, said.tier)), effect
 
 
-def made(
+def tool_of(
     said: Definition, name: str, call: Call, *, trusted: bool, toolset: str, timeout: float
 ) -> Tool:
     """The tool that calls it."""
-    tier, effect = governed(said, trusted=trusted)
+    tier, effect = tier_and_effect(said, trusted=trusted)
     text = visible(said.description)
     return external(
         name,
         text if len(text) <= DESCRIPTION else f"{text[:DESCRIPTION]}…",
-        shown(said.schema),
+        shown_schema(said.schema),
         call,
         context=True,
         tier=tier,
@@ -176,7 +176,7 @@ def made(
     )
 
 
-def shown(schema: dict[str, Any]) -> dict[str, Any]:
+def shown_schema(schema: dict[str, Any]) -> dict[str, Any]:
     """The schema as a model sees it: no parameter has our reserved name."""
     properties: dict[str, Any] = schema.get("properties", {})
     schema = {**schema, "type": "object", "properties": properties}
@@ -188,7 +188,7 @@ def shown(schema: dict[str, Any]) -> dict[str, Any]:
     return {**schema, "properties": renamed, "required": required}
 
 
-def meant(parameters: dict[str, Any]) -> dict[str, Any]:
+def server_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
     """The parameters as the server calls them."""
     return {RESERVED_PARAMETER if k == RENAMED else k: v for k, v in parameters.items()}
 
@@ -317,7 +317,7 @@ def _patternless(schema: Any) -> Any:
     return schema
 
 
-def bare(said: Definition) -> Definition:
+def without_prose(said: Definition) -> Definition:
     """What a model is shown of a tool that no person has accepted: how to call it, no prose.
 
     Nothing of it lowers a tier: without hints it is what a server says nothing about.
@@ -501,9 +501,11 @@ class Pins:
             ) from error
 
 
-def offered(known: dict[str, Definition], listed: Iterable[Definition]) -> list[Definition]:
+def offered_definition(
+    known: dict[str, Definition], listed: Iterable[Definition]
+) -> list[Definition]:
     """What a model may be shown: of what is listed now, the definition that was accepted.
 
     Of a tool that nobody has accepted, the bare form of its call.
     """
-    return [known.get(definition.name) or bare(definition) for definition in listed]
+    return [known.get(definition.name) or without_prose(definition) for definition in listed]

@@ -28,7 +28,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
-from taofold.bridges.mcp.client.address import OAuth, ServerAddress, filled
+from taofold.bridges.mcp.client.address import OAuth, ServerAddress, with_environment
 from taofold.bridges.mcp.protocol import load
 from taofold.core.json_values import is_object
 from taofold.core.text import visible
@@ -105,7 +105,7 @@ class KeptTokens:
 
     def how(self, scope: str = "") -> str:
         """What to type to sign in."""
-        return how(self.url, scope, self.principal)
+        return sign_in_hint(self.url, scope, self.principal)
 
     def forget(self) -> bool:
         """Delete the tokens; was there anything?"""
@@ -201,7 +201,7 @@ def provider(address: ServerAddress, oauth: OAuth, person: Person | None = None)
         ConfigError: the package is missing or too old; a variable is not set.
     """
     tokens = KeptTokens(address.url, oauth.client_id, principal=address.principal)
-    secret = filled({"client_secret": oauth.client_secret})["client_secret"]
+    secret = with_environment({"client_secret": oauth.client_secret})["client_secret"]
     if oauth.grant == "client_credentials":
         extension = load("mcp.client.auth.extensions.client_credentials")
         client = _provider_class(extension.ClientCredentialsOAuthProvider)(
@@ -418,7 +418,7 @@ AUTHORIZING: Final = "taofold.authorizing"
 """Marks a request of the client to an authorization server, with the origin that was admitted."""
 
 
-def how(url: str, scope: str = "", principal: str = "") -> str:
+def sign_in_hint(url: str, scope: str = "", principal: str = "") -> str:
     """What to type to sign in."""
     more = f" --scope {quote(visible(scope))}" if scope and scope != _ANOTHER else ""
     whose = f" --principal {quote(visible(principal))}" if principal else ""

@@ -264,7 +264,7 @@ class PendingQuestions:
         if params.get("mode") == "url" or self.methods.get(self.now) == SAMPLE:
             self.done[self.now] = {"action": "accept"}
             return
-        content, wrong = filled(params.get("requestedSchema", {}), answer.text)
+        content, wrong = filled_form(params.get("requestedSchema", {}), answer.text)
         if wrong:
             self.next(wrong)
         self.done[self.now] = {"action": "accept", "content": content}
@@ -390,7 +390,7 @@ def _field(name: str, rules: Any) -> str:
     return f"{text} ({visible(str(description))[:200]})" if description else text
 
 
-def filled(schema: Mapping[str, Any], text: str) -> tuple[dict[str, Any], str]:
+def filled_form(schema: Mapping[str, Any], text: str) -> tuple[dict[str, Any], str]:
     """The form filled with an answer, or what is wrong with the answer.
 
     An answer is JSON, or the plain value if the form has one field; "" takes the defaults.

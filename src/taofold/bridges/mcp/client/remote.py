@@ -16,7 +16,7 @@ import msgspec
 from taofold.bridges.mcp.client import definitions, results
 from taofold.bridges.mcp.client.address import ServerAddress
 from taofold.bridges.mcp.client.connection import ServerConnection, Unreachable
-from taofold.bridges.mcp.client.definitions import Definition, Pins, offered
+from taofold.bridges.mcp.client.definitions import Definition, Pins, offered_definition
 from taofold.bridges.mcp.client.questions import (
     ELICIT,
     ROOTS,
@@ -120,7 +120,7 @@ class RemoteServer:
             return list(self.pins.known().values())
         if not self.pins.met:
             self.pins.add(listed.values())
-        return offered(self.pins.known(), listed.values())
+        return offered_definition(self.pins.known(), listed.values())
 
     async def listed(self) -> dict[str, Definition]:
         """What the server says now: asked anew if it was opened anew, or when it is time."""
@@ -244,7 +244,7 @@ class RemoteServer:
             if now is None:
                 return Outcome(f"{self.name} does not offer {pinned.name!r} any more", "failure")
             refusal = self._changed(pinned, now, ctx)
-            arguments = definitions.meant(parameters)
+            arguments = definitions.server_parameters(parameters)
             refusal = refusal or now.misfit(arguments)
             if refusal:
                 return Outcome(refusal, "failure")

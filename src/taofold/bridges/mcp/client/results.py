@@ -28,7 +28,7 @@ def outcome(result: Any) -> Outcome:
     carried = [medium(block) for block in blocks]
     if any(carried):
         rendered = [
-            medium or Showing((TextPart(described(b)),))
+            medium or Showing((TextPart(block_text(b)),))
             for b, medium in zip(blocks, carried, strict=True)
         ]
         parts = [part for showing_of in rendered for part in showing_of.parts]
@@ -37,7 +37,7 @@ def outcome(result: Any) -> Outcome:
         }
         status: ObservationStatus = "failure" if get(result, "is_error", False) else "success"
         return Outcome(bounded(shown_as_text(parts)), status, parts=tuple(parts), blobs=blobs)
-    texts = [described(block) for block in blocks]
+    texts = [block_text(block) for block in blocks]
     text = bounded("\n".join(texts))
     if get(result, "is_error", False):
         return Outcome(text or "the server reports an error and does not say which", "failure")
@@ -81,7 +81,7 @@ def bounded(text: str) -> str:
     return text if len(text) <= FLOOD else excerpt(text, FLOOD)
 
 
-def described(block: Any) -> str:
+def block_text(block: Any) -> str:
     """One block of content as text."""
     match get(block, "type", ""):
         case "text":
@@ -112,4 +112,4 @@ def resource(held: Any) -> str:
 def message(said: Any) -> str:
     """One message of a prompt."""
     content = get(said, "content")
-    return f"{get(said, 'role', 'user')}: {described(content)}"
+    return f"{get(said, 'role', 'user')}: {block_text(content)}"

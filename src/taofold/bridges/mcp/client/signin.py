@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from taofold.bridges.mcp.client.address import OAuth, ServerAddress
 from taofold.bridges.mcp.client.oauth import CALLBACK, Person, Redirected, SignInFailed, provider
-from taofold.bridges.mcp.client.transport import SessionHandlers, opened
+from taofold.bridges.mcp.client.transport import SessionHandlers, open_session
 from taofold.bridges.mcp.protocol import innermost, load
 from taofold.core.errors import ConfigError
 from taofold.policy.redaction import Redactor
@@ -67,7 +67,7 @@ async def sign_in(
         person = Person(shown, redirected or callback.redirected, redirect or callback.address)
         authorizer = provider(address, oauth, person)
         handlers = SessionHandlers(_nobody, _unheard)
-        session_of = opened(address, "auto", handlers, deque[str](), authorizer)
+        session_of = open_session(address, "auto", handlers, deque[str](), authorizer)
         try:
             async with asyncio.timeout(seconds), session_of as session:
                 page = await session.listed("tools", None)

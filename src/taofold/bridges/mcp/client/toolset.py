@@ -19,7 +19,7 @@ from typing_extensions import TypedDict, Unpack
 
 from taofold.bridges.mcp.client import definitions
 from taofold.bridges.mcp.client.address import OAuth, ServerAddress
-from taofold.bridges.mcp.client.connection import Unreachable, beside, submitted
+from taofold.bridges.mcp.client.connection import Unreachable, on_loop, submit
 from taofold.bridges.mcp.client.definitions import Definition, Pins
 from taofold.bridges.mcp.client.questions import ServerInputs
 from taofold.bridges.mcp.client.remote import RemoteServer
@@ -109,20 +109,20 @@ def readers(
     tier = Tier.AUTO if options.get("trust", False) else Tier.CARD
 
     async def resources(ctx: RunContext[Any], _: dict[str, Any]) -> Any:
-        return await beside((await server_for(ctx.principal)).pages("resources"))
+        return await on_loop((await server_for(ctx.principal)).pages("resources"))
 
     async def templates(ctx: RunContext[Any], _: dict[str, Any]) -> Any:
-        return await beside((await server_for(ctx.principal)).pages("resource_templates"))
+        return await on_loop((await server_for(ctx.principal)).pages("resource_templates"))
 
     async def prompts(ctx: RunContext[Any], _: dict[str, Any]) -> Any:
-        return await beside((await server_for(ctx.principal)).pages("prompts"))
+        return await on_loop((await server_for(ctx.principal)).pages("prompts"))
 
     async def read(ctx: RunContext[Any], said: dict[str, Any]) -> str:
-        return await beside((await server_for(ctx.principal)).read(said["uri"]))
+        return await on_loop((await server_for(ctx.principal)).read(said["uri"]))
 
     async def fill(ctx: RunContext[Any], said: dict[str, Any]) -> str:
         remote = await server_for(ctx.principal)
-        return await beside(remote.prompt(said["name"], said.get("arguments", {})))
+        return await on_loop(remote.prompt(said["name"], said.get("arguments", {})))
 
     def made(name: str, text: str, schema: dict[str, Any], call: Callable[..., Any]) -> Tool:
         description = f"{text} (MCP server {server})"
@@ -279,7 +279,7 @@ class McpServer(Toolset):
         with self._lock:
             if self._made is None:
                 seconds = self._options.get("connect_timeout", 30.0)
-                work = submitted(self._offer())
+                work = submit(self._offer())
                 try:
                     # Connecting and listing may each take their time;
                     # the slack lets their own errors come first.
@@ -299,7 +299,7 @@ class McpServer(Toolset):
         """End the connection and the program. A later call opens it again."""
         for server in (self._server, *self._personal.values()):
             if server is not None:
-                await beside(server.connection.close())
+                await on_loop(server.connection.close())
 
     async def __aenter__(self) -> Self:
         """`open`."""
@@ -414,10 +414,10 @@ class McpServer(Toolset):
                     None if ctx.sample is None else sample,
                 )
 
-            return await beside(called())
+            return await on_loop(called())
 
         options = self._options
-        return definitions.made(
+        return definitions.tool_of(
             one,
             name,
             call,
@@ -437,15 +437,15 @@ class McpServer(Toolset):
         async def chosen() -> RemoteServer:
             return self._for(principal)
 
-        return await beside(chosen())
+        return await on_loop(chosen())
 
     async def resources(self) -> list[dict[str, Any]]:
         """The server's resources, as it lists them."""
-        return await beside((await self._served()).pages("resources"))
+        return await on_loop((await self._served()).pages("resources"))
 
     async def templates(self) -> list[dict[str, Any]]:
         """The forms of uris (RFC 6570) that the server can read, as it lists them."""
-        return await beside((await self._served()).pages("resource_templates"))
+        return await on_loop((await self._served()).pages("resource_templates"))
 
     async def changes(self, *uris: str) -> AsyncGenerator[str]:
         """The uri of one of these resources whenever the server says that it has changed.
@@ -472,7 +472,7 @@ class McpServer(Toolset):
             # Back from the connections' thread to the loop of whoever watches.
             loop.call_soon_threadsafe(note, uri)
 
-        watching = asyncio.ensure_future(beside(server.watch(uris, heard)))
+        watching = asyncio.ensure_future(on_loop(server.watch(uris, heard)))
         # What ends the watching must not be waited for behind a change that never comes.
         waiting = asyncio.ensure_future(changed.get())
         try:
@@ -490,12 +490,12 @@ class McpServer(Toolset):
 
     async def prompts(self) -> list[dict[str, Any]]:
         """The server's prompts, as it lists them."""
-        return await beside((await self._served()).pages("prompts"))
+        return await on_loop((await self._served()).pages("prompts"))
 
     async def read(self, uri: str) -> str:
         """The contents of a resource: text, or what it is."""
-        return await beside((await self._served()).read(uri))
+        return await on_loop((await self._served()).read(uri))
 
     async def prompt(self, name: str, /, **arguments: str) -> str:
         """A prompt filled in, a line for each message."""
-        return await beside((await self._served()).prompt(name, arguments))
+        return await on_loop((await self._served()).prompt(name, arguments))

@@ -21,7 +21,7 @@ from inspect import isawaitable, signature
 from typing import Any, Final, TypeAlias
 
 from taofold import __version__
-from taofold.bridges.mcp.client.address import ServerAddress, filled
+from taofold.bridges.mcp.client.address import ServerAddress, with_environment
 from taofold.bridges.mcp.client.oauth import AUTHORIZING, SignInFailed, SignInRequired, provider
 from taofold.bridges.mcp.protocol import extension, load
 from taofold.core.values import Principal
@@ -84,7 +84,7 @@ class Credentials:
     async def _read(self) -> dict[str, str]:
         source = self._address.header_source
         if source is None:
-            return filled(self._address.headers)
+            return with_environment(self._address.headers)
         # In a thread: a function may ask a keychain or run a command. What it awaits runs here.
         headers = await asyncio.to_thread(source)
         return dict(await headers if isawaitable(headers) else headers)
@@ -340,7 +340,7 @@ class McpSession:
 
 
 @asynccontextmanager
-async def opened(
+async def open_session(
     address: ServerAddress,
     mode: str,
     handlers: SessionHandlers,
@@ -391,7 +391,7 @@ async def _transport(
     if address.kind == "stdio":
         stdio = load("mcp.client.stdio")
         # The mark last: an agent file cannot clear it (`cli.ancestry`).
-        env = {**filled(address.env), MARK: f"{SERVER}{address.label}"}
+        env = {**with_environment(address.env), MARK: f"{SERVER}{address.label}"}
         program = stdio.StdioServerParameters(
             command=address.command, args=list(address.args), env=env, cwd=address.cwd or None
         )

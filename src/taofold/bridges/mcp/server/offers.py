@@ -218,7 +218,7 @@ class Offers:
         return records[0].event
 
 
-def said(result: RunResult[Any]) -> Observation:
+def run_outcome(result: RunResult[Any]) -> Observation:
     """What came of a run, as one observation."""
     if result.success:
         return Observation(result.output)

@@ -13,7 +13,7 @@ from mcp import MCPError
 
 from taofold.agent import RunResult
 from taofold.agent.result import Happening, Progress
-from taofold.bridges.mcp.server.offers import RESUME, McpOffer, Offers, said
+from taofold.bridges.mcp.server.offers import RESUME, McpOffer, Offers, run_outcome
 from taofold.core import events as e
 from taofold.core.values import Tier
 from taofold.policy.policy import Right
@@ -180,6 +180,6 @@ def tool_result(
 def final_result(offer: McpOffer, result: RunResult[Any]) -> Any:
     """The result of a run that has ended."""
     if not result.success:
-        return tool_result(said(result).result, failed=True, run=result.run_id)
+        return tool_result(run_outcome(result).result, failed=True, run=result.run_id)
     value = result.output if offer.tool else offer.agent.answer.dump(result.output)
     return tool_result(value, run=result.run_id, structured=offer.structured(value))
