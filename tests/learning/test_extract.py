@@ -141,6 +141,17 @@ def test_a_mistake_that_was_overcome_says_what_helped() -> None:
     assert found.body.better == "The error was gone after adding `if user is None:`"
 
 
+def test_what_only_moved_the_error_and_was_undone_is_no_better_way() -> None:
+    stuck = [attempt(BOUND, after=(fault(),), iteration=n) for n in (1, 2, 3)]
+    guess = FileChange(GUARD.path, GUARD.before, GUARD.before.replace("user.email", "user.mail"))
+    moved = fault("AttributeError", "'User' object has no attribute 'mail'", path=GUARD.path)
+    right = FileChange(GUARD.path, guess.after, GUARD.after)
+    tries = (*stuck, attempt(guess, after=(moved,), iteration=4))
+    found = extract(history(*tries, attempt(right, before=(moved,), iteration=5)), ("anti",))
+    assert isinstance(found[0].body, Avoidance)
+    assert "user.mail" not in found[0].body.better
+
+
 def test_a_change_that_broke_what_passed_is_named() -> None:
     broken = fault(check="tests/test_b.py::test_b")
     down = attempt(GUARD, after=(fault(), broken), iteration=2)

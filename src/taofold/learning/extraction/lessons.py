@@ -136,13 +136,10 @@ def edit_line(change: FileChange) -> tuple[str, str] | None:
 
 def _better(history: LoopHistory, sign: Sign) -> str:
     """What settled the error in the end, if something did."""
-    for attempt in history.attempts:
-        if (
-            attempt.kept
-            and attempt.judged
-            and _in(sign, attempt.before)
-            and not _in(sign, attempt.after)
-        ):
+    for number, attempt in enumerate(history.attempts, 1):
+        settled = _in(sign, attempt.before) and not _in(sign, attempt.after)
+        tried = attempt.kept and attempt.judged
+        if tried and settled and not _undone(attempt, history.attempts[number:]):
             edits = [] if _silent(attempt.changes) else _edits([attempt])
             return f"The error was gone after {'; '.join(edits)}" if edits else ""
     return ""
