@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-SECONDS = 0.3
+SECONDS = 0.1
 
 
 class Quick:

@@ -125,10 +125,12 @@ class Corpus:
             self.tasks = pickle.loads(self.kept.read_bytes())
         self.quick = Quick()
 
-    def usable(self, part: int = 0, parts: int = 1) -> list[Task]:
-        """Those bugs of which one of the first candidates is right."""
+    def usable(self, most: int) -> list[Task]:
+        """Those of `most` bugs, drawn at random, of which one of the first candidates is right."""
         checks = Checks()
-        for number, bug in enumerate(bugs(self.folder)[part::parts]):
+        drawn = bugs(self.folder)
+        random.Random(0).shuffle(drawn)
+        for number, bug in enumerate(drawn[:most]):
             task = self.tasks.get(bug.name)
             if task is None:
                 task = Task(bug.name, bug.family, str(bug.folder), asyncio.run(look(bug, checks)))
@@ -137,11 +139,12 @@ class Corpus:
                 if any(task.right.values()):
                     break
                 self.is_right(task, index)
-            if number % 100 == 99:
+            if number % 20 == 19:
                 self.keep()
         checks.close()
         self.keep()
-        return [task for task in self.tasks.values() if any(task.right.values())]
+        tasks = [self.tasks[bug.name] for bug in drawn[:most]]
+        return [task for task in tasks if any(task.right.values())]
 
     def is_right(self, task: Task, index: int) -> bool:
         if index not in task.right:
@@ -287,20 +290,16 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=6)
     parser.add_argument("--rules", default="runs,three,two")
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--prepare", default="", help="P/N: only test part P of N of the bugs.")
+    parser.add_argument("--most", type=int, default=10_000, help="Bugs, drawn at random.")
     options = parser.parse_args()
     result: dict[str, object] = {}
     for folder in options.folders:
         began = time.monotonic()
         corpus = Corpus(folder)
-        part, _, parts = options.prepare.partition("/")
-        if parts:
-            corpus.kept = folder.with_suffix(f".{part}.pickle")
-            corpus.usable(int(part), int(parts))
-            continue
-        tasks = corpus.usable()
+        tasks = corpus.usable(options.most)
         families = len({task.family for task in tasks})
-        print(f"{folder.name}: {len(tasks)} of {len(corpus.tasks)} bugs, {families} families")
+        bugs_seen = min(options.most, len(corpus.tasks))
+        print(f"{folder.name}: {len(tasks)} of {bugs_seen} bugs, {families} families", flush=True)
         for name in options.rules.split(","):
             for condition, orders in conditions(corpus, tasks, RULES[name], options.seeds).items():
                 print(f"  {name:5} {condition:9} {figures(orders)}", flush=True)
