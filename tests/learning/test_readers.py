@@ -132,6 +132,24 @@ def test_an_edit_that_only_moved_the_error_and_was_undone_is_no_fix_of_it() -> N
     ], "an edit that stands in the end may have settled the first error"
 
 
+def test_a_fix_that_stands_is_one_though_the_same_edit_was_undone_elsewhere() -> None:
+    text = "def total(self):\n    return sum(self.row)\n\n\ndef dump(self):\n    return 1\n"
+    first = text.replace("self.row", "self.rows").replace("return 1", "return float(self)")
+    right = first.replace("float(self)", "str(self)")
+    lacks = Check("t", "failed", "AttributeError", "no 'row'", (Location("bill.py", 2, "total"),))
+    then = Check("t", "failed", "TypeError", MIXED, (Location("bill.py", 6, "dump"),))
+    attempts = (
+        RepairAttempt(1, (lacks,), (FileChange("bill.py", text, first),), (then,)),
+        RepairAttempt(2, (then,), (FileChange("bill.py", first, right),), ()),
+    )
+    history = LoopHistory("h", "Make the checks pass", "", "completed", attempts, 2, agent="t")
+    one, other = extract(history, ("error",))
+    assert isinstance(one.body, ErrorFix)
+    assert isinstance(other.body, ErrorFix)
+    assert (one.body.signature.name, one.body.fix.vain) == ("AttributeError", ())
+    assert (other.body.signature.name, other.body.fix.vain) == ("TypeError", ())
+
+
 def test_at_once_only_the_same_sentence_names_and_values_apart() -> None:
     taught = [hard(EXACT, ROUND, python("cell already borrowed", "CellError"))]
     now = python("cell already mutably borrowed", "CellError", "tax.py")
@@ -253,6 +271,10 @@ NODE_SAYS = "Expected values to be strictly equal:\n\n1 !== 2"
     [
         (OWNED, Check("c", "failed", "E0382", "use of moved value: `job`", (Location("b.rs", 3),))),
         (
+            python("'Ledger' object has no attribute 'row'", "AttributeError"),
+            python("'Event' object has no attribute 'date'", "AttributeError", "events.py"),
+        ),
+        (
             python("f() missing 1 required positional argument: 'a'"),
             python("g() missing 1 required positional argument: 'b'", path="b.py"),
         ),
@@ -265,7 +287,7 @@ NODE_SAYS = "Expected values to be strictly equal:\n\n1 !== 2"
             Check("make", "failed", "command", "running 1 test"),
         ),
     ],
-    ids=["owner", "arity", "assertion", "output of a command"],
+    ids=["owner", "attribute", "arity", "assertion", "output of a command"],
 )
 def test_what_names_only_the_program_at_hand_is_no_lesson_elsewhere(
     seen: Check, now: Check

@@ -137,9 +137,10 @@ def edit_line(change: FileChange) -> tuple[str, str] | None:
 def _better(history: LoopHistory, sign: Sign) -> str:
     """What settled the error in the end, if something did."""
     for number, attempt in enumerate(history.attempts, 1):
-        settled = _in(sign, attempt.before) and not _in(sign, attempt.after)
-        tried = attempt.kept and attempt.judged
-        if tried and settled and not _undone(attempt, history.attempts[number:]):
+        check = next((check for check in attempt.before if _sign_of(check) == sign), None)
+        if check is None or _in(sign, attempt.after) or not (attempt.kept and attempt.judged):
+            continue
+        if not _undone(attempt, check, history.attempts[number:]):
             edits = [] if _silent(attempt.changes) else _edits([attempt])
             return f"The error was gone after {'; '.join(edits)}" if edits else ""
     return ""
@@ -322,14 +323,16 @@ def _search(
     while len(earlier) < len(attempts):
         rest = attempts[: len(attempts) - len(earlier)]
         moved = next((c for c in rest[-1].before if c.id == check.id), None)
-        if moved is None or not _undone(rest[-1], (*earlier, ending)):
+        if moved is None or not _undone(rest[-1], moved, (*earlier, ending)):
             break
         check, earlier = moved, (*_since(rest, _sign_of(moved)), *earlier)
     return earlier, check
 
 
-def _undone(attempt: RepairAttempt, later: Iterable[RepairAttempt]) -> bool:
-    """Was a line that the attempt put in taken out again?"""
+def _undone(attempt: RepairAttempt, check: Check, later: Iterable[RepairAttempt]) -> bool:
+    """Was a line taken out again that the attempt put in for the check?"""
+    others = [other for other in attempt.before if not _alike(other, check)]
+    edits = [change for change in attempt.changes if not is_test(change.path)]
     gone = {
         (change.path, line.strip())
         for following in later
@@ -339,7 +342,7 @@ def _undone(attempt: RepairAttempt, later: Iterable[RepairAttempt]) -> bool:
     }
     return any(
         (change.path, line.strip()) in gone
-        for change in attempt.changes
+        for change in blame(edits, check, others).changes
         for hunk in hunks(change)
         for line in hunk.added
         # A bracket alone comes and goes everywhere.
@@ -428,12 +431,12 @@ def _readable(change: FileChange) -> bool:
 
 def _settled(attempt: RepairAttempt, later: tuple[RepairAttempt, ...]) -> Iterator[Check]:
     """Checks that failed for another reason afterwards, and passed while the edit stood."""
-    if _undone(attempt, later):
-        return
     now = {check.id: check for check in attempt.after}
     passed = {f.id for following in later if following.kept for f in following.turned}
     for check in attempt.before:
-        if check.id in now and check.id in passed and now[check.id].error_type != check.error_type:
+        if check.id not in now or check.id not in passed:
+            continue
+        if now[check.id].error_type != check.error_type and not _undone(attempt, check, later):
             yield check
 
 

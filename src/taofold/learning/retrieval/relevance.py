@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from taofold.core.checks import Check, is_assertion
 from taofold.learning.extraction.diffs import HOLE, abstracted, line_term, tokens
-from taofold.learning.extraction.generalisation import error_type_of, seen_at
+from taofold.learning.extraction.generalisation import error_type_of, pattern_of, seen_at
 from taofold.learning.patterns.kinds import (
     Approach,
     Avoidance,
@@ -240,6 +240,8 @@ _LOCAL: Final = re.compile(
 """Errors whose message names nothing but the program's own: the cause is the program at hand."""
 _ARITY: Final = re.compile(r"\bpositional argument|\bkeyword argument|\bmultiple values for\b")
 """What is said of a call that does not fit: the same."""
+_OWN: Final = re.compile(r"'\.\*' object has no attribute|type object '\.\*' has no attribute")
+"""The same of what a class of the program's own lacks: those of the language keep their names."""
 _MISSING: Final = re.compile(
     r"(?:Attribute|Recursion|FileNotFound|ModuleNotFound|Import|Syntax|Indentation)Error|shell"
     r"|TS23(?:04|07|39)"
@@ -390,7 +392,7 @@ def _of_every_day(failing: Check, *, vain: bool, failed: bool) -> bool:
     """Is it an error that every program has, so that a lesson of another one says nothing?"""
     # Of a call an interpreter says it in the message, a linter by its rule.
     arity = _exception(failing) and bool(_ARITY.search(failing.message))
-    if arity or _LOCAL.fullmatch(failing.error_type):
+    if arity or _LOCAL.fullmatch(failing.error_type) or _OWN.match(pattern_of(failing.message)):
         return True
     # Why something is missing may be told by what was tried in vain; why it is nothing at all has
     # so many causes that only a loop which has failed at it is to look at those of others.
