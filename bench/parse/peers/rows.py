@@ -89,7 +89,7 @@ def equal(left: Any, right: Any) -> bool:
 _HEADS = re.compile(
     r'"(?:name|tool|tool_name|function|function_name|recipient_name)"\s*:\s*"([\w.-]+)"|\b([A-Za-z_][\w.]*)\('
     r'|(?:function|invoke|tool_call|tool)\S{0,2}(?:=|\s?name=)\s*"?([\w.-]+)"?\s*>|functions\.([\w-]+)'
-    r"|(?:call)?:([A-Za-z_][\w.-]*)\{|\[TOOL_CALLS\]\s*([\w.-]+)|<tool_calls?>\s*([\w.-]+)|｜>\s*([\w.-]+)"
+    r"|(?:call)?:([A-Za-z_][\w.:-]*)\{|\[TOOL_CALLS\]\s*([\w.-]+)|<tool_calls?>\s*([\w.-]+)|｜>\s*([\w.-]+)"
     r"|to=(?:functions\.)?([\w.-]+)|\|>([\w.-]+)(?:<\|content|\s*\{)|tool_call>\s*([\w.-]+)"
     r'|tool="([\w.-]+)"'
 )

@@ -24,13 +24,14 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 from assertions import candle, mistral_rs, openvino  # noqa: E402
 from others import VENV, prepare  # noqa: E402
 from python_suites import SUITES, copy, verdict_of  # noqa: E402
+from rendered import rendered  # noqa: E402
 from rows import verdict  # noqa: E402
 from scope import out_of_scope  # noqa: E402
 from sources import dynamo, llama_cpp, local_ai, ollama, recorded, rust  # noqa: E402
 
 SOURCES = {"ollama": ollama, "smg": rust, "llama.cpp": llama_cpp, "localai": local_ai}
 SOURCES |= {"dynamo": dynamo, "recorded": recorded, "openvino": openvino}
-SOURCES |= {"mistral.rs": mistral_rs, "candle-vllm": candle}
+SOURCES |= {"mistral.rs": mistral_rs, "candle-vllm": candle, "rendered": rendered}
 OURS = ("taofold",)
 KINDS = ("right", "missed", "prose", "marked", "wrong", "disputed")
 

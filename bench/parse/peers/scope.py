@@ -12,6 +12,7 @@ from typing import Any
 
 BROKEN = re.compile(
     r"incomplete|partial|trunc|malformed|invalid|broken|unclosed|almost_valid"
+    r"|missing|unterminated|unparse?able|garbled|stray"
     r"|TOOLCALLING\.(?:batch\.[45]|stream\.4)\b",
     re.IGNORECASE,
 )
@@ -24,7 +25,9 @@ SETTINGS = {
     "minicpm5xml_tool_parser.py::test_alias_": "one benchmark's table of other names for tools",
 }
 """Rows that are decided by something which is in neither the reply nor the tools."""
-UNDECLARED = re.compile(r"ignored_when|ignores_extra|duplicate_keys|extra_arguments_ignored")
+UNDECLARED = re.compile(
+    r"ignored_when|ignores_extra|duplicate_keys|extra_arguments_ignored|parameter_value_skipped"
+)
 """Rows that want arguments dropped; here nothing in a call is left out silently."""
 
 
@@ -50,14 +53,14 @@ def in_prose(row: dict[str, Any]) -> bool:
     return any(_in_line(text) for text in texts)
 
 
-_CALL = re.compile(r'\[?\s*\{\s*"(?:name|tool|function)"\s*:')
+_CALL = re.compile(r'\[?\s*\{\s*"(?:name|tool|function)"\s*:|\[[A-Za-z_][\w.]*\(')
 
 
 def _in_line(text: str) -> bool:
-    """A JSON call with a word before or after it on its own lines, and no mark around it."""
+    """A call in JSON or Python, words before or after it on its own lines, no mark around it."""
     found = _CALL.search(text)
     if found is None or re.search(r"<[|｜/]?\w|\[TOOL|```|functools|>>>", text[: found.start()]):
         return False
     line = text[: found.start()].rpartition("\n")[2]
-    tail = text[text.rfind("}") + 1 :].strip(" \n\t]`;,")
+    tail = text[max(text.rfind("}"), text.rfind(")]")) + 1 :].strip(" \n\t]`;,")
     return bool(re.search(r"\w", line)) or bool(re.match(r"[A-Za-z]", tail))
