@@ -157,7 +157,7 @@ def test_arguments_without_a_name_are_no_call(form):
 
 
 @pytest.mark.parametrize(
-    ("text", "is_marked"),
+    ("text", "is_lost"),
     [
         ('<tool_call>{"name": "search"}</tool_call>', True),
         (
@@ -174,13 +174,12 @@ def test_arguments_without_a_name_are_no_call(form):
         ("<tool_call>search</tool_call>", False),
     ],
 )
-def test_a_call_whose_arguments_were_not_written_is_marked(text, is_marked):
+def test_a_call_whose_arguments_were_not_written_is_an_error(text, is_lost):
     """Mutant: nothing is as good as `{}`."""
     turn = read_reply(text, {**TOOLS, "now": {"properties": {}}}, finish_reason="stop")
     assert isinstance(turn, Turn)
-    assert (turn.calls[0].parameters, turn.calls[0].error) == ({}, "")
-    kinds = [repair.kind for repair in turn.calls[0].repairs if repair.content]
-    assert ("no_arguments" in kinds) == is_marked
+    assert turn.calls[0].parameters == {}
+    assert turn.calls[0].error.startswith("no arguments of") is is_lost
 
 
 def test_of_a_long_list_the_items_that_are_json_are_read_as_json():

@@ -212,6 +212,8 @@ def tagged(written: str, key: str = "text") -> str:
         ("&lt;b&gt; &amp; co", ["entities"]),
         ("a && b &amp; c", []),
         ("<b>&amp;</b>", []),
+        ('"a"', ["quotes"]),
+        ('"a" or "b"', []),
         ("<![CDATA[ a ]]>", []),
     ],
 )
@@ -225,11 +227,35 @@ def test_layout_around_what_is_no_text_is_none_of_it():
 
 
 @pytest.mark.parametrize(
-    ("written", "doubt"), [("[1, 2]", True), ("5", True), ('{"a": 1}', True), ("plain", False)]
+    ("written", "doubt"),
+    [("[1, 2]", True), ("5", True), ('{"a": 1}', True), ("<a>1</a>", True), ("plain", False)],
 )
 def test_the_type_of_a_parameter_that_the_schema_does_not_know_is_a_guess(written, doubt):
-    """Mutant: what is not declared is typed without a mark."""
+    """Mutants: what is not declared is typed without a mark; elements pass for text."""
     assert (kinds(tagged(written, "other")) == ["guessed_type"]) is doubt
+
+
+def test_calls_that_their_family_always_lists_are_in_doubt_without_their_brackets():
+    """Mutant: no row of the table says that they are listed."""
+    assert kinds('<|tool_call_start|>[send(text="a")]<|tool_call_end|>') == []
+    assert kinds('<|tool_call_start|>send(text="a")<|tool_call_end|>') == ["missing_brackets"]
+    assert kinds('```tool_code\nsend(text="a")\n```') == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<tool_call><function =send><parameter =text>a</parameter></function></tool_call>",
+        '<|tool_call>call:mail.box:send{text:<|"|>a<|"|>}<tool_call|>',
+    ],
+)
+def test_a_blank_before_the_sign_and_a_space_of_names_are_read(text):
+    tools = {"send": SCHEMA, "mail.box:send": SCHEMA}
+    turn = read_reply(text, tools, finish_reason="stop")
+    assert isinstance(turn, Turn)
+    assert [(each.tool.rpartition(":")[2], each.parameters) for each in turn.calls] == [
+        ("send", {"text": "a"})
+    ]
 
 
 def test_a_call_that_only_repeats_the_one_before_is_in_doubt():

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from taofold.core.json_values import is_array, is_object
 from taofold.parsing.markup.calls import RawCall
+from taofold.parsing.markup.tags import elements_in
 from taofold.parsing.outcome import Call, Remark, Repair, Turn
 from taofold.parsing.schema.coercion import Coercion, Misfit
 from taofold.parsing.schema.scalars import LooseText, TaggedText
@@ -122,9 +123,8 @@ def _is_empty(value: Any) -> bool:
 Object = dict[str, Any]
 Tools = Collection[str] | Mapping[str, Mapping[str, Any]]
 
-_OF_TEXT = frozenset({"padding", "entities"})
+_OF_TEXT = frozenset({"padding", "entities", "quotes"})
 NAMELESS = "the action names no tool"
-NO_ARGUMENTS = Repair("no_arguments", "none", content=True)
 _LIMIT = 160
 _MOST = 1e6
 """No confidence is larger, in whatever unit."""
@@ -207,17 +207,17 @@ def calls_in(value: Any, tools: Tools) -> Iterator[Call]:
     for item in value if is_array(value) else [value]:
         calls = turn_of(item, tools).calls if is_decision(item) else ()
         if calls:
-            yield from (_marked(call, item) for call in calls)
+            yield from (_complete(call, item) for call in calls)
         # `{"tool": {arguments}}`: here the key names the tool.
         elif _is_named_by_keys(item):
             for name, arguments in item.items():
                 yield Call(name, arguments or {})
         else:
-            yield _marked(call_of(item, tools), item)
+            yield _complete(call_of(item, tools), item)
 
 
-def _marked(call: Call, item: Any) -> Call:
-    """The call; marked if nothing was written for its arguments.
+def _complete(call: Call, item: Any) -> Call:
+    """The call; an error if nothing was written for its arguments.
 
     Where arguments are JSON at least `{}` is written: what is not there may have been lost, also
     if the tool takes none, for then the name may be another's.
@@ -226,7 +226,11 @@ def _marked(call: Call, item: Any) -> Call:
         return call
     if is_object(item) and not _filled(item).isdisjoint(PARAMETER_KEYS):
         return call
-    return replace(call, repairs=(*call.repairs, NO_ARGUMENTS))
+    return replace(call, error=_lost(call.tool))
+
+
+def _lost(tool: str) -> str:
+    return f"no arguments of {tool!r} were written: send them, or {{}} to call it without any"
 
 
 def _filled(item: Object) -> set[str]:
@@ -248,7 +252,7 @@ def call_of_request(request: RawCall, tools: Tools) -> Call:
         return Call(request.tool, {}, "", "", request.repairs, request.error)
     arguments = request.parameters
     if arguments is None:
-        return _marked(Call(request.tool, {}, "", "", request.repairs), None)
+        return _complete(Call(request.tool, {}, "", "", request.repairs), None)
     if not is_object(arguments):
         source = str(arguments) if isinstance(arguments, str) else arguments
         parameters, repairs, error = arguments_of(request.tool, source, tools)
@@ -267,7 +271,7 @@ def call_of_request(request: RawCall, tools: Tools) -> Call:
     if not any(isinstance(each, LooseText) or is_array(each) for each in arguments.values()):
         return Call(request.tool, arguments, "", "", request.repairs)
     values, notes = _typed(arguments, shape, is_known=schema is not None)
-    # Neither blanks nor escapes are a part of what is no text.
+    # Neither blanks nor escapes nor quotes are a part of what is no text.
     solid = {f"parameters.{key}" for key, value in values.items() if not isinstance(value, str)}
     kept = [each for each in request.repairs if each.kind not in _OF_TEXT or each.path not in solid]
     return Call(request.tool, values, "", "", (*kept, *notes))
@@ -276,8 +280,8 @@ def call_of_request(request: RawCall, tools: Tools) -> Call:
 def _typed(arguments: Object, shape: TypeShape, *, is_known: bool) -> tuple[Object, list[Repair]]:
     """Arguments with the types that a schema gives them, and how they got them.
 
-    What the schema says nothing of is marked if it is taken for more than a text; where there
-    is none at all (not `is_known`) the caller judges the types.
+    What the schema says nothing of is marked if it is taken for more than a text, or for a text
+    and may be more; where there is none at all (not `is_known`) the caller judges the types.
     """
     values: Object = {}
     notes: list[Repair] = []
@@ -291,10 +295,14 @@ def _typed(arguments: Object, shape: TypeShape, *, is_known: bool) -> tuple[Obje
             notes += coercion.repairs
         except Misfit:  # the runtime's validator will say what is wrong
             values[key] = str(value) if isinstance(value, LooseText) else value
-        is_guessed = isinstance(value, LooseText) and not isinstance(values[key], str)
-        # It may be a text as well: the schema says nothing of it, or allows both.
-        is_open = is_known if declared is None else any(map(_takes_text, declared.options))
-        if is_open and is_guessed:
+        if not isinstance(value, LooseText):
+            continue
+        is_more = not isinstance(values[key], str)
+        if declared is None:
+            is_guessed = is_known and (is_more or elements_in(value) is not None)
+        else:  # it may be a text as well: the schema allows both
+            is_guessed = is_more and any(map(_takes_text, declared.options))
+        if is_guessed:
             path = f"parameters.{key}"
             notes.append(Repair("guessed_type", "schema", content=True, path=path))
     return values, notes

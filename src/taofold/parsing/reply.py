@@ -39,8 +39,9 @@ from taofold.parsing.labels import is_labelled, read_labelled
 from taofold.parsing.markup.calls import Block, CallReader, RawCall
 from taofold.parsing.markup.families import (
     CALL_CLOSE,
+    ENDS,
+    FOREIGN,
     FOREIGN_LINE,
-    FOREIGN_MARK,
     LEFTOVER,
     NOISE,
     NOISE_LEAD,
@@ -108,6 +109,12 @@ _BEGUN = re.compile(
 _FENCED = re.compile(r"```[\w-]*[ \t]*\n?|```")
 _OWN_LINE = re.compile(r"(?:^|\n)[ \t]*(?:```[\w-]*[ \t]*\n?[ \t]*)?\Z")
 _LEAD_END = re.compile(r"(?:[.!?:…。！？：)\]\"'”*`]|\n)[ \t]*\Z")
+_VOICE = re.compile(
+    r"^[ \t#*_>\[(-]{0,8}(?!thought|note)[^\W\d_][\w .'-]{0,24}[ \t*_\])]{0,4}"
+    r"[:：](?!//)[ \t*_]*[^\s*_]",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""A line that begins with a name, a colon and words: `Benutzer: …`, `用户：…`."""
 _HEADED = re.compile(r"(?:\[\s*)?([A-Za-z_][\w.-]{0,127})(?:[ \t]*\n\s*\{|\(\s*\{)")
 """The name of a tool over its object, or before it as in a call: `f({"a": 1})`."""
 _LISTED = re.compile(
@@ -262,7 +269,7 @@ class _Reply:
         ends.sort()
         stretches = iter(scanned.stretches)
         stretch = next(stretches, None)
-        marks = [FOREIGN_LINE.finditer(self._text), FOREIGN_MARK.finditer(self._text)]
+        marks = [FOREIGN_LINE.finditer(self._text), FOREIGN.finditer(self._text)]
         for at in merge(*((match.start() for match in each) for each in marks)):
             while ends and ends[0][1] <= at:
                 ends.pop(0)
@@ -370,7 +377,7 @@ class _Reply:
         rest = _strip_marks("".join(gaps))
         if rest is None:
             return self._refuse("invalid", _INVALID)
-        beside = bool(rest.strip()) or not _is_led(lead)
+        beside = bool(rest.strip()) or not _is_led(lead) or self._is_after_end(scanned, start)
         # Before a family's own block a call without a mark may be one that the lead-in shows.
         mixed = any(each.block.bare != unmarked for each in blocks if each.block)
         beside = beside or (mixed and bool(lead.strip()))
@@ -379,6 +386,12 @@ class _Reply:
         if not self._finished and not all(each.block.ended for each in blocks if each.block):
             repairs.append(OPEN_END)
         return Turn(_remark(lead), tuple(calls), tuple(repairs))
+
+    def _is_after_end(self, scanned: Scan, at: int) -> bool:
+        """Whether the reply was over before an offset: what follows is another one."""
+        before = self._raw(scanned, 0, at)
+        end = ENDS.search(before)
+        return end is not None and bool(_strip_noise(before[: end.start()]).strip())
 
     def _calls_of(self, request: RawCall) -> list[Call]:
         if request.source is None:
@@ -525,12 +538,16 @@ class _Reply:
 
     def _shown(self, scanned: Scan, start: int, end: int) -> str:
         """The text between two offsets without its reasoning and without marks that say nothing."""
+        return _strip_noise(self._raw(scanned, start, end))
+
+    def _raw(self, scanned: Scan, start: int, end: int) -> str:
+        """The text between two offsets without its reasoning."""
         parts = [
             self._text[max(start, begin) : min(end, stop)]
             for begin, stop in _without(scanned.stretches, scanned.repeated)
             if begin < end and stop > start
         ]
-        return _strip_noise("".join(parts))
+        return "".join(parts)
 
     def _outside(self, scanned: Scan, pieces: list[_Piece]) -> str:
         edges = [0, *[edge for each in pieces for edge in (each.start, each.end)], len(self._text)]
@@ -592,8 +609,11 @@ def _bare(text: str) -> str:
 
 
 def _is_led(lead: str) -> bool:
-    """Whether the text before a mark is a remark of its own: whole sentences, or lines."""
-    return not lead.strip() or _LEAD_END.search(lead) is not None
+    """Whether the text before a mark is a remark of its own: whole sentences, or lines.
+
+    A line with somebody's name before it, in whatever language, may be another's words.
+    """
+    return not lead.strip() or (_LEAD_END.search(lead) is not None and _VOICE.search(lead) is None)
 
 
 def _again(call: Call, previous: Call) -> Call:

@@ -23,6 +23,7 @@ from taofold.parsing.markup.families import (
     HEAD,
     HEADER,
     KEY,
+    LISTED,
     NOISE,
     SEPARATED,
     SEPARATOR,
@@ -45,7 +46,7 @@ _MARKS = 10_000
 _BLANK = re.compile(r"[\s\ufeff\u200b]*")
 _BETWEEN = re.compile(r"[\s,;]*(?:```(?:json|python|py|xml)?(?=\s|$))?[\s,;]*")
 _NAMED = re.compile(
-    r"(?:(?:call)?:\s{0,4})?(?P<space>functions\.|default_api\.|tools\.)?(?P<name>[A-Za-z_][\w.-]{0,127})(?::\d{1,4})?"
+    r"(?:(?:call)?:\s{0,4})?(?P<space>functions\.|default_api\.|tools\.)?(?P<name>[A-Za-z_][\w.-]{0,127}(?::[A-Za-z_][\w.-]{0,63}){0,3})(?::\d{1,4})?"
 )
 _FENCE = re.compile(r"\s*```(?:json)?\s*(?=\{)")
 _PYTHON = re.compile(
@@ -134,8 +135,8 @@ class CallReader:
         """Finds the tags at which a call may begin that no family's mark opens."""
         self._reader = JsonReader(text, ANYTHING)
         self._tags = TagReader(text)
-        self._is_separated = False
-        """Whether the block that is read sets names and arguments apart."""
+        self._is_separated = self._is_listed = False
+        """What the family of the block that is read always writes, see `Family`."""
         self._last_close = -2
         """Where the last closing mark of calls begins: -1 if there is none, -2 if not searched."""
 
@@ -211,7 +212,8 @@ class CallReader:
 
     def _block(self, start: int, opener: re.Match[str]) -> Block:
         block = Block(start, opener.end())
-        self._is_separated = bool(SEPARATED.match(opener[0]))
+        self._is_separated = SEPARATED.match(opener[0]) is not None
+        self._is_listed = LISTED.match(opener[0]) is not None
         stack = [closer_of(opener[0])]
         at = opener.end()
         while stack and block.closed and not block.error:
@@ -329,7 +331,11 @@ class CallReader:
         if python:
             block = Block(at, at)
             end = self._python(block, at, single=True)
-            return (block.calls[0] if block.calls else None), end
+            call = block.calls[0] if block.calls else None
+            if call is not None and self._is_listed:
+                note = Repair("missing_brackets", "syntax", content=True, at=at, cost=2)
+                call = replace(call, repairs=(*call.repairs, note))
+            return call, end
         return self.named(at)
 
     def _attributes(self, found: re.Match[str]) -> tuple[RawCall, int]:

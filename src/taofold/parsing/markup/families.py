@@ -37,7 +37,10 @@ class Family:
             closing mark ends where its calls end.
         separators: What stands between the name of a tool and its arguments, or between calls.
         separated: Whether it always does between the name and the arguments.
-        noise: What says nothing: the ends of messages, the envelope of an answer.
+        listed: Whether calls in Python's notation always stand in a list.
+        noise: What says nothing: the heads and ends of messages, the envelope of an answer.
+        ends: What ends the whole reply. It says nothing either, but what follows is another one.
+        foreign: Where a text speaks in another's place.
     """
 
     name: str
@@ -45,7 +48,10 @@ class Family:
     calls: tuple[Pair, ...] = ()
     separators: tuple[str, ...] = ()
     separated: bool = False
+    listed: bool = False
     noise: tuple[str, ...] = ()
+    ends: tuple[str, ...] = ()
+    foreign: tuple[str, ...] = ()
 
 
 def _tags(*names: str) -> tuple[Pair, ...]:
@@ -61,23 +67,29 @@ FAMILIES: Final = (
         calls=(*_tags("tool_call", "tool_calls", "function_call", "function_calls",
                       "TOOLCALL", "longcat_tool_call", "dots_function_call"),
                ("re:```(?:tool_code|tool_calls?)[ \\t]*\\n", "```")),
-        noise=("<response>", "</response>", "<|im_end|>", "<|endoftext|>", "</s>",
-               "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|eot|>", "<|eom|>", "<eos>",
-               "<|im_start|>assistant", "<end_of_turn>", "<turn|>", "<|endofmessage|>",
-               "<|user|>", "<|observation|>", "<｜end▁of▁sentence｜>",
-               "<answer>", "</answer>", "<|start_header_id|>assistant<|end_header_id|>",
-               "[EOS]", "<|end_of_role|>", "<|role_end|>",
-               "<|message_sep|>", "<|end_of_msg|>", "[|endofturn|]", "</assistant>"),
+        noise=("<response>", "</response>", "<answer>", "</answer>", "</assistant>",
+               "<|im_start|>assistant", "<|endofmessage|>", "<|end_of_role|>", "<|role_end|>",
+               "<|message_sep|>", "<|end_of_msg|>"),
+        ends=("<|im_end|>", "<|endoftext|>", "</s>", "<|end_of_text|>", "<|eot|>", "<eos>",
+              "[EOS]", "[|endofturn|]"),
+        foreign=("<tool_response>", "<function_result>", "<function_results>",
+                 "<|im_start|>user", "<|im_start|>tool", "<|im_start|>system"),
     ),
-    Family("llama", calls=(("<|python_tag|>", ""), ("<|python_start|>", "<|python_end|>"))),
+    Family("llama", calls=(("<|python_tag|>", ""), ("<|python_start|>", "<|python_end|>")),
+           noise=("<|start_header_id|>assistant<|end_header_id|>", "<|eom_id|>", "<|eom|>"),
+           ends=("<|eot_id|>",),
+           foreign=("<|start_header_id|>user", "<|start_header_id|>tool",
+                    "<|start_header_id|>ipython")),
     Family("mistral", reasoning=(("[THINK]", "[/THINK]"),),
            calls=(("[TOOL_CALLS]", ""),),
-           noise=("[/TOOL_CALLS]",),
+           noise=("[/TOOL_CALLS]",), foreign=("[TOOL_RESULTS]",),
            separators=("[ARGS]", "re:\\[CALL_ID\\][\\w-]*")),
     Family("deepseek",
            calls=(("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"),
                   ("<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>")),
-           separators=("<｜tool▁sep｜>",), separated=True),
+           separators=("<｜tool▁sep｜>",), separated=True,
+           ends=("<｜end▁of▁sentence｜>",),
+           foreign=("<｜tool▁output▁begin｜>", "<｜tool▁outputs▁begin｜>")),
     Family("kimi",
            reasoning=(("◁think▷", "◁/think▷"),),
            calls=(("<|open|>tools<|sep|>", "<|close|>tools<|sep|>"),
@@ -86,25 +98,30 @@ FAMILIES: Final = (
                   ("<|tool_call_begin|>", "<|tool_call_end|>")),
            separators=("<|tool_call_argument_begin|>",), separated=True,
            noise=("<|open|>response<|sep|>", "<|close|>response<|sep|>",
-                  "<|open|>message<|sep|>", "<|close|>message<|sep|>")),
-    Family("harmony", noise=("<|return|>", "<|call|>", "<|end|>", "<|start|>assistant")),
+                  "<|open|>message<|sep|>", "<|close|>message<|sep|>"),
+           foreign=("re:#(?<![^\\n]#)# Return of (?=functions\\.)",)),
+    Family("harmony", noise=("<|call|>", "<|end|>", "<|start|>assistant"), ends=("<|return|>",),
+           foreign=("<|start|>functions.",)),
     Family("gemma",
            reasoning=(("re:<\\|channel>(?:thought|analysis)?", "<channel|>"),),
            calls=(("<|tool_call>", "<tool_call|>"),
                   ("<start_function_call>", "<end_function_call>"),
                   ("re:call:(?<![^>\\s]call:)(?=[A-Za-z_][\\w.-]*[ ]*\\{)", "")),
            noise=("<|turn>model", "<start_of_turn>model", "<start_function_response>",
-                  "<|tool_response>")),
+                  "<|tool_response>"),
+           ends=("<end_of_turn>", "<turn|>"),
+           foreign=("<|tool_response>", "<start_of_turn>user", "<|turn>user")),
     Family("cohere",
            reasoning=(("<|START_THINKING|>", "<|END_THINKING|>"),),
            calls=(("<|START_ACTION|>", "<|END_ACTION|>"),),
            noise=("<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>",
-                  "<|START_OF_TURN_TOKEN|>", "<|CHATBOT_TOKEN|>", "<|END_OF_TURN_TOKEN|>")),
+                  "<|START_OF_TURN_TOKEN|>", "<|CHATBOT_TOKEN|>"),
+           ends=("<|END_OF_TURN_TOKEN|>",)),
     Family("granite", calls=(("<|tool_call|>", "<|/tool_call|>"), ("<|tool_calls|>", ""))),
     Family("phi", calls=(("re:functools(?=\\s*\\[)", ""),)),
     Family("internlm", calls=(("<|action_start|>", "<|action_end|>"),),
            separators=("<|plugin|>", "<|interpreter|>")),
-    Family("lfm", calls=(("<|tool_call_start|>", "<|tool_call_end|>"),)),
+    Family("lfm", calls=(("<|tool_call_start|>", "<|tool_call_end|>"),), listed=True),
     Family("apertus", reasoning=(("<|inner_prefix|>", "<|inner_suffix|>"),),
            calls=(("<|tools_prefix|>", "<|tools_suffix|>"),),
            noise=("<|assistant_end|>", "<|assistant_start|>")),
@@ -121,7 +138,8 @@ FAMILIES: Final = (
                    "<|end_message|>"),),
            noise=("<|message_model|>", "<|content_text|>", "<|end_message|>",
                   "<|content_model_end_sampling|>")),
-    Family("glm", noise=("<|begin_of_box|>", "<|end_of_box|>")),
+    Family("glm", noise=("<|begin_of_box|>", "<|end_of_box|>", "<|user|>", "<|observation|>"),
+           foreign=("re:<\\|(?:observation|user)\\|>(?=\\s*\\S)",)),
     Family("hunyuan", calls=(("<tool_call>", "<end_of_tool_call>"),),
            separators=("<tool_sep>",)),
     Family("vibethinker", calls=(("<function>", "</function>"),)),
@@ -149,7 +167,7 @@ def closing(name: str) -> str:
     return rf"{_CLOSE}{name}(?::\w{{1,24}})?{_END}"
 
 
-_NAMED = r"(?::\w{1,24})?(?:=|[\sĠ]*(?:name|tool)=)"
+_NAMED = r"(?::\w{1,24})?(?:\s?=|[\sĠ]*(?:name|tool)=)"
 """What follows the tag that names its tool: `=`, or an attribute."""
 NAME: Final = r"[^\W\d][\w.:-]{0,127}?"
 HEAD = re.compile(
@@ -159,7 +177,7 @@ HEAD = re.compile(
 """A tag that opens a call and names its tool; the blank may be lost, or be a tokenizer's. One that
 closes itself is a call without arguments."""
 ENTRY = re.compile(
-    rf"{_OPEN}(?P<tag>parameter|param|argument|arg)(?::\w{{1,24}})?(?:=\s*|[\sĠ]*(?:name|key)=)[\"']?\s{{0,8}}"
+    rf"{_OPEN}(?P<tag>parameter|param|argument|arg)(?::\w{{1,24}})?(?:\s?=\s*|[\sĠ]*(?:name|key)=)[\"']?\s{{0,8}}"
     rf"(?P<key>[\w.:$@-]{{1,128}}?)\s{{0,8}}[\"']?(?P<rest>\s[^<>\n]{{0,120}}?)?{_END}"
 )
 """A tag that opens an argument and names it."""
@@ -310,12 +328,23 @@ CALL_CLOSE = re.compile(_pattern(_bodies(_CLOSERS)))
 HEADER = re.compile(_pattern(_HEADER))
 """Harmony's head of a message: its channel and whom it is for."""
 SEPARATOR = re.compile(_pattern(_bodies(mark for family in FAMILIES for mark in family.separators)))
-_NOISE = _bodies(mark for family in FAMILIES for mark in family.noise)
+_ENDS = [mark for family in FAMILIES for mark in family.ends]
+_NOISE = _bodies([*_ENDS, *(mark for family in FAMILIES for mark in family.noise)])
 NOISE = re.compile(_pattern(_NOISE))
+ENDS = re.compile(_pattern(_bodies(_ENDS)))
+"""What ends the whole reply."""
+FOREIGN = re.compile(
+    _pattern(_caseless(_bodies(mark for family in FAMILIES for mark in family.foreign)))
+)
+"""The marks at which a text speaks in another's place."""
 SEPARATED = re.compile(
     _pattern(_bodies(pair[0] for each in FAMILIES if each.separated for pair in each.calls))
 )
 """What opens calls in which a separator stands between the name and the arguments."""
+LISTED = re.compile(
+    _pattern(_bodies(pair[0] for each in FAMILIES if each.listed for pair in each.calls))
+)
+"""What opens calls in Python's notation that stand in a list."""
 _TOKENS = {"<": r"(?=\||｜|[a-z_]+\|>)", "[": "", "◁": ""}
 NOISE_TOKEN = re.compile(
     _pattern(
@@ -345,14 +374,7 @@ FOREIGN_LINE = re.compile(
     r"(?:observation|(?:tool|function)[ _]results?|user|human)[ \t*_]{0,4}[:：]",
     re.IGNORECASE | re.MULTILINE,
 )
-FOREIGN_MARK = re.compile(
-    r"<(?:tool_response>|function_results?>|\|tool_response>"
-    r"|\|im_start\|>(?:user|tool|system)|\|start_header_id\|>(?:user|tool|ipython)"
-    r"|\|(?:observation|user)\|>(?=\s*\S)|start_of_turn>user|\|turn>user"
-    r"|｜tool▁outputs?▁begin｜>|\|start\|>functions\.)|\[TOOL_RESULTS\]",
-    re.IGNORECASE,
-)
-"""Where a text speaks in another's place."""
+"""A label that speaks in another's place."""
 UNKNOWN = re.compile(
     r"<(?:\|[A-Za-z_/][\w/ ]{0,40}+\|?>|｜[^｜\n]{1,40}+｜>|[A-Za-z_]\w{0,40}+\|>"
     r"|/?(?:\w{1,12}+[:|])?"

@@ -43,6 +43,8 @@ _ANY_END = re.compile(
     closing(r"(?:function|invoke|tool_call|tool|call|parameters?|arguments?|args)")
 )
 _ENTITY = re.compile(r"&(?:lt|gt|amp|quot|apos|#\d{1,7}|#x[0-9a-fA-F]{1,6});")
+_QUOTED = re.compile(r'\s*+"(?:[^"\\]|\\.)*+"\s*+', re.DOTALL)
+"""A text as JSON has it, where a text needs no quotes."""
 _INNER = re.compile(r"</?(?:parameters|arguments|args|params)>")
 _ITEMS = frozenset({"item", "li", "entry", "element", "value"})
 
@@ -281,7 +283,7 @@ def _is_assigned(opener: re.Match[str]) -> bool:
 
 
 def _doubt_of(written: str, opener: re.Match[str]) -> str:
-    """What a value between its tags may hold that is none of it: layout, or XML's escapes."""
+    """What a value between its tags may hold that is none of it: layout, XML's escapes, quotes."""
     # Of one line it is layout; the last break of several lines may be the end of a file.
     is_half_framed = written[-1:] == "\n" and written[:1] != "\n" and "\n" in written[:-1]
     if is_half_framed and _is_assigned(opener):
@@ -294,7 +296,7 @@ def _doubt_of(written: str, opener: re.Match[str]) -> str:
     # Escaped if nothing is left that XML would have escaped; most models write values as they are.
     if "&" in written and "<" not in written and ">" not in written:
         return "entities" if "&" not in _ENTITY.sub("", written) else ""
-    return ""
+    return "quotes" if _QUOTED.fullmatch(written) else ""
 
 
 def elements_in(text: str, wants: str = "any") -> Any:
