@@ -1,5 +1,6 @@
 """Spellings that servers meet in the field, each in words of our own."""
 
+import json
 from typing import Any
 
 import pytest
@@ -280,3 +281,38 @@ def test_a_text_that_may_be_of_another_type_is_marked():
     assert isinstance(turn, Turn)
     assert turn.calls[0].parameters == {"id": 7}
     assert [each.kind for each in turn.calls[0].repairs if each.content] == ["guessed_type"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'search\n{"q": "a"}>>>search\n{"q": "b"}<|eot_id|>',
+        '>>>search\n{"q": "a"}>>>search\n{"q": "b"}',
+    ],
+)
+def test_a_first_call_whose_mark_the_prompt_holds_is_one_of_the_batch(text):
+    """Mutants: the first call is a remark before the second; both are an answer."""
+    turn = read_reply(text, {"search": {}}, finish_reason="stop")
+    assert isinstance(turn, Turn)
+    assert [each.parameters for each in turn.calls] == [{"q": "a"}, {"q": "b"}]
+
+
+def test_the_provider_s_number_of_a_call_is_no_parameter():
+    call = {"tool_call_id": "0", "tool_name": "now", "parameters": {}}
+    text = f"<|START_ACTION|>{json.dumps([call])}<|END_ACTION|>"
+    turn = read_reply(text, {"now": {}}, finish_reason="stop")
+    assert isinstance(turn, Turn)
+    assert (turn.calls[0].parameters, turn.calls[0].repairs) == ({}, ())
+
+
+def test_what_does_not_fit_its_schema_reaches_the_validator_as_it_was_written():
+    """Mutant: it is given as a text, and the model hears that an object is due."""
+    area = {"type": "object", "properties": {"width": {"type": "integer"}}}
+    text = (
+        '<function=search><parameter=area>{"width": [20]}</parameter>'
+        "<parameter=n>soon</parameter></function>"
+    )
+    tools = {"search": {"properties": {"area": area, "n": {"type": "integer"}}}}
+    turn = read_reply(text, tools, finish_reason="stop")
+    assert isinstance(turn, Turn)
+    assert turn.calls[0].parameters == {"area": {"width": [20]}, "n": "soon"}

@@ -14,6 +14,7 @@ from typing import Any, cast
 from msgspec.structs import replace
 
 from taofold.core.json_values import is_array, is_object
+from taofold.parsing.jsonlike.strict import decoded
 from taofold.parsing.markup.calls import RawCall
 from taofold.parsing.markup.tags import elements_in
 from taofold.parsing.outcome import Call, Remark, Repair, Turn
@@ -40,7 +41,7 @@ ANSWER_KEYS = ("final_answer", "answer")
 GENERIC_ACTIONS = frozenset({"execute", "call", "call_tool", "use_tool", "tool", "tool_call"})
 FINISH = "finish"
 _NOTES = ("rationale", "justification", "thought_type", "because", "confidence", "critical")
-_SAID = frozenset([*THOUGHT_KEYS, *_NOTES])
+_SAID = frozenset([*THOUGHT_KEYS, *_NOTES, "tool_call_id"])
 """What is said about a call, never to its tool."""
 ENVELOPE = _SAID | {
     *TOOL_KEYS,
@@ -294,7 +295,7 @@ def _typed(arguments: Object, shape: TypeShape, *, is_known: bool) -> tuple[Obje
             values[key] = coercion.fit(value, declared or ANY, ("parameters", key))
             notes += coercion.repairs
         except Misfit:  # the runtime's validator will say what is wrong
-            values[key] = str(value) if isinstance(value, LooseText) else value
+            values[key] = _as_written(value)
         if not isinstance(value, LooseText):
             continue
         is_more = not isinstance(values[key], str)
@@ -306,6 +307,16 @@ def _typed(arguments: Object, shape: TypeShape, *, is_known: bool) -> tuple[Obje
             path = f"parameters.{key}"
             notes.append(Repair("guessed_type", "schema", content=True, path=path))
     return values, notes
+
+
+def _as_written(value: Any) -> Any:
+    """A value that does not fit: what its text spells if that is JSON, else the text."""
+    if not isinstance(value, LooseText):
+        return value
+    try:
+        return decoded(value.strip())
+    except (ValueError, RecursionError):
+        return str(value)
 
 
 def _offered_name(name: str, tools: Tools) -> str:
@@ -320,8 +331,8 @@ def _unwrapped(given: Object, shape: TypeShape) -> Object:
     # Some models repeat the schema's own words, `{"properties": {…}}`, around the values.
     if key not in (*PARAMETER_KEYS, "properties") or not shape.fields or key in shape.fields:
         return given
-    decoded = object_in(value) if isinstance(value, str) else None
-    inner = decoded[0] if decoded else value
+    encoded = object_in(value) if isinstance(value, str) else None
+    inner = encoded[0] if encoded else value
     return inner if is_object(inner) and inner.keys() <= shape.fields.keys() else given
 
 
@@ -401,9 +412,9 @@ def arguments_of(tool: str, given: Any, tools: Tools) -> tuple[Object, tuple[Rep
     if isinstance(given, str):
         if not given.strip():
             return {}, (), ""
-        decoded = object_in(given)
-        if decoded is not None:
-            return decoded[0], decoded[1], ""
+        encoded = object_in(given)
+        if encoded is not None:
+            return encoded[0], encoded[1], ""
     # A bare value can only mean the one parameter that is required, if there is exactly one.
     only = _only_parameter(tool, tools)
     if only and not isinstance(given, list):

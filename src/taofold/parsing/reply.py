@@ -39,6 +39,7 @@ from taofold.parsing.labels import is_labelled, read_labelled
 from taofold.parsing.markup.calls import Block, CallReader, RawCall
 from taofold.parsing.markup.families import (
     CALL_CLOSE,
+    CALL_OPEN,
     ENDS,
     FOREIGN,
     FOREIGN_LINE,
@@ -205,7 +206,10 @@ class _Piece:
 
 class _Reply:
     def __init__(self, text: str, tools: Tools, finish_reason: str | None) -> None:
-        self._text = text
+        # Functionary's prompt ends with the mark of the first call.
+        marked = f">>>{text}"
+        is_headed = ">>>" in text and text.partition("\n")[0] in tools
+        self._text = marked if is_headed and CALL_OPEN.match(marked) else text
         self._tools = tools
         self._cut = is_cut(finish_reason)
         self._finished = finish_reason is not None and not self._cut
