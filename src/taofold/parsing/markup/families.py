@@ -311,7 +311,10 @@ def _factored(literals: Iterable[str]) -> str:
 REASONING: Final = [pair for family in FAMILIES for pair in family.reasoning]
 CALLS: Final = [pair for family in FAMILIES for pair in family.calls]
 _REASONING_OPEN = _caseless(_bodies(opener for opener, _ in REASONING))
-_REASONING_CLOSE = _caseless(_bodies(close for _, close in REASONING if close != "<|end_message|>"))
+_ENDS = [mark for family in FAMILIES for mark in family.ends]
+_SILENT = [*_ENDS, *(mark for family in FAMILIES for mark in family.noise)]
+# What ends any message is no sign that a thought stood before it.
+_REASONING_CLOSE = _caseless(_bodies(close for _, close in REASONING if close not in _SILENT))
 _CALL_OPEN = _bodies(opener for opener, _ in CALLS)
 _CLOSERS = [closer for _, closer in CALLS if closer not in ("", "```", "]")]
 _WORDS = r"[^{}<]{0,80}+"
@@ -328,8 +331,7 @@ CALL_CLOSE = re.compile(_pattern(_bodies(_CLOSERS)))
 HEADER = re.compile(_pattern(_HEADER))
 """Harmony's head of a message: its channel and whom it is for."""
 SEPARATOR = re.compile(_pattern(_bodies(mark for family in FAMILIES for mark in family.separators)))
-_ENDS = [mark for family in FAMILIES for mark in family.ends]
-_NOISE = _bodies([*_ENDS, *(mark for family in FAMILIES for mark in family.noise)])
+_NOISE = _bodies(_SILENT)
 NOISE = re.compile(_pattern(_NOISE))
 ENDS = re.compile(_pattern(_bodies(_ENDS)))
 """What ends the whole reply."""
