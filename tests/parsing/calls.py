@@ -124,6 +124,10 @@ DIALECTS: dict[str, Callable[[str, Arguments], str]] = {
     "tool code": lambda n, a: f"I will.\n```tool_code\nprint(default_api.{n}({python(a)}))\n```",
     "lfm": lambda n, a: f"<|tool_call_start|>[{n}({python(a)})]<|tool_call_end|>",
     "gemma": gemma,
+    "solar": lambda n, a: (
+        f"<|tool_calls|><|tool_call:begin|>c1<|tool_call:name|>{n}<|tool_call:args|>{dump(a)}"
+        "<|tool_call:end|><|calls|>"
+    ),
     "openai": lambda n, a: dump(
         {"role": "assistant", "content": None,
          "tool_calls": [{"id": "c", "type": "function", "function": {"name": n, "arguments": dump(a)}}]}  # noqa: E501

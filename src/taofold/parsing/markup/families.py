@@ -142,6 +142,10 @@ FAMILIES: Final = (
            foreign=("re:<\\|(?:observation|user)\\|>(?=\\s*\\S)",)),
     Family("hunyuan", calls=(("<tool_call>", "<end_of_tool_call>"),),
            separators=("<tool_sep>",), ends=("re:<｜hy_eos(?::\\w{1,24})?｜>",)),
+    Family("solar", reasoning=(("<|think|>", "<|end|>"),),
+           calls=(("re:<\\|tool_call:begin\\|>[\\w-]{0,64}<\\|tool_call:name\\|>",
+                   "<|tool_call:end|>"),),
+           separators=("<|tool_call:args|>",), separated=True, ends=("<|calls|>",)),
     Family("vibethinker", calls=(("<function>", "</function>"),)),
 )  # fmt: skip
 """The rows. Families that share a row's marks have none of their own."""
