@@ -6,6 +6,7 @@ from taofold.core.errors import ConfigError
 from taofold.core.metrics import measure
 from taofold.core.rules import check, violations
 from taofold.core.state import fold
+from taofold.core.text import milliseconds
 from taofold.core.trace import turns
 from taofold.core.values import Action, Observation, Thought
 from taofold.log.formats import tao_yaml as tao_yaml
@@ -93,6 +94,27 @@ def test_the_seeds_iteration_is_read_with_its_milliseconds_and_lines():
 def test_several_iteration_documents_make_one_run():
     text = ITERATION + "---\n" + ITERATION.replace("number: 1", "number: 2")
     assert [step.number for step in fold(tao_yaml.loads(text)).steps] == [1, 2]
+
+
+def test_a_document_without_a_time_of_its_own_begins_with_its_first_iteration():
+    dated = """
+tao_iteration:
+  thought: {type: goal, content: c, timestamp: "2026-01-25T10:30:00Z"}
+  action: {tool: t, rationale: w, timestamp: "2026-01-25T10:30:01Z"}
+  observation: {result: r, status: success, timestamp: "2026-01-25T10:30:01.150Z"}
+"""
+    inner = dated.replace("tao_iteration:", "ralph_tao_log:\n iterations:\n -").replace(
+        "\n  ", "\n   "
+    )
+    later = milliseconds("2027-01-01T00:00:00Z")
+    for text in (dated, inner):
+        metrics = measure(tao_yaml.loads(text, at=later))
+        assert (metrics.wall_ms, metrics.active_ms) == (1150, 1150)
+    undated = "ralph_tao_log: {iterations: [{action: {tool: t}}]}"
+    assert {record.at for record in tao_yaml.loads(undated, at=later)} == {later}
+    begun = "ralph_tao_log:\n timestamp: '2026-01-25T10:29:00Z'\n iterations:\n -"
+    records = tao_yaml.loads(inner.replace("ralph_tao_log:\n iterations:\n -", begun), at=later)
+    assert measure(records).wall_ms == 61_150
 
 
 @pytest.mark.scenario("TAO-18")

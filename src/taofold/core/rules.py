@@ -241,7 +241,7 @@ def _between(all_turns: Sequence[TracedTurn]) -> Iterator[Violation]:
         if not before.calls:
             yield Violation(NO_ACTION, "two thoughts without an action between them", steps)
         if before.failed and turn.thought.type != "exception":
-            detail = f"a {turn.thought.type} thought after a failure: it must be an exception"
+            detail = f"the thought after a failure is {turn.thought.type}: it must be exception"
             yield Violation(EXCEPTION, detail, steps)
         yield from _repeats(before, turn)
     for turn in previous.values():

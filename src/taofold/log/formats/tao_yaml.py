@@ -94,6 +94,7 @@ def loads(
     # Only the start that was put in above: there was no iteration.
     if len(writer.records) == 1:
         raise ConfigError("the document is empty: expected `ralph_tao_log:`", path=source)
+    writer.begin_with_the_first()
     return writer.records
 
 
@@ -101,6 +102,7 @@ def _log(document: Any, run: str, at: int, strict: bool) -> list[e.Record]:
     top = Fields(document, ())
     log = Fields(top.take("ralph_tao_log"), ("ralph_tao_log",))
     top.close()
+    dated = log.has("timestamp")
     loop = log.text("loop_id")
     writer = Writer(run or loop or "imported", log.instant("timestamp", at), strict=strict)
     # Only what the rules need; anything else in settings could name code (see provenance).
@@ -121,6 +123,8 @@ def _log(document: Any, run: str, at: int, strict: bool) -> list[e.Record]:
     if log.has("outcome"):
         _end(writer, Fields(log.take("outcome"), ("ralph_tao_log", "outcome")))
     log.close()
+    if not dated:
+        writer.begin_with_the_first()
     return writer.records
 
 

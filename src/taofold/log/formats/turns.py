@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Final, cast, get_args
 
 import msgspec
+from msgspec.structs import replace
 
 from taofold.core import events as e
 from taofold.core.json_values import is_array, is_object
@@ -45,6 +46,11 @@ class Writer:
         """Append `event`; without a time it happened when the last one did."""
         self.at = self.at if at is None else at
         self.records.append(e.Record(self._run, len(self.records), self.at, event))
+
+    def begin_with_the_first(self) -> None:
+        """Date a start that has no time of its own: no later than what follows."""
+        start = self.records[0]
+        self.records[0] = replace(start, at=min(record.at for record in self.records))
 
     def turn(self, number: int, at: int, thought: Thought, calls: Sequence[TracedCall]) -> None:
         """Append a turn. `number` counts from 1."""
