@@ -9,7 +9,7 @@ from taofold.learning.extraction.history import LoopHistory
 from taofold.loop.events import BaselineTaken, IterationEnded
 from taofold.loop.learner import history_of
 from taofold.loop.state import Iteration, LoopState
-from taofold.loop.values import Wish
+from taofold.loop.values import LoopRequest
 from taofold.loop.verdict import Gate, GateResult, Verdict
 
 from .loops import GREEN, Log, red
@@ -43,7 +43,7 @@ def read(log: Log, after: Verdict, *changed: str) -> LoopHistory:
         tools={"edit_file": 1},
     )
     state = LoopState(
-        "completed" if after.passed else "exhausted", Wish("Fix it", ("pytest",), "/w"),
+        "completed" if after.passed else "exhausted", LoopRequest("Fix it", ("pytest",), "/w"),
         baseline=BaselineTaken(verdict=verdict(NAME), snapshot="s0"),
         iterations=(Iteration(1, "loop.1", ended=ended),),
     )  # fmt: skip

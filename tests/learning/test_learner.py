@@ -17,7 +17,7 @@ from taofold.log.patterns.stores import memory_registry
 from taofold.loop.events import BaselineTaken, IterationEnded
 from taofold.loop.learner import CrossLoopLearner, case_of, failed_at
 from taofold.loop.state import Iteration, LoopState
-from taofold.loop.values import Used, Wish
+from taofold.loop.values import LoopRequest, Used
 from taofold.loop.verdict import Gate, GateResult, Verdict
 
 from .loops import BOUND, GUARD, attempt, fault, history
@@ -30,7 +30,7 @@ def learner(learning: Learning = ALWAYS) -> CrossLoopLearner:
 
 
 def state(root: Path, **more: object) -> LoopState:
-    wish = Wish("Fix the failing tests", ("pytest",), str(root), **more)  # type: ignore[arg-type]
+    wish = LoopRequest("Fix the failing tests", ("pytest",), str(root), **more)  # type: ignore[arg-type]
     return LoopState("running", wish, baseline=BaselineTaken(verdict=Verdict(False)))
 
 

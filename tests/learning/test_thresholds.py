@@ -11,7 +11,7 @@ from taofold.learning.settings import Extraction, Injection, Learning
 from taofold.log.patterns.stores import memory_registry
 from taofold.loop.learner import CrossLoopLearner
 from taofold.loop.state import LoopState
-from taofold.loop.values import Wish
+from taofold.loop.values import LoopRequest
 
 from .make import ALWAYS, APART, EXTRACT, case, error, looped
 
@@ -79,7 +79,7 @@ def test_without_automatic_extraction_a_loop_that_ends_writes_nothing() -> None:
 
     async def loops(extraction: Extraction) -> int:
         mind = CrossLoopLearner(memory_registry(), Learning(extraction))
-        ended = LoopState("completed", Wish("Fix it", ("make test",), str(Path("/nowhere"))))
+        ended = LoopState("completed", LoopRequest("Fix it", ("make test",), str(Path("/nowhere"))))
         await mind.learn("loop-1", replace(ended), Nothing())
         return len(await mind.registry.loops())
 

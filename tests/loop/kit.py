@@ -17,7 +17,7 @@ from taofold.loop import events as loop_events
 from taofold.loop.driver import LoopDependencies
 from taofold.loop.environment import Judged, Settled
 from taofold.loop.state import LoopState, fold
-from taofold.loop.values import Learnt, Left, Lessons, LoopLimits, Spent, Wish
+from taofold.loop.values import Learnt, Left, Lessons, LoopLimits, LoopRequest, Spent
 from taofold.loop.verdict import Gate, GateResult, Verdict, unexecuted
 from taofold.testing.models import FunctionModel, ScriptedModel
 from taofold.tools.files import file_tools
@@ -224,9 +224,9 @@ def ground_of(given: LoopDependencies) -> Folder:
     return found
 
 
-def wish(root: Path, task: str = "Make the failing tests pass.", **more: Any) -> Wish:
+def wish(root: Path, task: str = "Make the failing tests pass.", **more: Any) -> LoopRequest:
     bounds = more.pop("bounds", LoopLimits(iterations=3))
-    return Wish(task, ("python -m pytest -q",), str(root), bounds, **more)
+    return LoopRequest(task, ("python -m pytest -q",), str(root), bounds, **more)
 
 
 def state_after(*events: loop_events.LoopEvent, at: int = 1000) -> LoopState:
@@ -236,7 +236,7 @@ def state_after(*events: loop_events.LoopEvent, at: int = 1000) -> LoopState:
 
 def begun(quality: float = 0.0, **more: Any) -> list[loop_events.LoopEvent]:
     """The facts before the first iteration."""
-    asked = Wish("repair the parser of invoices", ("true",), "/", **more)
+    asked = LoopRequest("repair the parser of invoices", ("true",), "/", **more)
     return [
         loop_events.LoopStarted(wish=asked, owner="me"),
         loop_events.BaselineTaken(verdict=scored(quality), snapshot="s0"),

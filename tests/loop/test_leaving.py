@@ -22,7 +22,7 @@ from taofold.loop.environment import LocalEnvironment, open_environment
 from taofold.loop.lifecycle import catch_up
 from taofold.loop.state import LoopState
 from taofold.loop.stream import load
-from taofold.loop.values import LoopLimits, Wish
+from taofold.loop.values import LoopLimits, LoopRequest
 
 from .conftest import GATE
 from .kit import Teacher, act, contains, done, ground_of, means, wish, write
@@ -142,7 +142,7 @@ def crashed(taofold: Taofold, project: Path, given: tuple[str, ...]) -> None:
 
 
 def site(project: Path, home: Path, **more: object) -> LocalEnvironment:
-    state = LoopState(wish=Wish(TASK, (GATE,), str(project), LoopLimits(), **more))  # type: ignore[arg-type]
+    state = LoopState(wish=LoopRequest(TASK, (GATE,), str(project), LoopLimits(), **more))  # type: ignore[arg-type]
     return open_environment("x", state, home)
 
 
@@ -158,7 +158,7 @@ def test_the_place_of_a_loop_that_began_is_never_made_anew(
     else:
         kept.unlink()
     begun = LoopState(
-        wish=Wish(TASK, (GATE,), str(project), mode="copy"),
+        wish=LoopRequest(TASK, (GATE,), str(project), mode="copy"),
         baseline=loop_events.BaselineTaken(verdict=contains("x")(project), baseline="digest"),
     )
     with pytest.raises(ConfigError, match="workspace of x cannot be used any more"):

@@ -22,7 +22,7 @@ from taofold.loop.environment import Judged
 from taofold.loop.lifecycle import catch_up, resume, start
 from taofold.loop.state import LoopState
 from taofold.loop.stream import load
-from taofold.loop.values import DRIVEN, Learnt, Lessons, LoopLimits, Wish
+from taofold.loop.values import DRIVEN, Learnt, Lessons, LoopLimits, LoopRequest
 from taofold.loop.verdict import Verdict
 from taofold.testing.crash import CrashLog, CrashModel, Points
 from taofold.testing.models import FunctionModel
@@ -170,7 +170,7 @@ async def go(folder: Path, story: str, at: int) -> str:
     try:
         state = (await load(given.journal, LOOP)).state
     except LookupError:
-        wish = Wish(
+        wish = LoopRequest(
             "Make the failing tests pass.", ("true",), str(folder / "work"),
             LoopLimits(iterations=3, usd=1.0),
         )  # fmt: skip

@@ -13,7 +13,7 @@ from taofold.log.journal import MemoryJournal
 from taofold.log.patterns.stores import memory_registry
 from taofold.loop import events as loop_events
 from taofold.loop.stream import LoopStream
-from taofold.loop.values import Wish
+from taofold.loop.values import LoopRequest
 from taofold.server.credentials import TokenStore
 
 pytestmark = pytest.mark.anyio
@@ -23,7 +23,7 @@ async def test_loops_and_patterns_are_shown_to_the_local_principal(tmp_path: Pat
     journal = MemoryJournal()
     stream = LoopStream(journal, "ralph-fix-it-00000001")
     await stream.append(
-        loop_events.LoopStarted(wish=Wish("fix it", ("pytest",), "/work"), owner="me")
+        loop_events.LoopStarted(wish=LoopRequest("fix it", ("pytest",), "/work"), owner="me")
     )
     registry = memory_registry()
     draft = Pattern(

@@ -22,7 +22,7 @@ from taofold.plugins import DEMOS, load
 
 if TYPE_CHECKING:
     from taofold.loop.state import LoopState
-    from taofold.loop.values import Wish
+    from taofold.loop.values import LoopRequest
 
 MODEL: Final = "offline:repair"
 STEPS: Final = 24
@@ -180,12 +180,12 @@ def _loop(
     )
 
 
-def _wish(folder: Path, model: str, *, lessons: bool) -> "Wish":
+def _wish(folder: Path, model: str, *, lessons: bool) -> "LoopRequest":
     from taofold.cli.agents import chosen
-    from taofold.loop.values import LoopLimits, Wish
+    from taofold.loop.values import LoopLimits, LoopRequest
 
     choice = chosen("", folder, model=model, autonomy="autonomous")
-    return Wish(
+    return LoopRequest(
         _projects().GOAL,
         (GATE,),
         str(folder),

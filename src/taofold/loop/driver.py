@@ -77,7 +77,7 @@ Hear: TypeAlias = Callable[[loop_events.LoopRecord | Happening], None]
 class LoopDependencies:
     """What a loop is driven with: the live things that its stream cannot hold.
 
-    Example: `start(LoopDependencies(log, journal, open_folder, make_agent), Wish(...))`.
+    Example: `start(LoopDependencies(log, journal, open_folder, make_agent), LoopRequest(...))`.
     """
 
     log: Log

@@ -18,7 +18,7 @@ from taofold.loop.gates.judge import Judge
 from taofold.loop.gates.results import observation
 from taofold.loop.snapshots import repository
 from taofold.loop.state import LoopState
-from taofold.loop.values import Left, Wish
+from taofold.loop.values import Left, LoopRequest
 from taofold.loop.verdict import Settled, Verdict, unexecuted
 from taofold.loop.workspace import Workspace, open_workspace, state_folder
 from taofold.policy.redaction import Redactor
@@ -285,7 +285,7 @@ def _committable(project: Path, branch: str) -> None:
         raise ConfigError(str(refused), path="--branch") from refused
 
 
-def _space(project: Path, folder: Path, wish: Wish, loop: str, *, begun: bool) -> Workspace:
+def _space(project: Path, folder: Path, wish: LoopRequest, loop: str, *, begun: bool) -> Workspace:
     """The workspace. Of a loop that has begun it is never opened anew: snapshots would be lost."""
     try:
         return Workspace.load(project, folder)

@@ -10,7 +10,17 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from taofold.core.values import Value
-from taofold.loop.values import Ending, Kind, Learnt, Left, Lessons, Level, LoopLimits, Spent, Wish
+from taofold.loop.values import (
+    Ending,
+    Kind,
+    Learnt,
+    Left,
+    Lessons,
+    Level,
+    LoopLimits,
+    LoopRequest,
+    Spent,
+)
 from taofold.loop.verdict import Verdict
 
 PREFIX: Final = "loop/"
@@ -23,7 +33,7 @@ class LoopFact(Value, frozen=True, kw_only=True, tag_field="e"):
 class LoopStarted(LoopFact, frozen=True, tag="loop_started"):
     """What is wanted. `owner` is the process that drives it."""
 
-    wish: Wish
+    wish: LoopRequest
     owner: str = ""
 
 

@@ -27,7 +27,7 @@ from taofold.loop.driver import Driver, LoopDependencies, LoopWork, agent_for
 from taofold.loop.environment import LoopEnvironment
 from taofold.loop.state import LoopState
 from taofold.loop.stream import LoopStream, frozen, ids, load, lost
-from taofold.loop.values import DRIVEN, LIVE, MOST_MEMORY, RESUMABLE, LoopLimits, Wish
+from taofold.loop.values import DRIVEN, LIVE, MOST_MEMORY, RESUMABLE, LoopLimits, LoopRequest
 from taofold.runtime import owner
 
 Word: TypeAlias = Literal["", "keep", "restore"]
@@ -62,7 +62,7 @@ def new_id(task: str) -> str:
 
 async def start(
     dependencies: LoopDependencies,
-    wish: Wish,
+    wish: LoopRequest,
     *,
     loop: str = "",
     force: bool = False,
@@ -387,7 +387,7 @@ async def _was_room(
     raise Refused(f"{AT_ONCE} other loops started at the same time: {', '.join(first)}")
 
 
-def _valid(wish: Wish, loop: str) -> None:
+def _valid(wish: LoopRequest, loop: str) -> None:
     faults: list[ConfigError] = []
 
     def fault(bad: bool, path: str, text: str) -> None:

@@ -18,9 +18,9 @@ from taofold.loop.values import (
     Learnt,
     Level,
     LoopLimits,
+    LoopRequest,
     Spent,
     Status,
-    Wish,
     check,
 )
 from taofold.loop.verdict import Verdict
@@ -41,7 +41,7 @@ class LoopState(Value, frozen=True):
     """Where a loop stands after its facts. `at` is the time of the last one."""
 
     status: Status = "pending"
-    wish: Wish = Wish("", (), "")
+    wish: LoopRequest = LoopRequest("", (), "")
     bounds: LoopLimits = LoopLimits()
     owner: str = ""
     started_at: int = 0

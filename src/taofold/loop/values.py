@@ -61,7 +61,7 @@ class LoopLimits(Value, frozen=True):
     steps: int | None = None
 
 
-class Wish(Value, frozen=True):
+class LoopRequest(Value, frozen=True):
     """Everything a loop is asked for: enough to go on with it from any process.
 
     `commands` must all succeed. `agent` says how the caller makes the agent again; the loop

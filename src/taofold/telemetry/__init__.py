@@ -1,8 +1,10 @@
 """Traces: runs as other people's observability tools show them.
 
 A trace is a projection of the log, made as the run goes on (`traced`) or at any time later
-(`spans_of`); both give the same spans with the same ids, so that sending twice changes nothing.
+(`projection.spans_of`); both give the same spans with the same ids, so that sending twice changes
+nothing. What models and tools said leaves only when asked for.
 
-`ids`, `spans`, `projection`, `attributes`: pure. `traced`: a log that tells an exporter.
-`otel`, `opik`, `post`: the ways out. What models and tools said leaves only when asked for.
+Pure: `spans` are the values, `projection` makes them of records, `attributes` and `otlp` translate
+them, `prompt` is what a model was sent. `traced` is a log that tells an exporter. The ways out:
+`otel`, `opik`, over `delivery`.
 """

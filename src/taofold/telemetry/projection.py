@@ -1,8 +1,9 @@
 """From records to spans, one record at a time: a span comes out when it is over.
 
-Pure. What was rewound is part of the trace: it was done, and paid for. What a fork copied is not:
-it is in the trace of the run that did it, to which the fork has a link. A log does not hold
-prompts; where nobody gives the one that was sent, it is put together from what the log holds.
+Pure. What was rewound is part of the trace: it was done, and paid for (`core.trace` is the run as
+it stands now, without). What a fork copied is not: it is in the trace of the run that did it, to
+which the fork has a link. A log does not hold prompts; where nobody gives the one that was sent,
+it is put together from what the log holds.
 """
 
 from collections.abc import Iterable, Mapping

@@ -3,10 +3,9 @@
     Agent("openai:gpt-5", tools=[ReadFileTool(root_dir="notes")])          # as they are
     Agent("openai:gpt-5", tools=[*tools_of(toolkit, reads=["read_file"]).values()])
 
-`schema`: what a model may write, and what is injected instead. `call`: one call, with LangGraph's
-`interrupt` as a question to a person. `content`: messages and commands as observations. `tools`
-puts them together; `export` is the other direction. LangChain's tools are known by their shape:
-its package is imported only to give something to it.
+`tools`: a tool of theirs as one of ours, and which of its parameters a model may write. `call`: one
+call of it, with LangGraph's `interrupt` as a question to a person. `export` is the other direction.
+LangChain's tools are known by their shape: its package is imported only to give something to it.
 """
 
 from taofold.bridges.langchain.export import langchain_tool

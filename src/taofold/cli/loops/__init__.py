@@ -1,1 +1,4 @@
-"""`taofold loop` and `taofold loops …`: start, drive, show and end loops."""
+"""`taofold loop` (`start`) and `taofold loops …` (`commands`).
+
+`drive` runs a loop in front of a person, `render` shows it as it goes.
+"""

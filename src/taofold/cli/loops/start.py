@@ -254,7 +254,7 @@ def loop(
     """
     from taofold.cli.agents import chosen, is_file
     from taofold.loop.lifecycle import new_id, start
-    from taofold.loop.values import LoopLimits, Wish
+    from taofold.loop.values import LoopLimits, LoopRequest
 
     work = (Path.cwd() / root if root else Path.cwd()).resolve()
     commands = tuple(completion or ())
@@ -277,7 +277,7 @@ def loop(
         )
     choice = chosen(agent, root, model=model, autonomy=autonomy, network=network)
     bounds = LoopLimits()
-    wish = Wish(
+    wish = LoopRequest(
         task=task,
         commands=commands,
         root=str(work),

@@ -1,1 +1,6 @@
-"""`taofold run` and `taofold runs …`: start, drive, find, show, change and exchange runs."""
+"""`taofold run` and `taofold runs …`.
+
+Verbs: `start`, `read` (what only looks), `change`, `exchange` (export, import). `find` is the run
+that a person means, `status` how one that nobody drives is ended, `drive` and `show` put it before
+a person.
+"""
