@@ -9,10 +9,23 @@ import pytest
 import typer
 from tests.test_docs import PAGES, ROOT
 
+from taofold.bridges.mcp.client import results as mcp_results
+from taofold.bridges.mcp.client import transport as mcp_transport
 from taofold.cli import outcome
 from taofold.cli.app import app
-from taofold.learning.settings import Extraction, Injection
+from taofold.files.expressions import bounds
+from taofold.files.flow.flow import MOST_VISITS
+from taofold.learning.settings import Extraction, Injection, Pruning
+from taofold.loop import snapshots
+from taofold.loop.gates import baseline
 from taofold.policy import Limits
+from taofold.runtime.lease import BEAT_S, LEASE_MS
+from taofold.runtime.tool_calls import FIRST_PAUSE
+from taofold.server import client_tools
+from taofold.server.api.schemas import MOST_FILES
+from taofold.server.credentials import CODE_S
+from taofold.server.listener import HEADER_S
+from taofold.server.server import Settings
 
 PROGRAM = typer.main.get_command(app)
 PROSE = [page for page in PAGES if page.name not in ("cli.md", "conformance.md")]
@@ -168,3 +181,54 @@ def test_the_exit_codes_are_those_of_the_program() -> None:
     for name in ("README.md", "docs/cli.md"):
         text = " ".join((ROOT / name).read_text("utf-8").split())
         assert f"{said}." in text, name
+
+
+def figures() -> dict[str, list[str]]:
+    """What the pages say of bounds and times, put together from the values of the code."""
+    server, lease = Settings(), LEASE_MS / 1000
+    return {
+        "server.md": [
+            f"sign in (once, within {CODE_S // 60} minutes)",
+            f"up to {MOST_FILES}, {server.upload_bytes * 3 // 4 >> 20} MB in all",
+            'waits for up to a minute with `"on_busy": "wait"`' * (server.wait_s == 60),
+            f"cancelled when nobody watched it for {server.grace_s:g} seconds",
+            f"a comment comes every {server.ping_s:g} seconds",
+            f"takes nothing for {server.send_s:g} seconds is dropped",
+            f"Bodies are bounded ({server.body_bytes >> 10} kB)",
+            f"a header must arrive within {HEADER_S:g} seconds",
+            f"and a body within {server.body_s:g};",
+            f"more than {server.requests_per_s:g} requests a second from one principal",
+            f"Of {server.most_streams:,} streams",
+            f"one principal may have {server.most_streams // 2:,}",
+            f"what takes longer than {server.stop_s:g} seconds is cut off",
+            f"Approvals expire after {server.approve_seconds / 60:g} minutes",
+        ],
+        "mcp.md": [
+            f"may have {mcp_transport.LARGEST >> 20} MiB; "
+            f"what is longer than {mcp_results.FLOOD:,} characters",
+        ],
+        "gates.md": [
+            f"at most {baseline.MOST_FILES:,} files and {baseline.MOST_BYTES // 10**9} GB",
+            f"A file above {baseline.LARGEST // 10**6} MB is used where it lies",
+            f"files above {snapshots.LARGEST // 10**6} MB left out",
+        ],
+        "learning.md": [
+            f"below {Pruning().min_success_rate:g} after {Pruning().min_usage_count} uses, "
+            f"or was not used for more than {Pruning().max_age_days} days",
+        ],
+        "deploy.md": ["a lease of ten seconds" * (lease == 10), f"every {BEAT_S:g} seconds"],
+        "console.md": [f"({client_tools.LARGEST:,} bytes)"],
+        "security.md": [
+            f"at most {bounds.LARGEST:,} characters and values",
+            f"share {bounds.WORK:,} units of work",
+        ],
+        "loops.md": [f"its lease (of {lease:g} seconds, renewed every {BEAT_S:g})"],
+        "agent-files.md": [f"at most {MOST_VISITS:,} times"],
+        "tools.md": [f"calls again what raised, after {FIRST_PAUSE:g} s, {2 * FIRST_PAUSE:g} s"],
+    }
+
+
+@pytest.mark.parametrize("page", figures())
+def test_figures_in_prose_are_those_of_the_code(page: str) -> None:
+    text = " ".join((ROOT / "docs" / page).read_text("utf-8").split())
+    assert [said for said in figures()[page] if not said or said not in text] == []
