@@ -19,7 +19,7 @@ async def test_a_run_is_rated_and_shown(tmp_path: Path) -> None:
         run = await client.start()
         await client.until(run)
         path = f"/runs/{run}/ratings"
-        assert (await client.get(path)).json() == {"items": []}
+        assert (await client.get(path)).json() == {"items": [], "kept": True}
         answer = await client.post(path, {"value": 0, "note": "it is 41"})
         (item,) = answer.json()["items"]
         assert (item["by"], item["value"], item["note"]) == ("local", 0.0, "it is 41")
@@ -52,5 +52,6 @@ async def test_a_server_without_a_journal_keeps_none(tmp_path: Path) -> None:
     async with serving(Bench().agent(finish()), tmp_path / "r.db") as client:
         run = await client.start()
         await client.until(run)
-        assert (await client.get(f"/runs/{run}/ratings")).status_code == 404
+        shown = await client.get(f"/runs/{run}/ratings")
+        assert shown.json() == {"items": [], "kept": False}
         assert (await client.post(f"/runs/{run}/ratings", {"value": 1})).status_code == 404

@@ -20,7 +20,6 @@ from taofold.core.errors import ConfigError, Conflict, UnknownRun
 from taofold.core.state import ENDED
 from taofold.core.text import visible
 from taofold.core.trace import opening
-from taofold.log.journal import Journal
 from taofold.log.log import RunRow
 from taofold.runtime import control
 from taofold.runtime import run as runs
@@ -294,13 +293,17 @@ async def spans(call: ApiCall) -> BaseModel:
 async def ratings(call: ApiCall) -> BaseModel:
     """What people think of the run."""
     row = await visible_run(call, call.path["run"])
-    return await _ratings(Ratings(_journal(call)), row.run)
+    if call.server.journal is None:
+        return schemas.RatingsView(items=[], kept=False)
+    return await _ratings(Ratings(call.server.journal), row.run)
 
 
 async def rate(call: ApiCall) -> BaseModel:
     """Say what you think of a run: whoever may see it may say so."""
     row = await visible_run(call, call.path["run"])
-    kept = Ratings(_journal(call))
+    if call.server.journal is None:
+        raise Problem(404, "not_found", "this server keeps no ratings")
+    kept = Ratings(call.server.journal)
     rating = Rating.create(call.body.value, call.body.note, by=call.principal)
     await kept.add(row.run, rating)
     call.server.audit("rate", call.principal.id, run=row.run, detail=f"{rating.value:g}")
@@ -311,12 +314,6 @@ async def _ratings(kept: Ratings, run: str) -> schemas.RatingsView:
     return schemas.RatingsView(
         items=[schemas.RatingView(**rating_json(rating)) for rating in await kept.of(run)]
     )
-
-
-def _journal(call: ApiCall) -> Journal:
-    if call.server.journal is None:
-        raise Problem(404, "not_found", "this server keeps no ratings")
-    return call.server.journal
 
 
 async def events(call: ApiCall) -> Response:

@@ -420,9 +420,10 @@ class RatingView(ResponseBody, title="Rating"):
 
 
 class RatingsView(ResponseBody, title="Ratings"):
-    """What people think of a run, who spoke last at the end."""
+    """What people think of a run, who spoke last at the end. `kept`: does this server keep any?"""
 
     items: list[RatingView]
+    kept: bool = True
 
 
 class DecisionView(ResponseBody, title="Decided"):

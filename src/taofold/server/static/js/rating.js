@@ -34,10 +34,11 @@ export function rating(run) {
     if (asked) return;
     asked = true;
     try {
-      draw(await get(`/runs/${part(run)}/ratings`));
-      panel.hidden = false;
+      const known = await get(`/runs/${part(run)}/ratings`);
+      draw(known);
+      panel.hidden = !known.kept;
     } catch {
-      // a server that keeps no ratings: nothing is asked
+      asked = false; // the connection's own line says that the server is away
     }
   }
 
