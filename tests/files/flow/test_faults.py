@@ -235,3 +235,41 @@ def test_an_agent_file_without_nodes_is_still_one(tmp_path: Path) -> None:
     assert file is not None, found
     agent = build(file, Config(), tmp_path)
     assert set(agent.output.model_fields) == {"name", "score"}
+
+
+MISSPELT = """\
+name: triage
+input: report
+state_schema: {report: str, limit?: int}
+nodes:
+  - name: classify
+    uses: llm.call
+    with: {prompt: "{{ state.reprot }} {{ state['report'] }}"}
+    output: {urgency: urgency}
+    goto: [{if: "state.urgncy == 'high' or state['limt'] > 3", to: page}, {to: files}]
+  - name: page
+    set:
+      a: "{{ state.urgenci is defined }} {{ state.clasify | default('') }}"
+      b: "{{ state.urgency }} {{ state.limit }} {{ state.erors }} {{ state.reasoning_answer }}"
+      c: "{{ state.customer }} {{ state.limits }} {{ state.file }}"
+  - name: files
+    while: {condition: "get(state, 'urgenc', 0) or state.pagee", max_iterations: 2}
+    steps: [{name: pages, set: {page: 1}}]
+  - name: improve
+    uses: reason.self_correct
+    with: {task: t, critic_prompt: "{{ state.urgencyy }}"}
+result: "{{ state.notes }} {{ state.classifi }}"
+"""
+
+
+def test_a_misspelt_variable_of_the_state_is_named() -> None:
+    """What is no near miss may be there at the start, and so may a list beside its entry."""
+    said = [(one.line, one.path, one.text.partition(" If")[0]) for one in faults(MISSPELT)]
+    assert said == [
+        (7, "nodes[0].with", "no node sets state.reprot; did you mean 'report'?"),
+        (9, "nodes[0].goto[0].if", "no node sets state.limt; did you mean 'limit'?"),
+        (9, "nodes[0].goto[0].if", "no node sets state.urgncy; did you mean 'urgency'?"),
+        (11, "nodes[1].set", "no node sets state.erors; did you mean 'errors'?"),
+        (16, "nodes[2].while.condition", "no node sets state.pagee; did you mean 'page'?"),
+        (20, "nodes[3].with.critic_prompt", "no node sets state.urgencyy; did you mean 'urgency'?"),
+    ]

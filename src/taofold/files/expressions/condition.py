@@ -181,6 +181,8 @@ class Condition:
             for node in ast.walk(self._tree)
             if isinstance(node, ast.Name) and node.id not in FUNCTIONS | _CONSTANTS
         )
+        self.reads = frozenset([name for node in ast.walk(self._tree) if (name := _read(node))])
+        """Variables of the state that must be there."""
 
     def holds(self, variables: Mapping[str, Any]) -> bool:
         """Is it true?
@@ -198,6 +200,17 @@ class Condition:
         except (TypeError, ValueError, LookupError, AttributeError) as error:
             raise Unclear(f"{self.source}: {type(error).__name__}: {error}") from None
         return bool(value)
+
+
+def _read(node: ast.AST) -> str:
+    """The variable, if the node is `state.NAME` or `state["NAME"]`; else ""."""
+    match node:
+        case ast.Attribute(value=ast.Name(id="state"), attr=name):
+            return name
+        case ast.Subscript(value=ast.Name(id="state"), slice=ast.Constant(value=str(name))):
+            return name
+        case _:
+            return ""
 
 
 def _check(tree: ast.Expression) -> None:

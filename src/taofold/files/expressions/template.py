@@ -32,6 +32,7 @@ _LONGEST: Final = 200_000
 _TOKENS: Final = 10_000
 """Words and signs of it; text between expressions counts once."""
 _ENDLESS: Final = (inf, -inf)
+_DEFAULTS: Final = ("default", "d")
 _COMPARING: Final = frozenset({"eq", "equalto", "ge", "gt", "in", "le", "lt", "ne"})
 """Tests that compare."""
 _NODES: Final = (
@@ -101,6 +102,8 @@ class Template:
             tree = ENVIRONMENT.parse(source)
             _check(tree)
             self.names = frozenset(_free(tree))
+            self.reads = frozenset(_reads(tree))
+            """Variables of the state that must be there."""
             # After the check and the names: what is put in here is ours.
             _guarded(tree)
             lone = _lone(tree)
@@ -172,6 +175,27 @@ def _free(tree: nodes.Template) -> Iterator[str]:
     for node in tree.find_all(nodes.Name):
         if node.ctx == "load" and node.name not in own:
             yield node.name
+
+
+def _reads(tree: nodes.Template) -> set[str]:
+    """Variables of the state, but for those that the template itself asks whether they exist."""
+    lenient: list[nodes.Node] = [
+        *[test.node for test in tree.find_all(nodes.Test) if test.name in ("defined", "undefined")],
+        *[one.node for one in tree.find_all(nodes.Filter) if one.node and one.name in _DEFAULTS],
+    ]
+    reads = {_variable(node) for node in tree.find_all((nodes.Getattr, nodes.Getitem))}
+    return reads - {_variable(node) for node in lenient} - {""}
+
+
+def _variable(node: nodes.Node) -> str:
+    """The variable, if the node is `state.NAME` or `state["NAME"]`; else ""."""
+    match node:
+        case nodes.Getattr(node=nodes.Name(name="state"), attr=str(name)):
+            return name
+        case nodes.Getitem(node=nodes.Name(name="state"), arg=nodes.Const(value=str(name))):
+            return name
+        case _:
+            return ""
 
 
 def _lone(tree: nodes.Template) -> nodes.Expr | None:

@@ -3,8 +3,9 @@
 All faults are found, each at its key. Imports and runs nothing.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Any, Final
 
 from pydantic import BaseModel, ValidationError
@@ -43,6 +44,8 @@ class Compiler:
     actions: Actions
     keys: FlowKeys
     faults: list[Fault] = field(default_factory=list[Fault])
+    reads: list[tuple[KeyPath, frozenset[str]]] = field(default_factory=list[Any])
+    """What is read of the state, and where."""
 
     def wrong(self, path: KeyPath, message: str, hint: str = "") -> None:
         """Note a fault."""
@@ -53,6 +56,7 @@ class Compiler:
         compiled = Given(self._compiled(value, path, 0))
         for template in templates(compiled.raw):
             self._known(template.names, path, extra)
+            self.reads.append((path, template.reads))
         return compiled
 
     def _compiled(self, value: Any, path: KeyPath, depth: int) -> Any:
@@ -85,6 +89,7 @@ class Compiler:
             self.wrong(path, str(error))
             return None
         self._known(condition.names, path, extra)
+        self.reads.append((path, condition.reads))
         return condition
 
     def _known(self, names: Iterable[str], path: KeyPath, extra: Iterable[str]) -> None:
@@ -93,6 +98,20 @@ class Compiler:
             # A list of all names would be no hint.
             hint = near(name, known) if near(name, known).startswith("did") else ""
             self.wrong(path, f"unknown name {name!r}", hint or f"write state.{name}?")
+
+    def misspelt(self, variables: Collection[str]) -> None:
+        """Fault what is read of the state if it is nearly one of its `variables`.
+
+        Any other name may be there at the start: a run can be begun with a state.
+        """
+        for path, reads in self.reads:
+            for name in sorted(reads - set(variables)):
+                # A list and one of its entries are two variables.
+                others = [known for known in variables if name not in (f"{known}s", known[:-1])]
+                similar = get_close_matches(name, others, n=1, cutoff=0.8)
+                if similar:
+                    hint = f"did you mean {similar[0]!r}? If it is there at the start, name it in"
+                    self.wrong(path, f"no node sets state.{name}", f"{hint} state_schema")
 
     def kind(self, name: str, path: KeyPath) -> Kind | None:
         """The action of this name, or a fault."""
@@ -272,6 +291,7 @@ class Nodes:
             template = self.c.template(str(written[name]), (*where, name))
             if template is not None:
                 deferred[name] = template
+                self.c.reads.append(((*where, name), template.reads))
         now = {name: value for name, value in written.items() if name not in kind.deferred}
         values = self.c.given(now, where, extra)
         self.c.action_keys(kind, written, values, where)

@@ -20,7 +20,7 @@ from taofold.files.actions.types import NoType, record
 from taofold.files.agent import AgentFile, read_document
 from taofold.files.document import Fault, YamlDocument, check, load
 from taofold.files.flow.compile import Compiler, Nodes
-from taofold.files.flow.flow import Flow, FlowKeys, Node
+from taofold.files.flow.flow import OWN, Flow, FlowKeys, Node
 from taofold.files.flow.run import nested_flow
 from taofold.files.references import is_name
 from taofold.policy import Policy
@@ -127,6 +127,7 @@ def _flow(compiler: Compiler, document: YamlDocument) -> Flow:
             types[name] = TypeAdapter(info.annotation)
         if keys.input and keys.input not in types:
             compiler.wrong(("input",), f"{keys.input!r} is not in state_schema")
+    compiler.misspelt({*_produced(nodes), *types, keys.input, *OWN} - {""})
     adapter = None if state is None else TypeAdapter(state)
     typed = "output" in keys.model_fields_set
     return Flow(keys.name, keys, nodes, keys.variables, adapter, types, result, typed)

@@ -21,6 +21,14 @@ MOST_VISITS: Final = 1000
 END: Final = ("end", "__end__")
 """Targets of `goto` that leave the list of nodes."""
 
+OWN: Final = frozenset(
+    {
+        *("reasoning_trace", "reasoning_answer", "reasoning_thinking", "react_steps"),
+        *("improvement_history", "errors"),
+    }
+)
+"""Variables of the state that actions and failed nodes set."""
+
 Bound = Annotated[int, Field(ge=1, le=MOST_VISITS)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$", max_length=64)]
 Seconds = Annotated[float, Field(ge=0)]
