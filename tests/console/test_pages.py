@@ -18,6 +18,7 @@ from tests.console.browser import Seat, seated
 from tests.console.test_accessible import faults
 from tests.console.test_files import STATIC
 from tests.console.test_learning_views import learnt
+from tests.files.flow.kit import flow
 from tests.server.agents import Bench, act, batch, finish
 
 from taofold.core.text import iso
@@ -461,3 +462,38 @@ async def test_a_run_is_rated_by_keyboard(tmp_path: Path) -> None:
         await seat.open((await pages(seat))["run-waiting"])
         await expect(seat.page.locator(".card").first).to_be_visible()
         await expect(panel).to_be_hidden()
+
+
+FLOW = f"""\
+name: flow
+input: text
+nodes:
+  - name: first
+    set: {{size: "{{{{ state.text | length }}}}", wide: "{LONG}"}}
+    goto: [{{if: "state.size > 3", to: long}}]
+  - {{name: short, set: {{said: short}}, goto: end}}
+  - name: long
+    uses: tool.list_files
+    on_error: {{then: continue}}
+    output: said
+"""
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+async def test_what_a_flow_did_between_its_actions_stands_in_its_place(
+    tmp_path: Path, width: int
+) -> None:
+    agent = flow(FLOW, tmp_path)
+    async with seated(agent, tmp_path) as seat:
+        page, run = seat.page, await seat.client.start("a text")
+        await seat.client.until(run)
+        await page.set_viewport_size({"width": width, "height": 800})
+        await seat.open(f"runs/{run}")
+        notes = page.locator(".flow.note")
+        await expect(notes).to_have_count(3)
+        told = await page.locator(".trace .story > li").all_inner_texts()
+        assert told[0].startswith("size: 6, wide: ")
+        assert told[1] == "first goes on at long"
+        assert "list_files" in told[2]
+        assert told[3].startswith("said: ")
+        assert await page.evaluate(OVERFLOW) == []

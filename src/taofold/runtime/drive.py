@@ -114,14 +114,14 @@ class Drive(Ledger):
     def note(self, key: str, effect: Note) -> None:
         """Record what the strategy derived. The past is not written anew on resume."""
         data = plain(self.setup.redactor, effect.data)
-        event: e.Event
+        event: e.Violated | e.Compacted | e.Noted
         if effect.kind == "violation":
             event = e.Violated(key=key, rule=data["rule"], detail=data.get("detail", ""))
         elif effect.kind == "compacted":
             event = e.Compacted(key=key, **data)
         else:
             event = e.Noted(key=key, kind=effect.kind, data=data)
-        if self.recording.expects(type(event), key):
+        if self.recording.expects(event, key):
             self.put(event)
 
     async def fork(self, key: str, branches: Sequence[Strategy[Any]]) -> tuple[Any, ...]:

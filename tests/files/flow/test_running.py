@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.files.flow.kit import flow, made, reasoned, with_model
 
-from taofold import Agent, MemoryLog
+from taofold import Agent, MemoryLog, ReplayDiverged
 from taofold.core import events as e
 from taofold.core.errors import ModelError
+from taofold.log.log import RunRow
 from taofold.runtime.model import Request
 from taofold.testing.models import FunctionModel, ScriptedModel
 
@@ -486,3 +488,79 @@ result: "{{ [state.a, state.m is defined, state.errors | default('')] }}"
 """
     assert flow(text % 4, tmp_path).run_sync("x").output == [8, False, ""]
     assert "does not fit the state_schema" in str(flow(text % "x", tmp_path).run_sync("x").output)
+
+
+BRANCHING = """\
+name: branching
+input: text
+nodes:
+  - name: first
+    set: {size: "{{ state.text | length }}"}
+    goto: [{if: "state.size > 3", to: long}, {if: "state.size > 2", to: end}]
+  - name: short
+    set: {said: short}
+    goto: end
+  - name: long
+    set: {said: long}
+result: "{{ state.said }}"
+"""
+
+
+BRANCHING_IN_A_LOOP = """\
+name: looping
+input: text
+nodes:
+  - name: turns
+    while: {condition: "iteration < 2", max_iterations: 3}
+    steps: [{name: inner, set: {said: long}, goto: [{if: "iteration > 0", to: end}]}]
+result: "{{ state.said }}"
+"""
+"""The loop's own note follows under the same number as the branch's."""
+
+
+@pytest.mark.parametrize(("text", "way"), [("four", "long"), ("x", "")])
+@pytest.mark.anyio
+async def test_the_way_that_a_flow_takes_is_on_record(tmp_path: Path, text: str, way: str) -> None:
+    agent = flow(BRANCHING, tmp_path).but(log="memory")
+    result = await agent.run(text)
+    notes = [r.event for r in result.records if isinstance(r.event, e.Noted)]
+    assert [note.data for note in notes if note.kind == "branch"] == [{"node": "first", "to": way}]
+    assert (await agent.replay(result.run_id)).output == result.output
+
+
+@pytest.mark.anyio
+async def test_a_log_of_a_release_that_did_not_record_the_way_replays_and_resumes(
+    tmp_path: Path,
+) -> None:
+    agent = flow(BRANCHING_IN_A_LOOP, tmp_path)
+    result = await agent.run("four")
+    older = [r.event for r in result.records if getattr(r.event, "kind", "") != "branch"]
+    for last in (len(older), len(older) - 1, 2):
+        log = MemoryLog()
+        records = [e.Record("old", seq, 1, event) for seq, event in enumerate(older[:last])]
+        await log.create(RunRow("old", status="running"), records=records)
+        again = agent.but(log=log)
+        if last == len(older):
+            assert (await again.replay("old")).output == "long"
+        else:
+            assert (await again.resume("old")).output == "long"
+
+
+@pytest.mark.anyio
+async def test_another_way_than_the_recorded_one_is_a_divergence(tmp_path: Path) -> None:
+    agent = flow(BRANCHING, tmp_path)
+    result = await agent.run("four")
+    events = [r.event for r in result.records]
+    forged = [
+        replace(event, data={"node": "first", "to": "short"})
+        if isinstance(event, e.Noted) and event.kind == "branch"
+        else event
+        for event in events
+    ]
+    log = MemoryLog()
+    await log.create(
+        RunRow("old", status="running"),
+        records=[e.Record("old", seq, 1, event) for seq, event in enumerate(forged)],
+    )
+    with pytest.raises(ReplayDiverged):
+        await agent.but(log=log).replay("old")

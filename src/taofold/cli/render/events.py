@@ -76,6 +76,8 @@ def _said(event: e.Event) -> str:  # noqa: C901 - one case for each kind of even
             return f"{event.hook} {event.point}: {event.rejected or event.message}"
         case e.Compacted():
             return f"up to step {event.upto}: {event.chars_before} → {event.chars_after} characters"
+        case e.Noted(kind="branch"):
+            return f"{event.kind} {event.data['node']} → {event.data['to'] or 'the next node'}"
         case e.Noted():
             return f"{event.kind} {value(event.data)}"
         case e.DecisionRefused():

@@ -264,7 +264,8 @@ class Story:
         announcement = _announced(event)
         if announcement is not None:
             text, alarm = announcement
-            self._voice.note(f"{text} {essence(event, 160)}", alarm=alarm, child=child)
+            told = f"{text} {essence(event, 160)}".lstrip()
+            self._voice.note(told, alarm=alarm, child=child)
 
 
 def _announced(event: e.Event) -> tuple[str, bool] | None:
@@ -285,6 +286,8 @@ def _announced(event: e.Event) -> tuple[str, bool] | None:
             return "message", False
         case e.Compacted():
             return "compacted", False
+        case e.Noted(kind="branch"):  # of a flow: which way it took
+            return "", False
         case e.Cut():
             return "what the provider signed is not sent back from here on,", True
         case e.PromptChanged():

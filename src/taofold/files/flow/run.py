@@ -327,7 +327,10 @@ def _visit(node: Node, scope: Scope) -> Strategy[tuple[Done, str]]:
                 if node.name in scope.state.get("errors", {}):
                     errors = {k: v for k, v in scope.state["errors"].items() if k != node.name}
                     yield from put(scope, {"errors": errors})
-                return done, way_on(node, scope)
+                to = way_on(node, scope)
+                if any(edge.condition is not None for edge in node.goto):
+                    yield Note("branch", {"node": node.name, "to": to})
+                return done, to
             done = replace(done, error=wrong)
         except Unclear as error:
             done = replace(done, error=f"goto: {error}")

@@ -210,10 +210,25 @@ export function trace(root, run) {
     }
   }
 
+  /** What a flow did between its actions: the variables it set, the way it took, what failed. */
+  function noted({ seq, event: { kind, data } }) {
+    const words = {
+      state: () => h("span", { class: "args" }, brief(data)),
+      branch: () => [h("span", { class: "tool" }, data.node), " goes on at ", h("span", { class: "tool" }, data.to || "the next node")],
+      loop_limit: () => [h("span", { class: "tool" }, data.node), ` stopped after ${data.iterations} turns`],
+      node_failed: () => [h("span", { class: "tool" }, data.node), ` failed: ${cut(data.error, 220)}`],
+    }[kind]?.();
+    if (!words) return;
+    const { list } = groups.get(run);
+    const node = placed(h("li", { class: `flow note ${kind === "node_failed" ? "failure" : ""}` }, words), { seq, run });
+    list.insertBefore(node, [...list.children].find((one) => Number(one.dataset.seq) > seq) ?? null);
+  }
+
   let asking = null;
   /** What the log says beside the events: how long the model took, and at what cost. */
   function timing(record) {
     const event = record.event;
+    if (event.e === "noted") noted(record);
     if (event.e === "replied") asking = event;
     if (event.e !== "proposed" || !asking) return;
     const step = steps.get(`${run}:${record.seq}`);
