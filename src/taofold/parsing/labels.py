@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace as cut
 
-from taofold.core.json_values import is_array, is_object
+from taofold.core.json_values import is_object
 from taofold.parsing.decision import (
     FINISH,
     PARAMETER_KEYS,
@@ -25,12 +25,20 @@ from taofold.parsing.decision import (
 )
 from taofold.parsing.jsonlike.reader import JsonReader, JsonReading
 from taofold.parsing.markup.calls import CallReader, RawCall
-from taofold.parsing.outcome import RAW_LIMIT, Call, Remark, Repair, Turn, Unparsed
+from taofold.parsing.outcome import (
+    BESIDE,
+    OPEN_END,
+    RAW_LIMIT,
+    Call,
+    Remark,
+    Repair,
+    Turn,
+    Unparsed,
+)
 from taofold.parsing.outline import dedent, outline_in, scalar
 from taofold.parsing.schema.coercion import refusal
 from taofold.parsing.schema.scalars import LooseText
 from taofold.parsing.schema.shape import ANYTHING, fold
-from taofold.parsing.schema.target import request_of
 from taofold.parsing.spans import unescaped
 
 _LEAD = r"[ \t#*_]{0,8}(?:(?:-|\d{1,2}[.)])[ \t]{1,3}[*_]{0,2})?"
@@ -296,9 +304,8 @@ def literal(text: str) -> Any:
 
 
 __all__ = ["NO_TOOL", "is_labelled", "labelled", "read_labelled"]
+_LABELS = Repair("labels", "none")
 NO_TOOL: Final = "The action names no tool."
-BESIDE = Repair("beside_prose", "none", content=True)
-_OPEN_END = "open_end"
 _HEADINGS = frozenset(map(fold, PARAMETER_KEYS))
 _OBJECTS = re.compile(r"\s*(?:```(?:json|JSON)?\s*)?(?:\{|\[\s*\{)")
 _TOOL = re.compile(r"[\s`*\"'\[]*(?P<name>[A-Za-z_][\w.-]{0,127}?)[`*\"'\]]{0,4}(?=$|[\s({:|,;-])")
@@ -322,7 +329,7 @@ def read_labelled(text: str, tools: Tools, was_cut: bool, finished: bool) -> Tur
         return refusal("incomplete", text)
     if not parts.sections:
         return None
-    notes: tuple[Repair, ...] = (Repair("labels", "none"),)
+    notes: tuple[Repair, ...] = (_LABELS,)
     lead = text[: parts.sections[0].at].strip().strip("`").strip()
     remark = _remark(parts)
     violation = parts.cut[:RAW_LIMIT]
@@ -355,21 +362,22 @@ def _called(
     if not request.closed:
         return refusal("incomplete", text)
     if finished:  # a stop sequence takes the end line away
-        repairs = tuple(each for each in request.repairs if each.kind != _OPEN_END)
+        repairs = tuple(each for each in request.repairs if each != OPEN_END)
         request = replace(request, repairs=repairs)
     return cut(call_of_request(request, tools), rationale=_rationale(parts, section))
 
 
 def labelled(text: str, tools: Tools = ()) -> RawCall | None:
-    """The first action of a TAO or ReAct text; `None` when it names no tool."""
+    """The first action of a TAO or ReAct text; `None` when it names no tool.
+
+    One that is an object is found among the values of the text.
+    """
     parts = sections_of(text)
     thought = parts.text("thought") or None
     section = next((each for each in parts.sections if each.label == "action"), None)
     if section is None:
         return None
     blank = RawCall("", None, thought, section.at, closed=parts.ended)
-    if section.text.lstrip().startswith(("{", "```")):
-        return _described(section.text, blank)
     return _action(section.text, parts.text("action_input"), blank, tools)
 
 
@@ -460,9 +468,7 @@ def _with_parameters(request: RawCall, parameters: _Parameters) -> RawCall:
         values.pop(key, None)
     values = _unwrapped(values)
     ended = request.closed or parameters.whole
-    notes: list[Repair] = []
-    if not ended:
-        notes.append(Repair(_OPEN_END, "none", content=True, at=request.at))
+    notes = [] if ended else [OPEN_END]
     if parameters.trailing:
         notes.append(BESIDE)
     # A last key without a value: the text ended where the value was due.
@@ -517,22 +523,6 @@ def _described_turn(section: str, reply: str, tools: Tools) -> Turn | Unparsed |
     else:
         turn = Turn(None, tuple(calls_in(reading.value, tools)), notes)
     return turn if turn.calls else refusal("invalid", reply, note=NO_TOOL)
-
-
-def _described(text: str, request: RawCall) -> RawCall | None:
-    """An action that is one object, tool and arguments together."""
-    reading = _object(text)
-    if reading is None:
-        return None
-    if not reading.whole:
-        return replace(request, closed=False)
-    value = reading.value[0] if is_array(reading.value) and len(reading.value) == 1 else None
-    inner = request_of(value or reading.value)
-    if inner is None:
-        return None
-    thought = request.thought or inner.thought
-    repairs = tuple(reading.repairs)
-    return replace(inner, thought=thought, at=request.at, repairs=repairs)
 
 
 def _object(text: str) -> JsonReading | None:

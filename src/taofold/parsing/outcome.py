@@ -41,6 +41,12 @@ class Repair:
     cost: int = 1
 
 
+BESIDE = Repair("beside_prose", "none", content=True)
+"""There is text beside the call: it may be shown, or taken back."""
+OPEN_END = Repair("open_end", "none", content=True)
+"""Nothing says that the call is whole."""
+
+
 @dataclass(frozen=True, slots=True)
 class Parsed(Generic[T]):
     """A value that satisfies the type, with everything that was done to read it."""

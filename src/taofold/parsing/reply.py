@@ -48,7 +48,18 @@ from taofold.parsing.markup.families import (
     NOISE_LEAD,
     NOISE_TOKEN,
 )
-from taofold.parsing.outcome import RAW_LIMIT, Call, Prose, Reason, Remark, Repair, Turn, Unparsed
+from taofold.parsing.outcome import (
+    BESIDE,
+    OPEN_END,
+    RAW_LIMIT,
+    Call,
+    Prose,
+    Reason,
+    Remark,
+    Repair,
+    Turn,
+    Unparsed,
+)
 from taofold.parsing.schema.coercion import refusal
 from taofold.parsing.schema.shape import ANY, ReadingPlan, fold
 from taofold.parsing.schema.target import same
@@ -126,8 +137,6 @@ _ASSIGNED = re.compile(r"([A-Za-z_]\w{0,63}) ?= ?(?=\w)")
 _SPEAKER = re.compile(r"[ \t#*_]{0,8}(?:user|human)\b", re.IGNORECASE)
 _SPILLED = re.compile(r'[,}\]\s]*+"[^"\n]{1,80}"\s*+:')
 """A member that follows the object which it belongs to."""
-BESIDE = Repair("beside_prose", "none", content=True)
-OPEN_END = Repair("open_end", "none", content=True)
 _REPEATED = Repair("repeated_call", "none", content=True)
 _INVALID = "The action could not be read. Send one valid JSON object and nothing else."
 _SEVERAL = "The reply holds several different decisions. Send exactly one."
