@@ -297,6 +297,13 @@ def test_a_first_call_whose_mark_the_prompt_holds_is_one_of_the_batch(text):
     assert [each.parameters for each in turn.calls] == [{"q": "a"}, {"q": "b"}]
 
 
+def test_an_object_below_the_name_of_a_tool_is_its_arguments_whatever_its_keys():
+    """Mutant: the name is a remark, and the object a decision of its own."""
+    turn = read_reply('search\n{"answer": "a"}', {"search": {}}, finish_reason="stop")
+    assert isinstance(turn, Turn)
+    assert [(each.tool, each.parameters) for each in turn.calls] == [("search", {"answer": "a"})]
+
+
 def test_the_provider_s_number_of_a_call_is_no_parameter():
     call = {"tool_call_id": "0", "tool_name": "now", "parameters": {}}
     text = f"<|START_ACTION|>{json.dumps([call])}<|END_ACTION|>"

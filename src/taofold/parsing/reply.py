@@ -217,8 +217,8 @@ class _Reply:
     def __init__(self, text: str, tools: Tools, finish_reason: str | None) -> None:
         # Functionary's prompt ends with the mark of the first call.
         marked = f">>>{text}"
-        is_headed = ">>>" in text and text.partition("\n")[0] in tools
-        self._text = marked if is_headed and CALL_OPEN.match(marked) else text
+        is_headed = text.partition("\n")[0] in tools and CALL_OPEN.match(marked)
+        self._text = marked if is_headed else text
         self._tools = tools
         self._cut = is_cut(finish_reason)
         self._finished = finish_reason is not None and not self._cut
