@@ -6,6 +6,7 @@ import pytest
 
 from taofold import Limits, Policy, Principal, Tier
 from taofold.core.errors import ConfigError
+from taofold.core.events import LimitHit
 from taofold.core.state import RunState
 from taofold.core.values import Action, Observation, Step, Thought, Usage
 from taofold.policy import ROLES, Facts, Repetition, digest, loosened, may
@@ -116,6 +117,67 @@ def test_what_is_left_is_shared_and_never_negative() -> None:
 def test_limits_within_others_are_the_tighter_of_both() -> None:
     both = Limits(steps=5, tokens=9).within(Limits(steps=9, usd=1.0, per_tool={"a": 1}))
     assert (both.steps, both.tokens, both.usd, both.per_tool) == (5, 9, 1.0, {"a": 1})
+
+
+SPENT = state(
+    3, tool_calls=4, child_tool_calls=1, active_ms=2_340, usage=Usage(900, 334, usd=0.12345)
+)
+
+
+@pytest.mark.parametrize(
+    ("limits", "hit", "said"),
+    [
+        (Limits(steps=3), LimitHit("1", "steps", 1), "all 3 steps were used: raise limits.steps"),
+        (
+            Limits(steps=3),
+            LimitHit("1", "model_calls", 1),
+            "all 6 model calls were used, 3 more than limits.steps: raise limits.model_calls",
+        ),
+        (
+            Limits(model_calls=2),
+            LimitHit("1", "model_calls", 1),
+            "all 2 model calls were used: raise limits.model_calls",
+        ),
+        (
+            Limits(tool_calls=5),
+            LimitHit("1", "tool_calls", 1),
+            "5 of 5 tool calls were used: raise limits.tool_calls",
+        ),
+        (
+            Limits(seconds=2),
+            LimitHit("1", "seconds", 1),
+            "it worked for 2.3 of 2 seconds: raise limits.seconds",
+        ),
+        (
+            Limits(tokens=1000),
+            LimitHit("1", "tokens", 1),
+            "1,234 of 1,000 tokens were spent: raise limits.tokens",
+        ),
+        (
+            Limits(tokens=2000),
+            LimitHit("1", "tokens", 1, needed=1500),
+            "1,234 of 2,000 tokens were spent, and the next prompt alone has about 1,500: "
+            "raise limits.tokens",
+        ),
+        (
+            Limits(usd=0.5),
+            LimitHit("1", "usd", 1, needed=0.4),
+            "$0.1235 of $0.5000 was spent, and the next call may cost up to $0.4000: "
+            "raise limits.usd, or bound the answer with max_tokens",
+        ),
+        (
+            Limits(tokens=9),
+            LimitHit("1", "tokens", 1, allowed=1200),
+            "1,234 of 1,200 tokens were spent: raise limits.tokens",
+        ),
+    ],
+)
+def test_a_limit_that_was_hit_says_what_was_allowed_spent_and_what_to_change(
+    limits: Limits, hit: LimitHit, said: str
+) -> None:
+    assert limits.explained(hit, SPENT) == said
+    change = f"raise limits.{hit.limit}"
+    assert limits.explained(hit, SPENT, "of it") == said.replace(change, f"{change} of it")
 
 
 @pytest.mark.parametrize("name", ["steps", "model_calls", "tool_calls", "seconds", "tokens", "usd"])

@@ -52,6 +52,34 @@ async def test_a_changed_prompt_shows_the_first_difference() -> None:
     assert "prompt" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("end", "diverges"),
+    [
+        ({}, False),
+        ({"output": "another"}, True),
+        ({"success": False}, True),
+        ({"stop_reason": "no_tool_call"}, True),
+        ({"status": "cancelled", "stop_reason": "cancelled", "success": False}, False),
+        ({"status": "failed", "stop_reason": "error", "success": False}, False),
+    ],
+)
+async def test_a_run_that_ends_otherwise_than_its_log_says_diverges_at_its_end(
+    end: dict[str, Any], diverges: bool
+) -> None:
+    """Cancellations and errors came from the world, which a replay does not touch."""
+    one = agent(*SCRIPT)
+    result = await one.run("goal")
+    last = result.records[-1]
+    told = [*result.records[:-1], replace_struct(last, event=replace_struct(last.event, **end))]
+    other = one.but(log=await planted(told, MemoryLog()))
+    if not diverges:
+        await other.replay(result.run_id)
+        return
+    with pytest.raises(ReplayDiverged) as caught:
+        await other.replay(result.run_id)
+    assert caught.value.key == "end"
+
+
 async def mutant(one: Agent[Any, Any], result: Any) -> None:
     with pytest.raises(ReplayDiverged):
         await one.replay(result)

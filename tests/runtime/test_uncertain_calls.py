@@ -118,6 +118,47 @@ async def test_of_several_edits_the_last_is_what_is_in_doubt() -> None:
     assert shop.paid == [5, 3, 2]
 
 
+@pytest.mark.parametrize("later", [False, True], ids=["at once", "awaited"])
+@pytest.mark.parametrize(
+    ("verified", "again", "result"),
+    [
+        (True, False, "verified: it had already happened"),
+        ("receipt 7", False, "receipt 7"),
+        (0, False, 0),
+        (False, True, "paid 5"),
+        (None, True, "paid 5"),
+    ],
+)
+async def test_only_a_clear_yes_of_the_tool_spares_the_call(
+    verified: Any, again: bool, result: Any, later: bool
+) -> None:
+    log, paid, asked = MemoryLog(), list[int](), list[str]()
+
+    def verify(effect_id: str) -> Any:
+        asked.append(effect_id)
+
+        async def answer() -> Any:
+            return verified
+
+        return answer() if later else verified
+
+    @tool(effect="once", tier=1, reversible=True, thread=False, verify=verify)
+    def pay(euros: int) -> str:
+        """Pay."""
+        paid.append(euros)
+        if len(paid) == 1:
+            raise Died
+        return f"paid {euros}"
+
+    with pytest.raises(Died):
+        await Agent(ScriptedModel([act("pay", euros=5)]), tools=[pay], log=log).run("x", run_id="r")
+    ended = await Agent(ScriptedModel([finish()]), tools=[pay], log=log).resume("r")
+    assert ended.status == "finished"
+    assert paid == ([5, 5] if again else [5])
+    assert ended.steps[0].observations[0].result == result
+    assert len(asked) == 1, "nobody else is asked"
+
+
 async def test_an_edit_in_doubt_that_the_tool_cannot_take_does_not_call_it() -> None:
     log, shop = MemoryLog(), Shop(deaths=1)
     await shop.life(log)
