@@ -91,8 +91,12 @@ def refactory(data: Path) -> Iterator[Program]:
             f"{(question / 'ans' / call.name.replace('input', 'output')).read_text().strip()}\n"
             for n, call in enumerate(calls[:MOST_TESTS], 1)
         ]
+        # What the task gave the students; without it none of some tasks' programs can pass.
+        given = question / "code" / "global.py"
+        prelude = given.read_text(encoding="utf-8").strip() if given.exists() else ""
         for source in sorted((question / "code" / "wrong").glob("*.py"))[:PER_FAMILY]:
             text = source.read_text(encoding="utf-8", errors="replace")
+            text = f"{prelude}\n\n\n{text}" if prelude else text
             try:
                 ast.parse(text)
             except SyntaxError:
