@@ -205,6 +205,25 @@ def test_a_change_that_silences_the_check_is_never_told(path: str, old: str, new
     assert told([hard(kept, FileChange(path, new, f"{new}  no(1)\n"), check)], check), "it stood"
 
 
+def test_a_silencing_fix_of_a_file_or_an_older_release_is_not_told_either() -> None:
+    """What is extracted now holds none; what is in the registry may."""
+    check = python("the very same", "E0001", "a.py")
+    (draft,) = extract(hard(EXACT, ROUND, check), ("error",))
+    assert isinstance(draft.body, ErrorFix)
+
+    async def text(diff: str) -> str:
+        assert isinstance(draft.body, ErrorFix)
+        fix = replace(draft.body.fix, diff=diff)
+        registry = memory_registry()
+        body = replace(draft.body, fix=fix)
+        await registry.discover("old", [replace(draft, body=body)], ALWAYS.extraction)
+        case = LoopCase("Make the checks pass", failing=(check,), failed=(check.id,))
+        return (await registry.inject("now", case, ALWAYS.injection)).text
+
+    assert "total" in asyncio.run(text("-return total(1)\n+return total(2)"))
+    assert asyncio.run(text("-return total(1)\n+return total(1)  # type: ignore")) == ""
+
+
 @pytest.mark.parametrize(
     ("path", "new"),
     [
