@@ -1,6 +1,7 @@
 """What is shown, and what is not: relevance × our own evidence, and only what should help."""
 
 import pytest
+from msgspec.structs import replace
 from tests.learning.make import (
     ALWAYS,
     APART,
@@ -16,7 +17,8 @@ from tests.learning.make import (
     template,
 )
 
-from taofold.learning.patterns.pattern import Pattern
+from taofold.learning.patterns.pattern import ImportClaim, Pattern, PatternSource, UseCounts
+from taofold.learning.retrieval.choice import effectiveness
 from taofold.learning.settings import Injection
 
 FIXES = (
@@ -277,3 +279,13 @@ def test_the_control_share_is_drawn_by_the_loops_id() -> None:
     assert 0.13 < sum(drawn) / 4000 < 0.17
     assert drawn == [in_control(f"ralph-fix-{n:08x}", 0.15) for n in range(4000)]
     assert not any(in_control(f"x{n}", 0.0) for n in range(1000))
+
+
+def test_what_a_file_claims_neither_raises_a_pattern_nor_lets_it_pass_for_our_own() -> None:
+    own = error()
+    glorious = replace(own, claim=ImportClaim(UseCounts(50, 50, 0), 1.0))
+    poor = replace(own, claim=ImportClaim(UseCounts(50, 0, 50), 0.0))
+    assert effectiveness(glorious) == effectiveness(poor) < effectiveness(own)
+    used = PatternSource("loop", 1, "applied", "fixer", True)
+    helped = replace(glorious, sources=(used,), counts=UseCounts(1, 1, 0))
+    assert effectiveness(helped) == effectiveness(replace(helped, claim=None)), "it has helped here"

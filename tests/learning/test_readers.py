@@ -136,7 +136,8 @@ def test_a_fix_that_stands_is_one_though_the_same_edit_was_undone_elsewhere() ->
     text = "def total(self):\n    return sum(self.row)\n\n\ndef dump(self):\n    return 1\n"
     first = text.replace("self.row", "self.rows").replace("return 1", "return float(self)")
     right = first.replace("float(self)", "str(self)")
-    lacks = Check("t", "failed", "AttributeError", "no 'row'", (Location("bill.py", 2, "total"),))
+    frames = (Location("bill.py", 6, "dump"), Location("bill.py", 2, "total"))
+    lacks = Check("t", "failed", "AttributeError", "no 'row'", frames)
     then = Check("t", "failed", "TypeError", MIXED, (Location("bill.py", 6, "dump"),))
     attempts = (
         RepairAttempt(1, (lacks,), (FileChange("bill.py", text, first),), (then,)),
@@ -294,6 +295,10 @@ NODE_SAYS = "Expected values to be strictly equal:\n\n1 !== 2"
             python("'Event' object has no attribute 'date'", "AttributeError", "events.py"),
         ),
         (
+            python("'Ledger' object has no attribute 'row'", "AttributeError"),
+            python("'coroutine' object has no attribute 'get'", "AttributeError", "api.py"),
+        ),
+        (
             python("f() missing 1 required positional argument: 'a'"),
             python("g() missing 1 required positional argument: 'b'", path="b.py"),
         ),
@@ -306,7 +311,7 @@ NODE_SAYS = "Expected values to be strictly equal:\n\n1 !== 2"
             Check("make", "failed", "command", "running 1 test"),
         ),
     ],
-    ids=["owner", "attribute", "arity", "assertion", "output of a command"],
+    ids=["owner", "attribute", "attribute of a type", "arity", "assertion", "output of a command"],
 )
 def test_what_names_only_the_program_at_hand_is_no_lesson_elsewhere(
     seen: Check, now: Check

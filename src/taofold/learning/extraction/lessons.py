@@ -333,6 +333,9 @@ def _undone(attempt: RepairAttempt, check: Check, later: Iterable[RepairAttempt]
     """Was a line taken out again that the attempt put in for the check?"""
     others = [other for other in attempt.before if not _alike(other, check)]
     edits = [change for change in attempt.changes if not is_test(change.path)]
+    # Where it was raised: the callers' lines may have been changed for other reasons.
+    inside = [place for place in check.places if not place.path.startswith("/")]
+    raised = replace(check, places=tuple(inside[-1:]))
     gone = {
         (change.path, line.strip())
         for following in later
@@ -342,7 +345,7 @@ def _undone(attempt: RepairAttempt, check: Check, later: Iterable[RepairAttempt]
     }
     return any(
         (change.path, line.strip()) in gone
-        for change in blame(edits, check, others).changes
+        for change in blame(edits, raised, others).changes
         for hunk in hunks(change)
         for line in hunk.added
         # A bracket alone comes and goes everywhere.

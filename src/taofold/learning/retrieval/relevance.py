@@ -383,7 +383,8 @@ def _no_news(pattern: Pattern, signature: ErrorSignature, failing: Check, case: 
     failed = failing.id in case.failed
     # A lesson of a file, without a message word for word, is taken as it is.
     known = signature.example and not same_case(signature, failing)
-    if known and _of_every_day(failing, vain=vain, failed=failed):
+    own = any(map(_OWN.match, (signature.pattern, pattern_of(failing.message))))
+    if known and (own or _of_every_day(failing, vain=vain, failed=failed)):
         return "such an error has its cause in the program at hand"
     return "" if hard or failed else _NOT_YET
 
@@ -392,7 +393,7 @@ def _of_every_day(failing: Check, *, vain: bool, failed: bool) -> bool:
     """Is it an error that every program has, so that a lesson of another one says nothing?"""
     # Of a call an interpreter says it in the message, a linter by its rule.
     arity = _exception(failing) and bool(_ARITY.search(failing.message))
-    if arity or _LOCAL.fullmatch(failing.error_type) or _OWN.match(pattern_of(failing.message)):
+    if arity or _LOCAL.fullmatch(failing.error_type):
         return True
     # Why something is missing may be told by what was tried in vain; why it is nothing at all has
     # so many causes that only a loop which has failed at it is to look at those of others.
