@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -204,6 +205,23 @@ def test_a_change_that_silences_the_check_is_never_told(path: str, old: str, new
     assert told([hard(FileChange(path, old, new), wrong, check)], check) == ""
     kept = FileChange(path, new, f"{new}  and_more(1)\n")
     assert told([hard(kept, FileChange(path, new, f"{new}  no(1)\n"), check)], check), "it stood"
+
+
+def test_that_a_lesson_was_hard_to_find_is_not_believed_of_a_file() -> None:
+    now = python(MIXED, path="tax.py")
+
+    async def text(*failed: str) -> str:
+        mind = CrossLoopLearner(memory_registry(), ALWAYS)
+        await mind.take_in(hard(EXACT, ROUND, python(MIXED)))
+        content = await mind.registry.export()
+        other = memory_registry()
+        files = {name: msgspec.json.encode(part) for name, part in content.items()}
+        assert (await other.import_(files)).added
+        case = LoopCase("Make the checks pass", failing=(now,), failed=failed)
+        return (await other.inject("now", case, ALWAYS.injection)).text
+
+    assert asyncio.run(text()) == ""
+    assert "Tried first there" in asyncio.run(text(now.id))
 
 
 def test_a_silencing_fix_of_a_file_or_an_older_release_is_not_told_either() -> None:
