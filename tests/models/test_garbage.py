@@ -15,12 +15,13 @@ from taofold.core.errors import ModelError
 from taofold.core.values import Reply
 from taofold.models.anthropic import MessagesReader
 from taofold.models.chat import ChatReader
-from taofold.models.encoding import Frame, encode
+from taofold.models.encoding import encode
 from taofold.models.endpoint import ReplyReader
 from taofold.models.event_stream import LineDecoder
 from taofold.models.gemini import GeminiReader
 from taofold.models.ollama import OllamaReader
 from taofold.models.prices import Price, TokenRates
+from taofold.models.replies import ReplyContext
 from taofold.models.responses import ResponsesReader
 
 READERS: dict[str, Any] = {
@@ -31,7 +32,7 @@ READERS: dict[str, Any] = {
     "openrouter": ChatReader,
     "vllm": ChatReader,
 }
-FRAME = Frame(
+FRAME = ReplyContext(
     "a:model",
     Issuer("chat", "host", "model"),
     "http://provider",

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from taofold.core.content import Issuer
 from taofold.models.chat import ChatReader
-from taofold.models.encoding import Frame
 from taofold.models.event_stream import EventDecoder, LineDecoder
+from taofold.models.replies import ReplyContext
 from taofold.runtime.model import Speaker
 
 ISSUER = Issuer("chat", "h", "m")
@@ -32,7 +32,7 @@ def test_a_stream_reads_the_same_wherever_it_is_cut(
     events += [b'{"choices":[{"delta":{},"finish_reason":"stop"}]}', b"[DONE]"]
     data = b"".join(b": ping" + end + b"data: " + event + end + end for event in events)
     heard: list[str] = []
-    frame = Frame("m", ISSUER, "http://h", "", None, {}, 0, Speaker(heard.append))
+    frame = ReplyContext("m", ISSUER, "http://h", "", None, {}, 0, Speaker(heard.append))
     reader = ChatReader(frame)
     for chunk in cut(data, places):
         reader.feed(chunk)

@@ -31,13 +31,11 @@ from taofold.core.values import Effort, Message, Reply, Usage
 from taofold.models.capabilities import Abilities, rules_for
 from taofold.models.encoding import (
     NO_RESULT,
-    Frame,
     arguments_of,
     as_text,
     blob,
     content_for,
     encode,
-    finish_of,
     follows_its_call,
     pending,
     pieces,
@@ -59,6 +57,7 @@ from taofold.models.remote import (
     key_for,
     refuse_unknown,
 )
+from taofold.models.replies import ReplyContext, finish_of
 from taofold.models.responses import leading
 from taofold.models.transport import same_server
 from taofold.runtime.model import Request, Speaker
@@ -359,7 +358,7 @@ class MessagesModel(RemoteModel):
         blocks = lacking or [{"type": "text", "text": "(go on)"}]
         return join(blocks, "user", _before(messages, len(messages)))
 
-    def _reader(self, frame: Frame) -> ReplyReader:
+    def _reader(self, frame: ReplyContext) -> ReplyReader:
         return MessagesReader(frame)
 
 
@@ -530,7 +529,7 @@ class _Growing:
         if delta.partial_json:
             self.json.append(delta.partial_json)
 
-    def parts(self, frame: Frame, place: int) -> list[Part]:
+    def parts(self, frame: ReplyContext, place: int) -> list[Part]:
         """The block as parts."""
         kind = str(self.block.get("type") or "")
         match kind:
@@ -562,7 +561,7 @@ class _Growing:
 class MessagesReader(EventReader):
     """Reads one answer; the `ReplyReader` of this format."""
 
-    def __init__(self, frame: Frame) -> None:
+    def __init__(self, frame: ReplyContext) -> None:
         super().__init__(frame)
         self._blocks: dict[int, _Growing] = {}
         self._usage = _Usage()

@@ -33,7 +33,6 @@ from taofold.core.values import JSON, Effort, ModelSettings, Reply, Usage
 from taofold.models.capabilities import Abilities
 from taofold.models.encoding import (
     NO_RESULT,
-    Frame,
     arguments_of,
     as_text,
     batch,
@@ -41,7 +40,6 @@ from taofold.models.encoding import (
     content_for,
     data_url,
     encode,
-    finish_of,
     follows_its_call,
     pieces,
     raw,
@@ -50,6 +48,7 @@ from taofold.models.encoding import (
 )
 from taofold.models.event_stream import DONE, EventReader, decoded, reported
 from taofold.models.remote import Connection, ModelTurn, RemoteModel, cache_mark, effort_at_most
+from taofold.models.replies import ReplyContext, finish_of
 from taofold.runtime.model import Request, Speaker, ToolSpec
 
 DETAILS: Final = "reasoning_details"
@@ -194,7 +193,7 @@ class _Detail:
 class ChatReader(EventReader):
     """Reads one answer; the `ReplyReader` of this format."""
 
-    def __init__(self, frame: Frame) -> None:
+    def __init__(self, frame: ReplyContext) -> None:
         super().__init__(frame)
         self._text: list[str] = []
         self._thinking: list[str] = []
@@ -467,7 +466,7 @@ class ChatModel(RemoteModel):
             ending += (b",", chunks) if isinstance(chunks, bytes) else (b",", *chunks)
         return [*written, *ending, b"]}"]
 
-    def _reader(self, frame: Frame) -> ChatReader:
+    def _reader(self, frame: ReplyContext) -> ChatReader:
         return ChatReader(frame)
 
     def _native(self, conversation: Conversation, index: int) -> bytes:

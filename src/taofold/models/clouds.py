@@ -21,7 +21,6 @@ from taofold.core.errors import ConfigError, ModelError
 from taofold.core.values import Reply
 from taofold.models.anthropic import MessagesModel, MessagesReader
 from taofold.models.capabilities import rules_for
-from taofold.models.encoding import Frame
 from taofold.models.endpoint import ReplyReader, Sign
 from taofold.models.event_stream import decoded
 from taofold.models.gemini import GeminiModel
@@ -33,6 +32,7 @@ from taofold.models.remote import (
     endpoint,
     refuse_unknown,
 )
+from taofold.models.replies import ReplyContext
 from taofold.models.responses import ResponsesModel
 from taofold.models.transport import Body, whole
 
@@ -124,7 +124,7 @@ class BedrockModel(MessagesModel):
         # Whether to stream is the address's to say here.
         return super()._head(turn._replace(streaming=False), notes)
 
-    def _reader(self, frame: Frame) -> ReplyReader:
+    def _reader(self, frame: ReplyContext) -> ReplyReader:
         return _EventStream(MessagesReader(frame), frame)
 
 
@@ -139,7 +139,7 @@ _EVENT: Final = msgspec.json.Decoder(_Event)
 class _EventStream:
     """Unpacks Amazon's event stream, in which each event holds one of Anthropic's."""
 
-    def __init__(self, inner: MessagesReader, frame: Frame) -> None:
+    def __init__(self, inner: MessagesReader, frame: ReplyContext) -> None:
         self._inner, self._frame = inner, frame
         self._buffer: Any = None
 

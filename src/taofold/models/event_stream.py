@@ -19,8 +19,8 @@ from taofold.core.content import Part, TextPart, ThinkingPart, ToolCall
 from taofold.core.errors import ModelError
 from taofold.core.json_values import is_object, is_sequence
 from taofold.core.values import Reply
-from taofold.models.encoding import Frame
 from taofold.models.endpoint import fault
+from taofold.models.replies import ReplyContext
 
 DONE: Final = b"[DONE]"
 _BOM: Final = b"\xef\xbb\xbf"
@@ -91,7 +91,7 @@ _SHOWN: Final = 120
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
-def decoded(frame: Frame, decoder: "msgspec.json.Decoder[Decoded]", data: bytes) -> Decoded:
+def decoded(frame: ReplyContext, decoder: "msgspec.json.Decoder[Decoded]", data: bytes) -> Decoded:
     """What `decoder` reads.
 
     Half a character is let through as it was sent: servers that count in UTF-16 cut a character
@@ -128,7 +128,7 @@ def _whole_characters(part: Part) -> Part:
             return part
 
 
-def reported(frame: Frame, error: Any) -> ModelError:
+def reported(frame: ReplyContext, error: Any) -> ModelError:
     """The error that a provider reports in the body of an answer with status 200."""
     report: dict[str, Any] = error if is_object(error) else {"message": str(error or "")}
     code: Any = report.get("code")
@@ -155,7 +155,7 @@ class EventReader:
     it (`_reply`). `_ended`: the provider said that nothing follows.
     """
 
-    def __init__(self, frame: Frame) -> None:
+    def __init__(self, frame: ReplyContext) -> None:
         self._frame = frame
         self._events = EventDecoder(self._event)
         self._ended = False

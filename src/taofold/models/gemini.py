@@ -31,7 +31,6 @@ from taofold.models.capabilities import Abilities, rules_for
 from taofold.models.chat import SKIP_SIGNATURE
 from taofold.models.encoding import (
     NO_RESULT,
-    Frame,
     arguments_of,
     as_text,
     blob,
@@ -57,6 +56,7 @@ from taofold.models.remote import (
     key_for,
     refuse_unknown,
 )
+from taofold.models.replies import ReplyContext
 from taofold.models.responses import leading
 from taofold.models.transport import same_server
 
@@ -279,7 +279,7 @@ class GeminiModel(RemoteModel):
                 wire_parts.append({"inlineData": {"mimeType": part.media_type, "data": blob(part)}})
         return wire_parts or [{"text": "(empty)"}]
 
-    def _reader(self, frame: Frame) -> ReplyReader:
+    def _reader(self, frame: ReplyContext) -> ReplyReader:
         return GeminiReader(frame)
 
 
@@ -405,7 +405,7 @@ _ANSWER: Final = msgspec.json.Decoder(_Answer)
 class GeminiReader(EventReader):
     """Reads one answer; the `ReplyReader` of this format."""
 
-    def __init__(self, frame: Frame) -> None:
+    def __init__(self, frame: ReplyContext) -> None:
         super().__init__(frame)
         self._parts: list[Part] = []
         self._more: list[str] = []

@@ -28,13 +28,11 @@ from taofold.core.values import JSON, Effort, Profile, Reply
 from taofold.models.capabilities import UNKNOWN, Abilities, rules_for
 from taofold.models.encoding import (
     NO_RESULT,
-    Frame,
     arguments_of,
     as_text,
     blob,
     content_for,
     encode,
-    finish_of,
     follows_its_call,
     pending,
     pieces,
@@ -54,6 +52,7 @@ from taofold.models.remote import (
     endpoint,
     refuse_unknown,
 )
+from taofold.models.replies import ReplyContext, finish_of
 from taofold.runtime.model import Request, Speaker
 
 
@@ -88,7 +87,7 @@ _ANSWER: Final = msgspec.json.Decoder(_Answer)
 class OllamaReader:
     """Reads one answer, whole or as lines of JSON; the `ReplyReader` of this format."""
 
-    def __init__(self, frame: Frame) -> None:
+    def __init__(self, frame: ReplyContext) -> None:
         self._frame = frame
         self._lines = LineDecoder(self._line)
         self._text: list[str] = []
@@ -245,7 +244,7 @@ class OllamaModel(RemoteModel):
             ending += (b",", chunks) if isinstance(chunks, bytes) else (b",", *chunks)
         return [*written, *ending, b"]}"]
 
-    def _reader(self, frame: Frame) -> ReplyReader:
+    def _reader(self, frame: ReplyContext) -> ReplyReader:
         return OllamaReader(frame)
 
     def _native(self, conversation: Conversation, index: int) -> bytes:

@@ -20,9 +20,10 @@ from taofold.core.content import Issuer, Wire
 from taofold.core.errors import ConfigError
 from taofold.core.values import EFFORTS, JSON, Effort, ModelSettings, Profile, PromptCache, Reply
 from taofold.models.capabilities import Abilities, rules_for
-from taofold.models.encoding import Frame, Memo, estimate, names_of
+from taofold.models.encoding import Memo, estimate, names_of
 from taofold.models.endpoint import Endpoint, Limiter, ReplyReader, RetryPolicy, Sign
 from taofold.models.prices import CatalogueEntry, Price, Prices, find, own_price
+from taofold.models.replies import ReplyContext
 from taofold.models.transport import Bounds, Transport
 from taofold.runtime.model import OnText, Request, Speaker, ToolSpec
 
@@ -130,7 +131,7 @@ class RemoteModel:
         )
         body = [head, *self._messages(turn)]
         endpoint = connection.endpoint
-        frame = Frame(
+        frame = ReplyContext(
             self.name,
             self.issuer,
             endpoint.url,
@@ -198,7 +199,7 @@ class RemoteModel:
         """The rest of the body."""
         raise NotImplementedError
 
-    def _reader(self, frame: Frame) -> ReplyReader:
+    def _reader(self, frame: ReplyContext) -> ReplyReader:
         """A reader for one attempt."""
         raise NotImplementedError
 

@@ -32,12 +32,10 @@ from taofold.models.capabilities import Abilities
 from taofold.models.chat import closed
 from taofold.models.encoding import (
     NO_RESULT,
-    Frame,
     as_text,
     content_for,
     data_url,
     encode,
-    finish_of,
     follows_its_call,
     pending,
     pieces,
@@ -48,6 +46,7 @@ from taofold.models.encoding import (
 from taofold.models.endpoint import ReplyReader
 from taofold.models.event_stream import EventReader, decoded, objects, reported
 from taofold.models.remote import Connection, ModelTurn, RemoteModel, effort_at_most
+from taofold.models.replies import ReplyContext, finish_of
 from taofold.runtime.model import Request, Speaker
 
 _DROPPABLE: Final = (
@@ -171,7 +170,7 @@ class ResponsesModel(RemoteModel):
         ]
         return [head + b',"input":[', *written, *missing, b"]}"]
 
-    def _reader(self, frame: Frame) -> ReplyReader:
+    def _reader(self, frame: ReplyContext) -> ReplyReader:
         return ResponsesReader(frame)
 
     def _native(self, conversation: Conversation, index: int) -> bytes:
@@ -368,7 +367,7 @@ class ResponsesReader(EventReader):
     not complete.
     """
 
-    def __init__(self, frame: Frame) -> None:
+    def __init__(self, frame: ReplyContext) -> None:
         super().__init__(frame)
         self._items: dict[int, dict[str, Any]] = {}
         self._last: _Response | None = None

@@ -31,9 +31,9 @@ from taofold.core.values import Message, ModelSettings
 from taofold.models import clouds
 from taofold.models.anthropic import MessagesReader
 from taofold.models.clouds import _EventStream
-from taofold.models.encoding import Frame
 from taofold.models.endpoint import RetryPolicy
 from taofold.models.http import aclose_all
+from taofold.models.replies import ReplyContext
 from taofold.runtime.model import Request, resolve
 
 KEY, SECRET, REGION = "AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG", "eu-west-1"
@@ -193,7 +193,7 @@ def streamed() -> list[str]:
     )  # fmt: skip
     sdk = [json.loads(one.data)["type"] for one in AWSEventStreamDecoder().iter_bytes([stream])]
     assert sdk == [one["type"] for one in EVENTS], sdk
-    frame = Frame("m", Issuer("messages", "h", "m"), "", "", None, {}, 0)
+    frame = ReplyContext("m", Issuer("messages", "h", "m"), "", "", None, {}, 0)
 
     def read(data: bytes) -> str:
         reader = _EventStream(MessagesReader(frame), frame)
