@@ -6,7 +6,9 @@ import pytest
 from tests.server.agents import Bench, act, finish
 from tests.server.live import serving
 
+from taofold import RunContext, tool
 from taofold.core.values import Reply, Usage
+from taofold.tools import ModelQuestion
 
 pytestmark = pytest.mark.anyio
 
@@ -40,6 +42,28 @@ async def test_calls_waits_and_children_stand_in_the_order_of_their_starts(tmp_p
     assert all(span["end"] >= span["start"] for span in spans)
     assert [span["tokens"] for span in spans if span["tokens"]] == [110, 42]
     assert shown["tokens"] == 152
+
+
+async def test_a_tool_that_asked_the_runs_model_is_no_agent(tmp_path: Path) -> None:
+    @tool(effect="read")
+    async def judge(ctx: RunContext[None]) -> str:
+        """Ask the model."""
+        assert ctx.sample is not None
+        return (await ctx.sample(ModelQuestion("Which is best?"))).text
+
+    bench = Bench()
+    agent = bench.agent(
+        Reply(act("I ask", "judge"), usage=Usage(100, 10)),
+        Reply(finish(), usage=Usage(7, 3)),
+        tools=[judge],
+    )
+    async with serving(agent, tmp_path / "r.db") as client:
+        run = await client.start()
+        await client.until(run)
+        spans = (await client.get(f"/runs/{run}/spans")).json()["items"]
+    judged = next(span for span in spans if span["name"] == "judge")
+    assert judged["tokens"] > 0
+    assert [span["run"] for span in spans] == [""] * len(spans), "there is no such run"
 
 
 async def test_a_call_that_waits_for_a_person_was_not_interrupted(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ class ActionBatch:
         observations = tuple(filter(None, self.observations))
         if not self.effect.planned:
             step = Step(0, self.effect.thought, tuple(self.actions), observations)
-            self.ledger.show(self._guard, step, self.calls)
+            self.ledger.tell_guard(self._guard, step, self.calls)
         return observations
 
     def _recalled(self, index: int) -> bool:
@@ -348,7 +348,8 @@ class ActionBatch:
         if self._pause:
             await self._slow_down()
         if self.ledger.inbox.news:
-            await self.ledger.heed()  # nothing may start after a cancellation, not even on record
+            # Nothing may start after a cancellation, not even on record.
+            await self.ledger.raise_if_cancelled()
         # All starts are on record before the first call begins: after a crash
         # each of them is in doubt.
         for ready_call in ready:

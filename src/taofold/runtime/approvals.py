@@ -177,7 +177,7 @@ class OpenQuestion:
             if by:
                 raise Cancelled(by)
             # Steering in the inbox goes on record first: no run is parked over unread messages.
-            ledger.hear(key)
+            ledger.record_steering(key)
             for question in self.behind:
                 question._hear()
             wants_text = self.action.tool == ASK_USER or bool(
@@ -190,7 +190,7 @@ class OpenQuestion:
             try:
                 resolved = await self._from_callback_or_inbox(asked)
             except Park:
-                ledger.hear(key)
+                ledger.record_steering(key)
                 for question in self.behind:
                     question._hear()
                 raise

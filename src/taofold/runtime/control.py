@@ -18,7 +18,7 @@ from taofold.policy import Facts, Policy
 from taofold.policy.redaction import Redactor
 from taofold.runtime.approvals import VERDICTS, approval, flaw, secret
 from taofold.runtime.endings import EXPIRED, UNATTENDED, cancelled, interrupted
-from taofold.runtime.inbox import SHAPES
+from taofold.runtime.inbox import SHAPE_REDACTOR
 from taofold.runtime.owner import remove_unbegun
 from taofold.runtime.setup import Approval, Decision
 
@@ -110,7 +110,7 @@ async def decide(
     policy: Policy | None = None,
     facts: Facts | None = None,
     now: Callable[[], int] = clock,
-    redactor: Redactor = SHAPES,
+    redactor: Redactor = SHAPE_REDACTOR,
 ) -> Approval:
     """Put a person's decision in the run's inbox. The run acts on it when it is resumed.
 
@@ -311,7 +311,9 @@ async def steer(
         raise Refused(f"message {name!r} was sent already")
 
 
-async def cancel(log: Log, run: str, *, by: Principal = LOCAL, redactor: Redactor = SHAPES) -> None:
+async def cancel(
+    log: Log, run: str, *, by: Principal = LOCAL, redactor: Redactor = SHAPE_REDACTOR
+) -> None:
     """Ask the run and its children to stop: nothing starts afterwards, what was done is kept.
 
     A run that waits for a person is ended at once; one that is being driven ends before

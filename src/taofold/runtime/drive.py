@@ -74,14 +74,14 @@ class Drive(Ledger):
 
     async def begin(self, key: str) -> Outlook:
         """Open a turn: what people said meanwhile, which limits are near, what the guard says."""
-        heard = self.steered(key)
+        heard = self.recorded_steering(key)
         # What people say now belongs to now: a turn that is recorded is not
         # told of it in hindsight.
         if not self.recording.covers(key):
             self.live()
             await self.inbox.refresh(self.store)
             if self.inbox.news:
-                heard += self.hear(key)
+                heard += self.record_steering(key)
         # After the inbox: what people said is on the record even if the run ends here.
         hit, last = self._limits(key)
         guard = self.guard(key)

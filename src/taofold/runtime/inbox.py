@@ -14,14 +14,14 @@ from taofold.log.log import Log, Signal
 from taofold.log.store import Store
 from taofold.policy.redaction import Redactor
 
-SHAPES: Final = Redactor()
+SHAPE_REDACTOR: Final = Redactor()
 """Finds secrets by their shape only; knows no values of a run's own."""
 
 
 class Inbox:
     """What people sent to one run."""
 
-    def __init__(self, log: Log | None, run: str, redactor: Redactor = SHAPES) -> None:
+    def __init__(self, log: Log | None, run: str, redactor: Redactor = SHAPE_REDACTOR) -> None:
         self._log, self._run, self._redactor = log, run, redactor
         self._waiting: dict[str, Signal] = {}
         self._taken: set[str] = set()

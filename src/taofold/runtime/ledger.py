@@ -170,7 +170,7 @@ class Ledger:
         if not self._live:
             self.live()
 
-    def steered(self, key: str) -> list[e.Steered]:
+    def recorded_steering(self, key: str) -> list[e.Steered]:
         """The messages that are recorded as read at `key`."""
         heard: list[e.Steered] = []
         for record in self.recording.tape.steering(key):
@@ -180,7 +180,7 @@ class Ledger:
                 self.people.append(record.event.text)
         return heard
 
-    def hear(self, key: str) -> list[e.Steered]:
+    def record_steering(self, key: str) -> list[e.Steered]:
         """Put what people said on the record; the next turn at or after `key` tells the model."""
         heard: list[e.Steered] = []
         for signal in self.inbox.steers():
@@ -198,9 +198,9 @@ class Ledger:
         """Make what happened so far durable; honour a cancellation that arrived meanwhile."""
         await self.store.flush(consume=self.inbox.spend())
         if self.inbox.news:
-            await self.heed()
+            await self.raise_if_cancelled()
 
-    async def heed(self) -> None:
+    async def raise_if_cancelled(self) -> None:
         """Honour a cancellation that arrived while the world was waited for."""
         if self.inbox.stale:
             await self.inbox.refresh()
@@ -249,8 +249,10 @@ class Ledger:
             guard = self._guards[branch] = Repetition(self.tools)
         return guard
 
-    def show(self, guard: Repetition, step: Step, calls: Sequence[CallIdentity | None]) -> None:
-        """Show the `guard` a step that is complete; `calls` are those that it has judged."""
+    def tell_guard(
+        self, guard: Repetition, step: Step, calls: Sequence[CallIdentity | None]
+    ) -> None:
+        """Let the `guard` know of a step that is complete; `calls` are those that it has judged."""
         judged = list(filter(None, calls))
         if len(judged) < len(calls):
             judged = [call or self.call(step.actions[index]) for index, call in enumerate(calls)]

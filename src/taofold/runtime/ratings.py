@@ -17,7 +17,7 @@ from taofold.log.journal import Fact, Journal
 from taofold.log.log import Log
 from taofold.log.store import clock
 from taofold.runtime.control import LOCAL
-from taofold.runtime.inbox import SHAPES
+from taofold.runtime.inbox import SHAPE_REDACTOR
 
 PREFIX: Final = "rating/"
 """Before a run's id, the name of its stream."""
@@ -47,7 +47,7 @@ class Rating(msgspec.Struct, frozen=True):
             raise ConfigError(text, path="value")
         if len(note) > LONGEST_NOTE:
             raise ConfigError(f"a note has at most {LONGEST_NOTE} characters", path="note")
-        return cls(SHAPES.text(by.id), float(value), SHAPES.text(note), clock())
+        return cls(SHAPE_REDACTOR.text(by.id), float(value), SHAPE_REDACTOR.text(note), clock())
 
 
 class Ratings:

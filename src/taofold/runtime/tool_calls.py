@@ -1,7 +1,7 @@
 """Calls of a tool: with a deadline, its errors turned into observations, its result kept.
 
 A tool may ask in the middle of its call (`InputRequired`); the run then waits for the answer.
-Calls that may have happened without anybody seeing it are for `attempts`.
+Calls that may have happened without anybody seeing it are for `uncertain_calls`.
 """
 
 import asyncio
@@ -397,8 +397,8 @@ class Invocation:
         finally:
             ledger.inbox.stale = True
         if child.waiting_for:  # its share stays held: what it did is not counted, and it goes on
-            await ledger.heed()
-            ledger.hear(self.key)
+            await ledger.raise_if_cancelled()
+            ledger.record_steering(self.key)
             raise Park(child.waiting_for)
         del ledger.held[location]
         observation = child.observation

@@ -105,7 +105,7 @@ class Toolset(Mapping[str, Tool]):
         )
 
     def with_options(self, **options: Any) -> "Toolset":
-        """With other operational settings: `timeout`, `max_chars`, `sequential`, `toolset`."""
+        """With other settings: `timeout`, `longest`, `max_chars`, `sequential`, `toolset`."""
         strange = sorted(set(options) - _OPTIONS)
         if strange:
             raise ConfigError(f"with_options() cannot change {strange}")

@@ -133,17 +133,17 @@ def compare(a: Sequence[e.Record], b: Sequence[e.Record]) -> Difference:
     return Difference(first is None, first, steps)
 
 
-def event_line(found: Difference) -> str:
-    """For people."""
-    if found.first is None:
+def difference_text(difference: Difference) -> str:
+    """The first events of two runs that differ, then the steps that do, line by line."""
+    if difference.first is None:
         return "the same: every event agrees (times and ids apart)"
     lines = ["the first events that differ:"]
-    for name, record in zip("AB", found.first, strict=True):
+    for name, record in zip("AB", difference.first, strict=True):
         row = "nothing: the run ends here"
         if record is not None:
             row = f"{record.seq:>4}  {kind(record.event)}  {essence(record.event, 160)}"
         lines.append(f"  {name} {row}")
-    for position, first_lines, two in found.steps:
+    for position, first_lines, two in difference.steps:
         lines.append(f"step {position}")
         lines += [f"  - {text}" for text in first_lines if text not in two]
         lines += [f"  + {text}" for text in two if text not in first_lines]

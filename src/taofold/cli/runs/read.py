@@ -163,7 +163,7 @@ def diff(
     json: options.Json = False,
 ) -> None:
     """Where two runs part: the first different event, then step by step. 1 if they differ."""
-    from taofold.cli.render.events import compare, event_line
+    from taofold.cli.render.events import compare, difference_text
 
     async def work(log: "Log") -> "tuple[list[Record], list[Record]]":
         return (await records_of(log, first))[1], (await records_of(log, second))[1]
@@ -172,7 +172,7 @@ def diff(
     if json:
         give_json(difference.as_json())
     else:
-        give(event_line(difference))
+        give(difference_text(difference))
     if not difference.same:
         raise typer.Exit(UNREACHED)
 

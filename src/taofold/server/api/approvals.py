@@ -27,7 +27,7 @@ from taofold.parsing.jsonlike.strict import decoded
 from taofold.policy import Facts
 from taofold.policy.policy import Policy, may
 from taofold.runtime import control
-from taofold.runtime.inbox import SHAPES
+from taofold.runtime.inbox import SHAPE_REDACTOR
 from taofold.runtime.setup import Approval, Decision
 from taofold.server.api import schemas, views
 from taofold.server.api.schemas import ApprovalsQuery, Decide, DecideMany
@@ -287,7 +287,7 @@ async def _decide(call: ApiCall, action_id: str, body: Decide) -> schemas.Decisi
             policy=policy,
             facts=facts,
             now=server.now,
-            redactor=agent.redactor if agent is not None else SHAPES,
+            redactor=agent.redactor if agent is not None else SHAPE_REDACTOR,
         )
     except Refused as error:
         # Why it was refused would tell a stranger that the run exists.

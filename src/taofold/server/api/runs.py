@@ -287,7 +287,9 @@ async def audit(call: ApiCall) -> BaseModel:
 async def spans(call: ApiCall) -> BaseModel:
     """Where the run's time went."""
     row = await visible_run(call, call.path["run"])
-    return views.spans(await call.server.log.read(row.run))
+    log = call.server.log
+    children = {child.run for child in await log.rows(parent=row.run, limit=0)}
+    return views.spans(await log.read(row.run), children)
 
 
 async def ratings(call: ApiCall) -> BaseModel:

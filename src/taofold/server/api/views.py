@@ -1,9 +1,9 @@
-"""Runs, records and approvals as the answers of the API, from the log's values. Pure.
+"""Runs, records, time lines and approvals as the API's answers, from the log's values. Pure.
 
 `data` and tool results are what the log holds, and it holds no secrets.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -98,8 +98,13 @@ def audit_view(records: Iterable[e.Record]) -> schemas.AuditView:
     )
 
 
-def spans(records: Sequence[e.Record]) -> schemas.Spans:
-    """Where the run's time went: its calls, and what it waited for."""
+def spans(records: Sequence[e.Record], children: Container[str]) -> schemas.Spans:
+    """Where the run's time went: its calls, and what it waited for.
+
+    Args:
+        records: The run's events.
+        children: The ids of the runs that its calls began.
+    """
     observed = {
         (record.event.key, record.event.index): record.event
         for record in records
@@ -124,8 +129,9 @@ def spans(records: Sequence[e.Record]) -> schemas.Spans:
             if event is None and not over:
                 status = "open"
             usage = event.usage if event else None
-            if usage is not None:
-                child = child_id(span.id.partition(":")[0], span.key, index)
+            # Usage alone does not tell: a tool that asked the run's model has some too.
+            child = child_id(span.id.partition(":")[0], span.key, index)
+            child = child if child in children else ""
         items.append(
             schemas.SpanView(
                 id=span.id,
