@@ -57,7 +57,8 @@ class PromptApprover:
     async def _together(self, batch: Sequence[Approval]) -> list[Decision]:
         """One word for all; nothing if each is to be asked about."""
         fields = [
-            (f"{n}.", f"{one.preview}  (tier {int(one.tier)})") for n, one in enumerate(batch, 1)
+            (f"{n}.", f"{approval.preview}  (tier {int(approval.tier)})")
+            for n, approval in enumerate(batch, 1)
         ]
         self._lines.show(f"{len(batch)} calls of one step need your word", fields, "")
         while True:

@@ -143,9 +143,9 @@ async def _decide_each(
         waiting = [approval for name in names for approval in await control.pending(log, name)]
         if not waiting:
             raise Refused(f"nothing waits for a person in {', '.join(names)}")
-        asked = [approval for approval in waiting if approval.question]
-        if asked and decision.verdict != "deny":
-            fail(f"{asked[0].id} is a question: answer it by itself")
+        questions = [approval for approval in waiting if approval.question]
+        if questions and decision.verdict != "deny":
+            fail(f"{questions[0].id} is a question: answer it by itself")
         ids = [approval.id for approval in waiting]
     decisions = [await _decide(log, name, decision) for name in ids]
     return decisions, await _agent_options(log, {approval.run for approval, _ in decisions})

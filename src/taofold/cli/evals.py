@@ -181,22 +181,22 @@ async def _cases(log: "Log", references: list[str], *, rated: bool) -> str:
     from taofold.log.formats import yaml_document as yaml
     from taofold.runtime.ratings import ratings_beside
 
-    kept = ratings_beside(log)
+    ratings = ratings_beside(log)
     cases: list[dict[str, Any]] = []
     try:
         names = [await find(log, reference) for reference in references]
-        for run in dict.fromkeys([*names, *(await kept.runs() if rated else ())]):
+        for run in dict.fromkeys([*names, *(await ratings.runs() if rated else ())]):
             try:
                 records = await log.read(run)
             except UnknownRun:  # deleted by another release, which left its ratings
                 continue
-            case = from_state(fold(records), await kept.of(run))
+            case = from_state(fold(records), await ratings.of(run))
             expected = {} if case.expect is UNSET else {"expect": case.expect}
             cases.append(
                 {"goal": case.goal, **expected, **({"note": case.note} if case.note else {})}
             )
     finally:
-        await kept.close()
+        await ratings.close()
     if not cases:
         fail("no run was rated yet: taofold runs rate RUN good|bad")
     return yaml.dump({"cases": cases}).rstrip()

@@ -29,9 +29,9 @@ def runs(incomplete: str) -> Offers:
 
     async def work(log: "Log") -> Offers:
         rows = await log.rows(limit=10 * _MOST)
-        found = [(row.run, _line(row.goal)) for row in rows if row.run.startswith(incomplete)]
+        matches = [(row.run, _line(row.goal)) for row in rows if row.run.startswith(incomplete)]
         last = [("last", "the newest run")] if "last".startswith(incomplete) and rows else []
-        return found[:_MOST] + last
+        return matches[:_MOST] + last
 
     return _asked(work)
 
@@ -43,7 +43,9 @@ def questions(incomplete: str) -> Offers:
         from taofold.runtime import control
 
         waiting = await control.pending(log)
-        offers = [(one.id, _line(one.question or one.preview)) for one in waiting]
+        offers = [
+            (approval.id, _line(approval.question or approval.preview)) for approval in waiting
+        ]
         return [offer for offer in offers if offer[0].startswith(incomplete)][:_MOST]
 
     return _asked(work)

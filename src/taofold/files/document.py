@@ -142,13 +142,13 @@ def _meant(value: Any, errors: Sequence[ErrorDetails]) -> list[ErrorDetails]:
     """
     placed = [(_there(value, detail), detail) for detail in errors]
     inside = {key_path[:end] for key_path, _ in placed for end in range(len(key_path))}
-    kept: list[ErrorDetails] = []
+    innermost: list[ErrorDetails] = []
     for key_path, detail in placed:
         # Something inside of it is wrong as well: it was meant to be that form.
         if len(key_path) < len(detail["loc"]) and key_path in inside:
             continue
-        kept.append({**detail, "loc": key_path})
-    return kept
+        innermost.append({**detail, "loc": key_path})
+    return innermost
 
 
 def _there(value: Any, detail: ErrorDetails) -> KeyPath:
@@ -175,9 +175,9 @@ def _fault(
     inner = error["loc"]
     if error["type"] == "extra_forbidden":
         key = str(inner[-1])
-        found = _model(model, inner)
-        hint = found.elsewhere.get(key, "") if issubclass(found, Strict) else ""
-        hint = hint or near(key, _keys(found))
+        nested = _model(model, inner)
+        hint = nested.elsewhere.get(key, "") if issubclass(nested, Strict) else ""
+        hint = hint or near(key, _keys(nested))
         return document.fault((*key_path, *inner), f"unknown key {key!r}", hint)
     if error["type"] == "missing":
         return document.fault((*key_path, *inner), f"the key {str(inner[-1])!r} is missing")
@@ -199,7 +199,7 @@ def _model(model: type[BaseModel], inner: Sequence[str | int]) -> type[BaseModel
 def _models(annotation: Any) -> list[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
-    return [found for inner in get_args(annotation) for found in _models(inner)]
+    return [model for inner in get_args(annotation) for model in _models(inner)]
 
 
 def _keys(model: type[BaseModel]) -> list[str]:

@@ -306,8 +306,8 @@ class Driver:
             # Once the loop has failed at an error it may be told what it was not told at first.
             lessons = await self._lessons() if move.number > 1 else Lessons()
             if lessons.text:
-                told = loop_events.LessonsInjected(number=move.number, lessons=lessons)
-                await self.record(told, begun)
+                injection = loop_events.LessonsInjected(number=move.number, lessons=lessons)
+                await self.record(injection, begun)
             else:
                 await self.record(begun)
         # After a crash the run may have ended already, or only be half done: `_work` finds out.

@@ -251,7 +251,7 @@ async def _callers(
     snapshot = state.baseline.snapshot if state.baseline else ""
     callers: dict[str, str] = {}
     for check in [check for attempt in attempts for check in attempt.before]:
-        own = [place for place in check.places if place.path and not place.path.startswith("/")]
+        own = [frame for frame in check.places if frame.path and not frame.path.startswith("/")]
         # A program that fails where it begins shows that line itself.
         if check.id in callers or not snapshot or not (own[1:] or is_test(check.place.path)):
             continue

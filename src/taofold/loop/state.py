@@ -283,8 +283,8 @@ def _measured(state: LoopState, event: loop_events.BaselineTaken) -> LoopState:
 def _injected(state: LoopState, event: loop_events.LessonsInjected) -> LoopState:
     if state.status not in ("pending", "running") and state.status not in RESUMABLE:
         raise Refused(f"a loop that is {state.status} has no next iteration to inject into")
-    told = [injection.number for injection in state.injected if not injection.manual]
-    if not event.manual and event.number <= max(told, default=0):
+    numbers = [injection.number for injection in state.injected if not injection.manual]
+    if not event.manual and event.number <= max(numbers, default=0):
         raise Refused(f"what iteration {event.number} is told was frozen at its start")
     return replace(state, injected=(*state.injected, event))
 

@@ -118,7 +118,10 @@ class Catalog:
             bounds = Limits(**named)
             changes["limits"] = agent.limits.within(bounds)
         if settings.get("model"):
-            models = {cast("Model", known.model).name: known for known in self._agents.values()}
+            models = {
+                cast("Model", agent_of_model.model).name: agent_of_model
+                for agent_of_model in self._agents.values()
+            }
             # Only what the operator offers: a model costs his money and sees his data.
             if settings["model"] not in models:
                 names = ", ".join(models)

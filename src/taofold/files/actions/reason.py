@@ -320,7 +320,9 @@ def parts(steps: list[dict[str, Any]]) -> dict[str, Any]:
     split = [entry for entry in steps if entry["action"] == "decompose"]
     whole = [step for step in split if not step["action_input"]["path"]]
     put = [
-        one for one in steps if one["action"] == "synthesize" and not one["action_input"]["path"]
+        step
+        for step in steps
+        if step["action"] == "synthesize" and not step["action_input"]["path"]
     ]
     answers: list[dict[str, Any]] = []
     for step in steps:
@@ -334,7 +336,7 @@ def parts(steps: list[dict[str, Any]]) -> dict[str, Any]:
         "sub_problems": whole[0]["observation"] if whole else [],
         "sub_answers": answers,
         "synthesis_reasoning": put[-1]["thought"] if put else "",
-        "depth_used": max([one["action_input"]["level"] for one in split], default=0),
+        "depth_used": max([step["action_input"]["level"] for step in split], default=0),
     }
 
 

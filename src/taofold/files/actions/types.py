@@ -63,15 +63,15 @@ def type_of(written: JSON, name: str = "Answer", path: tuple[str, ...] = ()) -> 
 
 def record(fields: Mapping[Any, Any], name: str, path: tuple[str, ...] = ()) -> Any:
     """A record of named, typed fields; a `?` at the end of a name makes it optional."""
-    made: dict[str, Any] = {}
+    annotations: dict[str, Any] = {}
     for key, inner in fields.items():
         key_text = str(key)
         optional, plain = key_text.endswith("?"), key_text.removesuffix("?")
         key_path = (*path, key_text)
         _check_name(plain, key_path)
         kind = type_of(inner, f"{name}_{plain}", key_path)
-        made[plain] = (Optional[kind], None) if optional else (kind, ...)  # noqa: UP045 - a value
-    return create_model(name, __config__=ConfigDict(extra="forbid"), **made)
+        annotations[plain] = (Optional[kind], None) if optional else (kind, ...)  # noqa: UP045 - a value
+    return create_model(name, __config__=ConfigDict(extra="forbid"), **annotations)
 
 
 def _named(text: str, path: tuple[str, ...]) -> Any:
@@ -110,8 +110,8 @@ def _of_schema(schema: Mapping[str, Any], name: str, path: tuple[str, ...]) -> A
     if isinstance(kind, list):
         kinds = [_of_schema({**schema, "type": member}, name, path) for member in kind]
         union = kinds[0]
-        for one in kinds[1:]:
-            union = union | one
+        for member_type in kinds[1:]:
+            union = union | member_type
         return union
     if kind == "array" and "items" in schema:
         return list[type_of(schema["items"], name, (*path, "items"))]  # type: ignore[misc]

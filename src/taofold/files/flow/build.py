@@ -234,7 +234,7 @@ def _provided(
 def _makers(file: FlowFile, root: Path, network: bool) -> dict[str, Callable[[], Tool]]:
     def web(name: str) -> Tool:
         search = next((s for used in _files(file) if (s := _keys(used).settings.search)), "")
-        return next(one for one in web_tools(backend(search, root)) if one.name == name)
+        return next(offered for offered in web_tools(backend(search, root)) if offered.name == name)
 
     def filed(name: str) -> Tool:
         return file_tools(root)[name]

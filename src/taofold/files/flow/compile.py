@@ -93,10 +93,10 @@ class Compiler:
         return condition
 
     def _known(self, names: Iterable[str], path: KeyPath, extra: Iterable[str]) -> None:
-        known = _ALWAYS | set(extra)
-        for name in sorted(set(names) - known):
+        names_here = _ALWAYS | set(extra)
+        for name in sorted(set(names) - names_here):
             # A list of all names would be no hint.
-            hint = near(name, known) if near(name, known).startswith("did") else ""
+            hint = near(name, names_here) if near(name, names_here).startswith("did") else ""
             self.wrong(path, f"unknown name {name!r}", hint or f"write state.{name}?")
 
     def misspelt(self, variables: Collection[str]) -> None:

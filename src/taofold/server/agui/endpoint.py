@@ -102,8 +102,8 @@ async def talk(call: ApiCall) -> Response:
         started = opening(await server.log.read(turn.tail.run, limit=1))
         settings: Any = None if started is None else started.settings.get(SETTINGS)
         offers: Any = settings.get(CLIENT_TOOLS, ()) if is_object(settings) else ()
-        known = {definition["name"] for definition in offers}
-        ignored = [tool.name for tool in body.tools if tool.name not in known]
+        offered = {definition["name"] for definition in offers}
+        ignored = [tool.name for tool in body.tools if tool.name not in offered]
         if ignored:
             turn.notes.append(CustomEvent(name="tools_ignored", value=ignored))
     return event_response(
@@ -142,10 +142,10 @@ async def _same(server: Server, last: RunRow, body: RunAgentInput) -> bool:
     """
     started = opening(await server.log.read(last.run, limit=1))
     stored: Any = None if started is None else started.settings.get(SETTINGS)
-    asked: Any = stored.get(ASKED) if is_object(stored) else None
-    if not is_object(asked):
+    request: Any = stored.get(ASKED) if is_object(stored) else None
+    if not is_object(request):
         return False
-    if asked.get("run") == body.run_id:
+    if request.get("run") == body.run_id:
         return True
     newest = body.messages[-1] if body.messages else None
     # The result of a call of this run, sent once more after it was taken.
@@ -155,7 +155,7 @@ async def _same(server: Server, last: RunRow, body: RunAgentInput) -> bool:
     return (
         last.status not in ENDED
         and message is not None
-        and asked.get("message") == _identity(message)
+        and request.get("message") == _identity(message)
     )
 
 

@@ -205,10 +205,10 @@ class Scene:
 
     def _limit_told(self, run: str, limit: str) -> bool:
         """Was it told before? A run may meet a limit more than once."""
-        place = run, STOP_REASON.get(limit, limit)
-        told = place in self._limited
-        self._limited.add(place)
-        return told
+        limit_hit = run, STOP_REASON.get(limit, limit)
+        repeated = limit_hit in self._limited
+        self._limited.add(limit_hit)
+        return repeated
 
     def _proposed(self, record: e.Record, event: e.Proposed) -> Iterator[ag.BaseEvent]:
         run, here = record.run, f"{record.run}:{record.seq}"

@@ -232,15 +232,15 @@ class RunChannel:
         if name == "" and self.live and called and record.seq >= self._since:
             # What arrived were words before a call: they are its thought, and no answer.
             self._say("")
-        for told in self._runs[record.run](record):
-            self._at[name] = (told.seq, told.part)
+        for delivered in self._runs[record.run](record):
+            self._at[name] = (delivered.seq, delivered.part)
             if isinstance(event, e.Observed) and event.calls is not None:
                 child = self._name(_child(record))
                 # From here on a client that has this record
                 # has the child's too, without naming it.
                 self._closed[child] = record.seq
                 self._forget(child)
-            self._tell(told)
+            self._tell(delivered)
 
     def _forget(self, child: str) -> None:
         """The caller's result covers its child runs: they need no place of their own."""

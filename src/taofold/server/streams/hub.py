@@ -204,8 +204,8 @@ class Hub:
             return CHECK_S
         # Whatever ends the waiting changes the status first; the records come somewhat later.
         poked = asyncio.get_running_loop().time() - channel.poked_at < CALM_S
-        told = self.hears_changes and channel.waits and not poked
-        if told or (self.relay is not None and self.relay.follows(channel.run)):
+        announced = self.hears_changes and channel.waits and not poked
+        if announced or (self.relay is not None and self.relay.follows(channel.run)):
             return max(CALM_S, self._look_s)
         return self._look_s
 

@@ -304,13 +304,13 @@ class Relay:
     def receive(self, message: str) -> None:
         """Take in what a process told, this one included."""
         try:
-            told = msgspec.json.decode(message, type=Notices)
+            notices = msgspec.json.decode(message, type=Notices)
         except msgspec.MsgspecError as error:
             _logger.info("a message of another release is not understood: %s", error)
             return
-        if told.sender == self._name:
+        if notices.sender == self._name:
             return
-        for notice in told.notices:
+        for notice in notices.notices:
             match notice:
                 case WatchNotice():
                     self._want(notice)
@@ -348,15 +348,15 @@ class Relay:
         if not self._heard(notice.run):
             return
         incoming = self._watched[notice.run]
-        known = incoming.text if notice.reply == incoming.reply else ""
-        if notice.at > len(known):
+        received = incoming.text if notice.reply == incoming.reply else ""
+        if notice.at > len(received):
             # Something was lost, or said before this process listened. Not at every piece.
             if self._loop.time() - incoming.asked_at > 2 * self._part_s:
                 self._ask(notice.run)
             return
-        text = known[: notice.at] + notice.text
-        if known.startswith(text):  # told again, for another server
-            text = known
+        text = received[: notice.at] + notice.text
+        if received.startswith(text):  # told again, for another server
+            text = received
         incoming.reply, incoming.text = notice.reply, text
         self._screen.show(notice.run, text, notice.head)
 

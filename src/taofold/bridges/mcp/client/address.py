@@ -55,14 +55,16 @@ class OAuth:
     """Does each principal sign in for itself? Else all runs call as the user of this process."""
 
     def __post_init__(self) -> None:
-        if self.grant == "client_credentials" and not (self.client_id and self.client_secret):
+        if self.grant != "client_credentials":
+            if self.client_secret and not self.client_id:
+                raise ConfigError("a client_secret belongs to a client_id")
+            return
+        if not (self.client_id and self.client_secret):
             raise ConfigError("the grant client_credentials needs client_id and client_secret")
-        if self.client_secret and not self.client_id:
-            raise ConfigError("a client_secret belongs to a client_id")
-        if self.grant == "client_credentials" and not self.issuer:
+        if not self.issuer:
             # Else any MCP server could name an authorization server of its own and get the secret.
             raise ConfigError("the grant client_credentials needs the issuer it is registered with")
-        if self.grant == "client_credentials" and self.per_principal:
+        if self.per_principal:
             raise ConfigError("the grant client_credentials has no principals: nobody signs in")
 
 

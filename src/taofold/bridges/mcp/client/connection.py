@@ -85,7 +85,7 @@ async def on_loop(work: Coroutine[Any, Any, T]) -> T:
         return await work
     # By hand: a future of `concurrent.futures` between the two costs more than the hop itself.
     there = loop()
-    told: asyncio.Future[T] = here.create_future()
+    outcome: asyncio.Future[T] = here.create_future()
     tasks: list[asyncio.Task[T]] = []
 
     def begin() -> None:
@@ -98,18 +98,18 @@ async def on_loop(work: Coroutine[Any, Any, T]) -> T:
             here.call_soon_threadsafe(tell, task, error)
 
     def tell(task: asyncio.Task[T], error: BaseException | None) -> None:
-        if told.done():
+        if outcome.done():
             return
         if task.cancelled():
-            told.cancel()
+            outcome.cancel()
         elif error is not None:
-            told.set_exception(error)
+            outcome.set_exception(error)
         else:
-            told.set_result(task.result())
+            outcome.set_result(task.result())
 
     there.call_soon_threadsafe(begin)
     try:
-        return await told
+        return await outcome
     except asyncio.CancelledError:
         there.call_soon_threadsafe(lambda: tasks[0].cancel())
         raise

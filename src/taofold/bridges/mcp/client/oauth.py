@@ -205,9 +205,15 @@ def provider(address: ServerAddress, oauth: OAuth, person: Person | None = None)
     if oauth.grant == "client_credentials":
         extension = load("mcp.client.auth.extensions.client_credentials")
         client = _provider_class(extension.ClientCredentialsOAuthProvider)(
-            tokens, None, address.url, tokens, oauth.client_id, secret,
-            scope=oauth.scope or None, issuer=oauth.issuer,
-        )  # fmt: skip
+            tokens,
+            None,
+            address.url,
+            tokens,
+            oauth.client_id,
+            secret,
+            scope=oauth.scope or None,
+            issuer=oauth.issuer,
+        )
         client.alone, client.scope, tokens.registered = True, oauth.scope, True
         return client
     models, package = load("mcp.shared.auth"), load("mcp.client.auth")

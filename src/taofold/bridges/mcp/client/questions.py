@@ -105,17 +105,17 @@ def question_of(params: Mapping[str, Any]) -> ModelQuestion:
     if params.get("tools"):
         raise Unaskable("the server wants a model to use tools, which is not offered")
     messages: Any = params.get("messages")
-    said = [_message(message) for message in messages] if is_array(messages) else []
-    if not said or said[-1][0] != "user" or not said[-1][1].strip():
+    turns = [_message(message) for message in messages] if is_array(messages) else []
+    if not turns or turns[-1][0] != "user" or not turns[-1][1].strip():
         raise Unaskable("the server wants an answer of a model and asks it nothing")
     system = str(params.get("systemPrompt") or "")
-    if len(system) + sum(len(text) for _, text in said) > _LONGEST:
+    if len(system) + sum(len(text) for _, text in turns) > _LONGEST:
         raise Unaskable("the server wants a model to read more than it is given")
     tokens, temperature = params.get("maxTokens"), params.get("temperature")
     return ModelQuestion(
-        prompt=said[-1][1],
+        prompt=turns[-1][1],
         system=system,
-        history=tuple(said[:-1]),
+        history=tuple(turns[:-1]),
         max_tokens=tokens if isinstance(tokens, int) and tokens > 0 else 0,
         temperature=float(temperature) if isinstance(temperature, int | float) else None,
     )
@@ -275,15 +275,15 @@ class PendingQuestions:
         Raises:
             Unaskable: a person, or the model, gave no answer that it could get.
         """
-        given: dict[str, dict[str, Any]] = {}
+        responses: dict[str, dict[str, Any]] = {}
         for key, done in self.done.items():
             if self.methods.get(key) != SAMPLE:
-                given[key] = done
+                responses[key] = done
             elif done["action"] == "accept":
-                given[key] = await sampling_answer(self.asks[key], sample)
+                responses[key] = await sampling_answer(self.asks[key], sample)
             else:
                 raise Unaskable("a person did not let the server use the run's model")
-        return given
+        return responses
 
 
 def pending_questions(answer: PersonAnswer | None) -> PendingQuestions | None:

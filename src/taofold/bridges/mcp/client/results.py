@@ -8,7 +8,7 @@ from base64 import b64decode
 from typing import Any, Final
 
 from taofold.bridges.mcp.protocol import get, plain
-from taofold.core.content import TextPart
+from taofold.core.content import MediaPart, TextPart
 from taofold.core.content import described as shown_as_text
 from taofold.core.errors import ConfigError
 from taofold.core.json_values import is_object
@@ -25,34 +25,37 @@ _QUARTER: Final = 4 / 3
 def outcome(result: Any) -> Outcome:
     """The outcome of a call that is complete."""
     blocks = list(get(result, "content", ()) or ())
-    carried = [medium(block) for block in blocks]
-    if any(carried):
-        rendered = [
-            medium or Showing((TextPart(block_text(b)),))
-            for b, medium in zip(blocks, carried, strict=True)
-        ]
-        parts = [part for showing_of in rendered for part in showing_of.parts]
-        blobs = {
-            digest: data for showing_of in rendered for digest, data in showing_of.blobs.items()
-        }
-        status: ObservationStatus = "failure" if get(result, "is_error", False) else "success"
-        return Outcome(bounded(shown_as_text(parts)), status, parts=tuple(parts), blobs=blobs)
+    media = [medium(block) for block in blocks]
+    failed = bool(get(result, "is_error", False))
+    if any(media):
+        return _shown(blocks, media, "failure" if failed else "success")
     texts = [block_text(block) for block in blocks]
     text = bounded("\n".join(texts))
-    if get(result, "is_error", False):
+    if failed:
         return Outcome(text or "the server reports an error and does not say which", "failure")
-    structured = get(result, "structured_content")
-    if structured is None:
+    value = get(result, "structured_content")
+    if value is None:
         return Outcome(text)
-    value = structured
-    if is_object(structured) and set(structured) == {"result"}:
-        value = structured["result"]  # how results that are no objects are wrapped
-    attached = [
-        text for block, text in zip(blocks, texts, strict=True) if get(block, "type") != "text"
-    ]
+    if is_object(value) and set(value) == {"result"}:
+        value = value["result"]  # how results that are no objects are wrapped
+    pairs = zip(blocks, texts, strict=True)
+    attached = [rest for block, rest in pairs if get(block, "type") != "text"]
     if attached:
         value = {"result": value, "attached": attached}
     return Outcome(_small(value, text))
+
+
+def _shown(blocks: list[Any], media: list[Showing | None], status: ObservationStatus) -> Outcome:
+    """Blocks of which some are media: the others are text between them."""
+    parts: list[TextPart | MediaPart] = []
+    blobs: dict[str, bytes] = {}
+    for block, held in zip(blocks, media, strict=True):
+        if held is None:
+            parts.append(TextPart(block_text(block)))
+        else:
+            parts += held.parts
+            blobs |= held.blobs
+    return Outcome(bounded(shown_as_text(parts)), status, parts=tuple(parts), blobs=blobs)
 
 
 def medium(block: Any) -> Showing | None:

@@ -17,6 +17,11 @@ from taofold.policy.redaction import Redactor
 
 PATIENCE: Final = 300.0
 """Seconds that a person has to sign in."""
+_NO_BROWSER: Final = (
+    *(OSError, ValueError, IndexError, TimeoutError),
+    *(asyncio.IncompleteReadError, asyncio.LimitOverrunError),
+)
+"""What a connection ends with that brings no request of a browser."""
 _PAGE: Final = (
     b"<!doctype html><meta charset=utf-8><title>taofold</title>"
     b"<p>You may close this page and go back to the terminal."
@@ -135,8 +140,7 @@ class _Callback:
             await writer.drain()
             if ours and not self._came.done():
                 self._came.set_result(target)
-        except (OSError, ValueError, IndexError, TimeoutError, asyncio.IncompleteReadError,
-                asyncio.LimitOverrunError):  # fmt: skip
-            pass  # no browser
+        except _NO_BROWSER:
+            pass
         finally:
             writer.close()

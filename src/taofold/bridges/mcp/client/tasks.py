@@ -45,8 +45,8 @@ def task_of(ctx: RunContext[Any]) -> str:
     questions: Any = state.get(KEY) if is_object(state) else None
     if is_object(questions) and questions.get(TASK):
         return str(questions[TASK])
-    kept: Any = ctx.kept
-    return str(kept.get(TASK, "")) if is_object(kept) else ""
+    stored: Any = ctx.kept
+    return str(stored.get(TASK, "")) if is_object(stored) else ""
 
 
 class TaskGone(Exception):
@@ -103,29 +103,29 @@ class RemoteTask:
     ) -> Any:
         if question is not None:
             await self._answer(question)
-        pause, told = QUICK_S, ""
+        pause, last_report = QUICK_S, ""
         while True:
-            seen = await self._seen()
-            message = visible((seen.status_message or "")[:_SHOWN])
-            if message and message != told:
-                told = message
+            status = await self._seen()
+            message = visible((status.status_message or "")[:_SHOWN])
+            if message and message != last_report:
+                last_report = message
                 report(f"{message}\n")
-            match seen.status:
+            match status.status:
                 case "completed":
-                    return load("mcp.types").CallToolResult.model_validate(seen.result or {})
+                    return load("mcp.types").CallToolResult.model_validate(status.result or {})
                 case "failed":
-                    fault: Mapping[str, Any] = seen.error or {}
+                    fault: Mapping[str, Any] = status.error or {}
                     reason = str(fault.get("message", "")) or message or "no reason"
                     raise TaskGone(f"the server {self.name!r}: the task failed: {reason[:2000]}")
                 case "cancelled":
                     raise TaskGone(f"the server {self.name!r} cancelled the task {message}".strip())
                 case "input_required":
-                    if await self._asked(seen.task_requests or {}, ask):
+                    if await self._asked(status.task_requests or {}, ask):
                         pause = QUICK_S
                 case _:
                     pass
             await asyncio.sleep(pause)
-            suggested = seen.poll_interval_ms
+            suggested = status.poll_interval_ms
             longest = USUAL_S if not suggested or suggested < 0 else suggested / 1000
             pause = min(pause * 2, max(QUICK_S, min(longest, SLOW_S)))
 
@@ -147,8 +147,8 @@ class RemoteTask:
 
     async def _answer(self, question: PendingQuestions) -> None:
         """Tell the server what a person has answered."""
-        given = await question.responses(self._sample)
-        await self._send("tasks/update", "done", inputResponses=given)
+        responses = await question.responses(self._sample)
+        await self._send("tasks/update", "done", inputResponses=responses)
         self._answered |= set(question.done)
 
     async def _seen(self) -> Any:

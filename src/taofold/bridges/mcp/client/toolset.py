@@ -460,12 +460,12 @@ class McpServer(Toolset):
         """
         server, loop = await self._served(), asyncio.get_running_loop()
         changed: asyncio.Queue[str] = asyncio.Queue()
-        told = set[str]()
+        pending = set[str]()
 
         def note(uri: str) -> None:
             # Once, until somebody has looked: a server may say it a thousand times a second.
-            if uri not in told:
-                told.add(uri)
+            if uri not in pending:
+                pending.add(uri)
                 changed.put_nowait(uri)
 
         def heard(uri: str) -> None:
@@ -481,7 +481,7 @@ class McpServer(Toolset):
                 if not waiting.done():
                     await watching
                     return
-                told.discard(waiting.result())
+                pending.discard(waiting.result())
                 yield waiting.result()
                 waiting = asyncio.ensure_future(changed.get())
         finally:

@@ -226,9 +226,9 @@ class Desk:
         """Take what the person at the client answered."""
         offers = self._on_behalf(context)
         require(offers, "start")
-        given: Mapping[str, Any] = params.input_responses or {}
+        inputs: Mapping[str, Any] = params.input_responses or {}
         responses = {
-            key: types.ElicitResult.model_validate(response) for key, response in given.items()
+            key: types.ElicitResult.model_validate(response) for key, response in inputs.items()
         }
         return await self._of_task(self._updated(offers, params.task_id, responses))
 

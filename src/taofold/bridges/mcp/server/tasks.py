@@ -165,13 +165,13 @@ class RunTasks:
 
     async def _waiting(self, offers: Offers, row: RunRow) -> list[Approval]:
         """The open questions, read again only when something has happened since."""
-        known = self._asked.get(row.run)
-        if known is None or known[0] != row.events:
-            self._asked[row.run] = known = row.events, await control.pending(offers.log, row.run)
-        return known[1]
+        cached = self._asked.get(row.run)
+        if cached is None or cached[0] != row.events:
+            self._asked[row.run] = cached = row.events, await control.pending(offers.log, row.run)
+        return cached[1]
 
     def _described(self, row: RunRow, status: str, message: str = "") -> dict[str, Any]:
-        told = message or self._news.get(row.run, "")
+        text = message or self._news.get(row.run, "")
         return {
             "taskId": row.run,
             "status": status,
@@ -179,7 +179,7 @@ class RunTasks:
             "lastUpdatedAt": iso(row.updated_at),
             "ttlMs": None,  # runs are kept
             "pollIntervalMs": LOOK_MS,
-            **({"statusMessage": told} if told else {}),
+            **({"statusMessage": text} if text else {}),
         }
 
 
