@@ -131,8 +131,9 @@ def debugbench(path: Path) -> Iterator[Program]:
         if method is None or not tests:
             continue
         yield Program(
-            f"debugbench_{family}_{number}", family, "solution", PRELUDE + text.lstrip("\n"),
-            "from solution import Solution\n\n\n"
+            f"debugbench_{family}_{number}", family, "program", PRELUDE + text.lstrip("\n"),
+            # `solution*` is hidden from agents (`corpus.HIDDEN`).
+            "from program import Solution\n\n\n"
             + "\n\n".join(
                 f"def test_{n}():\n    assert Solution().{method[1]}({given}) == {want}\n"
                 for n, (given, want) in enumerate(tests, 1)

@@ -207,6 +207,23 @@ def test_a_change_that_silences_the_check_is_never_told(path: str, old: str, new
     assert told([hard(kept, FileChange(path, new, f"{new}  no(1)\n"), check)], check), "it stood"
 
 
+def test_a_loop_that_asks_again_is_told_the_same_whatever_was_learnt_meanwhile() -> None:
+    now = python(MIXED, path="tax.py")
+
+    async def story() -> None:
+        mind = CrossLoopLearner(memory_registry(), ALWAYS)
+        await mind.take_in(hard(EXACT, ROUND, python(MIXED)))
+        case = LoopCase("Make the checks pass", failing=(now,))
+        first = await mind.inject("now", case, ALWAYS.injection)
+        other = python("cell already borrowed", "CellError", "tax.py")
+        await mind.take_in(replace(hard(FIX, ROUND, other), loop="meanwhile"))
+        both = replace(case, failing=(now, other))
+        assert (await mind.inject("now", both, ALWAYS.injection)).text == first.text
+        assert (await mind.inject("next", both, ALWAYS.injection)).text != first.text
+
+    asyncio.run(story())
+
+
 def test_that_a_lesson_was_hard_to_find_is_not_believed_of_a_file() -> None:
     now = python(MIXED, path="tax.py")
 
