@@ -330,3 +330,15 @@ def test_a_speaker_says_each_piece_once() -> None:
         for delta in attempt:
             speaker(delta)
     assert heard == ["ab", "c", "d", "e"]
+
+
+class _Half:
+    async def complete(self, request: Any, on_text: Any = None) -> str:
+        return "x"
+
+
+def test_what_is_nearly_a_model_says_what_is_missing() -> None:
+    with pytest.raises(ConfigError, match="_Half is no whole model: it lacks name and profile"):
+        resolve(_Half())  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"taofold\.testing\.FunctionModel makes one"):
+        resolve(lambda request: "x")  # type: ignore[arg-type]

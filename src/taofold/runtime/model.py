@@ -386,6 +386,12 @@ def resolve(spec: ModelSpec, *, provider: str = "openai", **options: Any) -> Mod
     if isinstance(spec, str):
         return _named(spec, provider, options)
     if callable(getattr(spec, "complete", None)):
+        lacking = [name for name in ("name", "profile") if not hasattr(spec, name)]
+        if lacking:
+            raise ConfigError(
+                f"{type(spec).__name__} is no whole model: it lacks {' and '.join(lacking)} "
+                "(a model has `name`, `profile`, `complete` and `price`)"
+            )
         return cast("Model", spec)
     if isinstance(spec, Mapping):
         own = dict(spec)
@@ -399,6 +405,7 @@ def resolve(spec: ModelSpec, *, provider: str = "openai", **options: Any) -> Mod
         return models[0] if len(models) == 1 else FallbackModel(models)
     raise ConfigError(
         f"{spec!r} is not a model: give 'provider:model', an object with `complete`, or a list"
+        + ("; of a function, taofold.testing.FunctionModel makes one" if callable(spec) else "")
     )
 
 
