@@ -323,3 +323,9 @@ def test_what_does_not_fit_its_schema_reaches_the_validator_as_it_was_written():
     turn = read_reply(text, tools, finish_reason="stop")
     assert isinstance(turn, Turn)
     assert turn.calls[0].parameters == {"area": {"width": [20]}, "n": "soon"}
+
+
+@pytest.mark.parametrize("end", ["<|end|>", "<|end_message|>"])
+def test_what_ends_any_message_closes_no_thought_by_itself(end):
+    """Mutant: what stands before it is taken for a thought whose mark the prompt held."""
+    assert read_reply(f"It is so.{end}", TOOLS, finish_reason="stop") == Prose("It is so.")
