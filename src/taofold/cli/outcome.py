@@ -103,7 +103,7 @@ _CODES: Final[Mapping[type[Exception], int]] = {
     LogError: USAGE,
     Incompatible: USAGE,
 }
-"""A log that fails a run that has begun is `live`'s to tell (1)."""
+"""A log that fails a run that has begun is `cli.runs.drive.drive`'s to tell (1)."""
 
 
 def leaves(error: Exception) -> list[Exception]:

@@ -1,4 +1,6 @@
-"""Cases: what an agent is asked, and what says whether its answer is right.
+"""Cases from our YAML, from files of pydantic-evals and Inspect, or from a past run.
+
+A case is what an agent is asked, and what says whether its answer is right:
 
     agent: support.yaml          # optional: else named on the command line
     repeat: 3

@@ -1,7 +1,7 @@
 """Reads a decision out of a JSON-like object: thought, actions, and the many ways to spell them.
 
-What might be a parameter of the call is never left out silently. Knows nothing about text, nor
-what the tools take: it is given objects and gives calls and remarks.
+Arguments are typed by the schemas of the tools. What might be a parameter of the call is never left
+out silently. Knows nothing about text: it is given objects and gives calls and remarks.
 """
 
 from __future__ import annotations

@@ -102,12 +102,12 @@ class ActionBatch:
         # Even a call that cannot be made now may have been started under an
         # earlier release of its tool.
         if isinstance(bound, Observation):
-            await self._lost(index, action, tool, bound)
+            await self._answer_unmakeable(index, action, tool, bound)
             return
         tool = bound.tool
         # Before the policy is asked: a call that may have happened must not become "denied", as if
         # it had not.
-        verdict = self._was_started(index, action)
+        verdict = self._earlier_start(index, action)
         if verdict is None:
             # A question that is asked already has been through the hooks.
             if index not in self._questions and await self._hooked(index, action):
@@ -127,7 +127,7 @@ class ActionBatch:
             self.calls[index] = None
             bound = _bound(tool, action)
             if isinstance(bound, Observation):  # edited for another version of the tool
-                await self._lost(index, action, tool, bound)
+                await self._answer_unmakeable(index, action, tool, bound)
                 return
             if index not in self._attempts and await self._hooked(index, action):
                 return
@@ -138,7 +138,9 @@ class ActionBatch:
         if tool.sequential:
             await self._run_ready()
 
-    async def _lost(self, index: int, action: Action, tool: Tool | None, why: Observation) -> None:
+    async def _answer_unmakeable(
+        self, index: int, action: Action, tool: Tool | None, why: Observation
+    ) -> None:
         past = PastCall(self.ledger, self.key, index, action, tool)
         self._observe(index, await past.lost(why))
 
@@ -257,7 +259,11 @@ class ActionBatch:
                 return  # what the person answers may be what the rest is about
             local = self.effect.local[later] if later < len(self.effect.local) else None
             tool = ledger.tools.get(action.tool)
-            if local is not None or tool is None or not self._open(later, action, tool, keys):
+            if (
+                local is not None
+                or tool is None
+                or not self._may_ask_ahead(later, action, tool, keys)
+            ):
                 continue
             ruling = self._rule(later, action, tool)
             if ruling.verdict == "ask" and not await self._hooked(later, action):
@@ -265,7 +271,7 @@ class ActionBatch:
                 question.ask(ruling)
                 self._questions[later] = question
 
-    def _open(self, index: int, action: Action, tool: Tool, keys: list[str]) -> bool:
+    def _may_ask_ahead(self, index: int, action: Action, tool: Tool, keys: list[str]) -> bool:
         """May the call be asked about before its turn? Changes nothing.
 
         `keys` are those by which the guard knows the batch's calls, filled as far as needed: each
@@ -285,7 +291,7 @@ class ActionBatch:
         beside = keys[:index].count(call.key)
         return self._guard.judge(action, call, beside).level == "run"
 
-    def _was_started(self, index: int, action: Action) -> Action | None:
+    def _earlier_start(self, index: int, action: Action) -> Action | None:
         """On resume what an earlier life started is ruled on no more: it may have happened."""
         attempts = PastCall(self.ledger, self.key, index, action, None).attempts()
         if attempts is None:

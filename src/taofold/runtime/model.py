@@ -2,9 +2,9 @@
 
 A `Model` is anything that turns a conversation into a reply. `resolve` is a look-up: a provider's
 module is imported when it is asked for, by its dotted path or through the entry points of group
-`taofold.models`. `Fallback` moves on to the next model only after failures that another provider
-may not share: a bad key, a rate limit, an outage, no network, a timeout. What `taofold doctor
-MODEL` measured is kept in the operator's folder and is the profile of every later
+`taofold.models`. `FallbackModel` moves on to the next model only after failures that another
+provider may not share: a bad key, a rate limit, an outage, no network, a timeout. What `taofold
+doctor MODEL` measured is kept in the operator's folder and is the profile of every later
 `provider:model` that is given none. No vendor is named here.
 """
 

@@ -237,7 +237,7 @@ class Invocation:
         if questions.signal is not None:
             raise questions.signal
         if again and failures < tool.retries and self._time_left():
-            await asyncio.sleep(FIRST_PAUSE * 2**failures)
+            await ledger.setup.sleep(FIRST_PAUSE * 2**failures)
             self.kept = None  # it begins anew
             self.start()
             return await self.perform(bound, answer, questions_left, failures + 1)

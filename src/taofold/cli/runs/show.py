@@ -1,4 +1,7 @@
-"""`taofold runs show`: a run's state and steps, told or as JSON."""
+"""How `taofold runs show` renders a run: its state and steps, in words or as JSON.
+
+The verb itself is in `read`.
+"""
 
 import os
 import shutil

@@ -146,7 +146,7 @@ class Database:
         self._reading: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._listeners: list[Listener] = []
-        self._hearers: list[Listener] = []
+        self._broadcast_listeners: list[Listener] = []
         self._listening = False
         self._messages: deque[str] = deque(maxlen=_MESSAGES)
         self._sending = False
@@ -254,22 +254,22 @@ class Database:
         """Put `body` where `version` was; False if somebody else was quicker. Blocks."""
         return bool(self.call_now(lambda: self._rows(_KEEP, (key, body, version))))
 
-    def listen(self, listener: Listener) -> Callable[[], None]:
+    def on_run_changed(self, listener: Listener) -> Callable[[], None]:
         """Call `listener`, in the database's thread, with each run that changed.
 
         "" stands for any: connections break, and nobody knows what was missed. Only statuses
         and messages are told, not events. Returns the way to stop it.
         """
-        return self._listened(self._listeners, listener)
+        return self._subscribed(self._listeners, listener)
 
-    def hear(self, listener: Listener) -> Callable[[], None]:
+    def on_broadcast(self, listener: Listener) -> Callable[[], None]:
         """Call `listener`, in the database's thread, with each broadcast, of this process too.
 
         Returns the way to stop it.
         """
-        return self._listened(self._hearers, listener)
+        return self._subscribed(self._broadcast_listeners, listener)
 
-    def _listened(self, listeners: list[Listener], listener: Listener) -> Callable[[], None]:
+    def _subscribed(self, listeners: list[Listener], listener: Listener) -> Callable[[], None]:
         async def begin() -> None:
             listeners.append(listener)
             if not self._listening:
@@ -655,7 +655,7 @@ class Database:
                         run = bytes.fromhex(notice.payload).decode("utf-8", "replace")
                         self._tell(self._listeners, run)
                     else:
-                        self._tell(self._hearers, notice.payload)
+                        self._tell(self._broadcast_listeners, notice.payload)
             except (LogError, psycopg.Error) as error:
                 _logger.info("the log does not tell of changes now, trying again: %s", error)
             finally:

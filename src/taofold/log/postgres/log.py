@@ -151,7 +151,7 @@ class PostgresLog:
 
         "" stands for any: something may have been missed. Returns the way to stop it.
         """
-        return self.database.listen(listener)
+        return self.database.on_run_changed(listener)
 
     def broadcast(self, message: str) -> None:
         """Tell all processes on this database, without waiting; it is not kept and may be lost.
@@ -163,7 +163,7 @@ class PostgresLog:
 
     def on_broadcast(self, listener: Listener) -> Callable[[], None]:
         """Call `listener`, in another thread, with each message. Returns the way to stop it."""
-        return self.database.hear(listener)
+        return self.database.on_broadcast(listener)
 
     async def create(
         self,

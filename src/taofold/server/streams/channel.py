@@ -1,4 +1,4 @@
-"""One run's stream, for all who watch it: read once, delivered to every reader.
+"""The stream of a run and its child runs, merged: read once, delivered to all who watch it.
 
 Records come from this process's own runs as they become durable, and from the log where another
 process drives. Events are kept in one list that every client walks at its own pace, so a client
@@ -90,7 +90,7 @@ class RunChannel:
 
     def __init__(self, log: Log, run: str) -> None:
         self.run, self._log = run, log
-        self.told: list[DeliveredEvent] = []
+        self.delivered: list[DeliveredEvent] = []
         self.answer = ""
         """What is known of the answer's text."""
         self._since = 0
@@ -144,24 +144,24 @@ class RunChannel:
             self._adopt(record.run)
         # A record that leaves a gap is not taken: `pull` reads the missing ones from the log first.
         if record.seq == self._heads[record.run] and not self._waits_for_child(record):
-            self._take(record)
+            self._project(record)
             self._wake()
         elif record.seq >= self._heads[record.run]:
             self.poked.set()
 
-    def hear(self, answer: str, thought: str = "", *, since: int) -> None:
+    def answer_so_far(self, answer: str, thought: str = "", *, since: int) -> None:
         """More of the answer has arrived: `answer` is all of it.
 
         `thought` is what the reply says before it, "" if that is not known here; `since` how many
         records the run had when the reply began.
         """
-        self._say(answer)
+        self._set_answer(answer)
         self._since = since
         self.thought = thought
         self.live = True
         self._wake()
 
-    def report(self, progress: Progress) -> None:
+    def show_progress(self, progress: Progress) -> None:
         """A tool says how far it is."""
         if not self.knows(progress.run):
             return
@@ -178,11 +178,11 @@ class RunChannel:
     async def pull(self) -> None:
         """Read what the log has beyond what is known."""
         async with self._pulling:
-            before = len(self.told)
+            before = len(self.delivered)
             # A copy: `_drain` adopts child runs while it goes on.
             for run in list(self._runs):
                 await self._drain(run)
-            if len(self.told) != before:
+            if len(self.delivered) != before:
                 self._wake()
 
     async def _drain(self, run: str) -> None:
@@ -197,7 +197,7 @@ class RunChannel:
                         await self._drain(_child(record))
                 # `publish` may have taken it while this coroutine waited for the log.
                 if record.seq == self._heads[run]:
-                    self._take(record)
+                    self._project(record)
             if self._runs[run].state.open:
                 await self._find_children(run)
             if len(records) < BATCH:
@@ -224,14 +224,14 @@ class RunChannel:
         projection = self._runs.get(_child(record))
         return projection is None or projection.state.status not in ENDED
 
-    def _take(self, record: e.Record) -> None:
+    def _project(self, record: e.Record) -> None:
         self._heads[record.run] = record.seq + 1
         name = self._name(record.run)
         event = record.event
         called = isinstance(event, e.Proposed) and not _answers(event)
         if name == "" and self.live and called and record.seq >= self._since:
             # What arrived were words before a call: they are its thought, and no answer.
-            self._say("")
+            self._set_answer("")
         for delivered in self._runs[record.run](record):
             self._at[name] = (delivered.seq, delivered.part)
             if isinstance(event, e.Observed) and event.calls is not None:
@@ -240,7 +240,7 @@ class RunChannel:
                 # has the child's too, without naming it.
                 self._closed[child] = record.seq
                 self._forget(child)
-            self._tell(delivered)
+            self._append(delivered)
 
     def _forget(self, child: str) -> None:
         """The caller's result covers its child runs: they need no place of their own."""
@@ -249,12 +249,12 @@ class RunChannel:
         ]:
             del self._at[name]
 
-    def _tell(self, event: WireEvent) -> None:
-        sequence = len(self.told)
+    def _append(self, event: WireEvent) -> None:
+        sequence = len(self.delivered)
         if event.type == "answer":
-            self._say(str(event.data["text"]))
+            self._set_answer(str(event.data["text"]))
             self.live = False
-        self.told.append(
+        self.delivered.append(
             DeliveredEvent(event, sequence, event.frame(sequence, position_text(self._place())))
         )
 
@@ -262,7 +262,7 @@ class RunChannel:
         """Where the stream is. A child's event may come before any of the run's own."""
         return self._at if "" in self._at else {"": (0, 0), **self._at}
 
-    def _say(self, text: str) -> None:
+    def _set_answer(self, text: str) -> None:
         if not text.startswith(self.answer):
             self.generation += 1
         self.answer = text
@@ -299,7 +299,7 @@ class RunChannel:
             return ResumePoint(0, None)
         # The usual case is a suffix of the list. Another server may have seen the runs'
         # records in another order: then the client's own position decides, event by event.
-        fresh = [not self.covered(event.event, position) for event in self.told]
+        fresh = [not self.covered(event.event, position) for event in self.delivered]
         begin = fresh.index(True) if True in fresh else len(fresh)
         if all(fresh[begin:]):
             return ResumePoint(begin, None)
@@ -373,13 +373,13 @@ class ChannelReader:
 
     def _events(self) -> Iterator[bytes]:
         channel = self._channel
-        while self._index < len(channel.told):
-            delivered = channel.told[self._index]
+        while self._index < len(channel.delivered):
+            delivered = channel.delivered[self._index]
             self._index += 1
             if self._position is not None and channel.covered(delivered.event, self._position):
                 continue
             if delivered.event.type == "done":
-                if self._index < len(channel.told):
+                if self._index < len(channel.delivered):
                     continue  # the run went on: it was no end
                 # A resumed run has a `done` in the middle of its
                 # records; only the last may end the stream.
@@ -438,4 +438,4 @@ class ChannelReader:
 
 def read_already(channel: RunChannel, entry: ResumePoint) -> bool:
     """Has the run ended, and was everything told?"""
-    return channel.ended and entry.begin >= len(channel.told)
+    return channel.ended and entry.begin >= len(channel.delivered)

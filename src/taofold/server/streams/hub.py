@@ -74,13 +74,13 @@ class Hub:
                 self._replies[root] = reply
                 if reply.feed(happening.text):
                     if channel is not None:
-                        channel.hear(reply.text, reply.thought, since=reply.since)
+                        channel.answer_so_far(reply.text, reply.thought, since=reply.since)
                     if relay is not None:
                         relay.arrived(root, reply.text)
             return
         if isinstance(happening, Progress):
             if channel is not None:
-                channel.report(happening)
+                channel.show_progress(happening)
             if relay is not None:
                 relay.reported(root, happening)
             return
@@ -122,13 +122,13 @@ class Hub:
         channel = self._channels.get(root)
         # What the log already has the end of is not begun again.
         if channel is not None and head >= channel.head and not self._driven(root):
-            channel.hear(text, since=head)
+            channel.answer_so_far(text, since=head)
 
     def report(self, root: str, progress: Progress) -> None:
         """Take in what a tool reports in a run of another process."""
         channel = self._channels.get(root)
         if channel is not None and not self._driven(root):
-            channel.report(progress)
+            channel.show_progress(progress)
 
     def poke(self, run: str) -> None:
         """Something was written to the run, or to a child run ("" = to any): look now."""
@@ -151,7 +151,7 @@ class Hub:
             channel = self._channels[run] = RunChannel(self._log, run)
             reply = self._replies.get(run)
             if reply is not None and reply.text:
-                channel.hear(reply.text, reply.thought, since=reply.since)
+                channel.answer_so_far(reply.text, reply.thought, since=reply.since)
             if self.relay is not None:
                 self.relay.watch(run)
         # Counted before the first await: a leaving client must not close a channel that is wanted.

@@ -74,7 +74,7 @@ class _Events(EventSourceResponse):
 
 async def _finished(server: Server, run: str, position: Position) -> bool:
     async with server.hub.watch(run) as channel:
-        delivered = channel.told
+        delivered = channel.delivered
         # A cursor of another run would otherwise silently skip events of this one.
         if position[""][0] >= max(channel.head, 1):
             raise Problem(400, "position", "the run has no such event yet")

@@ -47,7 +47,7 @@ async def sign_in(
     redirect: str = "",
     seconds: float = PATIENCE,
 ) -> SignedIn:
-    """Sign in to the server at `place` and keep the tokens.
+    """Sign in to the server at `address` and keep the tokens.
 
     `show` gets the address that the person must open. The browser is sent back to a port of this
     machine; where it cannot reach that, `redirected` gives the address at which it ended. With

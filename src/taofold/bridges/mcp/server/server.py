@@ -1,8 +1,9 @@
-"""Agents and tools as an MCP server: `taofold serve --mcp`.
+"""Answers the requests of MCP clients: `taofold serve --mcp`.
 
-`Offers` are what clients see: agents that take a goal, and tools that are called directly. A
-direct call is a run of its own, with one step that the client wrote: so it is governed, recorded
-and, if it must wait for a person, goes on later in any process.
+`Desk` lists, calls and cancels for them. What is on offer is in `offers`: agents that take a goal,
+and tools that are called directly. Calls that outlive a request are in `tasks`. A direct call is a
+run of its own, with one step that the client wrote: so it is governed, recorded and, if it must
+wait for a person, goes on later in any process.
 
 What our tiers and effects say becomes the annotations. What must wait for a person is asked of the
 person at the client where the client can ask (elicitation, in either era); where it cannot, the
