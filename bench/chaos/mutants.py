@@ -15,10 +15,10 @@ from taofold.core import events as e
 from taofold.engine.reconciler import Reconciler
 from taofold.log.sqlite.log import SqliteLog
 from taofold.log.store import Store
-from taofold.runtime import actions as acting
 from taofold.runtime import lease
-from taofold.runtime import uncertain_calls as doubting
-from taofold.runtime.ledger import Tape
+from taofold.runtime.recording import Tape
+from taofold.runtime.tool_calls import Invocation
+from taofold.runtime.uncertain_calls import PastCall
 
 
 def stale() -> None:
@@ -84,16 +84,15 @@ def asleep() -> None:
 def eager() -> None:
     """What was interrupted is simply done again."""
 
-    async def again(
-        ledger: Any, key: str, index: int, action: Any, tool: Any, bound: Any, attempts: Any
-    ) -> Any:
-        if tool.agent is not None:
-            return action, await doubting.delegate(ledger, key, index, action, tool)
-        ledger.new(doubting.started(key, index, tool))
-        made = await doubting.call(ledger, key, index, action, tool, bound, attempts.answer)
-        return action, made
+    async def again(self: PastCall, bound: Any, attempts: Any) -> Any:
+        assert self.tool is not None
+        invocation = Invocation(self.ledger, self.key, self.index, self.action, self.tool)
+        if self.tool.agent is not None:
+            return self.action, await invocation.delegate()
+        invocation.start()
+        return self.action, await invocation.perform(bound, attempts.answer)
 
-    acting.doubt = again  # type: ignore[assignment]
+    PastCall.doubt = again  # type: ignore[method-assign]
 
 
 MUTANTS: dict[str, Callable[[], None]] = {
