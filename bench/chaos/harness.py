@@ -70,6 +70,8 @@ import world  # noqa: E402
 from taofold import Decision  # noqa: E402
 from taofold.core import events as e  # noqa: E402
 from taofold.core.errors import LogError, Refused  # noqa: E402
+from taofold.core.state import fold  # noqa: E402
+from taofold.core.trace import effect_id  # noqa: E402
 from taofold.core.values import Principal  # noqa: E402
 from taofold.log.log import ENDED, RunRow  # noqa: E402
 from taofold.log.sqlite.check import check as damaged  # noqa: E402
@@ -77,7 +79,6 @@ from taofold.log.sqlite.journal import SqliteJournal  # noqa: E402
 from taofold.log.sqlite.log import SqliteLog  # noqa: E402
 from taofold.loop.stream import ids, load  # noqa: E402
 from taofold.runtime.control import decide, pending  # noqa: E402
-from taofold.runtime.tool_calls import effect_id  # noqa: E402
 from taofold.server.credentials import TokenStore  # noqa: E402
 from taofold.tools.scratch import sweep  # noqa: E402
 
@@ -346,7 +347,8 @@ class Chaos:
         """Say of everything that waits what is true, here or at a server."""
         for asked in await pending(self.log):
             doubt = "may already have happened" in asked.question
-            effect = effect_id(asked.run, asked.key, asked.index)
+            state = fold(await self.log.read(asked.run))
+            effect = effect_id(asked.run, state, asked.key, asked.index)
             verdict = "done" if doubt and world.happened(effect) else "approve"
             served = asked.requester == "chaos" and self.random.random() < 0.5
             if served:
@@ -610,13 +612,15 @@ def judged_run(
     faults: list[str] = []
     started: set[str] = set()
     words: Counter[str] = Counter()
+    records = list(records)
+    state = fold(records)
     for record in records:
         event = record.event
         if isinstance(event, e.Started):
             figures["starts"] += 1
-            started.add(effect_id(row.run, event.key, event.index))
+            started.add(effect_id(row.run, state, event.key, event.index))
         if isinstance(event, e.Resolved) and event.verdict == "allow":
-            words[effect_id(row.run, event.key, event.index)] += 1
+            words[effect_id(row.run, state, event.key, event.index)] += 1
     for effect in sorted(started & seen.keys()):
         seen[effect].started = True
         call, of = seen[effect], f"{seen[effect].tool} {effect} of run {row.run}"

@@ -40,12 +40,13 @@ from tests.ports import free_port  # noqa: E402
 
 from taofold import Agent, Decision  # noqa: E402
 from taofold.core.errors import LogError, Refused  # noqa: E402
+from taofold.core.state import fold  # noqa: E402
+from taofold.core.trace import effect_id  # noqa: E402
 from taofold.engine import RemoteEngine  # noqa: E402
 from taofold.log.log import ENDED  # noqa: E402
 from taofold.log.postgres import PostgresLog  # noqa: E402
 from taofold.log.uncertain_writes import CertainLog  # noqa: E402
 from taofold.runtime.control import decide, pending  # noqa: E402
-from taofold.runtime.tool_calls import effect_id  # noqa: E402
 
 WORLD = '''
 import asyncio, json, os, random, time
@@ -318,7 +319,8 @@ class World:
     async def answer(self) -> None:
         for asked in await pending(self.log):
             doubt = "may already have happened" in asked.question
-            done = doubt and self.happened(effect_id(asked.run, asked.key, asked.index))
+            state = fold(await self.log.read(asked.run))
+            done = doubt and self.happened(effect_id(asked.run, state, asked.key, asked.index))
             self.answers["done" if done else "again" if doubt else "approve"] += 1
             decision = "done" if done else "approve"
             if self.ports:

@@ -2,6 +2,7 @@
 
 from taofold import Agent, tool
 from taofold.core.events import RunStarted
+from taofold.core.trace import IDENTITY
 from taofold.testing.models import ScriptedModel
 
 SECRET = "correct-horse-battery"
@@ -22,7 +23,7 @@ def get(x: int) -> int:
 def started(agent):
     event = agent.run_sync("g").records[0].event
     assert isinstance(event, RunStarted)
-    return event.settings
+    return {name: kept for name, kept in event.settings.items() if name != IDENTITY}
 
 
 def agent(**more):

@@ -12,11 +12,12 @@ from typing import Any
 
 from taofold import Agent, Decision, Limits, Outcome, RunContext, tool
 from taofold.core.errors import UnknownRun
+from taofold.core.state import fold
+from taofold.core.trace import effect_id
 from taofold.core.values import Principal
 from taofold.log.log import Log
 from taofold.log.sqlite.log import SqliteLog
 from taofold.runtime.control import decide, pending
-from taofold.runtime.tool_calls import effect_id
 from taofold.testing.crash import CrashLog, CrashModel, Points, crashing
 from taofold.testing.models import FunctionModel
 
@@ -157,7 +158,9 @@ async def go(folder: Path, at: int, *, mutant: bool = False, takeover: bool = Fa
 async def answer(folder: Path, log: Any) -> None:
     """A person who looks at the world and tells the truth."""
     for request in await pending(log, RUN):
-        happened = Side(folder).done(effect_id(request.run, request.key, request.index))
+        happened = Side(folder).done(
+            effect_id(request.run, fold(await log.read(RUN)), request.key, request.index)
+        )
         doubt = "may already have happened" in request.reason
         verdict = "done" if doubt and happened else "approve"
         await decide(log, request.id, Decision(verdict), by=Principal())

@@ -6,6 +6,7 @@ Strategies are found by name here, ours and those that others register.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from os import urandom
+from secrets import token_hex
 from time import time_ns
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,6 +19,7 @@ from taofold.core.effects import Strategy
 from taofold.core.errors import ConfigError, LimitReached
 from taofold.core.state import ENDED, RunState, fold, live
 from taofold.core.text import near
+from taofold.core.trace import IDENTITY
 from taofold.core.values import JSON, Message, Observation, ObservationStatus, Principal, Usage
 from taofold.log.log import Log
 from taofold.log.memory import MemoryLog
@@ -321,7 +323,8 @@ class Activation:
         context = current() if self.parent is None else None
         trace_setting = {} if context is None else {SETTING: str(context)}
         # The caller's own keys first: they cannot override what the rules and a replay rely on.
-        return {**redacted, **self.agent.noted, **limits, **trace_setting}
+        identity = {IDENTITY: token_hex(6)}
+        return {**redacted, **self.agent.noted, **identity, **limits, **trace_setting}
 
     async def resume(self, run: str, *, takeover: bool = False) -> RunResult[Any]:
         """Carry on a run."""

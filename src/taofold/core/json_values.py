@@ -59,6 +59,15 @@ def is_finite(value: JSON) -> bool:
     return True
 
 
+def copied(value: JSON) -> JSON:
+    """JSON that shares no object or array with `value`, so that changing one leaves the other."""
+    if isinstance(value, dict):
+        return {name: copied(member) for name, member in cast("dict[str, JSON]", value).items()}
+    if isinstance(value, list | tuple):
+        return [copied(member) for member in cast("Sequence[JSON]", value)]
+    return value
+
+
 def plain(value: Any) -> JSON:
     """A value as plain JSON, with the fields that hold their default."""
     if isinstance(value, msgspec.Struct):

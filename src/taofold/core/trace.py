@@ -8,13 +8,14 @@ taken out before anything was logged.
 """
 
 from collections.abc import Iterable, Sequence
+from hashlib import blake2b
 from typing import Any, Final, Literal
 
 import msgspec
 from msgspec.structs import replace
 
 from taofold.core import events as e
-from taofold.core.state import live
+from taofold.core.state import RunState, live
 from taofold.core.text import iso
 from taofold.core.values import JSON, RESERVED, Action, Observation, Step, Thought, Usage, Value
 
@@ -186,9 +187,29 @@ def _enter(call: _Pending, event: e.Decided | e.Started | e.Observed, record: e.
             call.observed_at, call.observed_seq = record.at, record.seq
 
 
-def child_id(run: str, key: str, index: int) -> str:
-    """The id of the run that the call at this place of `run` begins, if it is an agent's."""
-    return f"{run}.{key.replace('.', '-')}-{index}"
+IDENTITY: Final = "identity"
+"""A setting of `RunStarted`: a word that no other run has. Names of runs may recur."""
+
+
+def effect_id(run: str, state: RunState, key: str, index: int) -> str:
+    """The id of the call at this place, as tools know it: the same for every attempt at this call.
+
+    No other call has it: not one of a run of the same name in another log, nor one that stands at
+    the same place after what was there has been taken back. Runs that an older release began have
+    no word of their own: their calls are called as they were, or `verify` would not know them.
+    """
+    own = str(state.started.settings.get(IDENTITY, "")) if state.started else ""
+    life = f"{run}\x1f{own}\x1f{state.rewinds}" if own else run
+    return blake2b(f"{life}\x1f{key}\x1f{index}".encode(), digest_size=12).hexdigest()
+
+
+def child_id(run: str, key: str, index: int, rewinds: int = 0) -> str:
+    """The id of the run that the call at this place of `run` begins, if it is an agent's.
+
+    After `rewinds` of the run the call is another one, and so is the run that it begins.
+    """
+    life = f"r{rewinds}" if rewinds else ""
+    return f"{run}.{key.replace('.', '-')}-{index}{life}"
 
 
 def sample_id(run: str, key: str, index: int, number: int) -> str:

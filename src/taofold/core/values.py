@@ -10,6 +10,7 @@ from enum import IntEnum
 from typing import Annotated, Any, Final, Literal, get_args
 
 import msgspec
+from msgspec.structs import replace
 
 from taofold.core.content import MediaPart, TextPart
 from taofold.core.content import Message as Message
@@ -20,6 +21,7 @@ from taofold.core.content import Usage as Usage
 from taofold.core.errors import ConfigError
 from taofold.core.json_values import JSON as JSON
 from taofold.core.json_values import Value as Value
+from taofold.core.json_values import copied
 from taofold.core.text import near
 
 ThoughtType = Literal[
@@ -78,6 +80,13 @@ class Action(Value, frozen=True):
     """True if reading the reply changed what the parameters say (D7)."""
     error: str = ""
     """Why the parameters could not be read; such an action never runs."""
+
+    def apart(self) -> "Action":
+        """The same action, sharing no object with this one: for whoever may change what he gets.
+
+        A struct is frozen, the JSON in it is not.
+        """
+        return replace(self, parameters=copied(self.parameters))
 
 
 class Observation(Value, frozen=True):

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from taofold.core import events as e
 from taofold.core.effects import Act
+from taofold.core.json_values import copied
 from taofold.core.values import ASK_USER, Action, Observation, Step, Tier
 from taofold.policy import Facts, Ruling
 from taofold.policy.repetition import CallIdentity
@@ -49,7 +50,9 @@ class ActionBatch:
 
     def __init__(self, ledger: Ledger, key: str, effect: Act) -> None:
         self.ledger, self.key, self.effect = ledger, key, effect
-        self.actions = list(effect.actions)
+        # Apart from what listeners, hooks and callbacks hold: what is approved and recorded is what
+        # runs, whatever they do with theirs.
+        self.actions = [action.apart() for action in effect.actions]
         self.observations: list[Observation | None] = [None] * len(effect.actions)
         self.calls: list[CallIdentity | None] = [None] * len(effect.actions)
         """As the guard judged them."""
@@ -65,7 +68,7 @@ class ActionBatch:
     async def perform(self) -> tuple[Observation, ...]:
         """Run what may run, in order; whatever stands behind a waiting action waits too."""
         local = self.effect.local
-        for index, action in enumerate(self.effect.actions):
+        for index, action in enumerate(tuple(self.actions)):
             observation = local[index] if index < len(local) else None
             if observation is not None:
                 self._observe(index, observation)
@@ -427,7 +430,7 @@ def _bound(tool: Tool | None, action: Action) -> Bound | Observation:
     if tool is None:
         return Observation("refused", "failure", refused="unknown")
     try:
-        return tool.bind(action.parameters)
+        return tool.bind(copied(action.parameters))
     except BadArguments as error:
         return Observation(str(error), "failure", refused="invalid")
 

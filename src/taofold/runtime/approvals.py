@@ -19,7 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from taofold.core import events as e
-from taofold.core.json_values import is_object
+from taofold.core.json_values import copied, is_object
 from taofold.core.text import visible
 from taofold.core.values import ASK_USER, Action, Observation, Tier, Verdict
 from taofold.policy import Ruling, digest
@@ -44,6 +44,10 @@ VERDICTS: Final[dict[str, Verdict]] = {
 # Half a second is soon enough for people and two queries a second for the log.
 LOOK = 0.5
 """Seconds between two looks into the inbox while a callback waits for its person."""
+_EDITED_IN_PLACE: Final = (
+    "approve changed the parameters that it was shown; to edit a call return "
+    "Decision('approve', parameters=…)"
+)
 PREVIEW = 2000
 """Characters of what would happen that a person is shown."""
 
@@ -283,6 +287,7 @@ class OpenQuestion:
         if self.behind:
             others = [q._approval(q._asked) for q in self.behind if q._asked is not None]
             request = dataclasses.replace(request, batch=(request, *others))
+        shown = [copied(each.action.parameters) for each in (request, *(request.batch or ()))]
         decision: Any = approve(request)
         if inspect.isawaitable(decision):
             asking = asyncio.ensure_future(decision)
@@ -305,6 +310,11 @@ class OpenQuestion:
                     # The prompt of a callback must not stay open when somebody else has answered.
                     asking.cancel()
                     await asyncio.gather(asking, return_exceptions=True)
+        seen = (request, *(request.batch or ()))
+        changed = any(each.action.parameters != own for each, own in zip(seen, shown, strict=True))
+        if changed:
+            by = ledger.setup.principal.id
+            return Decision("deny", by=by, reason=_EDITED_IN_PLACE)
         return decision
 
     def _decision(self, answer: Any) -> Decision:
@@ -466,7 +476,7 @@ def approval(
         run=run,
         key=event.key,
         index=event.index,
-        action=action,
+        action=action.apart(),
         tier=Tier(event.tier),
         reason=event.reason,
         preview=event.preview,
@@ -515,7 +525,7 @@ def _preview(action: Action, tool: Tool | None) -> str:
         # The plain form below is shown instead; what is approved is bound by the
         # digest, not the preview.
         with suppress(Exception):  # a bad preview must not stop the question
-            return _cut(tool.preview(action.parameters))
+            return _cut(tool.preview(copied(action.parameters)))
     pairs = ", ".join(f"{name}={value!r}" for name, value in action.parameters.items())
     return _cut(f"{action.tool}({pairs})")
 

@@ -230,10 +230,15 @@ class Hooks:
         for name, hook in self._at[point]:
             if name in without:
                 continue
+            # Each gets its own: what one did to the action's parameters, the next does not see.
+            given = [a.apart() if isinstance(a, Action) else a for a in arguments]
             try:
-                verdict = await _value(getattr(hook, point)(context, *arguments))
+                verdict = await _value(getattr(hook, point)(context, *given))
             except Exception as error:  # noqa: BLE001 - whatever it is, the guard did not pass it
                 verdict = Reject(f"the hook {name} failed: {words(error)}")
+            if verdict is None and _changed(given, arguments):
+                # Whoever clamps a parameter in place must not believe that it was clamped.
+                verdict = Reject(f"the hook {name} changed the parameters, which it cannot replace")
             if verdict is None:
                 continue
             if not isinstance(verdict, _POINTS[point]):
@@ -246,6 +251,12 @@ class Hooks:
             if isinstance(verdict, Replace):  # the next hook sees what the model will see
                 arguments = (*arguments[:-1], verdict.value)
         return outcomes
+
+
+def _changed(given: Sequence[Any], arguments: Sequence[Any]) -> bool:
+    """Did a hook change the action that it was shown?"""
+    pairs = zip(given, arguments, strict=True)
+    return any(isinstance(own, Action) and own != other for own, other in pairs)
 
 
 def overrides(hook: Hook, point: str) -> bool:

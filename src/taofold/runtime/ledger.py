@@ -16,6 +16,7 @@ from taofold.core import events as e
 from taofold.core.content import Conversation
 from taofold.core.effects import Ask
 from taofold.core.errors import LogError, ModelError
+from taofold.core.json_values import copied
 from taofold.core.rules import fingerprint
 from taofold.core.values import Action, Step
 from taofold.log.store import Store
@@ -216,7 +217,7 @@ class Ledger:
         """The action as the guard knows it: by what it says, or as its tool tells calls apart."""
         plain = fingerprint(action)
         tool = self.tools.get(action.tool)
-        own = tool.loop_key(action.parameters) if tool is not None and tool.loop_key else ""
+        own = tool.loop_key(copied(action.parameters)) if tool is not None and tool.loop_key else ""
         return CallIdentity(plain, own or plain)
 
     def timed_out(self, action: Action) -> bool:

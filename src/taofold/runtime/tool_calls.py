@@ -15,9 +15,10 @@ import msgspec
 
 from taofold.core import events as e
 from taofold.core.content import MediaPart, TextPart
+from taofold.core.json_values import copied
 from taofold.core.state import RunState
 from taofold.core.text import excerpt, key_line
-from taofold.core.trace import child_id, sample_id
+from taofold.core.trace import child_id, effect_id, sample_id
 from taofold.core.values import Action, Observation, Usage
 from taofold.policy import Limits
 from taofold.policy.limits import Held
@@ -227,7 +228,7 @@ class Invocation:
                 self.start()
                 # Called again from its beginning, now with the answer: the tool
                 # gave up at its question.
-                return await self.perform(bound, answer, questions_left - 1)
+                return await self.perform(self._bound_anew(), answer, questions_left - 1)
             outcome = Outcome(flaw, "failure")
         except MemoryError:
             outcome = Outcome(_NO_MEMORY, "failure")
@@ -240,7 +241,7 @@ class Invocation:
             await ledger.setup.sleep(FIRST_PAUSE * 2**failures)
             self.kept = None  # it begins anew
             self.start()
-            return await self.perform(bound, answer, questions_left, failures + 1)
+            return await self.perform(self._bound_anew(), answer, questions_left, failures + 1)
         if again and failures:
             outcome = Outcome(f"tried {failures + 1} times: {outcome.value}", "failure")
         ledger.inbox.stale = True
@@ -250,6 +251,10 @@ class Invocation:
         if questions.sampled or answer is not None:  # an earlier life may have asked the model
             event = await self._with_samples(event)
         return event
+
+    def _bound_anew(self) -> Bound:
+        """The call once more as it was approved: the tool may have changed the arguments it got."""
+        return self.tool.bind(copied(self.action.parameters))
 
     async def _with_samples(self, event: e.Observed) -> e.Observed:
         """The event, with what the run's model consumed to answer the tool."""
@@ -380,7 +385,7 @@ class Invocation:
         if setup.children is None:
             return self.observed(Outcome("no agent runner", "failure"), 0.0)
         location = f"{self.key}[{self.index}]"
-        run = child_id(ledger.store.run, self.key, self.index)
+        run = child_id(ledger.store.run, self.key, self.index, state.rewinds)
         held = [share for at, share in ledger.held.items() if at != location]
         ledger.queue.discard(location)
         # Computed before its own share is held, or it would count against itself.
@@ -451,7 +456,7 @@ class Invocation:
         return RunContext(
             deps=setup.deps,
             run_id=store.run,
-            effect_id=effect_id(store.run, self.key, self.index),
+            effect_id=effect_id(store.run, store.state, self.key, self.index),
             step=len(store.state.steps) + 1,
             principal=setup.principal,
             timeout_s=seconds,
@@ -590,12 +595,6 @@ def _data(state: RunState, tool: Tool) -> Mapping[str, Any]:
         "achieved": False,
     }
     return {**seeds, **state.data}
-
-
-def effect_id(run: str, key: str, index: int) -> str:
-    """The same for every attempt at this very call, in this run only."""
-    identity = f"{run}\x1f{key}\x1f{index}".encode()
-    return blake2b(identity, digest_size=12).hexdigest()
 
 
 def render(result: Any) -> str:

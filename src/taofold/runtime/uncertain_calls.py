@@ -12,14 +12,16 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from taofold.core import events as e
+from taofold.core.json_values import copied
 from taofold.core.provenance import imported
 from taofold.core.rules import fingerprint
 from taofold.core.state import RunState
+from taofold.core.trace import effect_id
 from taofold.core.values import Action, Observation, Tier
 from taofold.policy import Ruling
 from taofold.runtime.approvals import OpenQuestion
 from taofold.runtime.ledger import Ledger
-from taofold.runtime.tool_calls import Invocation, effect_id
+from taofold.runtime.tool_calls import Invocation
 from taofold.tools import Bound, Outcome, PersonAnswer, Tool
 from taofold.tools.result import outcome_of
 
@@ -141,7 +143,7 @@ class PastCall:
                 if isinstance(settled, Observation):
                     observed = e.Observed(key=self.key, index=self.index, observation=settled)
                     return action, observed
-                action, bound = settled, tool.bind(settled.parameters)
+                action, bound = settled, tool.bind(copied(settled.parameters))
                 invocation = Invocation(self.ledger, self.key, self.index, action, tool)
         # A start of its own on record: the answer given above was about the earlier ones only.
         invocation.start()
@@ -156,7 +158,8 @@ class PastCall:
         verify = invocation.tool.verify
         if verify is None:
             return None
-        verified: Any = verify(effect_id(self.ledger.store.run, self.key, self.index))
+        store = self.ledger.store
+        verified: Any = verify(effect_id(store.run, store.state, self.key, self.index))
         if inspect.isawaitable(verified):
             verified = await verified
         # None and False alike: only a clear yes, or what it returned, spares the call.
