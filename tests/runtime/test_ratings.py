@@ -10,7 +10,7 @@ from taofold.core.errors import UnknownRun
 from taofold.log.builtin import journal_beside
 from taofold.log.log import Log
 from taofold.log.memory import MemoryLog
-from taofold.runtime.ratings import Rating, Ratings, forget
+from taofold.runtime.ratings import MOST_EACH, Rating, Ratings, forget
 from taofold.testing.models import ScriptedModel
 
 pytestmark = pytest.mark.anyio
@@ -62,13 +62,16 @@ async def test_a_value_that_is_none_is_refused(log: Log, value: float) -> None:
     assert await said(log, run) == []
 
 
-async def test_a_secret_in_a_note_is_taken_out(log: Log) -> None:
+async def test_a_secret_in_a_note_is_taken_out(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     run = await ended(log)
-    key = "sk-proj-" + "a1B2" * 12
-    await rate(log, run, 0, f"it used {key}")
-    ((_, _, note),) = await said(log, run)
-    assert key not in note
-    assert note.startswith("it used ")
+    monkeypatch.setenv("DEPLOY_PASSWORD", "correct horse battery")
+    key, known = "sk-proj-" + "a1B2" * 12, "hunter2hunter2"
+    rated = await rate(log, run, 0, f"it used {key} and correct horse battery")
+    assert rated.note == "it used [redacted] and [redacted]"
+    agent = Agent(ScriptedModel([]), log=log, secrets=[known])
+    await rate(log, run, 1, f"with {known}", by=ANN, redactor=agent.redactor)
+    notes = ["it used [redacted] and [redacted]", "with [redacted]"]
+    assert [note for _, _, note in await said(log, run)] == notes
 
 
 async def test_what_a_later_release_wrote_is_left_out(log: Log) -> None:
@@ -81,15 +84,21 @@ async def test_what_a_later_release_wrote_is_left_out(log: Log) -> None:
     assert await said(log, run) == [("local", 1.0, "")]
 
 
-async def test_ratings_of_a_run_are_bounded_and_forgotten_with_it(log: Log) -> None:
+async def test_the_ratings_of_one_person_are_bounded_and_forgotten_with_the_run(log: Log) -> None:
     run = await ended(log)
     journal = journal_beside(log)
+    # More than fit, as earlier releases kept them: nobody is kept from rating by another.
     body = b'{"by": "ann", "value": 1, "note": ""}'
-    await journal.write(f"rating/{run}", -1, [(1, body)] * 999)
+    await journal.write(f"rating/{run}", -1, [(1, body)] * 1000)
     kept = Ratings(journal)
-    await kept.add(run, Rating.create(0))
-    with pytest.raises(Refused, match="1000 times"):
+    with pytest.raises(Refused, match="'ann' rated"):
+        await kept.add(run, Rating.create(0, by=ANN))
+    for _ in range(MOST_EACH):
         await kept.add(run, Rating.create(0))
+    with pytest.raises(Refused, match="100 times"):
+        await kept.add(run, Rating.create(0))
+    await kept.add(run, Rating.create(0, by=Principal("bob")))
+    assert await said(log, run) == [("ann", 1.0, ""), ("local", 0.0, ""), ("bob", 0.0, "")]
     assert await kept.runs() == [run]
     await forget(log, [run])
     assert await said(log, run) == []

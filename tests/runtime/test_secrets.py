@@ -1,19 +1,22 @@
 """Secrets reach neither the log nor whoever listens, however the model spells them."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from taofold import Agent, Decision, MemoryLog, Tier, tool
+from taofold import Agent, Decision, MemoryLog, RunContext, Tier, open_log, rate, tool
 from taofold.agent.result import Delta
 from taofold.core.errors import Refused
 from taofold.core.values import Message, Principal, Profile, Reply, ToolCall
+from taofold.log.log import Log
 from taofold.policy import Policy
 from taofold.policy.redaction import MARK
 from taofold.runtime.control import cancel, decide, pending, steer
 from taofold.testing import ScriptedModel
+from taofold.tools import InputRequired
 
 from .kit import Memo, act, finish
 
@@ -141,7 +144,7 @@ async def test_lone_surrogates_and_deep_values_do_not_break_the_log() -> None:
 SHAPED = "sk-abcdefghijklmnop1234"
 
 
-async def waiting(log: MemoryLog, **options: Any) -> tuple[Agent[Any, Any], str]:
+async def waiting(log: Log, **options: Any) -> tuple[Agent[Any, Any], str]:
     """A run that asks for `send`, and the id of its question."""
     script = [act("send", "t", what="a letter"), finish()]
     agent = Agent(Memo(script), tools=[look, send], log=log, secrets=[PLAIN], **options)
@@ -229,3 +232,100 @@ async def test_the_name_of_whoever_cancels_is_redacted(waits: bool) -> None:
     written = said([r.event for r in await log.read("r")])
     assert "cancelled by" in written
     assert SHAPED not in written
+
+
+def on_disk(folder: Path) -> bytes:
+    """All that lies in the files of a log: also what was deleted there and not yet overwritten."""
+    return b"\0".join([file.read_bytes() for file in sorted(folder.iterdir())])
+
+
+FROM_ENVIRONMENT = "correct horse battery"
+
+
+@pytest.mark.parametrize("secret", [SHAPED, FROM_ENVIRONMENT, PLAIN])
+async def test_what_people_write_to_a_run_is_never_on_disk_as_they_wrote_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, secret: str
+) -> None:
+    monkeypatch.setenv("DEPLOY_PASSWORD", FROM_ENVIRONMENT)
+    log = open_log(tmp_path / "runs.db")
+    # Only the agent knows `PLAIN`; shapes and the environment are known to whoever asks nobody.
+    agent, one = await waiting(log)
+    knows: dict[str, Any] = {"redactor": agent.redactor} if secret == PLAIN else {}
+    text, somebody = f"it is {secret}", Principal(secret, ("USER",))
+    policy = Policy(approvers="USER")
+
+    await steer(log, "r", text, by=somebody, message_id=f"m:{secret}:1", **knows)
+    await steer(log, "r", text, by=somebody, message_id=f"m:{secret}:2", **knows)
+    with pytest.raises(Refused, match="sent already") as refused:
+        await steer(log, "r", text, message_id=f"m:{secret}:1", **knows)
+    assert secret not in str(refused.value)
+    wrong = [
+        (f"r:{secret}", Decision("approve")),
+        (f"r:{'x' * 480} {secret}", Decision("approve")),
+        (one, Decision(secret)),
+        (one, Decision("edit", parameters={"what": {secret}})),  # type: ignore[dict-item]
+        (one, Decision("edit", parameters={"what": text})),
+    ]
+    for action, decision in wrong:
+        with pytest.raises(Refused):
+            await decide(log, action, decision, by=somebody, policy=policy, **knows)
+    decision = Decision("deny", reason=text)
+    await decide(log, one, decision, by=somebody, policy=policy, **knows)
+    await rate(log, "r", 1, text, by=somebody, **knows)
+    kinds = [signal.kind for signal in await log.inbox("r")]
+    assert (kinds.count("steer"), kinds.count("refused"), kinds.count("decide")) == (2, 5, 1)
+    written = on_disk(tmp_path)
+    assert b"it is [redacted]" in written, "the files were searched as they are"
+    assert secret[:10].encode() not in written, "nor a part that has no shape"
+    assert (await agent.resume("r")).success
+    assert secret.encode() not in on_disk(tmp_path)
+
+
+@pytest.mark.parametrize("secret", [SHAPED, PLAIN])
+@pytest.mark.parametrize("fills", [True, False])
+async def test_an_answer_is_never_on_disk_as_it_was_written(
+    tmp_path: Path, secret: str, fills: bool
+) -> None:
+    form = {"type": "object", "properties": {"name": {"type": "string"}}}
+
+    @tool(tier=1, effect="once", reversible=True)
+    def ask(ctx: RunContext[Any]) -> str:
+        """Ask a person."""
+        if ctx.answer is None:
+            raise InputRequired("who?", form=form)
+        return ctx.answer.text
+
+    log = open_log(tmp_path / "runs.db")
+    agent = Agent(Memo([act("ask"), finish()]), tools=[ask], log=log, secrets=[PLAIN])
+    await agent.run("goal", run_id="r")
+    (one,) = await pending(log, "r")
+    knows: dict[str, Any] = {"redactor": agent.redactor} if secret == PLAIN else {}
+    answer = {"name": f"it is {secret}"}
+    decision = (
+        Decision("edit", parameters=answer)
+        if fills
+        else Decision("answer", answer=json.dumps(answer))
+    )
+    await decide(log, one.id, decision, **knows)
+    assert secret.encode() not in on_disk(tmp_path)
+    assert (await agent.resume("r")).success
+    assert "it is [redacted]" in said([r.event for r in await log.read("r")])
+    assert secret.encode() not in on_disk(tmp_path)
+
+
+async def test_whoever_cancels_is_never_on_disk_by_a_secret_name(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "runs.db")
+    kinds: list[str] = []
+    written: list[bytes] = []
+
+    @tool(effect="read")
+    async def work() -> str:
+        """Work."""
+        await cancel(log, "r", by=Principal(SHAPED))
+        kinds.extend([signal.kind for signal in await log.inbox("r")])
+        written.append(on_disk(tmp_path))
+        return "worked"
+
+    await Agent(Memo([act("work"), finish()]), tools=[work], log=log).run("goal", run_id="r")
+    assert kinds == ["cancel"]
+    assert SHAPED.encode() not in written[0]

@@ -10,7 +10,8 @@ import pytest
 from tests.server.agents import Bench, act, batch, finish
 from tests.server.live import QUICK, Client, serving
 
-from taofold import Agent, Limits, Policy
+from taofold import Agent, Limits, Policy, open_log
+from taofold.log.builtin import journal_beside
 from taofold.log.store import clock
 from taofold.server.credentials import TokenStore
 
@@ -497,3 +498,48 @@ async def test_a_child_runs_question_is_decided_and_its_caller_goes_on(tmp_path:
         assert tools.count("comment") >= 1
         assert ("comment", "x") in bench.done
         assert (await client.until(run))["output"] == "outer"
+
+
+async def test_what_people_write_to_a_run_reaches_no_file_of_the_servers_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DEPLOY_PASSWORD", "correct horse battery")
+    secrets = [
+        "hunter2hunter2",
+        "of-the-one-called",
+        "correct horse battery",
+        "sk-ant-" + "Q7wZ" * 9,
+    ]
+    text = f"it is {', '.join(secrets)}."
+    bench = Bench()
+    called = Agent("test", name="called", secrets=[secrets[1]])
+    agent = bench.agent(PUBLISH, finish(), secrets=[secrets[0]], tools=[*bench.tools, called])
+    folder = tmp_path / "log"
+    folder.mkdir()
+
+    def written() -> str:
+        return "\0".join([file.read_text("latin-1") for file in sorted(folder.iterdir())])
+
+    def leaked() -> list[str]:
+        return [secret for secret in secrets if secret in written()]
+
+    journal = journal_beside(open_log(folder / "runs.db"))
+    async with serving(agent, folder / "runs.db", journal=journal) as client:
+        run = await client.start()
+        one = await client.pending(run)
+        sent = await client.post(f"/runs/{run}/steer", {"text": text})
+        assert sent.status_code == 202
+        assert "it is [redacted]" in written(), "the files were searched as they are"
+        assert leaked() == []
+        rated = await client.post(f"/runs/{run}/ratings", {"value": 1, "note": text})
+        assert "it is [redacted]" in rated.json()["items"][0]["note"]
+        assert leaked() == []
+        for secret in secrets:
+            edited = await decide(client, one, "edit", parameters={"text": secret})
+            assert edited.status_code == 422
+            assert secret not in edited.text
+        # Before the run takes it: so that it is the message that is looked at.
+        client.server.engine.stuck[run] = "stopped by the test"
+        assert (await decide(client, one, "deny", reason=text)).status_code == 202
+        assert leaked() == []
+    assert leaked() == []

@@ -215,6 +215,13 @@ class Agent(Generic[Deps, Out]):
         """Takes out `secrets`, and what the environment says is secret at the first run."""
         return Redactor((*self.secrets, *Redactor.secrets_in(os.environ)))
 
+    def known_secrets(self, depth: int = 4) -> frozenset[str]:
+        """What its redactor and those of the agents that it may call know to be secret."""
+        own = frozenset(self.redactor.known)
+        # The depth is bounded because agents may call each other in a circle.
+        inner = [cast("Agent[Any, Any]", t.agent) for t in self.toolset.values() if t.agent]
+        return own.union(*[agent.known_secrets(depth - 1) for agent in inner]) if depth else own
+
     def but(self, **changes: Any) -> "Agent[Deps, Out]":
         """The same agent with some of its fields changed. It remembers what this one does.
 

@@ -1,7 +1,6 @@
 """`taofold approvals list|approve|deny`: a person's word, from any process."""
 
 import json as jsonlib
-import os
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -155,7 +154,6 @@ async def _decide(log: "Log", said: str, decision: "Decision") -> "tuple[Approva
     """Decide; what was decided, and whether a process waits for it and goes on by itself."""
     from taofold.cli.project import operator_policy
     from taofold.cli.runs.status import driven
-    from taofold.policy.redaction import Redactor
     from taofold.runtime import control
 
     approval = await _pending(log, said)
@@ -166,11 +164,7 @@ async def _decide(log: "Log", said: str, decision: "Decision") -> "tuple[Approva
         fail(f"{approval.action.tool} asks for approval, not for an answer: leave --answer out")
     # Asked before deciding: the process that waits may have ended the run a moment later.
     live = driven(await log.row(approval.run))
-    # The reason and the edited parameters are typed here, so they may hold this shell's secrets.
-    secrets = Redactor(Redactor.secrets_in(os.environ))
-    decided = await control.decide(
-        log, approval.id, decision, policy=operator_policy(), redactor=secrets
-    )
+    decided = await control.decide(log, approval.id, decision, policy=operator_policy())
     return decided, live
 
 

@@ -1,9 +1,12 @@
 """What people do to runs from outside: see what is pending, decide, answer, steer, cancel.
 
-Everything goes through the inbox of the run, once; who may do it is the policy's word.
+Everything goes through the inbox of the run, once; who may do it is the policy's word. Secrets are
+taken out before a message is posted: a log on disk keeps what was written to it for a while, also
+when the message is long consumed.
 """
 
 from collections.abc import Callable, Iterable
+from hashlib import blake2b
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -18,7 +21,7 @@ from taofold.policy import Facts, Policy
 from taofold.policy.redaction import Redactor
 from taofold.runtime.approvals import VERDICTS, approval, flaw, secret
 from taofold.runtime.endings import EXPIRED, UNATTENDED, cancelled, interrupted
-from taofold.runtime.inbox import SHAPE_REDACTOR
+from taofold.runtime.inbox import environment_redactor
 from taofold.runtime.owner import remove_unbegun
 from taofold.runtime.setup import Approval, Decision
 
@@ -110,26 +113,29 @@ async def decide(
     policy: Policy | None = None,
     facts: Facts | None = None,
     now: Callable[[], int] = clock,
-    redactor: Redactor = SHAPE_REDACTOR,
+    redactor: Redactor | None = None,
 ) -> Approval:
     """Put a person's decision in the run's inbox. The run acts on it when it is resumed.
 
-    `redactor` knows the secrets of the run's agent. Every refused attempt on a run that has
+    `redactor` knows the secrets of the run's agent (`Agent.redactor`); without it the shapes of
+    secrets and the environment's values are taken out. Every refused attempt on a run that has
     not ended is left for its audit.
 
     Raises:
         Refused: late, repeated, or not this person's to take.
     """
+    redactor = redactor or environment_redactor()
     try:
         request = await find(log, action_id)
         await _check(log, request, decision, by, policy or Policy(), facts, now())
         lost = _lost(request, decision, redactor)
         if lost:
             raise Refused(lost)
-        data = {"seq": int(action_id.rpartition(":")[2]), **_said(decision)}
+        data = {"seq": int(action_id.rpartition(":")[2]), **_message(decision, redactor)}
+        sender = redactor.text(by.id)
         # The id is unique in the log: of two people who decide at once, the second is refused here.
         if not await log.post(
-            request.run, Signal(f"decide:{action_id}", "decide", by.id, now(), data)
+            request.run, Signal(f"decide:{action_id}", "decide", sender, now(), data)
         ):
             raise Refused(f"action {action_id!r} was already resolved")
     except Refused as refusal:
@@ -173,12 +179,15 @@ def _lost(request: Approval, decision: Decision, redactor: Redactor) -> str:
     return secret(redactor, decision.parameters)
 
 
-def _said(decision: Decision) -> dict[str, Any]:
-    data: dict[str, Any] = {"verdict": VERDICTS[decision.verdict], "reason": decision.reason}
+def _message(decision: Decision, redactor: Redactor) -> dict[str, Any]:
+    reason = redactor.text(decision.reason)
+    data: dict[str, Any] = {"verdict": VERDICTS[decision.verdict], "reason": reason}
     if decision.parameters is not None:
-        data["parameters"] = decision.parameters
+        # Changes nothing but a form that was filled in: edited parameters that
+        # hold a secret were refused (`_lost`).
+        data["parameters"] = redactor.json(decision.parameters)
     if decision.answer is not None:
-        data["text"] = decision.answer
+        data["text"] = redactor.text(decision.answer)
     return data
 
 
@@ -298,27 +307,41 @@ async def settle_wake(log: Log, row: RunRow, at: int) -> bool:
 
 
 async def steer(
-    log: Log, run: str, text: str, *, by: Principal = LOCAL, message_id: str = ""
+    log: Log,
+    run: str,
+    text: str,
+    *,
+    by: Principal = LOCAL,
+    message_id: str = "",
+    redactor: Redactor | None = None,
 ) -> None:
-    """Send the model a message that it reads at its next turn, once."""
+    """Send the model a message that it reads at its next turn, once. `redactor` as in `decide`."""
+    redactor = redactor or environment_redactor()
     state = fold(await log.read(run))
     if state.status in ENDED:
         raise Refused(f"run {run!r} has ended as {state.status}: nobody would read it")
     at = clock()
     # An id of the sender's makes a repeated POST harmless; without one each message is its own.
     name = message_id or f"steer:{at}:{abs(hash(text)) % 10**8}"
-    if not await log.post(run, Signal(name, "steer", by.id, at, {"text": text})):
-        raise Refused(f"message {name!r} was sent already")
+    shown = redactor.text(name)
+    if shown != name:
+        # Ids that hold secrets must stay different from each other.
+        name = f"steer:{blake2b(name.encode('utf-8', 'replace'), digest_size=12).hexdigest()}"
+    data = {"text": redactor.text(text)}
+    if not await log.post(run, Signal(name, "steer", redactor.text(by.id), at, data)):
+        raise Refused(f"message {shown!r} was sent already")
 
 
 async def cancel(
-    log: Log, run: str, *, by: Principal = LOCAL, redactor: Redactor = SHAPE_REDACTOR
+    log: Log, run: str, *, by: Principal = LOCAL, redactor: Redactor | None = None
 ) -> None:
     """Ask the run and its children to stop: nothing starts afterwards, what was done is kept.
 
     A run that waits for a person is ended at once; one that is being driven ends before
-    its next call.
+    its next call. `redactor` as in `decide`.
     """
+    redactor = redactor or environment_redactor()
+    sender = redactor.text(by.id)
     row = await log.row(run)
     # A run that was only queued has no events yet: it is taken back, not ended.
     if await remove_unbegun(log, row):
@@ -333,12 +356,12 @@ async def cancel(
     if row.status == "waiting":
         # Children first, above: a parent that has ended would leave them
         # without anybody to end them.
-        ended = cancelled(redactor.text(by.id))
+        ended = cancelled(sender)
         if await _write(log, row, records, [ended], clock(), ended.status):
             return
     # Numbered by activation: pressing cancel twice is one message, a resumed
     # run can be cancelled again.
-    await log.post(run, Signal(f"cancel:{run}:{state.wakes}", "cancel", by.id, clock()))
+    await log.post(run, Signal(f"cancel:{run}:{state.wakes}", "cancel", sender, clock()))
 
 
 async def _audit(
@@ -350,6 +373,9 @@ async def _audit(
     and `REFUSALS` in all; the last that is kept says that there may be more.
     """
     run = action_id.rpartition(":")[0]
+    # Before they are cut: a half of a secret has no shape.
+    sender, action, text = [redactor.text(part) for part in (by.id, action_id, why)]
+    action, text = action[:_LONG], text[:_LONG]
     try:
         if (await log.row(run)).status in ENDED:
             return
@@ -358,13 +384,12 @@ async def _audit(
     records, inbox = await log.read(run), await log.inbox(run)
     written = [r.event.by for r in records if isinstance(r.event, e.DecisionRefused)]
     consumed = written + [redactor.text(signal.by) for signal in inbox if signal.kind == "refused"]
-    own = consumed.count(redactor.text(by.id))
+    own = consumed.count(sender)
     if own >= REFUSALS_EACH:
         return
     # Numbered, not timed: attempts at the same moment cannot be more than there are numbers.
     for number in range(len(consumed), REFUSALS):
         last = own == REFUSALS_EACH - 1 or number == REFUSALS - 1
-        text = why[:_LONG]
-        data = {"id": action_id[:_LONG], "why": f"{text} ({_NO_MORE})" if last else text}
-        if await log.post(run, Signal(f"refused:{number}", "refused", by.id, at, data)):
+        data = {"id": action, "why": f"{text} ({_NO_MORE})" if last else text}
+        if await log.post(run, Signal(f"refused:{number}", "refused", sender, at, data)):
             return

@@ -1,10 +1,12 @@
 """The inbox of a running drive: steering, answers, decisions and cancellation.
 
 Messages are read from the log, turned into events at the place where they take
-effect, and consumed in the transaction that writes those events. The name of whoever sent one
-is text from outside too: it is redacted here, where it enters.
+effect, and consumed in the transaction that writes those events. What stands in one was redacted
+before it was posted (`control`); here it is once more, for the run's agent may know further
+secrets than whoever posted it.
 """
 
+import os
 from typing import Final
 
 from msgspec.structs import replace
@@ -16,6 +18,11 @@ from taofold.policy.redaction import Redactor
 
 SHAPE_REDACTOR: Final = Redactor()
 """Finds secrets by their shape only; knows no values of a run's own."""
+
+
+def environment_redactor() -> Redactor:
+    """Knows the shapes of secrets and the environment's: all there is without the run's agent."""
+    return Redactor(Redactor.secrets_in(os.environ))
 
 
 class Inbox:

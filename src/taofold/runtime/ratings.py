@@ -16,14 +16,15 @@ from taofold.log.builtin import journal_beside
 from taofold.log.journal import Fact, Journal
 from taofold.log.log import Log
 from taofold.log.store import clock
+from taofold.policy.redaction import Redactor
 from taofold.runtime.control import LOCAL
-from taofold.runtime.inbox import SHAPE_REDACTOR
+from taofold.runtime.inbox import environment_redactor
 
 PREFIX: Final = "rating/"
 """Before a run's id, the name of its stream."""
 LONGEST_NOTE: Final = 2_000
-_MOST: Final = 1_000
-"""Changes of mind that are kept for one run."""
+MOST_EACH: Final = 100
+"""How often one person may rate a run: all are kept, the last one counts."""
 _ATTEMPTS: Final = 10
 
 
@@ -36,8 +37,17 @@ class Rating(msgspec.Struct, frozen=True):
     at: int = 0
 
     @classmethod
-    def create(cls, value: float, note: str = "", *, by: Principal = LOCAL) -> "Rating":
+    def create(
+        cls,
+        value: float,
+        note: str = "",
+        *,
+        by: Principal = LOCAL,
+        redactor: Redactor | None = None,
+    ) -> "Rating":
         """A rating of this moment; secrets are taken out of its note.
+
+        `redactor` as in `control.decide`.
 
         Raises:
             ConfigError: the value is not from 0 to 1, or the note is too long.
@@ -47,7 +57,8 @@ class Rating(msgspec.Struct, frozen=True):
             raise ConfigError(text, path="value")
         if len(note) > LONGEST_NOTE:
             raise ConfigError(f"a note has at most {LONGEST_NOTE} characters", path="note")
-        return cls(SHAPE_REDACTOR.text(by.id), float(value), SHAPE_REDACTOR.text(note), clock())
+        redactor = redactor or environment_redactor()
+        return cls(redactor.text(by.id), float(value), redactor.text(note), clock())
 
 
 class Ratings:
@@ -60,14 +71,15 @@ class Ratings:
         """Keep what somebody thinks now; what the same person thought before counts no longer.
 
         Raises:
-            Refused: so much was said about the run already.
+            Refused: the person has rated the run too often.
         """
         body = msgspec.json.encode({"by": rating.by, "value": rating.value, "note": rating.note})
         for _ in range(_ATTEMPTS):
-            row = await self._journal.row(PREFIX + run)
-            head = -1 if row is None else row.head
-            if head + 1 >= _MOST:
-                raise Refused(f"run {run!r} was rated {_MOST} times: no more is kept")
+            facts = await self._journal.facts(PREFIX + run)
+            head = facts[-1].seq if facts else -1
+            # Of each person: whoever rates without end keeps nobody else from it.
+            if [_author(fact) for fact in facts].count(rating.by) >= MOST_EACH:
+                raise Refused(f"{rating.by!r} rated run {run!r} {MOST_EACH} times: no more is kept")
             try:
                 await self._journal.write(PREFIX + run, head, [(rating.at, body)])
             except Conflict:  # somebody else rated it in between: both count
@@ -116,17 +128,32 @@ def _read(fact: Fact) -> Rating | None:
         return None
 
 
+def _author(fact: Fact) -> str:
+    rating = _read(fact)
+    return "" if rating is None else rating.by
+
+
 async def rate(
-    log: Log, run: str, value: float, note: str = "", *, by: Principal = LOCAL
+    log: Log,
+    run: str,
+    value: float,
+    note: str = "",
+    *,
+    by: Principal = LOCAL,
+    redactor: Redactor | None = None,
 ) -> Rating:
     """Say what you think of a run: `value` from 0 (bad) to 1 (good), and perhaps why.
+
+    `redactor` knows the secrets of the run's agent (`Agent.redactor`); without it the shapes of
+    secrets and the environment's values are taken out of the note.
 
     Raises:
         UnknownRun: there is no such run.
         ConfigError: the value is not from 0 to 1, the note too long, or the log keeps no journal.
+        Refused: `by` has rated the run too often.
     """
     await log.row(run)
-    rating = Rating.create(value, note, by=by)
+    rating = Rating.create(value, note, by=by, redactor=redactor)
     kept = ratings_beside(log)
     try:
         await kept.add(run, rating)

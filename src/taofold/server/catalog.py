@@ -62,6 +62,11 @@ class Catalog:
         """The agent called `name`, "" = the first. Raises KeyError."""
         return self._agents[self.name(name)]
 
+    @property
+    def secrets(self) -> frozenset[str]:
+        """What the offered agents, and those that they call, know to be secret."""
+        return frozenset().union(*[agent.known_secrets() for agent in self._agents.values()])
+
     def policies(self, agent: str) -> Sequence[Policy]:
         """Whose word counts in runs of the agent of this name: the offered agents that use it."""
         return self._policies.get(agent, ())

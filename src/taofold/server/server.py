@@ -25,6 +25,7 @@ from taofold.log.log import Log, RunRow
 from taofold.log.store import clock
 from taofold.policy import Policy
 from taofold.policy.policy import Right, may
+from taofold.policy.redaction import Redactor
 from taofold.runtime import control
 from taofold.runtime.endings import Advanced
 from taofold.runtime.setup import Approval, Pause
@@ -201,11 +202,13 @@ class Server:
         self.worker = Worker(log, self.catalog, self.hub, current=self.tokens.current)
         self.engine = self._engine()
         offered = [self.catalog[name] for name in self.catalog.names]
+        self.redactor = Redactor(self.catalog.secrets)
+        """Knows the secrets of every agent that is offered, and the environment's."""
         self.signins = SignIns(offered)
         self.audit = Audit(
             folder / "audit.jsonl" if folder else None,
             now=now,
-            secrets=[secret for agent in offered for secret in agent.redactor.known],
+            secrets=self.redactor.known,
         )
         sessions: Path | Shared | None = folder / "sessions.json" if folder else None
         if shelf is not None:
@@ -313,6 +316,23 @@ class Server:
             if len(self._asked) > _REMEMBERED:
                 self._asked.popitem(last=False)
         return questions
+
+    async def agent_of(self, row: RunRow) -> AnyAgent | None:
+        """The agent of the run that nobody's call started; None if it is not offered here."""
+        name = (await control.root(self.log, row)).run
+        started = opening(await self.log.read(name, limit=1))
+        if started is None:
+            return None
+        try:
+            return self.catalog.of(name, started)
+        except Exception:  # noqa: BLE001 - whatever keeps an agent from being made
+            return None
+
+    def redactor_for(self, agent: AnyAgent | None) -> Redactor:
+        """Takes out what people write to a run of `agent`, also of one that is not offered."""
+        further = frozenset[str]() if agent is None else agent.known_secrets()
+        known = frozenset(self.redactor.known)
+        return self.redactor if further <= known else Redactor(known | further)
 
     def require(self, principal: Principal, right: Right) -> None:
         """Hold the principal's roles against the right.

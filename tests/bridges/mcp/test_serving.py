@@ -13,6 +13,7 @@ from taofold.bridges.mcp import McpServer
 from taofold.bridges.mcp.server import Offers, make_server
 from taofold.core.errors import ConfigError
 from taofold.core.state import fold
+from taofold.log.log import Signal
 from taofold.runtime.control import decide, pending
 from taofold.tools import InputRequired
 
@@ -110,6 +111,24 @@ async def test_a_direct_call_is_a_run_in_the_log(mode: str) -> None:
         1,
     )
     assert (result.meta or {})["taofold/run"] == row.run
+
+
+async def test_what_a_person_at_the_client_answers_is_posted_without_secrets() -> None:
+    posted: list[Signal] = []
+
+    class Watched(MemoryLog):
+        async def post(self, run: str, signal: Signal) -> bool:
+            posted.append(signal)
+            return await super().post(run, signal)
+
+    worker = Agent(Memo([]), name="worker", secrets=["hunter2hunter2"])
+    offers = Offers.of([worker], [pay], log=Watched())
+    content = {"approve": True, "reason": "as hunter2hunter2 says"}
+    client = Client(make_server(offers, elicit=True), elicitation_callback=says("accept", content))
+    async with client:
+        await client.call_tool("pay", {"amount": 3})
+    assert DONE == [3]
+    assert [signal.data["reason"] for signal in posted] == ["as [redacted] says"]
 
 
 @MODES

@@ -27,7 +27,6 @@ from taofold.parsing.jsonlike.strict import decoded
 from taofold.policy import Facts
 from taofold.policy.policy import Policy, may
 from taofold.runtime import control
-from taofold.runtime.inbox import SHAPE_REDACTOR
 from taofold.runtime.setup import Approval, Decision
 from taofold.server.api import schemas, views
 from taofold.server.api.schemas import ApprovalsQuery, Decide, DecideMany
@@ -267,7 +266,7 @@ async def _decide(call: ApiCall, action_id: str, body: Decide) -> schemas.Decisi
     # Deciding on one's own run is a right of its own (separation of duties).
     if row.principal == call.principal.id:
         server.require(call.principal, "approve_own")
-    agent = await _agent(call, row)
+    agent = await server.agent_of(row)
     # Without the agent its policy is unknown; the default lets only the requester decide.
     policy = agent.policy if agent is not None else Policy()
     decision = _decision(body)
@@ -287,7 +286,7 @@ async def _decide(call: ApiCall, action_id: str, body: Decide) -> schemas.Decisi
             policy=policy,
             facts=facts,
             now=server.now,
-            redactor=agent.redactor if agent is not None else SHAPE_REDACTOR,
+            redactor=server.redactor_for(agent),
         )
     except Refused as error:
         # Why it was refused would tell a stranger that the run exists.
@@ -388,19 +387,6 @@ def _facts(agent: AnyAgent | None, one: Approval | None) -> Facts | None:
     if agent is None or one is None:
         return None
     return facts_of(agent, one.action.tool)
-
-
-async def _agent(call: ApiCall, row: RunRow) -> AnyAgent | None:
-    """The agent of the run that nobody's call started; None if it is not offered here."""
-    server = call.server
-    name = (await control.root(server.log, row)).run
-    started = opening(await server.log.read(name, limit=1))
-    if started is None:
-        return None
-    try:
-        return server.catalog.of(name, started)
-    except Exception:  # noqa: BLE001 - whatever keeps an agent from being made
-        return None
 
 
 def _decision(body: Decide) -> Decision:

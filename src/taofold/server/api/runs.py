@@ -306,7 +306,8 @@ async def rate(call: ApiCall) -> BaseModel:
     if call.server.journal is None:
         raise Problem(404, "not_found", "this server keeps no ratings")
     kept = Ratings(call.server.journal)
-    rating = Rating.create(call.body.value, call.body.note, by=call.principal)
+    redactor = call.server.redactor_for(await call.server.agent_of(row))
+    rating = Rating.create(call.body.value, call.body.note, by=call.principal, redactor=redactor)
     await kept.add(row.run, rating)
     call.server.audit("rate", call.principal.id, run=row.run, detail=f"{rating.value:g}")
     return await _ratings(kept, row.run)
@@ -437,7 +438,7 @@ ENDPOINTS: Final = (
 async def cancel(call: ApiCall) -> BaseModel:
     """Stop a run: nothing starts afterwards, what was done is kept."""
     row = await own_run(call)
-    await control.cancel(call.server.log, row.run, by=call.principal)
+    await control.cancel(call.server.log, row.run, by=call.principal, redactor=call.server.redactor)
     call.server.audit("cancel", call.principal.id, run=row.run)
     call.server.hub.poke(row.run)
     return schemas.Accepted(id=row.run)
@@ -449,7 +450,14 @@ async def steer(call: ApiCall) -> BaseModel:
     body: Steer = call.body
     # The principal is part of the name: two people's message ids do not collide in the inbox.
     name = f"steer:{call.principal.id}:{body.message_id}" if body.message_id else ""
-    await control.steer(call.server.log, row.run, body.text, by=call.principal, message_id=name)
+    await control.steer(
+        call.server.log,
+        row.run,
+        body.text,
+        by=call.principal,
+        message_id=name,
+        redactor=call.server.redactor_for(await call.server.agent_of(row)),
+    )
     call.server.audit("steer", call.principal.id, run=row.run)
     return schemas.Accepted(id=row.run)
 

@@ -117,7 +117,7 @@ async def _left(server: Server, run: str, principal: Principal) -> None:
         return
     try:
         if (await server.log.row(run)).status not in ENDED:
-            await control.cancel(server.log, run, by=principal)
+            await control.cancel(server.log, run, by=principal, redactor=server.redactor)
             server.audit("cancel", principal.id, run=run, detail="its client went away")
             server.hub.poke(run)
     except TaofoldError as error:

@@ -20,8 +20,10 @@ from taofold.core.state import ENDED
 from taofold.core.values import Action, Observation, Principal, Profile, Reply, Thought, Tier
 from taofold.log.log import Log
 from taofold.policy import Policy
+from taofold.policy.redaction import Redactor
 from taofold.reasoning import Task
 from taofold.runtime.endings import RESUMABLE
+from taofold.runtime.inbox import environment_redactor
 from taofold.runtime.model import OnText, Request
 from taofold.tools import Tool, Toolset
 
@@ -117,6 +119,8 @@ class Offers:
     log: Log
     principal: Principal = Principal()
     policy: Policy = field(default_factory=Policy)
+    redactor: Redactor = field(default_factory=environment_redactor)
+    """Takes out what people at the client write: knows every secret of what is on offer."""
 
     @classmethod
     def of(
@@ -144,7 +148,8 @@ class Offers:
             if offer.name in by_name or offer.name == RESUME:
                 raise ConfigError(f"{offer.name!r} is offered twice or reserved: rename it")
             by_name[offer.name] = offer
-        return cls(by_name, log, principal, rules)
+        secrets = frozenset[str]().union(*[offer.agent.known_secrets() for offer in offers])
+        return cls(by_name, log, principal, rules, Redactor(secrets))
 
     async def run(
         self, name: str, arguments: Mapping[str, Any], hear: Callable[[Happening], None] | None

@@ -42,7 +42,14 @@ _ANSWER: Final[dict[str, Any]] = {
 
 async def take(offers: Offers, one: Approval, decision: Decision) -> None:
     """Put a decision where the run looks for it."""
-    await control.decide(offers.log, one.id, decision, by=offers.principal, policy=offers.policy)
+    await control.decide(
+        offers.log,
+        one.id,
+        decision,
+        by=offers.principal,
+        policy=offers.policy,
+        redactor=offers.redactor,
+    )
 
 
 def require(offers: Offers, right: Right) -> None:

@@ -120,7 +120,7 @@ class RunTasks:
         """
         await offers.first(run)
         with suppress(Refused):
-            await control.cancel(offers.log, run, by=offers.principal)
+            await control.cancel(offers.log, run, by=offers.principal, redactor=offers.redactor)
         return EmptyResult()
 
     async def created(self, offers: Offers, run: str) -> dict[str, Any]:
