@@ -7,9 +7,10 @@ import pytest
 from taofold import Agent, Limits, MemoryLog, tool
 from taofold.core import events as e
 from taofold.core.errors import ConfigError
+from taofold.core.state import fold
 from taofold.runtime import tool_calls as calling
 
-from .kit import Memo, act, events, finish
+from .kit import Memo, act, batch, events, finish, planted
 
 pytestmark = pytest.mark.anyio
 
@@ -40,13 +41,78 @@ async def result_of(fetch: Any, **options: Any) -> Any:
 
 
 @pytest.mark.parametrize("effect", ["read", "idempotent"])
-async def test_a_call_that_raised_is_made_again_and_counts_once(effect: str) -> None:
+async def test_a_call_that_raised_is_made_again_and_each_attempt_counts(effect: str) -> None:
     fetch, calls = flaky(2, effect=effect, tier=1, reversible=True, retries=2)
-    result = await result_of(fetch, limits=Limits(tool_calls=1))
+    result = await result_of(fetch, limits=Limits(tool_calls=3))
     assert result.steps[0].observations[0].result == "x fetched"
     assert calls == ["x", "x", "x"]
-    assert result.state.tool_calls == 1
-    assert len(events(result, e.Started)) == 3
+    assert result.state.tool_calls == result.state.per_tool["fetch"] == 3
+    assert [start.retry for start in events(result, e.Started)] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("limits", [Limits(tool_calls=2), Limits(per_tool={"fetch": 2})])
+async def test_a_limit_ends_the_attempts_before_the_one_that_would_pass_it(limits: Limits) -> None:
+    fetch, calls = flaky(9, retries=5)
+    result = await result_of(fetch, limits=limits)
+    observation = result.steps[0].observations[0]
+    assert (observation.status, observation.refused) == ("failure", "")
+    assert observation.result == "tried 2 times: ConnectionError: no line 2"
+    assert len(calls) == result.state.tool_calls == 2
+
+
+@pytest.mark.parametrize("limit", [2, 3, 4, 7])
+async def test_calls_at_once_do_not_retry_past_a_limit_together(limit: int) -> None:
+    fetch, calls = flaky(99, retries=5)
+    both = batch(("fetch", {"what": "x"}), ("fetch", {"what": "y"}))
+    agent = Agent(Memo([both, finish()]), tools=[fetch], limits=Limits(tool_calls=limit))
+    result = await agent.run("g")
+    assert len(calls) == result.state.tool_calls == limit
+
+
+async def test_what_a_call_beside_it_holds_is_not_spent_on_a_retry() -> None:
+    @tool(effect="read")
+    def look(what: str) -> str:
+        """Look."""
+        return "seen"
+
+    fetch, calls = flaky(99, retries=5)
+    child = Agent(Memo([act("look", what="a"), act("look", what="b"), finish()]), tools=[look])
+    tools = [fetch, child.as_tool("helper", "Helps.")]
+    both = batch(("fetch", {"what": "x"}), ("helper", {"goal": "h"}))
+    agent = Agent(Memo([both, finish()]), tools=tools, limits=Limits(tool_calls=5))
+    result = await agent.run("g")
+    assert result.state.tool_calls + result.state.child_tool_calls <= 5
+    assert result.steps[0].observations[1].status == "success"
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("upto", range(4, 12))
+async def test_a_crash_between_attempts_neither_forgets_nor_forgives_them(upto: int) -> None:
+    """A log that is cut after a start: the attempts on record are counted, and not made anew."""
+    calls: list[str] = []
+
+    @tool(effect="read", retries=3)
+    def fetch(what: str) -> str:
+        """Fetch."""
+        calls.append(what)
+        raise ConnectionError("no line")
+
+    model = Memo([act("fetch", what="x"), finish()])
+    whole = await Agent(model, tools=[fetch], log=MemoryLog()).run("g", run_id="r")
+    calls.clear()
+    records = whole.records[:upto]
+    retries = [r.event.retry for r in records if isinstance(r.event, e.Started)]
+    log = await planted(records, MemoryLog())
+    result = await Agent(model, tools=[fetch], log=log).resume("r")
+    assert result.success
+    if not retries or any(isinstance(r.event, e.Observed) for r in records):
+        return
+    # The interrupted attempt is made once more and counts once; the others are not repeated.
+    assert len(calls) == 4 - retries[-1]
+    assert result.state.tool_calls == whole.state.tool_calls == 4
+    assert fold(await log.read("r")).tool_calls == 4
+    observation = result.steps[0].observations[0]
+    assert observation.result == "tried 4 times: ConnectionError: no line"
 
 
 async def test_one_that_keeps_raising_says_how_often_it_was_tried() -> None:

@@ -348,11 +348,13 @@ class Started(Happened, frozen=True, tag="started"):
 
     With `kept` the call goes on: the tool has put on record how (`RunContext.keep`), so that after
     a crash it is called again with that, and nobody needs to be asked whether it happened.
+    A `retry` is the call made once more after it raised: the first is 1, and each counts as a call.
     """
 
     key: str
     index: int = 0
     kept: Any = None
+    retry: int = 0
 
 
 # A class of its own per durability: `disk` is a fact of the type, so that the log knows it without

@@ -150,8 +150,8 @@ def reduce(state: RunState, record: e.Record) -> RunState:  # noqa: C901  # one 
             begun = replace(slot, started=True, attempts=slot.attempts + 1)
             opened_again = _slots(state, event, begun)
             # A call that an earlier life began costs its limit once, however
-            # often it has to be started.
-            if slot.started:  # the same call once more: it counts as one
+            # often it has to be started; one that is made again because it raised is another.
+            if slot.started and not event.retry:
                 return replace(state, open=opened_again, at=at, active_ms=active)
             tool = slot.action.tool
             return replace(

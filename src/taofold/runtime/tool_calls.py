@@ -153,10 +153,12 @@ class Invocation:
         self.kept: Any = None
         """What the tool kept of the call (`RunContext.keep`)."""
 
-    def start(self) -> None:
-        """Put on record that the call starts, or goes on, now."""
+    def start(self, retry: int = 0) -> None:
+        """Put on record that the call starts, or goes on, now, or is made once more (`retry`)."""
         event = started(self.key, self.index, self.tool)
-        self.ledger.new(msgspec.structs.replace(event, kept=self.kept) if self.kept else event)
+        if self.kept or retry:
+            event = msgspec.structs.replace(event, kept=self.kept, retry=retry)
+        self.ledger.new(event)
 
     async def keep(self, state: Any) -> None:
         """Put durably on record how the tool goes on with the call.
@@ -228,7 +230,7 @@ class Invocation:
                 self.start()
                 # Called again from its beginning, now with the answer: the tool
                 # gave up at its question.
-                return await self.perform(self._bound_anew(), answer, questions_left - 1)
+                return await self.perform(self._bound_anew(), answer, questions_left - 1, failures)
             outcome = Outcome(flaw, "failure")
         except MemoryError:
             outcome = Outcome(_NO_MEMORY, "failure")
@@ -237,10 +239,7 @@ class Invocation:
             outcome = Outcome(words(error), "failure")
         if questions.signal is not None:
             raise questions.signal
-        if again and failures < tool.retries and self._time_left():
-            await ledger.setup.sleep(FIRST_PAUSE * 2**failures)
-            self.kept = None  # it begins anew
-            self.start()
+        if again and failures < tool.retries and await self._restarted(failures):
             return await self.perform(self._bound_anew(), answer, questions_left, failures + 1)
         if again and failures:
             outcome = Outcome(f"tried {failures + 1} times: {outcome.value}", "failure")
@@ -282,12 +281,11 @@ class Invocation:
             raise ValueError("there is no model that could answer")
         number = int.from_bytes(blake2b(msgspec.json.encode(question), digest_size=5).digest())
         location = f"{self.key}[{self.index}]"
-        held = [share for at, share in ledger.held.items() if at != location]
         spent = await setup.sampling.spent(run, child_id(run, self.key, self.index))
         calls, usage = spent.calls or (0, 0), spent.usage or Usage()
         consumed = Held(calls[0], calls[1], usage.tokens, usage.usd)
         # What it has consumed is not in the run's state before the call is over.
-        limits = setup.limits.left(ledger.store.state, [*held, consumed])
+        limits = setup.limits.left(ledger.store.state, [*self._held_beside(), consumed])
         share = limits.held()
         ledger.held[location] = Held(
             consumed.model_calls + share.model_calls,
@@ -386,10 +384,9 @@ class Invocation:
             return self.observed(Outcome("no agent runner", "failure"), 0.0)
         location = f"{self.key}[{self.index}]"
         run = child_id(ledger.store.run, self.key, self.index, state.rewinds)
-        held = [share for at, share in ledger.held.items() if at != location]
         ledger.queue.discard(location)
         # Computed before its own share is held, or it would count against itself.
-        limits = setup.limits.left(state, held, ledger.sharing(self.key))
+        limits = setup.limits.left(state, self._held_beside(), ledger.sharing(self.key))
         parent = self._parent(limits)
         ledger.held[location] = limits.held()
         begin = perf_counter()
@@ -437,9 +434,27 @@ class Invocation:
             hooks=setup.hooks,
         )
 
-    def _time_left(self) -> bool:
-        seconds = self.ledger.setup.limits.seconds
-        return seconds is None or self.ledger.store.state.active_ms < seconds * 1000
+    async def _restarted(self, failures: int) -> bool:
+        """Start the call that raised once more, if the limits allow a further call."""
+        if self._limited():
+            return False
+        await self.ledger.setup.sleep(FIRST_PAUSE * 2**failures)
+        # Other calls may have spent what was left during the pause.
+        if self._limited():
+            return False
+        self.kept = None  # it begins anew
+        self.start(failures + 1)
+        return True
+
+    def _limited(self) -> str:
+        """Why a limit forbids one more call of the tool, or ""."""
+        limits, state = self.ledger.setup.limits, self.ledger.store.state
+        return limits.blocks(state, self.tool.name, held=self._held_beside())
+
+    def _held_beside(self) -> list[Held]:
+        """What other calls under way may still consume."""
+        location = f"{self.key}[{self.index}]"
+        return [share for at, share in self.ledger.held.items() if at != location]
 
     def _deadline(self, bound: Bound) -> float:
         """Seconds the call may take: the tool's or what the action asks for, within the run's."""

@@ -39,6 +39,8 @@ class Attempts:
     """A person's answer to the tool's own question, with which it was started last."""
     kept: Any = None
     """How the tool goes on with the call, if it said so."""
+    failures: int = 0
+    """How often it is on record that the call raised, and was made once more."""
 
 
 AGAIN: Final = "this very call timed out before and may have happened, or may still finish"
@@ -72,6 +74,7 @@ class PastCall:
             ),
             answer=_answer(events),
             kept=starts[-1].kept,
+            failures=max([start.retry for start in starts]),
         )
 
     def ruled(self, ruling: Ruling) -> Ruling:
@@ -147,7 +150,8 @@ class PastCall:
                 invocation = Invocation(self.ledger, self.key, self.index, action, tool)
         # A start of its own on record: the answer given above was about the earlier ones only.
         invocation.start()
-        return action, await invocation.perform(bound, since or attempts.answer)
+        answer = since or attempts.answer
+        return action, await invocation.perform(bound, answer, failures=attempts.failures)
 
     async def _ask(self, action: Action, text: str) -> Action | Observation:
         question = OpenQuestion(self.ledger, self.key, self.index, action, self.tool, text)
