@@ -207,3 +207,75 @@ def test_text_of_the_protocol_inside_strings_is_never_structure():
         assert turn.remark.content == inner
         assert turn.calls[0].tool == "read_file"
         assert turn.role_violation == ""
+
+
+A = {"tool": "read_file", "parameters": {"path": "a.py"}}
+B = {"tool": "read_file", "parameters": {"path": "b.py"}}
+OPENAI_A = {"name": "read_file", "arguments": json.dumps(A["parameters"])}
+RIVALS = {
+    "action and actions": {"action": A, "actions": [B]},
+    "a part of the batch": {"action": A, "actions": [A, B]},
+    "two batches": {"actions": [A], "tool_calls": [B]},
+    "action and tool_calls": {"action": A, "tool_calls": [B]},
+    "action and calls": {"action": A, "calls": [B]},
+    "action and function_call": {"action": B, "function_call": OPENAI_A},
+    "action and tool_call": {"action": B, "tool_call": OPENAI_A},
+    "action and function": {"action": B, "function": OPENAI_A},
+    "function beside a text action": {"function": OPENAI_A, "action": "grep", "args": READ},
+    "action and a name": {"action": A, **B},
+    "action and another tool": {"action": A, "tool": "grep"},
+    "batch and a name": {"actions": [A], **B},
+    "batch and an unknown name": {"actions": [A], "tool": "pay", "parameters": {"to": "b"}},
+    "executed and a name": {"action": "execute", "params": A, "tool": "grep"},
+    "executed and a batch": {"action": "execute", "params": A, "actions": [B]},
+    "action and a final answer": {"action": A, "final_answer": "done"},
+    "batch and an answer": {"actions": [A], "answer": "done"},
+    "two answers": {"final_answer": "yes", "answer": "no"},
+    "finish and another answer": {"action": {"tool": "finish", "parameters": {"answer": "x"}},
+                                  "final_answer": "y"},
+    "within a batch": {"actions": [{"function": OPENAI_A, "action": B}]},
+    "within a batch, by name": {"actions": [{"function": OPENAI_A, "action": "grep"}]},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("rivals", RIVALS)
+@pytest.mark.parametrize(
+    "form", ["{}", "I look.\n{}", "```json\n{}\n```", "<tool_call>{}</tool_call>"]
+)
+def test_two_decisions_under_two_keys_of_one_object_are_ambiguous(rivals, form):
+    """Whatever the order of the keys, none of them is dropped silently."""
+    entries = {"thought": "t", **RIVALS[rivals]}
+    for order in (entries, dict(reversed(entries.items()))):
+        reply = read_reply(form.replace("{}", json.dumps(order)), TOOLS)
+        assert isinstance(reply, Unparsed), reply
+        assert reply.reason == "ambiguous"
+
+
+def test_an_object_that_contradicts_itself_is_not_outvoted_by_another():
+    torn, whole = json.dumps({"action": A, "actions": [B]}), json.dumps({"action": B})
+    for text in (f"{torn}\n{whole}", f"{whole}\n{torn}"):
+        reply = read_reply(text, TOOLS)
+        assert isinstance(reply, Unparsed)
+        assert reply.reason == "ambiguous"
+
+
+ALIKE = {
+    "action and actions": {"action": A, "actions": [A]},
+    "action and tool_calls": {"action": A, "tool_calls": [{"function": OPENAI_A}]},
+    "the name beside": {"action": A, "tool": "read_file"},
+    "the whole beside": {"action": A, **A},
+    "an empty batch": {"action": A, "actions": [], "tool_calls": None},
+    "no answer": {"action": A, "final_answer": None, "answer": ""},
+    "an empty action": {"actions": [A], "action": {}},
+    "the name of an agent": {"name": "scout", "action": A},
+    "only a form": {"type": "function", "function": OPENAI_A, "tool": "function"},
+}
+
+
+@pytest.mark.parametrize("alike", ALIKE)
+def test_what_two_keys_say_alike_is_one_decision(alike):
+    turn = read_reply(json.dumps({"thought": "t", **ALIKE[alike]}), TOOLS)
+    assert isinstance(turn, Turn), turn
+    assert [(call.tool, call.parameters, call.error) for call in turn.calls] == [
+        ("read_file", READ, "")
+    ]

@@ -7,7 +7,7 @@ out silently. Knows nothing about text: it is given objects and gives calls and 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace as dataclass_replace
 from typing import Any, cast
 
@@ -19,7 +19,7 @@ from taofold.parsing.markup.calls import RawCall
 from taofold.parsing.markup.tags import elements_in
 from taofold.parsing.outcome import Call, Remark, Repair, Turn
 from taofold.parsing.schema.coercion import Coercion, Misfit
-from taofold.parsing.schema.scalars import LooseText, TaggedText
+from taofold.parsing.schema.scalars import LooseText, TaggedText, same
 from taofold.parsing.schema.shape import ANY, TypeShape, plan_of_schema
 from taofold.parsing.spans import object_in
 
@@ -126,6 +126,10 @@ Tools = Collection[str] | Mapping[str, Mapping[str, Any]]
 
 _OF_TEXT = frozenset({"padding", "entities", "quotes"})
 NAMELESS = "the action names no tool"
+SEVERAL = "it holds several different decisions"
+_NESTING = frozenset({*BATCH_KEYS, *CALL_KEYS, "action"})
+"""Keys that hold calls, if no text."""
+_LABELS = ("name", "recipient_name")
 _LIMIT = 160
 _MOST = 1e6
 """No confidence is larger, in whatever unit."""
@@ -170,25 +174,73 @@ def turn_of(value: Object, tools: Tools, repairs: tuple[Repair, ...] = ()) -> Tu
 
 
 def _calls(value: Object, tools: Tools) -> tuple[Call, ...]:
-    # A batch before a single call, and that before the object's own names: the outer key decides.
+    """What an object decides; an error if its keys decide different things."""
+    decisions = list(_decisions(value, tools))
+    if not decisions:
+        return ()
+    chosen, *others = decisions
+    return chosen if _agree(chosen, others) else (Call("", {}, error=SEVERAL),)
+
+
+def _decisions(value: Object, tools: Tools, *, decided: bool = False) -> Iterator[tuple[Call, ...]]:
+    """What each key of an object decides, the one that counts first.
+
+    A batch stands before a single call, and that before the object's own names: the outer key
+    decides. Beside another decision (`decided`) what is empty is none.
+    """
     for key in (*BATCH_KEYS, "action"):
         batch = value.get(key)
         if is_array(batch) and batch:
-            return tuple(call_of(item, tools) for item in batch)
-        if isinstance(batch, dict):
-            return (call_of(batch, tools, value),)
+            yield tuple(call_of(item, tools) for item in batch)
+            decided = True
+        elif isinstance(batch, dict) and (batch or not decided):
+            yield (call_of(batch, tools, value),)
+            decided = True
     for key in CALL_KEYS:
-        if isinstance(value.get(key), dict):
-            return (_with_id(call_of(value[key], tools), value),)
+        call = value.get(key)
+        if isinstance(call, dict) and (call or not decided):
+            yield (_with_id(call_of(call, tools), value),)
+            decided = True
     inner = _executed(value)
     if inner is not None:
-        return (call_of(inner, tools, value),)
-    if any(isinstance(value.get(key), str) for key in TOOL_KEYS):
-        return (call_of(value, tools),)
+        yield (call_of(inner, tools, value),)
+        decided = True
+    if not decided and any(isinstance(value.get(key), str) for key in TOOL_KEYS):
+        # Whatever else the object holds is a parameter of this call, or marks it.
+        yield (call_of(value, tools),)
+        return
+    named = _named_beside(value, tools)
+    if named is not None:
+        yield (named,)
     for key in ANSWER_KEYS:
-        if key in value:
-            return (Call(FINISH, {"answer": value[key]}, _text(value.get("rationale"))),)
-    return ()
+        if key in value and not (decided and _is_empty(value[key])):
+            yield (Call(FINISH, {"answer": value[key]}, _text(value.get("rationale"))),)
+            decided = True
+
+
+def _named_beside(value: Object, tools: Tools) -> Call | None:
+    """The call that an object makes by a name of its own, beside calls that it holds."""
+    own = {key: each for key, each in value.items() if key not in _NESTING or isinstance(each, str)}
+    for key in TOOL_KEYS:
+        name = own.get(key)
+        if not isinstance(name, str) or not name.strip():
+            continue
+        # Words such as "execute", or the name of an agent or a step, only head the calls.
+        if name.lower() in _FORMS or (key in _LABELS and not is_offered(name.strip(), tools)):
+            continue
+        return call_of({k: v for k, v in own.items() if k == key or k not in TOOL_KEYS}, tools)
+    return None
+
+
+def _agree(chosen: tuple[Call, ...], others: Iterable[tuple[Call, ...]]) -> bool:
+    """Whether all decide the same; a name without arguments may stand beside its call."""
+    return all(len(other) == len(chosen) and all(map(_is_same, chosen, other)) for other in others)
+
+
+def _is_same(call: Call, other: Call) -> bool:
+    if call.tool != other.tool or call.error != other.error:
+        return False
+    return not other.parameters or same(call.parameters, other.parameters)
 
 
 def _executed(value: Object) -> Object | None:
@@ -369,7 +421,11 @@ def call_of(item: Any, tools: Tools, around: Object | None = None) -> Call:
         return Call("", {}, error=f"an action must be an object, got {_kind(item)}")
     used, name = _name_in(item)
     if is_object(name):  # {"function": {"name", "arguments"}, "id"}
-        return _with_id(call_of(name, tools), item)
+        call = call_of(name, tools)
+        rest = {key: each for key, each in item.items() if key != used}
+        if not _agree((call,), _decisions(rest, tools, decided=True)):
+            return Call("", {}, error=SEVERAL)
+        return _with_id(call, item)
     rationale = _rationale(item) or ("" if around is None else _rationale(around))
     identifier = _text(item.get("id"))
     if not isinstance(name, str) or not name.strip():

@@ -44,7 +44,9 @@ class Repair:
 BESIDE = Repair("beside_prose", "none", content=True)
 """There is text beside the call: it may be shown, or taken back."""
 OPEN_END = Repair("open_end", "none", content=True)
-"""Nothing says that the call is whole."""
+"""Nothing says that the call is whole, or the last of its reply."""
+REPEATED = Repair("repeated_call", "none", content=True)
+"""The call equals one before it in the reply."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from taofold.parsing.decision import (
     NAMELESS,
     PARAMETER_KEYS,
     RESERVED,
+    SEVERAL,
     Tools,
     arguments_of,
     call_of,
@@ -52,6 +53,7 @@ from taofold.parsing.outcome import (
     BESIDE,
     OPEN_END,
     RAW_LIMIT,
+    REPEATED,
     Call,
     Prose,
     Reason,
@@ -61,8 +63,8 @@ from taofold.parsing.outcome import (
     Unparsed,
 )
 from taofold.parsing.schema.coercion import refusal
+from taofold.parsing.schema.scalars import same
 from taofold.parsing.schema.shape import ANY, ReadingPlan, fold
-from taofold.parsing.schema.target import same
 from taofold.parsing.spans import Scan, Span, scan
 from taofold.parsing.typed import is_cut
 
@@ -137,7 +139,6 @@ _ASSIGNED = re.compile(r"([A-Za-z_]\w{0,63}) ?= ?(?=\w)")
 _SPEAKER = re.compile(r"[ \t#*_]{0,8}(?:user|human)\b", re.IGNORECASE)
 _SPILLED = re.compile(r'[,}\]\s]*+"[^"\n]{1,80}"\s*+:')
 """A member that follows the object which it belongs to."""
-_REPEATED = Repair("repeated_call", "none", content=True)
 _INVALID = "The action could not be read. Send one valid JSON object and nothing else."
 _SEVERAL = "The reply holds several different decisions. Send exactly one."
 _NOT_YOURS = "Observations are written by the tools, not by you. Send a thought and an action."
@@ -168,7 +169,8 @@ def read_reply(
             pass
         else:
             if is_decision(value):
-                return turn_of(value, tools)
+                turn = turn_of(value, tools)
+                return _several(text) if _is_torn(turn) else turn
     if not body:
         return refusal("empty", text, note="The reply is empty. Send a thought and an action.")
     # Plain prose, the other common case. If it was cut off, what is missing may be a call.
@@ -177,12 +179,23 @@ def read_reply(
     result = _Reply(text, tools, finish_reason).read()
     if not isinstance(result, Turn):
         return result
+    if _is_torn(result):
+        return _several(text)
     doubt = _doubt_of(result, tools)
     if doubt is not None:
         return refusal("invalid", text, note=f"{_UNSURE}{doubt}. Send it again as valid JSON.")
     if all(is_finite(call.parameters) for call in result.calls):
         return result
     return replace(result, calls=tuple(map(finite, result.calls)))
+
+
+def _is_torn(turn: Turn) -> bool:
+    """Whether one object of a turn decides several things."""
+    return any(call.error == SEVERAL for call in turn.calls)
+
+
+def _several(text: str) -> Unparsed:
+    return refusal("ambiguous", text, note=_SEVERAL)
 
 
 def _doubt_of(turn: Turn, tools: Tools) -> str | None:
@@ -431,6 +444,8 @@ class _Reply:
         if len(turns) > 1 and not _bare(between) and set(between) & {",", ";"}:
             turns = [_joined(turns)]
         if len(turns) > 1:
+            if any(map(_is_torn, turns)):
+                return self._refuse("ambiguous", _SEVERAL)
             # Only those compete that could run.
             turns = [each for each in turns if self._is_offered(each)]
             if len(turns) != 1:
@@ -633,7 +648,7 @@ def _again(call: Call, previous: Call) -> Call:
     """The call; marked if it only repeats the one before, as models do that are stuck."""
     if call.tool != previous.tool or not same(call.parameters, previous.parameters):
         return call
-    return replace(call, repairs=(*call.repairs, _REPEATED))
+    return replace(call, repairs=(*call.repairs, REPEATED))
 
 
 def _printed(body: str) -> str:

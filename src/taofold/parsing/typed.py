@@ -24,7 +24,7 @@ from taofold.parsing.markup.tags import elements_in
 from taofold.parsing.outcome import Level, Parsed, Repair, Unparsed
 from taofold.parsing.outline import outline_in
 from taofold.parsing.schema.coercion import Misfit, refusal
-from taofold.parsing.schema.scalars import LooseText
+from taofold.parsing.schema.scalars import LooseText, same
 from taofold.parsing.schema.target import (
     Fit,
     Target,
@@ -32,7 +32,6 @@ from taofold.parsing.schema.target import (
     fit_request,
     is_overlooked,
     request_of,
-    same,
     target_of,
 )
 from taofold.parsing.spans import Scan, Span, scan, unescaped, without_opener

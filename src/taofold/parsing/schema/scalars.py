@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
+from pydantic_core import PydanticSerializationError, to_json
+
 from taofold.parsing.jsonlike.tokens import LITERALS, MISSING, number_of, quantity_of
 from taofold.parsing.schema.shape import TypeShape, fold
 
@@ -152,3 +154,11 @@ _WANTED = {
     "boolean": "true or false",
     "null": "null",
 }
+
+
+def same(left: Any, right: Any) -> bool:
+    """Equality that keeps `True` and `1` apart."""
+    try:
+        return bool(left == right) and to_json(left) == to_json(right)
+    except PydanticSerializationError:
+        return False

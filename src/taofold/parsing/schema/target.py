@@ -26,6 +26,7 @@ from taofold.parsing.decision import (
 from taofold.parsing.markup.calls import RawCall
 from taofold.parsing.outcome import Repair
 from taofold.parsing.schema.coercion import Coercion, Misfit, Mismatch
+from taofold.parsing.schema.scalars import same
 from taofold.parsing.schema.shape import (
     ANYTHING,
     ReadingPlan,
@@ -265,14 +266,6 @@ def request_of(value: Any) -> RawCall | None:
         return None
     thought = next((call[key] for key in THOUGHT_KEYS if isinstance(call.get(key), str)), None)
     return RawCall(call[tool], call[arguments], thought)
-
-
-def same(left: Any, right: Any) -> bool:
-    """Equality that keeps `True` and `1` apart."""
-    try:
-        return bool(left == right) and to_json(left) == to_json(right)
-    except PydanticSerializationError:
-        return False
 
 
 def _direct(target: Target, value: Any, opened: Set[int] = frozenset()) -> Fit:
