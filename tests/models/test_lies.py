@@ -234,6 +234,35 @@ async def test_calls_with_one_id_are_told_apart(liar: Liar) -> None:
     assert [o.result for o in result.steps[0].observations] == [3, 7]
 
 
+async def test_a_call_that_is_sent_twice_is_one(liar: Liar) -> None:
+    first, again = call(0, "c", '{"a": 1, "b": 2}'), call(1, "c", '{"b": 2, "a": 1}')
+    other = call(2, "d", '{"a": 1, "b": 2}')
+    liar.says = head() + chat(first) + chat(again) + chat(other) + chat({}, "tool_calls") + DONE
+    result = await run(liar, "chat")
+    (replied, *_) = [one.event for one in result.records if isinstance(one.event, e.Replied)]
+    assert [part.id for part in replied.content] == ["c", "d"]
+    assert [o.result for o in result.steps[0].observations] == [3, 3]
+
+
+@pytest.mark.parametrize("reason", ["SAFETY", "PROHIBITED_CONTENT", "OTHER", "MALFORMED_RESPONSE"])
+async def test_nothing_of_what_gemini_stopped_is_run(reason: str, liar: Liar) -> None:
+    parts = [{"functionCall": {"name": "add", "args": {"a": 1, "b": 2}}}]
+    liar.says = head() + event(
+        {"candidates": [{"content": {"parts": parts}, "finishReason": reason}]}
+    )
+    result = await run(liar, "gemini")
+    assert not result.success
+    assert not [one for one in result.records if isinstance(one.event, e.Started)]
+
+
+@pytest.mark.parametrize("reason", ["content_filter", "error", "abort"])
+async def test_nothing_of_what_a_chat_server_stopped_is_run(reason: str, liar: Liar) -> None:
+    liar.says = head() + chat(call(0, "c", '{"a": 1, "b": 2}')) + chat({}, reason) + DONE
+    result = await run(liar, "chat")
+    assert not result.success
+    assert not [one for one in result.records if isinstance(one.event, e.Started)]
+
+
 @pytest.mark.parametrize("index", [0, None], ids=["all the first", "without a number"])
 async def test_more_calls_than_anybody_means_are_no_reply(index: int | None, liar: Liar) -> None:
     calls = b"".join([chat(call(index, f"c{n}", "{}")) for n in range(20_000)])

@@ -264,3 +264,132 @@ async def test_a_tool_that_mutates_its_state_argument_changes_nothing() -> None:
     result = await agent.run("g", data=mine)
     assert mine == {"items": ["a"]}
     assert dict(result.state.data) == {"items": ["a", "put"]}
+
+
+NATIVE = Profile(window=100_000, window_known=True, native_tools=True)
+
+
+class Payer:
+    """A tool that must not be repeated and one that only reads, with what they were called with."""
+
+    def __init__(self) -> None:
+        self.paid: list[str] = []
+        self.rolled: list[int] = []
+
+    @property
+    def tools(self) -> list[Any]:
+        @tool(effect="once", tier=2)
+        def pay(to: str) -> str:
+            """Pay."""
+            self.paid.append(to)
+            return "paid"
+
+        @tool(effect="read")
+        def roll(sides: int) -> int:
+            """Roll a die."""
+            self.rolled.append(sides)
+            return len(self.rolled)
+
+        return [pay, roll]
+
+
+def calls(*sent: tuple[str, str, str], finish: str = "") -> Reply:
+    return Reply(calls=[ToolCall(name, text, id_) for name, text, id_ in sent], finish=finish)
+
+
+PAY = ("pay", '{"to": "A"}', "c1")
+
+
+async def paying(first: Reply, *, native: bool = True) -> tuple[Payer, Any, ScriptedModel]:
+    payer = Payer()
+    profile = {"profile": NATIVE} if native else {}
+    last = act("finish", answer="nothing") if not native else "nothing"
+    model = ScriptedModel([first, last, last], **profile)
+    result = await Agent(model, tools=payer.tools, approve="all").run("g")
+    return payer, result, model
+
+
+@pytest.mark.parametrize("native", [True, False], ids=["native", "text"])
+@pytest.mark.parametrize("finish", ["content_filter", "refusal", "safety", "SAFETY"])
+async def test_nothing_of_a_reply_that_was_withheld_runs(finish: str, native: bool) -> None:
+    first = calls(PAY, finish=finish) if native else Reply(act("pay", to="A"), finish=finish)
+    payer, result, _ = await paying(first, native=native)
+    assert payer.paid == []
+    assert result.status == "failed"
+    assert "filter" in result.error or "refuses" in result.error
+
+
+@pytest.mark.parametrize("native", [True, False], ids=["native", "text"])
+@pytest.mark.parametrize("finish", ["error", "malformed", "abort"])
+async def test_nothing_of_a_reply_that_broke_off_runs_and_the_model_is_told(
+    finish: str, native: bool
+) -> None:
+    first = calls(PAY, finish=finish) if native else Reply(act("pay", to="A"), finish=finish)
+    payer, result, model = await paying(first, native=native)
+    assert payer.paid == []
+    assert result.success
+    assert "again" in model.requests[1].last
+
+
+@pytest.mark.parametrize("native", [True, False], ids=["native", "text"])
+@pytest.mark.parametrize("finish", ["length", "max_tokens"])
+async def test_what_ends_at_the_output_limit_runs_only_what_may_be_repeated(
+    finish: str, native: bool
+) -> None:
+    """Whole arguments say nothing of the calls that may have followed."""
+    first = calls(PAY, finish=finish) if native else Reply(act("pay", to="A"), finish=finish)
+    payer, result, _ = await paying(first, native=native)
+    assert payer.paid == []
+    assert result.steps[0].observations[0].refused == "guessed"
+    read = ("roll", '{"sides": 6}', "c1")
+    first = calls(read, finish=finish) if native else Reply(act("roll", sides=6), finish=finish)
+    payer, _, _ = await paying(first, native=native)
+    assert payer.rolled == [6]
+
+
+@pytest.mark.parametrize("finish", ["", "stop", "tool_calls", "end_turn"])
+async def test_what_ended_well_runs(finish: str) -> None:
+    payer, _, _ = await paying(calls(PAY, finish=finish))
+    assert payer.paid == ["A"]
+
+
+async def test_a_call_that_was_sent_twice_under_one_id_is_one() -> None:
+    again = ("pay", '{ "to":"A" }', "c1")
+    payer, result, _ = await paying(calls(PAY, again))
+    assert payer.paid == ["A"]
+    assert len(result.steps[0].actions) == 1
+
+
+@pytest.mark.parametrize("ids", [("c1", "c2", "c3"), ("", "", "")])
+async def test_equal_calls_of_a_batch_repeat_only_what_may_be_repeated(ids: Any) -> None:
+    """Two dice are rolled; a second payment needs a further word."""
+    first, second, third = ids
+    batch = calls(
+        ("pay", '{"to": "A"}', first),
+        ("roll", '{"sides": 6}', second),
+        ("pay", '{"to":"A"}', third),
+    )
+    payer, result, _ = await paying(batch)
+    assert payer.paid == ["A"]
+    assert [o.refused for o in result.steps[0].observations] == ["", "", "guessed"]
+    assert "repeated_call" in result.steps[0].actions[2].repairs
+    dice = calls(("roll", '{"sides": 6}', first), ("roll", '{"sides": 6}', second))
+    payer, _, _ = await paying(dice)
+    assert payer.rolled == [6, 6]
+
+
+async def test_payments_that_differ_are_all_made() -> None:
+    payer, _, _ = await paying(calls(PAY, ("pay", '{"to": "B"}', "c2")))
+    assert payer.paid == ["A", "B"]
+
+
+@pytest.mark.parametrize("strategy", ["plan", "direct"])
+async def test_no_strategy_takes_a_reply_that_broke_off(strategy: str) -> None:
+    """A plan in it would run its tools, an answer in it would be half of one."""
+    plan = {"tasks": [{"id": "t1", "tool": "pay", "args": {"to": "A"}, "depends_on": []}]}
+    broken = Reply(json.dumps(plan) if strategy == "plan" else "half of", finish="error")
+    payer = Payer()
+    model = ScriptedModel([broken, *["no"] * 9])
+    await Agent(model, tools=payer.tools, approve="all", strategy=strategy).run("g")
+    assert payer.paid == []
+    assert "broken off by an error" in model.requests[1].last

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final, Literal, TypeAlias, overload
 
+import msgspec
+
 from taofold.core.json_values import Value
 
 Role = Literal["system", "user", "assistant", "tool"]
@@ -108,6 +110,16 @@ class ToolCall(Value, frozen=True, tag_field="type", tag="call"):
     arguments: str
     id: str = ""
     opaque: str = ""
+
+    @property
+    def identity(self) -> tuple[str, str, str]:
+        """Equal for a call that was sent twice: its id, its name and what its arguments say."""
+        try:
+            decoded = msgspec.json.decode(self.arguments)
+            arguments = msgspec.json.encode(decoded, order="deterministic").decode()
+        except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+            arguments = self.arguments
+        return self.id, self.name, arguments
 
 
 class ToolResult(Value, frozen=True, tag_field="type", tag="result"):
@@ -363,8 +375,43 @@ Finish = Literal[
 
 `pause`: ask again with the reply appended. `refusal`: the provider will not answer this.
 `overflow`: the conversation does not fit the window. `malformed`: the provider could not read its
-own model's call; asking again may help. `error`: no reply (only where the caller is tolerant).
+own model's call; asking again may help. `error`: the provider failed while it replied; or no
+reply at all (only where the caller is tolerant).
 """
+_FINISHES: Final[Mapping[str, Finish]] = {
+    "stop": "stop",
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "eos": "stop",
+    "load": "stop",
+    "length": "length",
+    "max_tokens": "length",
+    "max_output_tokens": "length",
+    "model_length": "length",
+    "model_context_window_exceeded": "overflow",
+    "overflow": "overflow",
+    "tool_calls": "tool_calls",
+    "tool_use": "tool_calls",
+    "function_call": "tool_calls",
+    "content_filter": "content_filter",
+    "content_filtered": "content_filter",
+    "guardrail_intervened": "content_filter",
+    "safety": "content_filter",
+    "refusal": "refusal",
+    "pause": "pause",
+    "pause_turn": "pause",
+    "malformed": "malformed",
+    "malformed_tool_use": "malformed",
+    "malformed_model_output": "malformed",
+    "error": "error",
+    "abort": "error",
+    "insufficient_system_resource": "error",
+}
+
+
+def finish_of(reason: str | None) -> Finish:
+    """The reason a reply ended, from a provider's word for it; "" if unknown."""
+    return _FINISHES.get((reason or "").lower(), "")
 
 
 @dataclass(frozen=True, slots=True, init=False)

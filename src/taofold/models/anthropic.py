@@ -23,6 +23,7 @@ from taofold.core.content import (
     ThinkingPart,
     ToolCall,
     ToolResult,
+    finish_of,
     parts_of,
 )
 from taofold.core.errors import ConfigError, ModelError
@@ -57,7 +58,7 @@ from taofold.models.remote import (
     key_for,
     refuse_unknown,
 )
-from taofold.models.replies import ReplyContext, finish_of
+from taofold.models.replies import ReplyContext
 from taofold.models.responses import leading
 from taofold.models.transport import same_server
 from taofold.runtime.model import Request, Speaker

@@ -25,6 +25,7 @@ from taofold.core.content import (
     ThinkingPart,
     ToolCall,
     ToolResult,
+    finish_of,
     parts_of,
 )
 from taofold.core.errors import ModelError
@@ -48,7 +49,7 @@ from taofold.models.encoding import (
 )
 from taofold.models.event_stream import DONE, EventReader, decoded, reported
 from taofold.models.remote import Connection, ModelTurn, RemoteModel, cache_mark, effort_at_most
-from taofold.models.replies import ReplyContext, finish_of
+from taofold.models.replies import ReplyContext
 from taofold.runtime.model import Request, Speaker, ToolSpec
 
 DETAILS: Final = "reasoning_details"

@@ -90,6 +90,7 @@ _FINISH: Final = {
     "UNEXPECTED_TOOL_CALL": "malformed",
     "TOO_MANY_TOOL_CALLS": "malformed",
     "CONTINUATION": "pause",
+    "FINISH_REASON_UNSPECIFIED": "",
 }
 
 
@@ -487,7 +488,8 @@ class GeminiReader(EventReader):
 
     def _reply(self) -> Reply:
         self._join()
-        finish = _FINISH.get(self._finish or "", "")
+        # Google names every other end after what went wrong: OTHER, MALFORMED_RESPONSE, …
+        finish = _FINISH.get(self._finish, "error") if self._finish else ""
         calls = any([isinstance(part, ToolCall) for part in self._parts])
         # Google says STOP of calls too.
         if calls and finish in ("stop", ""):

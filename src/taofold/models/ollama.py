@@ -20,6 +20,7 @@ from taofold.core.content import (
     TextPart,
     ThinkingPart,
     ToolResult,
+    finish_of,
     parts_of,
 )
 from taofold.core.errors import ConfigError, ModelError
@@ -52,7 +53,7 @@ from taofold.models.remote import (
     endpoint,
     refuse_unknown,
 )
-from taofold.models.replies import ReplyContext, finish_of
+from taofold.models.replies import ReplyContext
 from taofold.runtime.model import Request, Speaker
 
 

@@ -16,33 +16,9 @@ from taofold.core.values import Reply, ToolCall, Usage
 from taofold.models.prices import Price
 from taofold.runtime.model import Speaker
 
-_FINISH: Final = {
-    "stop": "stop",
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "eos": "stop",
-    "load": "stop",
-    "length": "length",
-    "max_tokens": "length",
-    "max_output_tokens": "length",
-    "model_context_window_exceeded": "overflow",
-    "tool_calls": "tool_calls",
-    "tool_use": "tool_calls",
-    "function_call": "tool_calls",
-    "content_filter": "content_filter",
-    "safety": "content_filter",
-    "refusal": "refusal",
-    "pause_turn": "pause",
-    "error": "error",
-}
 _MOST_CALLS: Final = 256
 """More in one reply were never meant: no provider allows half as many tools."""
 _MOST_TOKENS: Final = 1 << 40
-
-
-def finish_of(reason: str | None) -> str:
-    """The reason a reply ended, as `Finish` has it; "" if unknown."""
-    return _FINISH.get((reason or "").lower(), "")
 
 
 def _ended(calls: tuple[ToolCall, ...], finish: str) -> tuple[bool, str]:
@@ -57,14 +33,19 @@ def _ended(calls: tuple[ToolCall, ...], finish: str) -> tuple[bool, str]:
     return False, "tool_calls" if whole else finish
 
 
-def _told_apart(parts: Sequence[Part], calls: Sequence[ToolCall]) -> Sequence[Part]:
-    """The parts, no two calls of which have one id: their results could not be told apart."""
+def _told_apart(parts: Sequence[Part]) -> Sequence[Part]:
+    """The parts, no two calls of which have one id: their results could not be told apart.
+
+    The same call under the same id was sent twice and is one; another call gets another id.
+    """
     taken: set[str] = set()
-    if len({call.id for call in calls}) == len(calls):
-        return parts
+    sent: set[tuple[str, str, str]] = set()
     distinct: list[Part] = []
     for part in parts:
         if type(part) is ToolCall:
+            if part.identity in sent:
+                continue
+            sent.add(part.identity)
             number, fresh = 1, part.id
             while fresh in taken:
                 number, fresh = number + 1, f"{part.id}_{number + 1}"
@@ -136,7 +117,8 @@ class ReplyContext(msgspec.Struct, frozen=True):
         calls = tuple([part for part in parts if type(part) is ToolCall])
         if len(calls) > 1:
             self.check_calls(len(calls))
-            parts = _told_apart(parts, calls)
+            if len({call.id for call in calls}) < len(calls):
+                parts = _told_apart(parts)
         whole, finish = _ended(calls, finish)
         if whole and not all([call.arguments for call in calls]):
             parts = [

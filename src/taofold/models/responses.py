@@ -22,6 +22,7 @@ from taofold.core.content import (
     ThinkingPart,
     ToolCall,
     ToolResult,
+    finish_of,
     parts_of,
     said,
 )
@@ -46,7 +47,7 @@ from taofold.models.encoding import (
 from taofold.models.endpoint import ReplyReader
 from taofold.models.event_stream import EventReader, decoded, objects, reported
 from taofold.models.remote import Connection, ModelTurn, RemoteModel, effort_at_most
-from taofold.models.replies import ReplyContext, finish_of
+from taofold.models.replies import ReplyContext
 from taofold.runtime.model import Request, Speaker
 
 _DROPPABLE: Final = (

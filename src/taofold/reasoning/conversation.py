@@ -6,7 +6,7 @@ turn to turn. Older observations fold to their key line near the end of the wind
 about how replies are read.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -35,7 +35,12 @@ from taofold.reasoning.task import Task
 KEEP: Final = 3
 """Steps that a compaction leaves as they are."""
 REFUSED: Final = ("refusal", "content_filter")
-"""How a reply ends that is none."""
+"""How a reply ends that is none: nothing of it counts, calls neither."""
+BROKEN: Final[Mapping[str, str]] = {
+    "malformed": "Your tool call could not be read. Call the tool again.",
+    "error": "Your reply was broken off by an error, and nothing of it was run. Send it again.",
+}
+"""How a reply ends that is not whole, with what its model is told: nothing of it counts."""
 ECHO: Final = 2000
 """Characters of an unreadable reply that are shown back to the model."""
 

@@ -16,7 +16,7 @@ from taofold.core.content import Conversation
 from taofold.core.effects import Answer, Halt, Strategy, ask, begin, note
 from taofold.core.values import Message, Reply, StepRole, Thought
 from taofold.parsing import Parsed, Unparsed, parse
-from taofold.reasoning.conversation import REFUSED, corrections, withheld
+from taofold.reasoning.conversation import BROKEN, REFUSED, corrections, withheld
 from taofold.reasoning.nested import closing
 from taofold.reasoning.task import Task
 
@@ -90,7 +90,8 @@ def ask_for(
         if reply.finish == "pause":
             conversation.append(Message("assistant", reply.content, reply.issuer))
             continue
-        read = reader(reply)
+        broken = BROKEN.get(reply.finish)
+        read = Wrong(reply.finish, broken) if broken else reader(reply)
         if isinstance(read, Parsed):
             how = tuple(dict.fromkeys([repair.kind for repair in read.repairs]))
             if how:

@@ -9,8 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from msgspec.structs import replace
+
+from taofold.core.content import ToolCall
 from taofold.core.effects import Act, Answer, Ask, Begin, Halt, Outlook, Strategy, note
-from taofold.core.rules import check_thought
+from taofold.core.rules import check_thought, fingerprint
 from taofold.core.values import FINISH, Action, Message, Observation, Reply, Thought, Value
 from taofold.parsing import (
     Call,
@@ -24,7 +27,9 @@ from taofold.parsing import (
     read_call,
     read_reply,
 )
-from taofold.reasoning.conversation import REFUSED, Talk, withheld
+from taofold.parsing.outcome import OPEN_END, REPEATED
+from taofold.parsing.typed import is_cut
+from taofold.reasoning.conversation import BROKEN, REFUSED, Talk, withheld
 from taofold.reasoning.task import Task
 
 
@@ -125,8 +130,7 @@ class _Attempts:
                 yield from note("compacted", upto=upto, chars_before=before, chars_after=after)
                 # The overflow used up one attempt: folding without end is impossible.
                 continue
-            # With calls in it the reply is no refusal, whatever the provider calls its end.
-            if reply.finish in REFUSED and not reply.calls:
+            if reply.finish in REFUSED:
                 return Lost(withheld(reply), reply.text)
             last = reply.text
             read = self._read(reply)
@@ -163,6 +167,8 @@ class _Attempts:
 
     def _read(self, reply: Reply) -> Turn | Taken | _Broken:
         """What the reply says, before the rules of the loop are applied."""
+        if reply.finish in BROKEN:
+            return _Broken(reply.finish, BROKEN[reply.finish])
         if reply.calls:
             text = reply.text.strip()
             remark = Remark(text) if text else None
@@ -173,12 +179,10 @@ class _Attempts:
                     read_call(
                         c.name, c.arguments, c.id, finish_reason=why, schema=takes.get(c.name)
                     )
-                    for c in reply.calls
+                    for c in _sent(reply)
                 ]
             )
             return Turn(remark, calls)
-        if reply.finish == "malformed":
-            return _Broken("malformed", "Your tool call could not be read. Call the tool again.")
         if not reply.text.strip():
             return _Broken("empty", "Your reply was empty. Reply with a thought and an action.")
         # With the schemas, not the names: they say whether `02134` is a number.
@@ -237,8 +241,8 @@ class _Attempts:
         for call in others if not self._task.native else ():
             if not call.rationale:
                 yield from note("violation", rule="missing_rationale", detail=call.tool)
-        actions = tuple([to_action(call, turn.repairs) for call in others])
-        return Taken(reply, _kept(reply, turn), thought, actions)
+        actions = [to_action(call, turn.repairs) for call in others]
+        return Taken(reply, _kept(reply, turn), thought, _doubts_marked(actions, reply.finish))
 
     def _finish(self, reply: Reply, thought: Thought, finish: Call) -> Taken | _Broken:
         if finish.error:
@@ -305,6 +309,35 @@ class _Attempts:
             critical=remark.critical,
             synthesized=kind is None,
         )
+
+
+def _sent(reply: Reply) -> list[ToolCall]:
+    """The reply's native calls; the same call under the same id was sent twice and is one."""
+    distinct: dict[object, ToolCall] = {}
+    for index, call in enumerate(reply.calls):
+        distinct.setdefault(call.identity if call.id else index, call)
+    return list(distinct.values())
+
+
+def _doubts_marked(actions: Sequence[Action], finish: str) -> tuple[Action, ...]:
+    """The actions; marked are those that equal an earlier one, and all of a reply without an end.
+
+    What ends at a limit, or goes on, may be the first half of what the model wanted done.
+    """
+    endless = is_cut(finish) or finish == "pause"
+    before: set[str] = set()
+    marked: list[Action] = []
+    for action in actions:
+        identity = fingerprint(action) if len(actions) > 1 else ""
+        doubts = [REPEATED.kind] if identity in before else []
+        doubts += [OPEN_END.kind] if endless else []
+        before.add(identity)
+        # What could not be read does not run in any case.
+        if doubts and not action.error:
+            repairs = tuple(dict.fromkeys([*action.repairs, *doubts]))
+            action = replace(action, repairs=repairs, guessed=True)
+        marked.append(action)
+    return tuple(marked)
 
 
 def _prose(reply: Reply, text: str, answer: Any) -> Taken:

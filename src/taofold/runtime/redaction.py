@@ -22,6 +22,7 @@ from taofold.core.content import (
     ToolResult,
     bound,
     content_of,
+    finish_of,
     parts_of,
     unbound,
 )
@@ -53,6 +54,10 @@ def checked(reply: object) -> Reply:
         # Some adapters give None for what a provider did not say; that is no fault of the reply.
         labels = [label if label is not None else "" for label in labels]
         reply = replace(reply, model=labels[0], finish=labels[1])
+    # Of a model that hands its provider's own word through ("safety"): what it says must hold.
+    finish = finish_of(reply.finish) if isinstance(reply.finish, str) else ""
+    if finish and finish != reply.finish:
+        reply = replace(reply, finish=finish)
     texts: list[Any] = [*labels, *reply.notes]
     for part in reply.parts:
         texts += _texts(part)
