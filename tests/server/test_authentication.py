@@ -3,15 +3,18 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.server.agents import Bench, act, finish
-from tests.server.live import PATIENCE, Client, serving
+from tests.server.live import PATIENCE, TERMINAL, Client, serving
 
+from taofold.core.values import Principal
 from taofold.server import Settings
 from taofold.server.credentials import TokenStore
+from taofold.server.server import inner_session
 
 pytestmark = pytest.mark.anyio
 
@@ -82,6 +85,8 @@ HOSTILE: dict[str, tuple[str, str, bytes, dict[str, str], int]] = {
     ),
     "another method": ("DELETE", "/runs", b"", {}, 405),
     "an address without end": ("POST", "/" + "a" * 2000, b"{}", JSON, 414),
+    "NaN": ("POST", "/runs", b'{"goal":"x","data":{"a":NaN}}', JSON, 422),
+    "an infinity of digits": ("POST", "/runs", b'{"goal":"x","data":{"a":[0,1e999]}}', JSON, 422),
     "a link that was never given": ("POST", "/signin", b'{"token":"tf_0"}', JSON, 401),
 }  # fmt: skip
 
@@ -140,6 +145,56 @@ async def test_a_malformed_request_is_refused(client: Client, text: bytes) -> No
     answer = await raw(client, text)
     assert answer.startswith((b"HTTP/1.1 4", b"HTTP/1.0 4")) or answer == b""
     assert await client.server.log.rows(limit=0) == []
+
+
+@pytest.mark.parametrize("name", [
+    "Host", "Origin", "Sec-Fetch-Site", "Authorization", "Cookie", "X-CSRF-Token", "Content-Type",
+    "Idempotency-Key", "Last-Event-ID",
+])  # fmt: skip
+async def test_a_header_on_which_the_answer_hangs_may_stand_there_once(
+    client: Client, name: str
+) -> None:
+    sent = {
+        "Host": f"127.0.0.1:{client.port}",
+        "Authorization": f"Bearer {client.server.local.value()}",
+        "Content-Type": "application/json",
+    }
+    sent.setdefault(name, f"http://127.0.0.1:{client.port}" if name == "Origin" else "none")
+    lines = [f"{header}: {value}" for header, value in sent.items()]
+    rest = ["Connection: close", f"Content-Length: {len(GO)}", "", ""]
+
+    async def answered(*more: str) -> bytes:
+        head = "\r\n".join(["POST /runs HTTP/1.1", *lines, *more, *rest])
+        return await raw(client, head.encode() + GO)
+
+    refused = await answered(f"{name.lower()}: {sent[name]}")
+    assert refused.startswith(b"HTTP/1.1 400")
+    if name != "Host":  # the parser of HTTP refuses it before we see it
+        assert f"one header {name.lower()}".encode() in refused
+    assert await client.server.log.rows(limit=0) == []
+    assert (await answered()).startswith(b"HTTP/1.1 201")
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "where"),
+    [
+        ("/runs", '{"goal": "x", "data": {"a": NaN}}', ["data/a"]),
+        ("/runs", '{"goal": "x", "data": {"a": [{"b": 1e999}, -Infinity]}}',
+         ["data/a/0/b", "data/a/1"]),
+        ("/runs/r/ratings", '{"value": NaN}', ["value"]),
+        ("/runs/r/steer", "1e999", [""]),
+        ("/approvals/r:1", '{"decision": "edit", "parameters": {"x": -1e999}}', ["parameters/x"]),
+        ("/ag-ui", '{"state": {"data": {"a": Infinity}}}', ["state/data/a"]),
+    ],
+)  # fmt: skip
+async def test_numbers_that_json_has_not_are_refused_with_their_place(
+    client: Client, path: str, body: str, where: list[str]
+) -> None:
+    answer = await client.http.post(path, content=body, headers=JSON)
+    assert answer.status_code == 422
+    assert [fault["path"] for fault in answer.json()["faults"]] == where
+    finite = await client.http.post("/runs", json={"goal": "x", "data": {"a": 1e308}})
+    assert finite.status_code == 201
 
 
 async def test_a_line_break_in_an_answer_header_is_impossible(client: Client) -> None:
@@ -276,6 +331,71 @@ async def test_sessions_of_two_people_with_one_name_are_two(tmp_path: Path) -> N
         assert "remember" not in told[-1]
         items = (await client.get("/runs", params={"session": "chat"})).json()["items"]
         assert [one["id"] for one in items] == [other]
+
+
+async def test_no_name_of_this_machines_user_is_anothers_session(tmp_path: Path) -> None:
+    tokens = TokenStore(tmp_path / "tokens.json")
+    alice = tokens.add("alice", ["USER"])
+    told: list[str] = []
+
+    def reply(request: Any) -> str:
+        told.append("\n".join(message.content for message in request.conversation))
+        return finish()
+
+    agent = Bench().agent(reply)
+    async with serving(agent, tmp_path / "r.db", tokens=tokens) as client:
+        client.http.headers["Authorization"] = f"Bearer {client.server.local.value()}"
+
+        async def talk(word: str, session: str, token: str = "") -> list[str]:
+            """The words of the turns before, in this session."""
+            headers = {"Authorization": f"Bearer {token}"} if token else {}
+            body = {"goal": word, "session": session}
+            run = (await client.post("/runs", body, headers=headers)).json()["id"]
+            state = await client.get(f"/runs/{run}", headers=headers)
+            while state.json()["status"] not in TERMINAL:
+                await asyncio.sleep(0.01)
+                state = await client.get(f"/runs/{run}", headers=headers)
+            assert state.json()["session"] == session, "as its principal named it"
+            return [one for one in ("first", "second", "third", "fourth") if one in told[-1]]
+
+        assert await talk("first", "x", alice) == ["first"]
+        assert await talk("second", "alice/x") == ["second"]
+        assert await talk("third", "alice/x") == ["second", "third"]
+        assert await talk("fourth", "x", alice) == ["first", "fourth"]
+        items = (await client.get("/runs", params={"session": "alice/x"})).json()["items"]
+        assert [one["goal"] for one in items] == ["third", "second"]
+
+
+async def test_a_stored_session_with_a_slash_goes_on_and_is_nobody_elses(tmp_path: Path) -> None:
+    tokens = TokenStore(tmp_path / "tokens.json")
+    alice = tokens.add("alice", ["USER"])
+    told: list[str] = []
+
+    def reply(request: Any) -> str:
+        told.append("\n".join(message.content for message in request.conversation))
+        return finish()
+
+    agent = Bench().agent(reply)
+    async with serving(agent, tmp_path / "r.db", tokens=tokens) as client:
+        client.http.headers["Authorization"] = f"Bearer {client.server.local.value()}"
+        # As the command line names it, and as earlier releases did.
+        await agent.but(log=client.server.log).run("my own words", session="alice/x")
+        headers = {"Authorization": f"Bearer {alice}"}
+        taken = await client.post("/runs", {"goal": "go", "session": "x"}, headers=headers)
+        assert (taken.status_code, taken.json()["code"]) == (409, "session")
+        await client.until(await client.start("further", session="alice/x"))
+        assert "my own words" in told[-1]
+        items = (await client.get("/runs", params={"session": "alice/x"})).json()["items"]
+        assert len(items) == 2
+
+
+def test_two_sessions_have_one_name_only_if_they_are_one() -> None:
+    people = ["local", "alice", "bob", "x"]
+    # One to three parts: every name that could be another's with its principal before it.
+    parts = ["", *people]
+    names = {"/".join(name) for size in (1, 2, 3) for name in product(parts, repeat=size)} - {""}
+    inner = [inner_session(Principal(person), name) for person in people for name in names]
+    assert len(set(inner)) == len(people) * len(names)
 
 
 async def test_another_page_is_served_only_if_it_was_allowed_by_name(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 Pure; knows nothing about files, HTTP or any schema.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import isfinite
 from typing import Any, TypeAlias, TypeGuard, cast
 
@@ -57,6 +57,19 @@ def is_finite(value: JSON) -> bool:
     if isinstance(value, list | tuple):
         return all(map(is_finite, cast("Sequence[JSON]", value)))
     return True
+
+
+def not_finite(value: JSON, path: str = "") -> Iterator[str]:
+    """Where in `value` there are numbers that JSON has not: `data/prices/0`."""
+    members: Iterable[tuple[Any, JSON]] = ()
+    if isinstance(value, float) and not isfinite(value):
+        yield path
+    elif isinstance(value, dict):
+        members = cast("dict[str, JSON]", value).items()
+    elif isinstance(value, list | tuple):
+        members = enumerate(cast("Sequence[JSON]", value))
+    for name, member in members:
+        yield from not_finite(member, f"{path}/{name}" if path else str(name))
 
 
 def copied(value: JSON) -> JSON:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 import msgspec
@@ -17,6 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from taofold.core.errors import ConfigError, Conflict, LogError, Refused, TaofoldError, UnknownRun
+from taofold.core.json_values import not_finite
 from taofold.core.values import Principal
 from taofold.log.log import RunRow
 from taofold.policy.policy import Right
@@ -221,10 +223,19 @@ async def check_body(endpoint: ApiEndpoint, request: Request, most: int) -> Any:
     except ValidationError as error:
         why = error.errors(include_url=False, include_input=False)[0]["msg"]
         raise Problem(400, "malformed", f"the body is no JSON: {why}") from None
+    # pydantic reads NaN, Infinity and 1e999 as floats, and a model checks only its own fields: what
+    # is JSON of the client's (`data`, `parameters`) would be kept as something else than was sent.
+    wrong = list(islice(not_finite(document), _MOST_FAULTS))
+    if wrong:
+        faults = [{"where": "body", "path": path, "fault": _NO_NUMBER} for path in wrong]
+        summary = f"{wrong[0] or 'body'}: {_NO_NUMBER}"
+        raise Problem(422, "invalid", summary, faults=faults)
     return _checked(endpoint.body, document, "body", strings=False)
 
 
 _ANY: Final[TypeAdapter[Any]] = TypeAdapter(Any)
+_MOST_FAULTS: Final = 50
+_NO_NUMBER: Final = "not a number of JSON: NaN, Infinity, or too large"
 
 
 def _checked(model: type[BaseModel], said: Any, where: str, *, strings: bool) -> Any:
@@ -247,7 +258,7 @@ def invalid(error: ValidationError, where: str, under: str = "") -> Problem:
         for fault in error.errors(include_url=False, include_input=False, include_context=False)
     ]
     summary = "; ".join(f"{fault['path'] or where}: {fault['fault']}" for fault in faults[:5])
-    return Problem(422, "invalid", summary, faults=faults[:50])
+    return Problem(422, "invalid", summary, faults=faults[:_MOST_FAULTS])
 
 
 async def visible_run(call: ApiCall, run: str) -> RunRow:

@@ -40,6 +40,18 @@ from taofold.server.traffic import Audit, Counts, RateLimiter
 from taofold.shared_document import Shared, Shelf
 from taofold.tools.media import Prompt
 
+_LOCAL: Final = Principal().id
+"""The principal of this machine: shares its sessions with the command line."""
+
+
+def inner_session(principal: Principal, name: str) -> str:
+    """The session as the log names it: what others call the same is another conversation. Pure."""
+    # A principal's name has no slash (`credentials`), so no two have the same. The names of this
+    # machine's user have no principal before them unless they have a slash themselves.
+    if not name or (principal.id == _LOCAL and "/" not in name):
+        return name
+    return f"{principal.id}/{name}"
+
 
 class Worker:
     """The server's part in driving runs."""
@@ -316,6 +328,30 @@ class Server:
             if len(self._asked) > _REMEMBERED:
                 self._asked.popitem(last=False)
         return questions
+
+    async def session(self, principal: Principal, name: str) -> str:
+        """The session as the log names it."""
+        if principal.id == _LOCAL and "/" in name:
+            # The command line names it as it is, as servers once did: such a session goes on,
+            # if it is not another principal's.
+            rows = await self.log.rows(session=name, limit=1)
+            if rows and rows[0].principal == _LOCAL:
+                return name
+        return inner_session(principal, name)
+
+    async def session_to_continue(self, principal: Principal, name: str) -> str:
+        """The session as the log names it, for another run in it.
+
+        Raises:
+            Problem: 409, it was begun by this machine's user.
+        """
+        session = await self.session(principal, name)
+        if not session or principal.id == _LOCAL:
+            return session
+        # `ann/x`, written at the command line, is no conversation of ann's.
+        if await self.log.rows(session=session, principal=_LOCAL, limit=1):
+            raise Problem(409, "session", "the session is another's: choose another name")
+        return session
 
     async def agent_of(self, row: RunRow) -> AnyAgent | None:
         """The agent of the run that nobody's call started; None if it is not offered here."""

@@ -1,6 +1,7 @@
 """Agents and tools as an MCP server, seen by clients of both eras."""
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +12,9 @@ from tests.runtime.kit import Memo
 from taofold import Agent, Decision, MemoryLog, Policy, Principal, RunContext, tool
 from taofold.bridges.mcp import McpServer
 from taofold.bridges.mcp.server import Offers, make_server
-from taofold.core.errors import ConfigError
+from taofold.bridges.mcp.server.replies import decision_of
+from taofold.bridges.mcp.server.server import Desk
+from taofold.core.errors import ConfigError, Refused
 from taofold.core.state import fold
 from taofold.log.log import Signal
 from taofold.runtime.control import decide, pending
@@ -111,6 +114,21 @@ async def test_a_direct_call_is_a_run_in_the_log(mode: str) -> None:
         1,
     )
     assert (result.meta or {})["taofold/run"] == row.run
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+async def test_numbers_that_json_has_not_are_refused(number: float) -> None:
+    log = MemoryLog()
+    desk = Desk(Offers.of([], [look], log=log), elicit=True)
+    context = SimpleNamespace(request=None)
+    asked = types.CallToolRequestParams(name="look", arguments={"what": {"a": [number]}})
+    result = await desk.call_tool(context, asked)
+    assert result.is_error
+    assert "what/a/0: NaN" in words(result)
+    assert await log.rows() == []
+    waiting = await Agent(Memo([act("pay", amount=3)]), tools=[pay], log=log).run("pay")
+    with pytest.raises(Refused, match="reason/0"):
+        decision_of(waiting.pending[0], "accept", {"approve": True, "reason": [number]})
 
 
 async def test_what_a_person_at_the_client_answers_is_posted_without_secrets() -> None:

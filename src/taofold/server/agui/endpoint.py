@@ -28,7 +28,7 @@ from taofold.core.trace import opening
 from taofold.log.log import RunRow
 from taofold.server.agui.events import decision
 from taofold.server.agui.scene import Scene, Tail
-from taofold.server.api import approvals, views
+from taofold.server.api import approvals
 from taofold.server.api.attachments import from_ag_ui
 from taofold.server.api.runs import framed_context, offered_agent
 from taofold.server.api.schemas import LONGEST_GOAL, Decide
@@ -76,7 +76,7 @@ async def talk(call: ApiCall) -> Response:
     if cancel:
         server.require(call.principal, "cancel")
     server.watching.room(call.principal.id)
-    session = views.inner_session(call.principal, f"ag-ui/{thread}")
+    session = await server.session_to_continue(call.principal, f"ag-ui/{thread}")
     # The newest run decides: a session has at most one
     # run that has not ended (the log refuses two).
     rows = await server.log.rows(session=session, limit=1)

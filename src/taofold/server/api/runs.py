@@ -65,10 +65,10 @@ async def create(call: ApiCall) -> Response:
     except ConfigError as error:
         raise Problem(422, "model", str(error)) from None
     run, keyed = _named(call)
-    session = views.inner_session(call.principal, body.session)
     # The common case of a repeated request. The race of two at once ends in `Conflict` below.
     if keyed and await _known(call, run, digest):
         return await _started(call, run, fresh=False)
+    session = await server.session_to_continue(call.principal, body.session)
     begin = {
         "principal": call.principal,
         "session": session,
@@ -205,12 +205,13 @@ async def page(call: ApiCall) -> BaseModel:
     """The caller's runs, newest first."""
     query: RunsQuery = call.query
     before = await _place(call, query.cursor) if query.cursor else 0
+    session = await call.server.session(call.principal, query.session)
     rows_by_place: dict[int, RunRow] = {}
     for source in _sources(call, query.agent):
         rows = await call.server.log.rows(
             **source,
             status=query.status,
-            session=views.inner_session(call.principal, query.session),
+            session=session,
             before=before,
             # One more than shown tells whether there is a next page, without counting.
             limit=query.limit + 1,

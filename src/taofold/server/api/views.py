@@ -16,24 +16,12 @@ from taofold.core.metrics import measure
 from taofold.core.state import fold
 from taofold.core.text import iso
 from taofold.core.trace import audit, child_id, opening, trace
-from taofold.core.values import Principal
 from taofold.log.log import RunRow
 from taofold.policy import Facts
 from taofold.runtime.model import Model
 from taofold.runtime.setup import Approval
 from taofold.server.api import schemas
 from taofold.views import approval_json, counts_json, run_json, run_state_json
-
-LOCAL = "local"
-"""The principal of this machine: shares its sessions with the command line."""
-
-
-def inner_session(principal: Principal, name: str) -> str:
-    """The session as the log names it: what others call the same is another conversation."""
-    if not name or principal.id == LOCAL:
-        return name
-    # A principal's name has no slash (`credentials`), so no two principals share a session.
-    return f"{principal.id}/{name}"
 
 
 def run(row: RunRow) -> schemas.RunView:

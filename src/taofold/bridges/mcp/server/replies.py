@@ -15,6 +15,8 @@ from taofold.agent import RunResult
 from taofold.agent.result import Happening, Progress
 from taofold.bridges.mcp.server.offers import RESUME, McpOffer, Offers, run_outcome
 from taofold.core import events as e
+from taofold.core.errors import Refused
+from taofold.core.json_values import not_finite
 from taofold.core.values import Tier
 from taofold.policy.policy import Right
 from taofold.runtime import control
@@ -141,7 +143,13 @@ def answer_form(one: Approval) -> dict[str, Any]:
 
 
 def decision_of(one: Approval, action: str, content: Mapping[str, Any]) -> Decision | None:
-    """What the person at the client said; None if he said nothing."""
+    """What the person at the client said; None if he said nothing.
+
+    Raises:
+        Refused: it holds a number that JSON has not.
+    """
+    for path in not_finite(dict(content)):
+        raise Refused(f"{path}: NaN and Infinity are no numbers of JSON")
     by = one.requester
     if action == "decline":
         return Decision("deny", by=by, reason="declined at the MCP client")

@@ -47,6 +47,7 @@ from taofold.bridges.mcp.server.replies import (
 )
 from taofold.bridges.mcp.server.tasks import RunTasks, TaskParams, takes_tasks
 from taofold.core.errors import ConfigError, Conflict, Refused, RunError
+from taofold.core.json_values import not_finite
 from taofold.core.values import Principal
 from taofold.runtime.control import pending
 from taofold.tools.arguments import BadArguments, Checker
@@ -142,6 +143,9 @@ class Desk:
         if schema is None:
             raise MCPError(types.INVALID_PARAMS, f"unknown tool {params.name!r}")
         try:
+            wrong = list(not_finite(arguments))
+            if wrong:
+                raise BadArguments([f"{wrong[0]}: NaN and Infinity are no numbers of JSON"])
             Checker(schema)(arguments)
         except BadArguments as error:
             return tool_result(str(error), failed=True)
