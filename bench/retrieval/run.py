@@ -59,7 +59,7 @@ def fill(path: Path, patterns: list[Pattern]) -> None:
         event = PatternDiscovered(f"loop-{n}", pattern, "", CaseContext())
         view.keep(step(view, event, 1_700_000_000_000 + n))
         facts.append((1_700_000_000_000 + n, encode(event)))
-    registry_tables.moved(db, journal.append(db, "patterns", -1, facts))
+    registry_tables.set_position(db, journal.append(db, "patterns", -1, facts))
     db.execute("commit")
     db.close()
 

@@ -207,8 +207,8 @@ async def _run(
     options: Options,
 ) -> Reasoned[Out]:
     # What belongs to the one run is taken out; the rest describes the agent.
-    given = cast("dict[str, Any]", dict(options))
-    at_run = {key: given.pop(key) for key in _AT_RUN if key in given}
-    given.setdefault("limits", LIMITS[name])
-    agent: Agent[Any, Out] = Agent(model, name=name, output=output, strategy=strategy, **given)
+    of_agent = cast("dict[str, Any]", dict(options))
+    at_run = {key: of_agent.pop(key) for key in _AT_RUN if key in of_agent}
+    of_agent.setdefault("limits", LIMITS[name])
+    agent: Agent[Any, Out] = Agent(model, name=name, output=output, strategy=strategy, **of_agent)
     return Reasoned(await agent.run(goal, **at_run))

@@ -90,12 +90,12 @@ def _within(path: str, folder: str) -> bool:
 
 def _own() -> tuple[Path, Path]:
     # Looked up each time: the XDG variables may be set after this module was imported.
-    return _resolved(operator_folder()), _resolved(state_folder())
+    return _resolve(operator_folder()), _resolve(state_folder())
 
 
 # realpath is a system call per component, and every file operation of a tool asks.
 @lru_cache(maxsize=64)
-def _resolved(path: Path) -> Path:
+def _resolve(path: Path) -> Path:
     return _real(path)
 
 

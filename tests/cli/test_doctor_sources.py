@@ -8,7 +8,7 @@ import pytest
 
 from taofold.cli.probe import Finding, examine
 from taofold.models.transport import Body, Bounds, HttpResponse, OnBytes, answered_by
-from taofold.runtime.model import known
+from taofold.runtime.model import probed_profile
 
 
 class Says:
@@ -39,7 +39,7 @@ def findings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[dict[str,
 def test_what_was_not_tried_stays_as_the_rules_have_it(
     findings: tuple[dict[str, Finding], str],
 ) -> None:
-    profile = known(findings[1])
+    profile = probed_profile(findings[1])
     assert profile is not None
     assert profile.thinking == "always"
     assert profile.prefix_bound

@@ -23,7 +23,7 @@ from tests.server.agents import Bench, act, batch, finish
 
 from taofold.core.text import iso
 from taofold.evals import Case, evaluate
-from taofold.evals.report_files import keep
+from taofold.evals.report_files import store_report
 from taofold.log.journal import MemoryJournal
 from taofold.log.store import clock
 from taofold.testing.models import ScriptedModel
@@ -92,7 +92,7 @@ async def console(folder: Path, *, csp: bool = True, **view: Any) -> AsyncIterat
     model = ScriptedModel([finish("42"), finish("red")])
     bench = Bench()
     report = await evaluate(bench.agent(finish("42"), name="helper").but(model=model), cases)
-    keep(home, "sums", [report])
+    store_report(home, "sums", [report])
     long = "word" * 60
     agent = bench.agent(
         batch("I look at both sides", ("look", {"at": "left"}), ("look", {"at": long})),

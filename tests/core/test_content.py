@@ -19,10 +19,10 @@ from taofold.core.content import (
     ThinkingPart,
     ToolCall,
     ToolResult,
-    bound,
+    is_issuer_bound,
     parts_of,
     result_message,
-    unbound,
+    without_issuer_parts,
 )
 from taofold.core.events import decode, encode
 from taofold.core.values import Profile
@@ -86,14 +86,22 @@ def test_the_text_of_a_reply_can_be_kept_in_part_and_stays_in_its_place() -> Non
 
 
 def test_unbound_content_holds_what_everybody_understands() -> None:
-    kept = parts_of(unbound(WHOLE))
+    kept = parts_of(without_issuer_parts(WHOLE))
     assert kept == (
         TextPart("I look.", "commentary"),
         ToolCall("read", '{"path": "a"}', "c1"),
         *WHOLE[5:],
     )
-    assert not bound(kept)
-    assert [bound((part,)) for part in WHOLE] == [True, True, False, True, True, False, False]
+    assert not is_issuer_bound(kept)
+    assert [is_issuer_bound((part,)) for part in WHOLE] == [
+        True,
+        True,
+        False,
+        True,
+        True,
+        False,
+        False,
+    ]
 
 
 def talk(content: Content) -> Conversation:
@@ -101,15 +109,15 @@ def talk(content: Content) -> Conversation:
 
 
 def test_the_digest_is_of_what_every_provider_would_be_told() -> None:
-    assert talk(WHOLE).digest == talk(unbound(WHOLE)).digest
-    assert talk(WHOLE).bound_digest != talk(unbound(WHOLE)).bound_digest
+    assert talk(WHOLE).digest == talk(without_issuer_parts(WHOLE)).digest
+    assert talk(WHOLE).bound_digest != talk(without_issuer_parts(WHOLE)).bound_digest
     other = (*WHOLE[:5], MediaPart("image", "image/png", "other"))
     assert talk(WHOLE[:6]).digest != talk(other).digest
 
 
 @pytest.mark.parametrize("place", [0, 1, 3, 4])
 def test_the_bound_digest_is_of_everything_that_only_the_issuer_understands(place: int) -> None:
-    less = (*WHOLE[:place], *parts_of(unbound((WHOLE[place],))), *WHOLE[place + 1 :])
+    less = (*WHOLE[:place], *parts_of(without_issuer_parts((WHOLE[place],))), *WHOLE[place + 1 :])
     assert talk(WHOLE).bound_digest != talk(less).bound_digest
     assert talk(WHOLE).digest == talk(less).digest
 
@@ -122,7 +130,7 @@ def test_a_cut_takes_away_what_is_opaque_before_it_and_nothing_behind_it() -> No
     conversation.cut()
     assert not conversation.bound
     assert conversation.digest == neutral
-    assert conversation.content(1) == unbound(WHOLE)
+    assert conversation.content(1) == without_issuer_parts(WHOLE)
     conversation.append(Message("assistant", WHOLE, ISSUER))
     assert conversation.bound
     assert conversation.content(2) == WHOLE

@@ -21,7 +21,7 @@ from taofold.core.content import (
     format_conversation_as_chat,
     media_of,
     result_message,
-    veiled,
+    veil_opaque,
 )
 
 ISSUER = Issuer("messages", "api.anthropic.com", "claude-opus-5-5")
@@ -145,11 +145,11 @@ def test_what_is_sealed_is_shown_as_its_kind_and_size_and_the_rest_as_it_is() ->
     assert (inline.line, stored.line) == ("[opaque k 5 bytes]", "[opaque k 77 bytes]")
     signed = ToolCall("look", "{}", "c1", '{"s": 1}')
     parts = (inline, stored, TextPart("a", "p", "{}"), signed, TextPart("b"), SECOND, PLAN)
-    assert veiled(parts) == (
+    assert veil_opaque(parts) == (
         *(OpaquePart("", "k", "", 5), stored, TextPart("a", "p", "…")),
         *(ToolCall("look", "{}", "c1", "…"), TextPart("b"), SECOND, PLAN),
     )
-    assert veiled("plain") == "plain"
+    assert veil_opaque("plain") == "plain"
 
 
 PARTS: tuple[Part, ...] = (

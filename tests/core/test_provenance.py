@@ -7,7 +7,7 @@ records that were dropped; `trusted` always True.
 import pytest
 
 from taofold.core import events as e
-from taofold.core.provenance import taken_in, trusted
+from taofold.core.provenance import as_import, may_be_resumed
 from taofold.core.state import fold
 from taofold.core.values import Action, Observation, Principal, Thought, Tier
 
@@ -51,7 +51,7 @@ FORGED = (
 @pytest.mark.parametrize("begun", [False, True])
 def test_of_a_call_without_an_outcome_only_the_proposal_is_kept(begun: bool) -> None:
     more = (e.Started(key="1", index=0),) if begun else ()
-    kept = taken_in(records(start(), *FORGED, *more), "x.ndjson", principal=ME, at=9)
+    kept = as_import(records(start(), *FORGED, *more), "x.ndjson", principal=ME, at=9)
     assert not [one for one in kept if isinstance(one.event, e.Decided | e.Started)]
     assert [one.seq for one in kept] == list(range(len(kept)))
     slot = fold(kept).open["1"].slots[0]
@@ -66,7 +66,7 @@ def test_of_a_call_without_an_outcome_only_the_proposal_is_kept(begun: bool) -> 
 
 
 def test_who_and_what_the_file_says_of_itself_is_dropped() -> None:
-    (kept,) = taken_in(records(start(parent="p", depth=2)), "x", principal=ME, at=9)
+    (kept,) = as_import(records(start(parent="p", depth=2)), "x", principal=ME, at=9)
     event = kept.event
     assert isinstance(event, e.RunStarted)
     assert (event.principal, event.settings, event.session, event.parent) == (ME, {}, "", "")
@@ -74,7 +74,7 @@ def test_who_and_what_the_file_says_of_itself_is_dropped() -> None:
 
 def test_what_is_over_stays_and_is_marked() -> None:
     forged = records(start(), *FORGED, e.Started(key="1", index=0), done("1"))
-    kept = taken_in(forged, "x", principal=ME, at=9)
+    kept = as_import(forged, "x", principal=ME, at=9)
     assert len(kept) == len(forged)
     (resolved,) = [one.event for one in kept if isinstance(one.event, e.Resolved)]
     assert resolved.imported
@@ -90,7 +90,7 @@ def test_one_call_of_a_step_may_be_over_and_the_other_not() -> None:
         said(e.Resolved, "1", 1),
         e.Started(key="1", index=1),
     )
-    kept = taken_in(records(start(), *events), "x", principal=ME, at=9)
+    kept = as_import(records(start(), *events), "x", principal=ME, at=9)
     slots = fold(kept).open["1"].slots
     assert slots[0].observation is not None
     assert (slots[1].decided, slots[1].started) == (None, False)
@@ -102,7 +102,7 @@ def test_references_to_records_are_numbered_anew() -> None:
         proposed("2"), said(e.Resolved, "2"), e.Started(key="2", index=0),
         e.Rewound(to=4), proposed("2"), said(e.Resolved, "2"),
     )  # fmt: skip
-    kept = taken_in(records(start(), *events), "x", principal=ME, at=9)
+    kept = as_import(records(start(), *events), "x", principal=ME, at=9)
     state = fold(kept)
     assert len(state.steps) == 1
     assert state.open["2"].slots[0].decided is None
@@ -113,21 +113,21 @@ def test_references_to_records_are_numbered_anew() -> None:
 def test_a_decision_on_what_was_never_proposed_is_no_run() -> None:
     for event in (said(e.Resolved, "7"), e.Started(key="7", index=0), said(e.Decided, "7")):
         with pytest.raises(ValueError, match="never proposed"):
-            taken_in(records(start(), event), "x", principal=ME, at=9)
+            as_import(records(start(), event), "x", principal=ME, at=9)
 
 
 def test_what_does_not_begin_with_a_start_is_no_run() -> None:
     for events in ((), (proposed("1"),), (e.Resumed(epoch=1), start())):
         with pytest.raises(ValueError, match="begins with"):
-            taken_in(records(*events), "x", principal=ME, at=9)
+            as_import(records(*events), "x", principal=ME, at=9)
 
 
 def test_what_an_older_release_took_in_goes_on_only_if_it_claims_nothing() -> None:
     old = e.RunStarted(goal="g", principal=ME, settings={"imported": "x.ndjson"})
-    assert trusted(records(old, proposed("1")))
-    assert trusted(records(old, *FORGED, e.Started(key="1", index=0), done("1")))
-    assert not trusted(records(old, *FORGED))
-    assert not trusted(records(old, proposed("1"), e.Started(key="1", index=0)))
+    assert may_be_resumed(records(old, proposed("1")))
+    assert may_be_resumed(records(old, *FORGED, e.Started(key="1", index=0), done("1")))
+    assert not may_be_resumed(records(old, *FORGED))
+    assert not may_be_resumed(records(old, proposed("1"), e.Started(key="1", index=0)))
     here = e.RunStarted(goal="g", principal=ME)
-    assert trusted(records(here, *FORGED))
-    assert trusted(taken_in(records(start(), *FORGED), "x", principal=ME, at=9))
+    assert may_be_resumed(records(here, *FORGED))
+    assert may_be_resumed(as_import(records(start(), *FORGED), "x", principal=ME, at=9))

@@ -6,11 +6,11 @@ from story import Story
 from taofold.core import events as e
 from taofold.core.rules import (
     check_thought,
-    derived,
+    derived_violations,
     detect_action_loop,
     detect_alternation,
     fingerprint,
-    recorded,
+    recorded_violations,
     same_action,
     violations,
 )
@@ -178,7 +178,7 @@ def test_what_is_recorded_and_derived_is_told_once():
     story = Story().step(rationale="")
     story.put(e.Violated(key="1", rule="missing_rationale", detail="look"))
     assert rules(story) == [("missing_rationale", (1,))]
-    assert len(recorded(story.records)) == len(derived(story.records)) == 1
+    assert len(recorded_violations(story.records)) == len(derived_violations(story.records)) == 1
 
 
 def test_what_was_rewound_breaks_nothing():

@@ -3,7 +3,15 @@
 import pytest
 from story import Story
 
-from taofold.core.rules import INTENT, RATIONALE, UNGROUNDED, bare, check, derived, receipt
+from taofold.core.rules import (
+    INTENT,
+    RATIONALE,
+    UNGROUNDED,
+    check,
+    derived_violations,
+    lacks_content,
+    lacks_intent,
+)
 from taofold.core.values import Action, Observation, Thought
 
 TTL = (
@@ -27,7 +35,7 @@ TTL = (
     ],
 )
 def test_an_activity_and_nothing_else_is_no_intent(text: str) -> None:
-    assert bare(text)
+    assert lacks_intent(text)
 
 
 @pytest.mark.parametrize(
@@ -51,11 +59,11 @@ def test_an_activity_and_nothing_else_is_no_intent(text: str) -> None:
     ],
 )
 def test_what_says_more_than_that_is_left_to_a_reader(text: str) -> None:
-    assert not bare(text)
+    assert not lacks_intent(text)
 
 
 def rules(story: Story) -> set[str]:
-    return {violation.rule for violation in derived(story.records)}
+    return {violation.rule for violation in derived_violations(story.records)}
 
 
 def failing(story: Story) -> list[str]:
@@ -88,7 +96,7 @@ def test_the_documents_bad_observation_holds_no_result() -> None:
 
 @pytest.mark.parametrize("result", ["running", "ran", "opened the file", "did it", "got 3 results"])
 def test_short_words_that_tools_do_say_are_results(result: str) -> None:
-    assert not receipt(result)
+    assert not lacks_content(result)
     assert failing(Story().step("read it", result=result)) == []
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from taofold import Agent
 from taofold.evals import Case, compare, evaluate
-from taofold.evals.report_files import FOLDER, keep, kept, read
+from taofold.evals.report_files import FOLDER, read, store_report, stored_reports
 from taofold.testing.models import ScriptedModel
 
 pytestmark = pytest.mark.anyio
@@ -22,8 +22,8 @@ async def test_a_report_is_kept_listed_and_read_again(tmp_path: Path) -> None:
     cases = [Case("six times seven", expect="42")]
     good = await evaluate(agent("good", "42"), cases)
     bad = await evaluate(agent("bad", "41"), cases)
-    path = keep(tmp_path, "sums", [good, bad], compare(good, bad))
-    (brief,) = kept(tmp_path)
+    path = store_report(tmp_path, "sums", [good, bad], compare(good, bad))
+    (brief,) = stored_reports(tmp_path)
     assert (brief["id"], brief["name"]) == (path.stem, "sums")
     assert brief["reports"] == [{"agent": "good", "rate": 1.0}, {"agent": "bad", "rate": 0.0}]
     whole = read(tmp_path, path.stem)
@@ -47,4 +47,4 @@ def test_what_is_no_report_is_left_out(tmp_path: Path, text: str) -> None:
     name = "1700000000000-0123abcd"
     (tmp_path / FOLDER / f"{name}.json").write_text(text)
     assert read(tmp_path, name) is None
-    assert kept(tmp_path) == []
+    assert stored_reports(tmp_path) == []

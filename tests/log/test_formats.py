@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from taofold.core import events as e
 from taofold.core.errors import ConfigError
 from taofold.core.metrics import measure
-from taofold.core.rules import check, recorded, violations
+from taofold.core.rules import check, recorded_violations, violations
 from taofold.core.state import fold
 from taofold.core.trace import turns
 from taofold.core.values import FINISH, Action, Observation, Thought
@@ -38,7 +38,7 @@ def tao(records):
         for t in turns(records)
     ]  # fmt: skip
     ends = [r.event for r in records if isinstance(r.event, e.RunFinished)]
-    broken = sorted((v.rule, v.detail, v.steps) for v in recorded(records))
+    broken = sorted((v.rule, v.detail, v.steps) for v in recorded_violations(records))
     return told, ends, broken, records[0].at, records[0].event.goal
 
 

@@ -13,7 +13,7 @@ from taofold.core.errors import Conflict, LogError
 from taofold.core.events import Decided, Event, Observed, Proposed, Record, Replied, Started
 from taofold.core.values import Action, Observation, Thought, Usage
 from taofold.log.log import RunRow, Signal
-from taofold.log.sqlite.connection import plain
+from taofold.log.sqlite.connection import open_for_writing
 from taofold.log.sqlite.log import SqliteLog
 
 
@@ -117,7 +117,7 @@ def test_the_wal_is_synced_before_it_is_folded_back(tmp_path: Path) -> None:
     """`synchronous = off` would let a power cut during a checkpoint damage the file."""
     path = tmp_path / "log.db"
     asyncio.run(opened(path)).open()
-    with closing(plain(path, 1.0)) as db:
+    with closing(open_for_writing(path, 1.0)) as db:
         assert db.execute("pragma synchronous").fetchone() == (1,)
 
 

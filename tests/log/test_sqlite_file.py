@@ -18,7 +18,7 @@ from taofold.core.events import SCHEMA_VERSION, Record, Updated
 from taofold.log.log import RunRow
 from taofold.log.sqlite import schema as schema
 from taofold.log.sqlite.check import check
-from taofold.log.sqlite.connection import plain
+from taofold.log.sqlite.connection import open_for_writing
 from taofold.log.sqlite.log import SqliteLog
 
 T = TypeVar("T")
@@ -124,7 +124,7 @@ def test_a_newer_layout_is_refused_and_nothing_changed(path: Path) -> None:
 def test_an_older_layout_is_upgraded_with_a_backup(path: Path) -> None:
     now = schema.VERSION
     upgrades = {now: ("alter table runs add column note text not null default 'new'",)}
-    with closing(plain(path, 1.0)) as db:
+    with closing(open_for_writing(path, 1.0)) as db:
         schema.prepare(db, path, target=now + 1, upgrades=upgrades)
         assert schema.number(db, "user_version") == now + 1
         assert db.execute("select note from runs").fetchall() == [("new",)]
@@ -138,7 +138,7 @@ def test_an_older_layout_is_upgraded_with_a_backup(path: Path) -> None:
 def test_an_upgrade_that_fails_changes_nothing(path: Path) -> None:
     now = schema.VERSION
     upgrades = {now: ("alter table runs add column note text", "update nothing set x = 1")}
-    with closing(plain(path, 1.0)) as db, pytest.raises(sqlite3.OperationalError):
+    with closing(open_for_writing(path, 1.0)) as db, pytest.raises(sqlite3.OperationalError):
         schema.prepare(db, path, target=now + 1, upgrades=upgrades)
     assert run(count(path)) == 20
     with closing(sqlite3.connect(path)) as db:

@@ -15,7 +15,7 @@ from taofold.core import events as e
 from taofold.core.content import Conversation, Message
 from taofold.core.errors import ModelError
 from taofold.models.endpoint import Limiter, RetryPolicy, retry_after
-from taofold.models.event_stream import paired
+from taofold.models.event_stream import join_surrogates
 from taofold.models.http import aclose_all
 from taofold.runtime.model import Request, resolve
 
@@ -206,7 +206,7 @@ async def test_a_character_cut_in_two_is_put_together(name: str, liar: Liar) -> 
 
 
 def test_halves_without_the_other_are_marked() -> None:
-    assert paired("a\ud83d\ude00b\ud83dc") == "a😀b\ufffdc"
+    assert join_surrogates("a\ud83d\ude00b\ud83dc") == "a😀b\ufffdc"
 
 
 async def test_items_without_numbers_are_all_kept(liar: Liar) -> None:

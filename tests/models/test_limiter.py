@@ -9,7 +9,7 @@ import pytest
 from taofold.core.content import Conversation
 from taofold.core.errors import ModelError
 from taofold.core.values import Message, ModelSettings, Reply
-from taofold.models.endpoint import Endpoint, Limiter, RetryPolicy, shared
+from taofold.models.endpoint import Endpoint, Limiter, RetryPolicy, shared_limiter
 from taofold.models.transport import Bounds, HttpResponse, OnBytes
 from taofold.runtime.model import Request
 
@@ -174,8 +174,8 @@ async def test_an_unlimited_limiter_is_not_even_asked(hello: Request) -> None:
 
 
 def test_one_account_has_one_limiter_and_its_key_is_not_kept() -> None:
-    one, same = shared("http://a", "secret-key"), shared("http://a", "secret-key")
-    other = shared("http://a", "else")
+    one, same = shared_limiter("http://a", "secret-key"), shared_limiter("http://a", "secret-key")
+    other = shared_limiter("http://a", "else")
     assert one is same
     assert one is not other
     from taofold.models import endpoint as limiter

@@ -9,7 +9,7 @@ from tests.models.conftest import FULL, Connect
 from taofold.core.content import Conversation, result_message
 from taofold.core.errors import ModelError
 from taofold.core.values import Message, ModelSettings, Profile, ToolCall, Usage
-from taofold.models.chat import closed
+from taofold.models.chat import is_strict
 from taofold.runtime.model import Request, ToolSpec
 from taofold.testing import Cassette
 
@@ -333,9 +333,9 @@ async def test_a_schema_is_asked_for_strictly_where_it_allows_that(
 
 
 def test_strictness_is_checked_at_every_depth() -> None:
-    assert closed({"type": "array", "items": SCHEMA})
-    assert not closed({"anyOf": [SCHEMA, {"type": "object", "properties": {}}]})
-    assert not closed({**SCHEMA, "required": []})
+    assert is_strict({"type": "array", "items": SCHEMA})
+    assert not is_strict({"anyOf": [SCHEMA, {"type": "object", "properties": {}}]})
+    assert not is_strict({**SCHEMA, "required": []})
 
 
 async def test_a_refused_format_is_given_up_step_by_step_and_remembered(

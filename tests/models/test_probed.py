@@ -6,7 +6,7 @@ import pytest
 
 from taofold.core.errors import ConfigError
 from taofold.core.values import Profile
-from taofold.runtime.model import keep, known, resolve
+from taofold.runtime.model import keep_profile, probed_profile, resolve
 
 SMALL = Profile(window=4096, window_known=True, json_schema=True)
 NAME = "llamacpp:tiny"
@@ -19,8 +19,8 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_probed_profile_is_used_unless_one_is_given() -> None:
-    assert known(NAME) is None
-    keep(NAME, SMALL, "2026-11-20T00:00:00Z")
+    assert probed_profile(NAME) is None
+    keep_profile(NAME, SMALL, "2026-11-20T00:00:00Z")
     assert resolve(NAME).profile == SMALL
     other = Profile(window=1, window_known=True)
     assert resolve(NAME, profile=other).profile == other
@@ -28,7 +28,7 @@ def test_a_probed_profile_is_used_unless_one_is_given() -> None:
 
 
 def test_a_damaged_file_is_reported_with_its_path(own_folder: Path) -> None:
-    keep(NAME, SMALL, "2026-11-20T00:00:00Z")
+    keep_profile(NAME, SMALL, "2026-11-20T00:00:00Z")
     (own_folder / "profiles.json").write_text("{")
     with pytest.raises(ConfigError, match=r"profiles\.json"):
         resolve(NAME)

@@ -16,12 +16,19 @@ from taofold.policy.redaction import (
     Redactor,
     assignments,
     follows,
-    named,
-    paired,
+    is_named_secret,
+    paired_secrets,
     telling,
     unescaped,
 )
-from taofold.policy.redaction.assignments import Says, ValueForm, drawn, random, says, worded
+from taofold.policy.redaction.assignments import (
+    Says,
+    ValueForm,
+    is_made_of_words,
+    looks_random,
+    random,
+    says,
+)
 from taofold.policy.redaction.redactor import again
 from taofold.policy.redaction.stream import MOST, REMEMBERED, Trickle
 
@@ -76,7 +83,7 @@ def test_what_counts_as_secret_under_a_name(
     ],
 )
 def test_what_looks_drawn_by_a_machine(value: str, is_random: bool, is_drawn: bool) -> None:
-    assert (random(value), drawn(value)) == (is_random, is_drawn)
+    assert (random(value), looks_random(value)) == (is_random, is_drawn)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +104,7 @@ def test_what_looks_drawn_by_a_machine(value: str, is_random: bool, is_drawn: bo
     ],
 )
 def test_what_is_made_of_words(value: str, is_worded: bool) -> None:
-    assert worded(value) == is_worded
+    assert is_made_of_words(value) == is_worded
 
 
 @pytest.mark.parametrize(
@@ -249,7 +256,7 @@ def test_a_secret_is_told_by_itself_from_twelve_characters_on(size: int) -> None
     ],
 )
 def test_what_stands_under_a_name_in_an_object(name: Any, value: Any, is_secret: bool) -> None:
-    assert named(name, value) == is_secret
+    assert is_named_secret(name, value) == is_secret
 
 
 @pytest.mark.parametrize(
@@ -272,9 +279,9 @@ def test_what_follows_its_name_in_a_list(values: list[str], at: int, is_secret: 
 
 def test_what_a_pair_names_is_its_value_only() -> None:
     pair = {"name": "API_TOKEN", "value": KEY, "default": "none", "note": KEY, "size": 3}
-    assert paired(pair) == {"value"}
-    assert paired({"name": "PORT", "value": KEY}) == frozenset()
-    assert paired({"Key": "password", "val": "hunter2x", "content": "${X}"}) == {"val"}
+    assert paired_secrets(pair) == {"value"}
+    assert paired_secrets({"name": "PORT", "value": KEY}) == frozenset()
+    assert paired_secrets({"Key": "password", "val": "hunter2x", "content": "${X}"}) == {"val"}
 
 
 SECRET = 'pä"ss\\word-123'

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from taofold.policy.redaction import MARK, Redactor
-from taofold.policy.redaction.redactor import follows, named, paired
+from taofold.policy.redaction.redactor import follows, is_named_secret, paired_secrets
 from taofold.policy.redaction.tokens import ISSUED
 
 FOLDER = Path(__file__).parent / "recorded"
@@ -87,12 +87,16 @@ def structures() -> dict[str, Any]:
     """What JSON gives away by its keys, its pairs and its order."""
     value = VALUES[0]
     return {
-        "named": {name: "".join(".#"[named(name, v)] for v in VALUES) for name in NAMES},
+        "named": {name: "".join(".#"[is_named_secret(name, v)] for v in VALUES) for name in NAMES},
         "paired": [
-            sorted(paired({one: name, "value": value, "note": "text"}))
+            sorted(paired_secrets({one: name, "value": value, "note": "text"}))
             for one in ("name", "key", "Variable", "label")
             for name in (*NAMES, "")
-        ] + [sorted(paired({"name": 7, "value": value})), sorted(paired({"label": "password"}))],
+        ]
+        + [
+            sorted(paired_secrets({"name": 7, "value": value})),
+            sorted(paired_secrets({"label": "password"})),
+        ],
         "follows": [
             follows(pair, at)
             for name in NAMES

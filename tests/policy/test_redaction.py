@@ -18,7 +18,7 @@ from taofold.core.effects import Act
 from taofold.core.values import Action, Thought
 from taofold.policy.redaction import MARK, Redactor
 from taofold.policy.redaction.stream import Trickle
-from taofold.runtime.redaction import cleaned, plain
+from taofold.runtime.redaction import redact_json, redact_step
 
 LETTERS = string.ascii_letters + string.digits
 LOWER = string.ascii_lowercase + string.digits
@@ -160,9 +160,9 @@ def test_names_and_values_in_json() -> None:
         "pin": {"otp_secret": MARK},
     }
     assert Redactor().json(given) == kept
-    assert plain(Redactor(), given) == kept
+    assert redact_json(Redactor(), given) == kept
     act = Act(Thought(0, 0, ""), (Action("call", {"body": given}, "", "1"),))
-    (action,) = cleaned(Redactor(), act).actions
+    (action,) = redact_step(Redactor(), act).actions
     assert action.parameters == {"body": kept}
     assert action.guessed
 

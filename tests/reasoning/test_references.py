@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from taofold.reasoning.dependencies import Unresolved, referred, resolved
+from taofold.reasoning.dependencies import Unresolved, references, resolve
 
 RESULTS: dict[str, Any] = {
     "task_1": {"path": ["a.txt", {"deep": 3}], "n": 7, "odd key": None, "t": "{{ task_2.output }}"},
@@ -41,7 +41,7 @@ def lookup(id_: str) -> Any:
 def test_a_reference_alone_gives_the_native_value_and_in_text_its_text(
     given: Any, wanted: Any
 ) -> None:
-    assert resolved(given, lookup, RESULTS) == wanted
+    assert resolve(given, lookup, RESULTS) == wanted
 
 
 @pytest.mark.scenario("TAG-31")
@@ -66,34 +66,34 @@ def test_a_reference_alone_gives_the_native_value_and_in_text_its_text(
 )
 def test_a_reference_that_leads_nowhere_says_where_it_breaks_off(given: Any, reason: str) -> None:
     with pytest.raises(Unresolved) as broken:
-        resolved(given, lookup, RESULTS)
+        resolve(given, lookup, RESULTS)
     assert reason in str(broken.value)
 
 
 def test_of_many_keys_the_first_ten_are_named() -> None:
     with pytest.raises(Unresolved) as broken:
-        resolved("{{ t.output.nope }}", lambda _: {f"k{n}": n for n in range(12)}, ["t"])
+        resolve("{{ t.output.nope }}", lambda _: {f"k{n}": n for n in range(12)}, ["t"])
     assert str(broken.value).endswith("'k8', 'k9'")
 
 
 @pytest.mark.scenario("TEA-36")
 def test_what_a_result_says_is_never_read_as_a_reference() -> None:
-    assert resolved("{{ task_1.output.t }}", lookup, RESULTS) == "{{ task_2.output }}"
-    assert resolved("see {{ task_1.output.t }}", lookup, RESULTS) == "see {{ task_2.output }}"
+    assert resolve("{{ task_1.output.t }}", lookup, RESULTS) == "{{ task_2.output }}"
+    assert resolve("see {{ task_1.output.t }}", lookup, RESULTS) == "see {{ task_2.output }}"
 
 
 @pytest.mark.scenario("TEA-36")
 @pytest.mark.parametrize("dunder", ["__class__", "__init__", "keys", "items"])
 def test_a_reference_walks_data_and_no_attributes(dunder: str) -> None:
     with pytest.raises(Unresolved):
-        resolved(f"{{{{ task_1.output.{dunder} }}}}", lookup, RESULTS)
+        resolve(f"{{{{ task_1.output.{dunder} }}}}", lookup, RESULTS)
 
 
 def test_text_cannot_grow_without_bound() -> None:
     with pytest.raises(Unresolved, match="longer than"):
-        resolved("{{ a.output }} " * 200, lambda _: "x" * 1000, {"a"})
+        resolve("{{ a.output }} " * 200, lambda _: "x" * 1000, {"a"})
 
 
 def test_referred_finds_the_ids() -> None:
     given = {"a": "{{ t1.output.x }} {{ t2.output }}", "b": ["{{ t3.output[0] }}", 5]}
-    assert list(referred(given)) == ["t1", "t2", "t3"]
+    assert list(references(given)) == ["t1", "t2", "t3"]

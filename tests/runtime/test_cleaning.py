@@ -13,7 +13,14 @@ from taofold.core.effects import Act
 from taofold.core.errors import ModelError
 from taofold.core.values import Action, Reply, Thought, ToolCall, Usage
 from taofold.policy.redaction import MARK
-from taofold.runtime.redaction import DEEPEST, MOST, RedactionPass, checked, clean, cleaned
+from taofold.runtime.redaction import (
+    DEEPEST,
+    MOST,
+    RedactionPass,
+    check_reply,
+    redact_reply,
+    redact_step,
+)
 
 PIECES = st.sampled_from(
     [*SHAPES, *NAMES, MARK, "add", "a", " ", "=", ":", "\\", '"', "é", "K", "ſ", "\ud800", "12"]
@@ -34,7 +41,7 @@ def test_the_first_look_lets_nothing_through_that_the_closer_look_takes_out(
     said: str, parameters: dict[str, Any]
 ) -> None:
     action = Action(said, parameters, said, said, (said,), error=said)
-    (kept,) = cleaned(REDACTOR, Act(Thought("t"), (action,))).actions
+    (kept,) = redact_step(REDACTOR, Act(Thought("t"), (action,))).actions
     walk, text = RedactionPass(REDACTOR), RedactionPass(REDACTOR).text(said)
     assert (kept.tool, kept.rationale, kept.id, kept.error) == (text,) * 4
     assert repr(kept.parameters) == repr(walk.value(parameters))
@@ -44,27 +51,27 @@ def test_the_first_look_lets_nothing_through_that_the_closer_look_takes_out(
 @pytest.mark.parametrize("field", ["text", "model", "finish", "reasoning"])
 def test_a_secret_in_any_part_of_a_reply_is_taken_out(field: str) -> None:
     reply = Reply(**{"text": "hello", field: f"it is {KNOWN}"})
-    kept = clean(REDACTOR, reply, Usage(), "m")
+    kept = redact_reply(REDACTOR, reply, Usage(), "m")
     assert getattr(kept, field) == f"it is {MARK}"
 
 
 @pytest.mark.parametrize("field", ["name", "arguments", "id"])
 def test_a_secret_in_any_part_of_a_call_is_taken_out(field: str) -> None:
     call = msgspec.structs.replace(ToolCall("add", "{}"), **{field: f"it is {KNOWN}"})
-    kept = clean(REDACTOR, Reply("hello", (ToolCall("fine", "{}"), call)), Usage(), "m")
+    kept = redact_reply(REDACTOR, Reply("hello", (ToolCall("fine", "{}"), call)), Usage(), "m")
     assert getattr(kept.calls[1], field) == f"it is {MARK}"
     assert kept.calls[0] == ToolCall("fine", "{}")
 
 
 def test_a_secret_in_the_model_s_own_name_is_taken_out() -> None:
-    assert clean(REDACTOR, Reply("hello"), Usage(), KNOWN).model == MARK
+    assert redact_reply(REDACTOR, Reply("hello"), Usage(), KNOWN).model == MARK
 
 
 def test_parameters_that_are_nested_too_deep_are_not_let_through() -> None:
     deep: Any = "x"
     for _ in range(DEEPEST + 1):
         deep = [deep]
-    (kept,) = cleaned(REDACTOR, Act(Thought("t"), (Action("add", {"a": deep}),))).actions
+    (kept,) = redact_step(REDACTOR, Act(Thought("t"), (Action("add", {"a": deep}),))).actions
     assert "nested deeper" in kept.error
 
 
@@ -88,7 +95,7 @@ WRONG: list[Any] = [
 @pytest.mark.parametrize("reply", WRONG, ids=repr)
 def test_a_reply_of_odd_parts_is_refused(reply: Any) -> None:
     with pytest.raises(ModelError, match=r"the reply|the model gave"):
-        checked(reply)
+        check_reply(reply)
 
 
 class Name(str):
@@ -99,4 +106,4 @@ class Name(str):
 
 def test_what_is_as_good_as_the_usual_types_is_taken() -> None:
     for reply in (Reply(Name("x")), Reply("x", usage=Usage(usd=1)), Reply("x", usage=Usage(1.5))):  # type: ignore[arg-type]
-        assert checked(reply) is reply
+        assert check_reply(reply) is reply

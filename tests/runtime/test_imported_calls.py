@@ -6,7 +6,7 @@ import pytest
 
 from taofold import Agent, Decision, MemoryLog, Policy, Principal, tool
 from taofold.core import events as e
-from taofold.core.provenance import taken_in
+from taofold.core.provenance import as_import
 from taofold.log.log import Log
 from taofold.runtime.control import decide, pending
 from taofold.runtime.uncertain_calls import BEGUN
@@ -60,7 +60,7 @@ async def elsewhere(calls: list[str], *, began: int) -> Log:
         if isinstance(record.event, e.Started) and starts > began:
             continue
         records.append(record)
-    return await planted(taken_in(records, "a file", principal=Principal(), at=9), MemoryLog())
+    return await planted(as_import(records, "a file", principal=Principal(), at=9), MemoryLog())
 
 
 def agent(log: Log, *script: str, **options: Any) -> Agent[Any, Any]:

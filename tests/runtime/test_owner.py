@@ -21,7 +21,7 @@ NEVER = 4_194_304
 def named(
     pid: int, started: str | None = None, kind: str = "own", here: str = HERE, tail: str = "ab"
 ) -> str:
-    start = owner._started(pid) if started is None else started
+    start = owner._start_time(pid) if started is None else started
     return "|".join((here, str(pid), start, kind, tail))
 
 
@@ -58,14 +58,14 @@ def test_the_start_of_a_process_is_the_twenty_second_field_of_its_line(
     """A name may hold spaces and brackets; who is a zombie or gone has not started."""
     paths: list[str] = []
     monkeypatch.setattr(owner, "_read", lambda path: paths.append(path) or line)
-    assert owner._started(7) == started
+    assert owner._start_time(7) == started
     assert paths == ["/proc/7/stat"]
 
 
 def test_a_process_is_alive_with_its_own_start_time_only(
     sleeper: "subprocess.Popen[bytes]",
 ) -> None:
-    start = owner._started(sleeper.pid)
+    start = owner._start_time(sleeper.pid)
     assert start.isdigit()
     assert owner.alive(named(sleeper.pid)) is True
     assert owner.alive(named(sleeper.pid, str(int(start) + 1))) is False
@@ -100,7 +100,7 @@ def test_two_processes_of_one_pid_are_two_owners() -> None:
     assert first.split("|")[:4] == again.split("|")[:4]
     assert first != again
     assert len(again.split("|")[4]) == 8
-    assert again.split("|")[1:3] == [str(os.getpid()), owner._started(os.getpid())]
+    assert again.split("|")[1:3] == [str(os.getpid()), owner._start_time(os.getpid())]
 
 
 @pytest.mark.parametrize(

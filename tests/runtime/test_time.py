@@ -14,7 +14,7 @@ from taofold.core import events as e
 from taofold.core.state import fold
 from taofold.log.formats.ndjson import dumps, loads
 from taofold.log.store import Store
-from taofold.runtime.run import copied
+from taofold.runtime.run import copy_records
 from taofold.testing.replay import assert_replays
 
 from .kit import act, finish
@@ -109,7 +109,7 @@ async def test_what_a_fork_leaves_out_is_not_counted_in_it() -> None:
         e.Record(whole.run_id, at + 2, whole.records[at].at + 8 * HOUR, e.Resumed(epoch=2)),
         e.Record(whole.run_id, at + 3, whole.records[at].at + 8 * HOUR + 7, _note()),
     ]
-    copy = copied(night, at + 3, "copy", whole.records[at].at + 99 * HOUR)
+    copy = copy_records(night, at + 3, "copy", whole.records[at].at + 99 * HOUR)
     assert fold(copy).active_ms == fold(night).active_ms < 60_000
 
 

@@ -12,7 +12,7 @@ from taofold.core import events as e
 from taofold.core.content import Conversation, Message
 from taofold.core.effects import Answer, Begin, Strategy, ask, fork
 from taofold.core.errors import Refused
-from taofold.core.provenance import taken_in
+from taofold.core.provenance import as_import
 from taofold.core.state import fold
 from taofold.core.traceparent import TraceContext
 from taofold.core.values import Action, Observation, Principal, Thought
@@ -221,16 +221,16 @@ async def test_of_an_imported_run_a_copy_knows_how_much_of_it_was_imported() -> 
     parked = [e.Parked(reason="awaiting_input"), e.Resumed(epoch=1, owner="x")]
     events: list[e.Event] = [e.RunStarted(goal="go"), *step[:4], *parked]
     file = [e.Record("f", n, n, event) for n, event in enumerate(events)]
-    came = taken_in(file, "f.ndjson", principal=ANN, at=1)
+    came = as_import(file, "f.ndjson", principal=ANN, at=1)
     here = [e.Record("f", len(came) + n, 9, event) for n, event in enumerate(step[4:])]
-    copy = runs.copied([*came, *here], len(came) + len(here), "g", 10)
+    copy = runs.copy_records([*came, *here], len(came) + len(here), "g", 10)
     start = copy[0].event
     assert isinstance(start, e.RunStarted)
     assert start.imported is not None
     assert start.imported.events == 5, "parked and resumed are not of the copy"
     assert [type(r.event).__name__ for r in copy[-2:]] == ["Observed", "Forked"]
     assert len(copy) == 10
-    plain = runs.copied([e.Record("p", 0, 1, e.RunStarted(goal="go"))], 0, "q", 10)
+    plain = runs.copy_records([e.Record("p", 0, 1, e.RunStarted(goal="go"))], 0, "q", 10)
     assert plain[0].event == e.RunStarted(goal="go")
 
 

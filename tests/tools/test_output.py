@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taofold.tools.process import OutputExcerpt, key_line, plain
+from taofold.tools.process import OutputExcerpt, key_line, without_escapes
 
 
 def test_head_tail_and_error_lines_between_are_kept() -> None:
@@ -20,7 +20,7 @@ def test_short_output_is_whole_however_it_is_cut(text: str, size: int) -> None:
     output, raw = OutputExcerpt(), text.encode()
     for at in range(0, len(raw), size):
         output.feed(raw[at : at + size])
-    assert output.text == plain(text)
+    assert output.text == without_escapes(text)
 
 
 @given(st.lists(st.binary(max_size=50)))
@@ -33,7 +33,9 @@ def test_memory_is_bounded(chunks: list[bytes]) -> None:
 
 
 def test_terminal_escapes_and_progress_bars_are_removed() -> None:
-    assert plain("\x1b[31mred\x1b[0m\r\n10%\r50%\rdone\n\x1b]0;title\x07x") == "red\ndone\nx"
+    assert (
+        without_escapes("\x1b[31mred\x1b[0m\r\n10%\r50%\rdone\n\x1b]0;title\x07x") == "red\ndone\nx"
+    )
 
 
 def test_the_key_line_of_a_failure_is_its_last_error() -> None:

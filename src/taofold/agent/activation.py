@@ -34,7 +34,7 @@ from taofold.runtime.endings import Advanced
 from taofold.runtime.hooks import Hooks
 from taofold.runtime.model import Model, resolve
 from taofold.runtime.owner import never_began, remove_unbegun
-from taofold.runtime.redaction import RedactionPass, shown, unsaid
+from taofold.runtime.redaction import RedactionPass, redact_visible, unsaid
 from taofold.runtime.setup import (
     NO_HOOKS,
     SETTING,
@@ -107,9 +107,9 @@ def settle_log(agent: "Agent[Any, Any]", run: "str | RunResult[Any]") -> tuple[L
     return log, run
 
 
-def _recorded(redactor: Redactor, given: Showing) -> tuple[Part, ...]:
+def _redacted_goal(redactor: Redactor, given: Showing) -> tuple[Part, ...]:
     """The goal as it is recorded, if it holds more than text: without secrets."""
-    return parts_of(shown(RedactionPass(redactor), given.parts)) if given.media else ()
+    return parts_of(redact_visible(RedactionPass(redactor), given.parts)) if given.media else ()
 
 
 def new_id() -> str:
@@ -242,7 +242,9 @@ class Activation:
         settings: Mapping[str, Any] | None = None,
     ) -> RunResult[Any]:
         """Start a run. `settings` are kept with it for whoever must rebuild the agent."""
-        started, blobs = await self._described(goal, session, data, ui_context, history, settings)
+        started, blobs = await self._describe_run(
+            goal, session, data, ui_context, history, settings
+        )
         run = run_id or new_id()
         store = await runs.start(self.log, started, run, self.strategy(started), self.setup, blobs)
         return await self._result(store)
@@ -259,12 +261,14 @@ class Activation:
         settings: Mapping[str, Any] | None = None,
     ) -> str:
         """Put a run into the log without driving it. Returns its id."""
-        started, blobs = await self._described(goal, session, data, ui_context, history, settings)
+        started, blobs = await self._describe_run(
+            goal, session, data, ui_context, history, settings
+        )
         run = run_id or new_id()
         await runs.begin(self.log, started, run, self.setup, blobs)
         return run
 
-    async def _described(
+    async def _describe_run(
         self,
         goal: Prompt,
         session: str,
@@ -276,7 +280,7 @@ class Activation:
         """The fixed facts of a new run, without secrets, and the bytes of its media by digest."""
         agent, redactor = self.agent, self.setup.redactor
         prompt, earlier = prompted(goal), History(history)
-        text, parts = prompt.text, _recorded(redactor, prompt)
+        text, parts = prompt.text, _redacted_goal(redactor, prompt)
         if not text.strip():
             raise ConfigError("the goal is empty: say what the agent should do", path="goal")
         if ui_context:
@@ -328,7 +332,7 @@ class Activation:
 
     async def resume(self, run: str, *, takeover: bool = False) -> RunResult[Any]:
         """Carry on a run."""
-        started = await self._started(run)
+        started = await self._read_start(run)
         self.takeover = takeover
         store = await runs.resume(
             self.log, run, self.strategy(started), self.setup, takeover=takeover
@@ -337,19 +341,19 @@ class Activation:
 
     async def advance(self, run: str) -> Advanced:
         """Do whatever can be done for a run now."""
-        started = await self._started(run)
+        started = await self._read_start(run)
         return await runs.advance(self.log, run, self.strategy(started), self.setup)
 
     async def replay(self, run: str) -> RunResult[Any]:
         """Re-derive a run."""
-        started = await self._started(run)
+        started = await self._read_start(run)
         state = await runs.replay(self.log, run, self.strategy(started), self.setup)
         records = tuple(await self.log.read(run))
         return result_of(self.log, state, records, (), self.output.load)
 
     async def result(self, run: str) -> RunResult[Any]:
         """How far a run has come, from the log."""
-        await self._started(run)
+        await self._read_start(run)
         records = await self.log.read(run)
         return await self._so_far(run, fold(records), records)
 
@@ -359,7 +363,7 @@ class Activation:
         await runs.fork(self.log, run, new, at=at, now=clock())
         return await self.resume(new)
 
-    async def _started(self, run: str) -> e.RunStarted:
+    async def _read_start(self, run: str) -> e.RunStarted:
         first = await self.log.read(run, limit=1)
         if not first and await remove_unbegun(self.log, await self.log.row(run)):
             raise never_began(run)
@@ -498,7 +502,7 @@ class Samples:
         spent = await self._children(parent)
         usage, calls, models = Usage(), 0, dict[str, Usage]()
         for run in [run for run in spent if run.startswith(f"{call}s")]:
-            by_model, asked = spent[run] or await self._logged(run)
+            by_model, asked = spent[run] or await self._write_to_log(run)
             calls += asked
             for name, tokens in by_model.items():
                 usage += tokens
@@ -514,7 +518,7 @@ class Samples:
                 self._spent = dict.fromkeys([row.run for row in rows])
         return self._spent
 
-    async def _logged(self, run: str) -> tuple[Mapping[str, Usage], int]:
+    async def _write_to_log(self, run: str) -> tuple[Mapping[str, Usage], int]:
         if not await _exists(self._activation.log, run):
             return {}, 0
         state = fold(await self._activation.log.read(run))

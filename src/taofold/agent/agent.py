@@ -40,7 +40,7 @@ from taofold.runtime.model import ModelSpec, ToolSpec
 from taofold.runtime.setup import Approver, Pause
 from taofold.tools import Tool, Toolset, as_tool
 from taofold.tools.context import Deps
-from taofold.tools.discovery import custom_actions, discovered
+from taofold.tools.discovery import custom_actions, discover_toolset
 from taofold.tools.media import Prompt
 from taofold.tools.threads import WORKERS
 
@@ -130,9 +130,9 @@ class Agent(Generic[Deps, Out]):
 
     def __post_init__(self) -> None:
         """Raise `ConfigError` for what is easily mistaken: it would fail far from here."""
-        given: Any = self.limits
-        if not isinstance(given, Limits):
-            raise ConfigError(f"write limits=Limits(steps=3, …), not {given!r}", path="limits")
+        limits: Any = self.limits
+        if not isinstance(limits, Limits):
+            raise ConfigError(f"write limits=Limits(steps=3, …), not {limits!r}", path="limits")
         for name, example in (("tools", "tools=[add]"), ("hooks", "hooks=[Guard()]")):
             value: Any = getattr(self, name)
             if isinstance(value, str) or not isinstance(value, Iterable):
@@ -149,7 +149,7 @@ class Agent(Generic[Deps, Out]):
         """
         tools = _toolset(self.tools)
         if self.discover:
-            tools = Toolset.of(tools, discovered(self.discover))
+            tools = Toolset.of(tools, discover_toolset(self.discover))
         # The agent's own tool wins over a custom action of the same name.
         added = [tool for name, tool in custom_actions().items() if name not in tools]
         return Toolset.of(tools, *added) if added else tools
@@ -257,7 +257,7 @@ class Agent(Generic[Deps, Out]):
             LimitReached: only with `raise_on_limit`.
         """
         # Before the activation, whose toolset would otherwise be made inside the event loop.
-        await self._asked()
+        await self._load_toolset()
         activation = Activation(self, deps, principal, listener)
         return await activation.run(
             goal,
@@ -298,7 +298,7 @@ class Agent(Generic[Deps, Out]):
             Conflict: another live process drives it and `takeover` is not set.
         """
         log, run_id = settle_log(self, run)
-        await self._asked()
+        await self._load_toolset()
         activation = Activation(self, deps, principal, listener, log)
         return await activation.resume(run_id, takeover=takeover)
 
@@ -323,7 +323,7 @@ class Agent(Generic[Deps, Out]):
         """
         if self.log is None:
             raise ConfigError("a run that is begun needs a log to lie in: pass log=…")
-        await self._asked()
+        await self._load_toolset()
         return await Activation(self, None, principal, None).begin(
             goal,
             session=session,
@@ -352,7 +352,7 @@ class Agent(Generic[Deps, Out]):
             UnknownRun: there is no such run.
         """
         log, run_id = settle_log(self, run)
-        await self._asked()
+        await self._load_toolset()
         return await Activation(self, deps, principal, listener, log, pause=pause).advance(run_id)
 
     def resume_sync(self, run: "str | RunResult[Any]", **options: Any) -> RunResult[Out]:
@@ -366,7 +366,7 @@ class Agent(Generic[Deps, Out]):
             UnknownRun: there is no such run.
         """
         log, run_id = settle_log(self, run)
-        await self._asked()
+        await self._load_toolset()
         return await Activation(self, None, None, None, log).result(run_id)
 
     async def map(
@@ -419,7 +419,7 @@ class Agent(Generic[Deps, Out]):
             ReplayDiverged: at the first difference.
         """
         log, run_id = settle_log(self, run)
-        await self._asked()
+        await self._load_toolset()
         return await Activation(self, None, None, None, log).replay(run_id)
 
     async def fork(
@@ -433,11 +433,11 @@ class Agent(Generic[Deps, Out]):
     ) -> RunResult[Out]:
         """Branch off at the last complete step at or before event `at`, and go on from there."""
         log, source = settle_log(self, run)
-        await self._asked()
+        await self._load_toolset()
         activation = Activation(self, deps, None, listener, log)
         return await activation.fork(source, at=at, run_id=run_id)
 
-    async def _asked(self) -> None:
+    async def _load_toolset(self) -> None:
         """Make the toolset; servers are asked for their tools without holding up the loop."""
         # Looked up in __dict__: reading the cached property would make it, here, blocking.
         if "toolset" not in self.__dict__ and _remote(self.tools):
@@ -462,7 +462,7 @@ class Agent(Generic[Deps, Out]):
         )
 
 
-def _named(name: str) -> Tool | Toolset:
+def _builtin_tool(name: str) -> Tool | Toolset:
     """A built-in tool, for the working directory."""
     if name not in _BUILT_IN:
         raise ConfigError(f"there is no built-in tool {name!r}; {near(name, _BUILT_IN)}")
@@ -488,7 +488,7 @@ def _toolset(things: Sequence[Any]) -> Toolset:
             if isinstance(thing, Agent):
                 tools.append(cast("Agent[Any, Any]", thing).as_tool())
             elif isinstance(thing, str):
-                built_in = _named(thing)
+                built_in = _builtin_tool(thing)
                 tools += [built_in] if isinstance(built_in, Tool) else built_in.values()
             elif isinstance(thing, Toolset):
                 tools += thing.values()

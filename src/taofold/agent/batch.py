@@ -126,7 +126,7 @@ async def run_batch(
         raise TypeError(f"map takes no {min(unknown)!r}; it takes {', '.join(sorted(_KEPT))}")
     batch = Batch[Out](name or f"batch-{urandom(4).hex()}", tuple(map(_text, prompts)))
     started = monotonic()
-    with _shown(progress, len(prompts)) as tell:
+    with _progress_display(progress, len(prompts)) as tell:
         worker = _Work(agent, batch, prompts, usd, tell, options)
         # So many workers share one iterator: whoever is free takes the next goal.
         tasks = [asyncio.create_task(worker()) for _ in range(min(concurrency, len(prompts)))]
@@ -134,7 +134,7 @@ async def run_batch(
             await asyncio.gather(*tasks)  # not a group: its first error is raised as it is
         except asyncio.CancelledError:
             if progress == "terminal":
-                _stopped(worker.state, name)
+                _tell_interruption(worker.state, name)
             raise
         finally:
             for task in tasks:
@@ -146,7 +146,7 @@ async def run_batch(
     return batch
 
 
-def _stopped(state: BatchState, name: str) -> None:
+def _tell_interruption(state: BatchState, name: str) -> None:
     """Say how far a batch was when it was cancelled, and how it goes on."""
     go_on = f"the same call with name={name!r} goes on" if name else "give a name to go on with"
     sys.stderr.write(
@@ -264,7 +264,7 @@ def _status(result: RunResult[Any] | Failure | None) -> str:
 
 
 @contextmanager
-def _shown(
+def _progress_display(
     progress: "Callable[[BatchState], None] | str | None", total: int
 ) -> Generator[Callable[[BatchState], None]]:
     """Who is told how far it is: a caller's function, or a bar at the terminal."""
@@ -287,7 +287,7 @@ def _shown(
             cost = (
                 f"${state.usage.usd:.4f}" if state.usage.usd else f"{state.usage.tokens:,} tokens"
             )
-            told = f"{state.done} of {total} runs, {cost}"
-            bar.update(task, completed=state.done, description=told)
+            progress_text = f"{state.done} of {total} runs, {cost}"
+            bar.update(task, completed=state.done, description=progress_text)
 
         yield draw

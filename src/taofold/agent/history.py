@@ -109,15 +109,15 @@ class History:
         if isinstance(part, Part):
             return [part]
         if isinstance(part, Attachment):
-            return self._shown(part)
+            return self._attach(part)
         mapping = _mapping(part)
         match mapping.get("type"):
             case "text" | "input_text" | "output_text":
                 return [TextPart(str(mapping.get("text", "")))]
             case "image_url" | "input_image":
-                return self._shown(self._at_url(mapping.get("image_url")))
+                return self._attach(self._at_url(mapping.get("image_url")))
             case "image":
-                return self._shown(self._source(mapping.get("source")))
+                return self._attach(self._source(mapping.get("source")))
             case "tool_use":
                 arguments = json.dumps(mapping.get("input") or {}, ensure_ascii=False)
                 return [
@@ -157,21 +157,21 @@ class History:
         if not url.startswith("data:"):
             return Image(url=url)
         media_type, _, data = url.removeprefix("data:").partition(";base64,")
-        return self._decoded(media_type, data)
+        return self._decode(media_type, data)
 
     def _source(self, source: Any) -> Image:
         mapping = _mapping(source)
         if mapping.get("type") == "url":
             return self._at_url(mapping.get("url"))
-        return self._decoded(str(mapping.get("media_type", "")), mapping.get("data"))
+        return self._decode(str(mapping.get("media_type", "")), mapping.get("data"))
 
-    def _decoded(self, media_type: str, data: Any) -> Image:
+    def _decode(self, media_type: str, data: Any) -> Image:
         try:
             return Image(data=base64.b64decode(data, validate=True), media_type=media_type)
         except (binascii.Error, TypeError, ValueError) as error:
             raise self._fault("the bytes of an image are not base64") from error
 
-    def _shown(self, attachment: Attachment) -> Sequence[Part]:
+    def _attach(self, attachment: Attachment) -> Sequence[Part]:
         loaded = showing([attachment])
         self.blobs |= loaded.blobs
         return loaded.parts

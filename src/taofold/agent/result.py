@@ -110,7 +110,7 @@ class RunResult(Generic[Out]):
     def __repr__(self) -> str:
         text = clip(repr(self.output), 80)
         why = f", error={self.error!r}" if self.error else ""
-        waits = [clip(visible(asked.question or asked.preview), 80) for asked in self.pending]
+        waits = [clip(visible(request.question or request.preview), 80) for request in self.pending]
         return (
             f"RunResult({self.run_id}: {self.status}, {self.stop_reason}, success={self.success}, "
             f"{len(self.state.steps)} steps, output={text}{why}"

@@ -19,7 +19,7 @@ from taofold.cli.outcome import say
 from taofold.core.errors import ConfigError
 from taofold.core.json_values import is_object
 from taofold.core.values import Profile
-from taofold.tools.discovery import DiscoveryWarning, discovered
+from taofold.tools.discovery import DiscoveryWarning, discover_toolset
 
 if TYPE_CHECKING:
     from taofold.agent import Agent
@@ -274,7 +274,7 @@ def _with_discovered(agent: "Agent[Any, Any]", choice: Choice) -> "Agent[Any, An
     absent = [str(path) for path in paths if not path.exists()]
     if absent:
         raise ConfigError(f"there is no file or directory {', '.join(absent)}", path="--tools")
-    return agent.but(tools=(*agent.tools, discovered(paths, recursive=not choice.flat)))
+    return agent.but(tools=(*agent.tools, discover_toolset(paths, recursive=not choice.flat)))
 
 
 def _described(choice: Choice, config: "Config", operator: "Policy") -> "Agent[Any, Any]":

@@ -83,7 +83,7 @@ def evaluate(
         fail("name a file of cases: taofold eval cases.yaml (see docs/evals.md)")
     from taofold.cli.project import home
     from taofold.evals import compare, evaluate, read_cases
-    from taofold.evals.report_files import keep
+    from taofold.evals.report_files import store_report
 
     agents: dict[str, Agent[Any, Any]] = {}
 
@@ -118,7 +118,7 @@ def evaluate(
 
     reports = with_log(work, create=True)
     comparison = compare(*reports) if against else None
-    keep(home(), name or file.stem, reports, comparison)
+    store_report(home(), name or file.stem, reports, comparison)
     if json:
         document: dict[str, Any] = {"reports": [report.as_json() for report in reports]}
         if comparison is not None:

@@ -71,7 +71,7 @@ async def _closing(work: Awaitable[list[Finding]]) -> list[Finding]:
 async def _examine(name: str) -> list[Finding]:
     from datetime import UTC, datetime
 
-    from taofold.runtime.model import keep, resolve
+    from taofold.runtime.model import keep_profile, resolve
 
     plain = resolve(name)
     findings = [Finding("model", True, plain.name)]
@@ -101,7 +101,7 @@ async def _examine(name: str) -> list[Finding]:
         json_schema=not shaped,
         streaming=not streaming,
     )
-    path = keep(name, profile, datetime.now(UTC).isoformat(timespec="seconds"))
+    path = keep_profile(name, profile, datetime.now(UTC).isoformat(timespec="seconds"))
     window_text = f"{size} tokens" if size else f"unknown; {profile.window} is assumed"
     source = getattr(getattr(plain, "connection", None), "sources", None)
     window_text = _from(

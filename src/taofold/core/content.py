@@ -139,7 +139,7 @@ class ToolResult(Value, frozen=True, tag_field="type", tag="result"):
     def text(self) -> str:
         """The text of it, with a line for each medium."""
         content = self.content
-        return content if isinstance(content, str) else described(content)
+        return content if isinstance(content, str) else text_with_media(content)
 
 
 Part: TypeAlias = TextPart | MediaPart | ThinkingPart | OpaquePart | ToolCall | ToolResult
@@ -166,13 +166,13 @@ class Message(Value, frozen=True):
     def text(self) -> str:
         """What it says, without thinking, calls and media."""
         content = self.content
-        return content if isinstance(content, str) else said(content)
+        return content if isinstance(content, str) else text_of(content)
 
     @property
     def shown(self) -> str:
         """What it says to people: its text, with a line for each medium."""
         content = self.content
-        return content if isinstance(content, str) else described(content)
+        return content if isinstance(content, str) else text_with_media(content)
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
@@ -222,13 +222,13 @@ def content_of(parts: Sequence[Part]) -> Content:
     return tuple(parts)
 
 
-def said(parts: Iterable[Part]) -> str:
+def text_of(parts: Iterable[Part]) -> str:
     """The text of the parts, joined as it was written; results count, thinking does not."""
     texts = [part.text for part in parts if type(part) is TextPart or type(part) is ToolResult]
     return texts[0] if len(texts) == 1 else "".join(texts)
 
 
-def described(parts: Iterable[Part]) -> str:
+def text_with_media(parts: Iterable[Part]) -> str:
     """Text, results and media as text: a line stands for each medium."""
     lines: list[str] = []
     for part in parts:
@@ -265,7 +265,7 @@ def media_of(content: Content) -> Iterator[MediaPart]:
             yield from media_of(part.content)
 
 
-def bound(content: Content) -> bool:
+def is_issuer_bound(content: Content) -> bool:
     """Does `content` hold anything that only its issuer understands?"""
     return not isinstance(content, str) and any(
         # Type identity instead of isinstance: the parts are final, and this runs for every reply.
@@ -278,7 +278,7 @@ def bound(content: Content) -> bool:
     )
 
 
-def unbound(content: Content) -> Content:
+def without_issuer_parts(content: Content) -> Content:
     """`content` without what only its issuer understands: text, media, calls and results."""
     if isinstance(content, str):
         return content
@@ -299,7 +299,7 @@ def unbound(content: Content) -> Content:
     return content_of(remaining)
 
 
-def veiled(content: Content) -> Content:
+def veil_opaque(content: Content) -> Content:
     """`content` for people: of what only its issuer can read there is its kind and its size.
 
     It may hold whatever the model saw, in a form that nobody can look through.
@@ -458,7 +458,7 @@ class Reply:
             raise TypeError("a reply has either parts or text, calls and reasoning")
         else:
             parts = parts_of(parts)
-            text, calls = said(parts), calls_of(parts)
+            text, calls = text_of(parts), calls_of(parts)
         # Frozen, with an __init__ of its own: the usual way to set a field is closed.
         put = object.__setattr__
         put(self, "parts", parts)
@@ -576,7 +576,7 @@ class Conversation(Sequence[Message]):
             self.size += part.chars
         if message.issuer is not None:
             self.issuer = message.issuer
-            if bound(content):
+            if is_issuer_bound(content):
                 self._bound = True
                 self._bound_digest.update(_opaque(content, len(self._messages)).encode())
 
@@ -598,7 +598,7 @@ class Conversation(Sequence[Message]):
     def content(self, index: int) -> Content:
         """What message `index` may be sent with: before the cut, nothing opaque."""
         content = self._messages[index].content
-        return unbound(content) if index < self._cut else content
+        return without_issuer_parts(content) if index < self._cut else content
 
     @property
     def digest(self) -> str:

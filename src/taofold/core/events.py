@@ -17,9 +17,9 @@ from taofold.core.content import (
     Part,
     calls_of,
     media_of,
-    said,
+    text_of,
     thoughts,
-    veiled,
+    veil_opaque,
 )
 from taofold.core.json_values import is_finite
 from taofold.core.values import (
@@ -217,7 +217,7 @@ class Replied(Happened, frozen=True, tag="replied"):
     @property
     def text(self) -> str:
         """What it says, without thinking and calls."""
-        return self.content if isinstance(self.content, str) else said(self.content)
+        return self.content if isinstance(self.content, str) else text_of(self.content)
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
@@ -383,10 +383,10 @@ class Observed(Happened, frozen=True, tag="observed"):
 
     def blobs(self) -> tuple[str, ...]:
         """Of the whole result, if it was cut, and of the media in it."""
-        seen = self.observation
-        if not seen.blob and not seen.parts:
+        observation = self.observation
+        if not observation.blob and not observation.parts:
             return ()
-        return _digests((seen.blob,), seen.parts)
+        return _digests((observation.blob,), observation.parts)
 
 
 class DecisionRefused(Happened, frozen=True, tag="decision_refused"):
@@ -473,10 +473,10 @@ def public(event: Event) -> Event:
     match event:
         # Opaque parts hold what the model saw or thought in a form no redaction can look into.
         case Replied(content=content):
-            return msgspec.structs.replace(event, content=veiled(content))
+            return msgspec.structs.replace(event, content=veil_opaque(content))
         case RunStarted(history=history) if history:
             past = [
-                Message(message.role, veiled(message.content), message.issuer)
+                Message(message.role, veil_opaque(message.content), message.issuer)
                 for message in history
             ]
             return msgspec.structs.replace(event, history=tuple(past))

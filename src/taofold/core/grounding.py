@@ -224,7 +224,7 @@ def _words(event: e.Event) -> Any:
             # Tool results of an earlier conversation are left out: the world
             # said them, not the model.
             history = [message.text for message in event.history if message.role != "tool"]
-            return [_asked(event), event.settings.get("instructions", ""), history]
+            return [_goal_without_data(event), event.settings.get("instructions", ""), history]
         case e.Replied():
             return event.text
         case e.Steered():
@@ -233,7 +233,7 @@ def _words(event: e.Event) -> Any:
             return None
 
 
-def _asked(start: e.RunStarted) -> str:
+def _goal_without_data(start: e.RunStarted) -> str:
     """The goal without its reference data: what the world said before the run, and brings anew.
 
     The setting `reference` is how each line of it begins; who started the run says so.

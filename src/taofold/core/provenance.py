@@ -1,7 +1,7 @@
 """Records that came from elsewhere: history, never authority. Pure.
 
 A file can claim anything: that a person approved, that a call was begun and only its outcome is
-missing, that somebody with more rights asked. `taken_in` keeps of it what is over, and marks it;
+missing, that somebody with more rights asked. `as_import` keeps of it what is over, and marks it;
 of a call without an outcome it keeps the proposal alone. So whoever carries the run on is asked
 anew about everything that is not done, under the policy of this place.
 """
@@ -21,7 +21,7 @@ SETTINGS: Final = "imported"
 CallKey: TypeAlias = tuple[str, int]
 
 
-def taken_in(
+def as_import(
     records: Sequence[e.Record], source: str, *, principal: Principal, at: int
 ) -> list[e.Record]:
     """The records of a foreign run as they may be written here. It belongs to `principal`.
@@ -54,12 +54,12 @@ def taken_in(
         imported=origin,
     )
     return [
-        replace(record, seq=seq, event=started if seq == 0 else _marked(record.event, seqs))
+        replace(record, seq=seq, event=started if seq == 0 else _mark_imported(record.event, seqs))
         for seq, record in enumerate(history)
     ]
 
 
-def imported(started: e.RunStarted | None) -> e.Provenance | None:
+def provenance_of(started: e.RunStarted | None) -> e.Provenance | None:
     """Where the run came from, None if it was started here.
 
     Of what an older release took in only that is known: then `events` is 0.
@@ -72,7 +72,7 @@ def imported(started: e.RunStarted | None) -> e.Provenance | None:
     return started.imported
 
 
-def trusted(records: Sequence[e.Record]) -> bool:
+def may_be_resumed(records: Sequence[e.Record]) -> bool:
     """May the run be carried on? Not if an older release took it in with calls still open.
 
     What it says of them cannot be told from what was decided here.
@@ -80,7 +80,7 @@ def trusted(records: Sequence[e.Record]) -> bool:
     started = records[0].event if records else None
     if not isinstance(started, e.RunStarted):
         return True
-    origin = imported(started)
+    origin = provenance_of(started)
     if origin is None or origin.events:
         return True
     open_ = _unobserved(records)
@@ -144,7 +144,7 @@ def _says_something(claim: e.ForeignCall) -> bool:
     return claim.started or bool(claim.decisions)
 
 
-def _marked(event: e.Event, seqs: Sequence[int]) -> e.Event:
+def _mark_imported(event: e.Event, seqs: Sequence[int]) -> e.Event:
     """The event, marked as what a file says, its references to records as they are numbered now."""
     if isinstance(event, e.Resolved):
         return replace(event, imported=True)

@@ -117,10 +117,10 @@ def violations(
 ) -> tuple[Violation, ...]:
     """Every broken rule in a log: what the run recorded, and what the log itself shows."""
     live_records = live(records)
-    broken = list(recorded(live_records))
+    broken = list(recorded_violations(live_records))
     # What the run recorded and what its log shows overlap: the last step names the offender.
     reported = {(violation.rule, violation.steps[-1:]) for violation in broken}
-    derivable = derived(live_records, effects=effects, research=research)
+    derivable = derived_violations(live_records, effects=effects, research=research)
     broken += [
         violation
         for violation in derivable
@@ -129,7 +129,7 @@ def violations(
     return tuple(sorted(broken, key=lambda violation: violation.steps[:1]))
 
 
-def recorded(records: Iterable[e.Record]) -> tuple[Violation, ...]:
+def recorded_violations(records: Iterable[e.Record]) -> tuple[Violation, ...]:
     """What the run itself put on record; it may have been corrected since.
 
     Where the record names no step, it is the one that was being taken: the turn with the
@@ -154,7 +154,7 @@ def recorded(records: Iterable[e.Record]) -> tuple[Violation, ...]:
     return tuple(reversed(broken))
 
 
-def derived(
+def derived_violations(
     records: Iterable[e.Record],
     *,
     effects: Mapping[str, str] | None = None,
@@ -200,7 +200,7 @@ def _alone(turn: TracedTurn, effects: Mapping[str, str], research: bool) -> Iter
     problem = check_thought(thought.type, research=research)[1]
     if problem:
         yield Violation(UNTYPED, problem, steps)
-    if bare(thought.content):
+    if lacks_intent(thought.content):
         detail = "the thought names an activity, not what it is for: say the aim and the reason"
         yield Violation(INTENT, detail, steps)
     for call in turn.calls:
@@ -217,7 +217,7 @@ def _unexplained(all_turns: Sequence[TracedTurn]) -> Iterator[Violation]:
             if not call.action.rationale.strip() and not call.local:
                 detail = f"{call.action.tool!r} was called without a rationale"
                 yield Violation(RATIONALE, detail, (turn.number,))
-            elif bare(call.action.rationale) and not call.local:
+            elif lacks_intent(call.action.rationale) and not call.local:
                 detail = f"the rationale of {call.action.tool!r} says what is done, not why"
                 yield Violation(RATIONALE, detail, (turn.number,))
 
@@ -298,7 +298,10 @@ def check(records: Iterable[e.Record]) -> tuple[Item, ...]:
     """The seven items, in the order of the rules."""
     live_records = live(records)
     all_turns = turns(live_records)
-    broken = [*derived(live_records), *_coerced(all_turns, recorded(live_records))]
+    broken = [
+        *derived_violations(live_records),
+        *_coerced(all_turns, recorded_violations(live_records)),
+    ]
     return tuple([_item(name, faults(all_turns, broken)) for name, faults in _POINTS.items()])
 
 
@@ -373,7 +376,7 @@ def _silent(call: TracedCall) -> bool:
     if observation is None or observation.blob:
         return False
     result = observation.result
-    return result in (None, "") or (isinstance(result, str) and receipt(result))
+    return result in (None, "") or (isinstance(result, str) and lacks_content(result))
 
 
 def _referring(all_turns: Sequence[TracedTurn], broken: _Broken) -> _Faults:
@@ -456,7 +459,7 @@ _LONGEST: Final = 80
 """Characters; who writes more says more. It also bounds what the pattern has to try."""
 
 
-def bare(text: str) -> bool:
+def lacks_intent(text: str) -> bool:
     """Does `text` name an activity and nothing else: no aim, no reason, no place?
 
     >>> bare("Looking at the code."), bare("Looking at the code of the token check.")
@@ -466,10 +469,10 @@ def bare(text: str) -> bool:
     return 0 < len(plain) <= _LONGEST and _BARE.fullmatch(plain) is not None
 
 
-def receipt(text: str) -> bool:
+def lacks_content(text: str) -> bool:
     """Does `text`, the result of a tool, only say that there is one ("Got the result")?
 
-    Much narrower than `bare`: "running" and "opened the file" are what tools do say.
+    Much narrower than `lacks_intent`: "running" and "opened the file" are what tools do say.
     """
     return len(text) <= _LONGEST and _RECEIPT.fullmatch(_plain(text)) is not None
 

@@ -41,7 +41,7 @@ class Chain(Sequence[Step]):
     def __getitem__(self, index: int | slice) -> Step | list[Step]:
         if isinstance(index, slice):
             # By place: the list may hold steps of a later state, which this view must not show.
-            return [self._items[place] for place in range(*index.indices(self._length))]
+            return [self._items[position] for position in range(*index.indices(self._length))]
         if index < -self._length or index >= self._length:
             raise IndexError(index)
         return self._items[index if index >= 0 else self._length + index]
@@ -286,9 +286,9 @@ def _spent(state: RunState, event: e.Observed) -> RunState:
 
 
 def _by_model(state: RunState, more: Mapping[str, Usage]) -> Mapping[str, Usage]:
-    known = state.usage_by_model
-    sums = {name: known[name] + use if name in known else use for name, use in more.items()}
-    return {**known, **sums}
+    before = state.usage_by_model
+    sums = {name: before[name] + use if name in before else use for name, use in more.items()}
+    return {**before, **sums}
 
 
 def _slot(state: RunState, event: _Called) -> ActionSlot:

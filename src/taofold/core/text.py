@@ -23,7 +23,7 @@ def clip(text: str, width: int) -> str:
     return text if len(text) <= width else f"{text[: width - 1].rstrip()}…"
 
 
-def listed(names: Sequence[str], most: int) -> str:
+def join_names(names: Sequence[str], most: int) -> str:
     """`a, b, c`, of more than `most` names the first ones: `a, b, …`."""
     return ", ".join(names if len(names) <= most else [*names[:most], "…"])
 

@@ -166,14 +166,14 @@ def _enqueue(client: DBOSClient, queue: str, run: str, ticket: str) -> bool:
     }
     handle: WorkflowHandle[Any] = client.enqueue(options, run)
     holder = handle.get_workflow_id()
-    if holder == options["workflow_id"] or not _lost(handle.get_status(), ticket):
+    if holder == options["workflow_id"] or not _is_lost(handle.get_status(), ticket):
         return True
     client.cancel_workflow(holder)
     client.enqueue(options, run)
     return False
 
 
-def _lost(status: Any, ticket: str) -> bool:
+def _is_lost(status: Any, ticket: str) -> bool:
     """Is a workflow not going to advance its run any more?
 
     It is only asked about runs that are due: one that has claimed its run (another epoch) has

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from taofold.core.errors import Conflict, LogError, Refused, UnknownRun
 from taofold.core.state import ENDED
-from taofold.engine.engine import Advance, attempted, release, settle
+from taofold.engine.engine import Advance, release, settle, try_advance
 from taofold.engine.reconciler import LOOK_S, Reconciler
 from taofold.log.log import Log
 from taofold.runtime.endings import STOPPED, Finished, More, Waiting
@@ -178,7 +178,7 @@ class DispatchEngine:
         def pause() -> str:
             return STOPPED if self.stopping else ""
 
-        match await attempted(self._advance, run, pause, self.stuck):
+        match await try_advance(self._advance, run, pause, self.stuck):
             case More():
                 self.nudge()  # it is due again, and has another ticket
             case Waiting() | Finished() | None:

@@ -74,7 +74,7 @@ class Engine(Protocol):
         ...
 
 
-async def attempted(
+async def try_advance(
     advance: Advance, run: str, pause: Pause, stuck: dict[str, str]
 ) -> Advanced | None:
     """What came of advancing `run`; None if it could not be.

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, assert_never
 
-from taofold.engine.engine import Advance, attempted, settle
+from taofold.engine.engine import Advance, settle, try_advance
 from taofold.engine.reconciler import LOOK_S, Reconciler
 from taofold.log.log import Log
 from taofold.runtime.endings import QUEUED, STOPPED, Finished, More, Waiting
@@ -113,7 +113,7 @@ class LocalEngine:
         def pause() -> str:
             return STOPPED if self.stopping else QUEUED if full else ""
 
-        advanced = await attempted(self._advance, run, pause, self.stuck)
+        advanced = await try_advance(self._advance, run, pause, self.stuck)
         match advanced:
             case Waiting(reason=reason) if reason == QUEUED:
                 self._queued[run] = None

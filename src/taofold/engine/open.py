@@ -62,7 +62,7 @@ def _dispatcher(name: str, log: Log) -> Dispatcher:
         return _adapter(kind).DbosDispatcher(_database(address, log))  # type: ignore[no-any-return]
     if kind == "restate":
         module = _adapter(kind)
-        return module.RestateDispatcher(module.RestateAddress.parsed(address))  # type: ignore[no-any-return]
+        return module.RestateDispatcher(module.RestateAddress.parse(address))  # type: ignore[no-any-return]
     raise ConfigError(
         f"there is no engine {name[:50]!r}: local, dbos or restate:http://HOST:8080", path="engine"
     )

@@ -234,9 +234,9 @@ class Steadiness:
         if self._read is None:
             return
         before = self._monotonic()
-        told = await self._read() / 1000
+        log_time = await self._read() / 1000
         now = self._monotonic()
-        ahead = told - (before + now) / 2
+        ahead = log_time - (before + now) / 2
         slow = now - before > JUMP_S or now - self._looked_at > GAP_S
         if slow or abs(ahead - self._ahead) > JUMP_S:
             self._since, self._ahead = now, ahead

@@ -62,7 +62,7 @@ class RestateAddress:
     """The server's public key (`publickeyv1_…`): only its requests are heard."""
 
     @classmethod
-    def parsed(cls, text: str) -> "RestateAddress":
+    def parse(cls, text: str) -> "RestateAddress":
         """Read `http://HOST:8080?admin=URL&worker=URL&host=ADDRESS&port=PORT&shared=yes&key=KEY`.
 
         Raises:

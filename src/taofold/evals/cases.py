@@ -156,16 +156,16 @@ def read_cases(path: Path | str, judge: Callable[[], Agent[Any, Any]] | None = N
     keys, faults = check(document, FileKeys)
     if keys is None:
         refuse(faults, "the cases cannot be read")
-    return _made(document, keys, Judging(judge))
+    return _case_file(document, keys, Judging(judge))
 
 
-def _made(document: YamlDocument, keys: FileKeys, judging: Judging) -> CaseFile:
+def _case_file(document: YamlDocument, keys: FileKeys, judging: Judging) -> CaseFile:
     faults: list[Fault] = []
     cases: list[Case] = []
     for number, entry in enumerate(keys.cases):
         scorers: list[Scorer] = []
         # The shared scorers belong to every case: their faults would be told once for each.
-        for location, score in [(("cases", number), entry), *_shared(keys)]:
+        for location, score in [(("cases", number), entry), *_shared_scores(keys)]:
             try:
                 scorers += score.scorers(document.folder, judging)
             except ConfigError as error:
@@ -173,14 +173,14 @@ def _made(document: YamlDocument, keys: FileKeys, judging: Judging) -> CaseFile:
         cases.append(Case(entry.goal, entry.expect, entry.name, tuple(scorers), entry.note))
     if faults:
         refuse(list(dict.fromkeys(faults)), "the cases cannot be used")
-    return CaseFile(_named(cases), keys.agent, keys.repeat)
+    return CaseFile(_with_unique_names(cases), keys.agent, keys.repeat)
 
 
-def _shared(keys: FileKeys) -> list[tuple[KeyPath, ScoreKeys]]:
+def _shared_scores(keys: FileKeys) -> list[tuple[KeyPath, ScoreKeys]]:
     return [(("score", number), score) for number, score in enumerate(keys.score)]
 
 
-def _named(cases: Sequence[Case]) -> tuple[Case, ...]:
+def _with_unique_names(cases: Sequence[Case]) -> tuple[Case, ...]:
     """Every case with a name of its own."""
     counts: dict[str, int] = {}
     named: list[Case] = []
@@ -223,7 +223,7 @@ def _pydantic(document: YamlDocument, judging: Judging) -> CaseFile:
         cases.append(Case(_goal(case["inputs"]), expected, str(case.get("name") or ""), rest))
     if faults:
         refuse(faults, "the data set cannot be used")
-    return CaseFile(_named(cases))
+    return CaseFile(_with_unique_names(cases))
 
 
 def _evaluators(
@@ -279,7 +279,7 @@ def _inspect(path: Path) -> list[Case]:
         cases.append(Case(_goal(fields["input"]), UNSET, str(fields.get("id", "")), scorers))
     if not cases:
         raise ConfigError("holds no sample", path=str(path))
-    return list(_named(cases))
+    return list(_with_unique_names(cases))
 
 
 def from_state(state: RunState, ratings: Sequence[Rating] = ()) -> Case:

@@ -70,7 +70,7 @@ class StoredEval(msgspec.Struct):
     comparisons: list[StoredComparison]
 
 
-def keep(
+def store_report(
     home: Path, name: str, reports: Sequence[Report], comparison: Comparison | None = None
 ) -> Path:
     """Write the reports of one eval below `home`; the file.
@@ -94,10 +94,10 @@ def keep(
     return path
 
 
-def kept(home: Path) -> list[dict[str, Any]]:
+def stored_reports(home: Path) -> list[dict[str, Any]]:
     """The newest reports, without their trials."""
-    found = sorted([path.stem for path in (home / FOLDER).glob("*.json")], reverse=True)
-    documents = [read(home, name) for name in found[:_SHOWN]]
+    names = sorted([path.stem for path in (home / FOLDER).glob("*.json")], reverse=True)
+    documents = [read(home, name) for name in names[:_SHOWN]]
     return [_brief(document) for document in documents if document is not None]
 
 

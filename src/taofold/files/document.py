@@ -15,7 +15,7 @@ from taofold.core.errors import ConfigError
 from taofold.core.json_values import is_array, is_object
 from taofold.core.text import clip, near
 from taofold.log.formats import yaml_document as yaml
-from taofold.log.formats.yaml_document import spelled
+from taofold.log.formats.yaml_document import path_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,9 @@ class YamlDocument:
 
     def fault(self, key_path: KeyPath, message: str, hint: str = "") -> Fault:
         """A fault at the key `place`."""
-        return Fault(self.source, message, spelled(key_path), yaml.line(self.text, key_path), hint)
+        return Fault(
+            self.source, message, path_text(key_path), yaml.line(self.text, key_path), hint
+        )
 
 
 def load(path: Path, source: str = "") -> tuple[YamlDocument | None, list[Fault]]:

@@ -21,7 +21,7 @@ from taofold.core.json_values import is_array, is_object
 from taofold.files.actions.types import NoType, record
 from taofold.files.document import Fault, KeyPath, Strict, YamlDocument, check
 from taofold.files.expressions.template import Template, Unrenderable, is_template
-from taofold.policy.redaction import Redactor, named
+from taofold.policy.redaction import Redactor, is_named_secret
 from taofold.tools import Outcome, RunContext, Tool
 from taofold.tools.command import command_tool
 from taofold.tools.tool import check_name, external
@@ -269,7 +269,7 @@ def _secrets(document: YamlDocument, name: str, value: Mapping[str, Any]) -> lis
             # A reference says where the secret is and does not hold it.
             if not isinstance(text, str) or _REFERENCE in text:
                 continue
-            if named(str(inner), text):
+            if is_named_secret(str(inner), text):
                 hint = f"write ${{NAME}} and set the variable NAME, as in {inner}: ${{TOKEN}}"
                 faults.append(document.fault(("mcp", name, key, str(inner)), message, hint))
     return faults

@@ -260,7 +260,7 @@ def still_leased(run: str, owner: str, left_ms: int) -> str:
     )
 
 
-def misplaced(run: str, head: int, record: Record) -> str:
+def misplaced_text(run: str, head: int, record: Record) -> str:
     """What a log tells the writer of a record that is not the one at `head` of `run`."""
     return (
         f"the next record of run {run!r} is {head}, not {record.seq} of run {record.run!r}. "

@@ -22,7 +22,7 @@ from taofold.log.log import (
     Signal,
     due_at,
     lease_lasts,
-    misplaced,
+    misplaced_text,
     overtaken,
     still_leased,
 )
@@ -41,7 +41,7 @@ class _Run:
         self.seen: set[str] = set()
         self.blobs: set[str] = set()
 
-    def shown(self, now: int) -> RunRow:
+    def current_row(self, now: int) -> RunRow:
         """The row with what is known from the records and the clock."""
         row, last = self.row, self.records[-1].at if self.records else 0
         # Computed when it is shown, so that an append writes no row.
@@ -203,7 +203,7 @@ class MemoryLog:
         blobbed: list[str] = []
         for head, record in enumerate(records, len(entry.records)):
             if record.seq != head or record.run != run:
-                raise Conflict(misplaced(run, head, record))
+                raise Conflict(misplaced_text(run, head, record))
             blobbed += record.event.blobs()
         if not look:
             entry.records += records
@@ -217,7 +217,7 @@ class MemoryLog:
 
     async def row(self, run: str) -> RunRow:
         """The run's row."""
-        return self._find(run).shown(self._now())
+        return self._find(run).current_row(self._now())
 
     async def rows(
         self,
@@ -237,7 +237,7 @@ class MemoryLog:
         filters |= {"principal": principal, "agent": agent}
         equal = [(name, value) for name, value in filters.items() if value]
         matching = [
-            entry.shown(now)
+            entry.current_row(now)
             for entry in reversed(self._runs.values())
             if all(getattr(entry.row, name) == value for name, value in equal)
             and (not before or entry.row.place < before)
@@ -258,7 +258,7 @@ class MemoryLog:
         self._open()
         clock_now = self._now()
         behind = (due_at(after), after.place) if after is not None else (0, 0)
-        rows = [entry.shown(clock_now) for entry in self._runs.values()]
+        rows = [entry.current_row(clock_now) for entry in self._runs.values()]
         matching = [
             row
             for row in rows

@@ -17,7 +17,7 @@ import msgspec
 
 from taofold.core.errors import ConfigError, LogError
 from taofold.log.builtin import POSTGRES
-from taofold.log.sqlite.connection import plain
+from taofold.log.sqlite.connection import open_for_writing
 from taofold.log.sqlite.log import SqliteLog
 
 # ruff: noqa: S608 - statements are put together from constants of this module only
@@ -123,11 +123,13 @@ def migrate(source: str, target: str) -> Moved:
     with closing(_side(source, new=False)) as old, closing(_side(target, new=True)) as new:
         # All tables, not only runs: a journal in the target would be mixed with the source's.
         if any(next(new.rows(table), None) is not None for table in TABLES):
-            raise LogError(f"{_shown(target)} is not empty: a log is moved to an empty one")
+            raise LogError(
+                f"{_without_password(target)} is not empty: a log is moved to an empty one"
+            )
         if next(old.rows("held"), None) is not None:
             raise LogError(
-                f"runs of {_shown(source)} are being driven: stop servers and workers, then try "
-                "again. Nothing was written"
+                f"runs of {_without_password(source)} are being driven: stop servers and workers, "
+                "then try again. Nothing was written"
             )
         sent = {table: _Digest() for table in TABLES}
         for table in TABLES:
@@ -163,7 +165,7 @@ def _side(spec: str, *, new: bool) -> Side:
     return SqliteSide(path)
 
 
-def _shown(spec: str) -> str:
+def _without_password(spec: str) -> str:
     """The log without a password."""
     return "the database" if spec.startswith(POSTGRES) else repr(spec)
 
@@ -175,7 +177,7 @@ class SqliteSide:
         log = SqliteLog(path)
         log.open()
         self._file = log._file
-        self._db = plain(path, 10.0)
+        self._db = open_for_writing(path, 10.0)
         # Takes the writer's lock at once: nobody changes the source while it is read.
         self._db.execute("begin immediate")
 

@@ -106,7 +106,7 @@ class Store:
             update = action(deepcopy(dict(self.state.data)))
             if update is None:
                 return None
-            key, value = _checked(update)
+            key, value = _check_update(update)
             action = e.Updated(
                 name=key, value=value, action=name or getattr(action, "__name__", "")
             )
@@ -268,7 +268,7 @@ class Store:
                 listener(record)
 
 
-def _checked(update: object) -> tuple[str, Any]:
+def _check_update(update: object) -> tuple[str, Any]:
     if not (isinstance(update, tuple) and len(update) == 2 and isinstance(update[0], str)):  # pyright: ignore[reportUnknownArgumentType]
         raise ConfigError(f"an action returns (key, value) or None, not {update!r}")
     if not is_finite(update[1]):  # pyright: ignore[reportUnknownArgumentType]

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from taofold.core.text import listed
+from taofold.core.text import join_names
 from taofold.core.values import Value
 from taofold.loop.events import Intervened, IterationEnded
 from taofold.loop.state import LoopState
@@ -163,7 +163,7 @@ class _Course:
         broken = sorted(earlier.passing & {check.id for check in last.verdict.errors})
         if not broken:
             return None
-        names = listed(broken, 5)
+        names = join_names(broken, 5)
         why = f"{len(broken)} check{'s' * (len(broken) > 1)} passed before and fail now: {names}"
         instruction = f"Your last change broke what worked: {names}. Repair that first."
         return _Finding("regression", why, instruction)

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from taofold.core import events as run
 from taofold.core.state import RunState, fold, live
-from taofold.core.text import clip, excerpt, key_line, listed, visible
+from taofold.core.text import clip, excerpt, join_names, key_line, visible
 from taofold.core.values import FINISH, Action, Observation, Step, Value
 from taofold.loop.events import FailedAction, IterationEnded, LessonsInjected
 from taofold.loop.state import LoopState
@@ -98,7 +98,7 @@ def _criteria(state: LoopState) -> str:
 def _told(state: LoopState, iteration: IterationEnded) -> str:
     """An earlier iteration in a few lines."""
     then = state.quality_before(iteration.number)
-    changed = listed(iteration.changed, 8)
+    changed = join_names(iteration.changed, 8)
     head = (
         f"Iteration {iteration.number}: {then:.0%} → {iteration.quality:.0%} of the checks pass; "
         f"changed {changed or 'nothing'}; its run ended as {iteration.status} "

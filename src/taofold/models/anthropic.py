@@ -32,6 +32,7 @@ from taofold.core.values import Effort, Message, Reply, Usage
 from taofold.models.capabilities import Abilities, rules_for
 from taofold.models.encoding import (
     NO_RESULT,
+    acceptable_parts,
     arguments_of,
     as_text,
     blob,
@@ -41,11 +42,10 @@ from taofold.models.encoding import (
     pending,
     pieces,
     raw,
-    seen,
     wire_name,
 )
 from taofold.models.endpoint import ReplyReader
-from taofold.models.event_stream import EventReader, decoded, reported
+from taofold.models.event_stream import EventReader, decode, reported_error
 from taofold.models.remote import (
     Connection,
     ModelOptions,
@@ -242,7 +242,7 @@ class MessagesModel(RemoteModel):
         past = self._past_tools(turn) if native and not turn.tools else b""
         body = [past + self._system(turn) + b',"messages":[', *written, ending, b"]}]}"]
         if self._caches(turn) and not self._whole_cache:
-            body = _marked(body, turn)
+            body = _with_cache_mark(body, turn)
         size = sum([len(piece) for piece in body])
         # Said here, with a cure, before megabytes are sent to be refused.
         if size > _BLOCK_LIMIT:
@@ -285,14 +285,14 @@ class MessagesModel(RemoteModel):
             blocks = (
                 [self._result(result) for result in message.results]
                 if answers
-                else self._shown(message.content)
+                else self._visible_content(message.content)
             )
             return _piece(conversation, index, blocks)
         # Each tool_use must be answered in the very next message, whatever became of the call.
         lacking = _missing(conversation, index)
         if message.role != "assistant":
-            return _piece(conversation, index, [*lacking, *self._shown(message.content)])
-        content = self._said(conversation, index)
+            return _piece(conversation, index, [*lacking, *self._visible_content(message.content)])
+        content = self._model_turn(conversation, index)
         if not lacking:
             return _piece(conversation, index, content)
         between = join(lacking, "user", _before(conversation, index))
@@ -302,10 +302,10 @@ class MessagesModel(RemoteModel):
         """A message for a model without native tools."""
         message = conversation[index]
         if message.role == "assistant" and not message.calls:
-            return _piece(conversation, index, self._said(conversation, index))
-        return _piece(conversation, index, self._shown(as_text(message)))
+            return _piece(conversation, index, self._model_turn(conversation, index))
+        return _piece(conversation, index, self._visible_content(as_text(message)))
 
-    def _said(self, conversation: Conversation, index: int) -> list[Any]:
+    def _model_turn(self, conversation: Conversation, index: int) -> list[Any]:
         """What the model said, block by block as it came."""
         blocks: list[Any] = []
         for part in parts_of(content_for(conversation, index, self.issuer)):
@@ -328,13 +328,13 @@ class MessagesModel(RemoteModel):
                     pass
         return blocks or [{"type": "text", "text": "(empty)"}]
 
-    def _shown(self, content: Content) -> list[Any]:
+    def _visible_content(self, content: Content) -> list[Any]:
         plain: list[Part] = []
         for part in parts_of(content):
             plain += part.parts if isinstance(part, ToolResult) else (part,)
         blocks = [
             block
-            for part in seen(plain, self.profile.inputs)
+            for part in acceptable_parts(plain, self.profile.inputs)
             if (block := _block(part)) is not None
         ]
         # The API refuses empty blocks, and leaving the message out would merge its neighbours.
@@ -343,7 +343,7 @@ class MessagesModel(RemoteModel):
     def _result(self, result: ToolResult) -> dict[str, Any]:
         content: Any = result.content
         if not isinstance(content, str):
-            content = self._shown(content)
+            content = self._visible_content(content)
         block: dict[str, Any] = {"type": "tool_result", "tool_use_id": _id(result.id)}
         block["content"] = content or "(empty)"
         return block | ({"is_error": True} if result.error else {})
@@ -369,7 +369,7 @@ def _paused(message: Message) -> bool:
     return bool(parts) and isinstance(parts[-1], OpaquePart) and "tool" in parts[-1].kind
 
 
-def _marked(body: list[bytes], turn: ModelTurn) -> list[bytes]:
+def _with_cache_mark(body: list[bytes], turn: ModelTurn) -> list[bytes]:
     """The body with a cache mark at its last block."""
     # The last piece that is not empty ends with a block's `}`: the mark goes in front of that.
     last = max([at for at, piece in enumerate(body[:-1]) if piece])
@@ -546,7 +546,7 @@ class _Growing:
                 whole = self.block
                 if self.json:
                     sent = "".join(self.json).encode("utf-8", "surrogatepass")
-                    whole = {**whole, "input": decoded(frame, _ANY, sent)}
+                    whole = {**whole, "input": decode(frame, _ANY, sent)}
                 return [OpaquePart(encode(whole).decode(), kind)]
 
     def _thought(self) -> list[Part]:
@@ -589,9 +589,9 @@ class MessagesReader(EventReader):
         return self._finish is not None
 
     def _decode(self, body: bytes) -> _Answer:
-        answer = decoded(self._frame, _ANSWER, body)
+        answer = decode(self._frame, _ANSWER, body)
         if answer.error or answer.type == "error":
-            raise reported(self._frame, answer.error)
+            raise reported_error(self._frame, answer.error)
         return answer
 
     def _event(self, data: bytes) -> None:

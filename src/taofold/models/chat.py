@@ -34,6 +34,7 @@ from taofold.core.values import JSON, Effort, ModelSettings, Reply, Usage
 from taofold.models.capabilities import Abilities
 from taofold.models.encoding import (
     NO_RESULT,
+    acceptable_parts,
     arguments_of,
     as_text,
     batch,
@@ -44,10 +45,9 @@ from taofold.models.encoding import (
     follows_its_call,
     pieces,
     raw,
-    seen,
     wire_name,
 )
-from taofold.models.event_stream import DONE, EventReader, decoded, reported
+from taofold.models.event_stream import DONE, EventReader, decode, reported_error
 from taofold.models.remote import Connection, ModelTurn, RemoteModel, cache_mark, effort_at_most
 from taofold.models.replies import ReplyContext
 from taofold.runtime.model import Request, Speaker, ToolSpec
@@ -225,9 +225,9 @@ class ChatReader(EventReader):
         return self._ended or self._finish is not None
 
     def _decode(self, body: bytes) -> _Answer:
-        answer = decoded(self._frame, _ANSWER, body)
+        answer = decode(self._frame, _ANSWER, body)
         if answer.error:
-            raise reported(self._frame, answer.error)
+            raise reported_error(self._frame, answer.error)
         return answer
 
     def _event(self, data: bytes) -> None:
@@ -500,7 +500,7 @@ class ChatModel(RemoteModel):
         role = "user" if message.role == "tool" else message.role
         entry = {"role": role, "content": self._content(as_text(message))}
         if role == "assistant":
-            entry |= self._echoed(content_for(conversation, index, self.issuer))
+            entry |= self._echo(content_for(conversation, index, self.issuer))
         return encode(entry)
 
     def _entry(self, conversation: Conversation, index: int) -> dict[str, Any]:
@@ -513,7 +513,7 @@ class ChatModel(RemoteModel):
         # null beside calls, as OpenAI's own replies have it; never null alone.
         text = message.text or (None if calls else "")
         entry: dict[str, Any] = {"role": "assistant", "content": text}
-        entry |= self._echoed(content)
+        entry |= self._echo(content)
         if calls:
             bound = [part for part in parts_of(content) if isinstance(part, ToolCall)]
             entry["tool_calls"] = [
@@ -524,7 +524,7 @@ class ChatModel(RemoteModel):
                 entry.setdefault(self._rules.echo, "")
         return entry
 
-    def _echoed(self, content: Content) -> dict[str, Any]:
+    def _echo(self, content: Content) -> dict[str, Any]:
         """What the server wants back besides text and calls."""
         fields_of: dict[str, Any] = {}
         for part in parts_of(content):
@@ -556,7 +556,7 @@ class ChatModel(RemoteModel):
         plain: list[Part] = []
         for part in content:
             plain += part.parts if isinstance(part, ToolResult) else (part,)
-        parts = seen(plain, self.profile.inputs)
+        parts = acceptable_parts(plain, self.profile.inputs)
         if not any([isinstance(part, MediaPart) for part in parts]):
             return "".join([part.text for part in parts if isinstance(part, TextPart)])
         return [entry for entry in map(_block, parts) if entry is not None]
@@ -627,14 +627,14 @@ def _format(schema: dict[str, JSON], level: int) -> dict[str, Any]:
         # llama.cpp and Together enforce `schema` here;
         # others ignore it, and the reply is checked anyway.
         return {"type": "json_object", "schema": schema}
-    named = {"name": "output", "strict": closed(schema), "schema": schema}
+    named = {"name": "output", "strict": is_strict(schema), "schema": schema}
     return {"type": "json_schema", "json_schema": named}
 
 
-def closed(schema: JSON) -> bool:
+def is_strict(schema: JSON) -> bool:
     """Does `schema` obey OpenAI's strict rules: no object with optional or further keys?"""
     if is_sequence(schema):
-        return all(closed(item) for item in schema)
+        return all(is_strict(item) for item in schema)
     if not is_object(schema):
         return True
     if "properties" in schema or schema.get("type") == "object":
@@ -643,7 +643,7 @@ def closed(schema: JSON) -> bool:
             return False
         if set(schema.get("required", ())) != set(keys):
             return False
-    return all(closed(item) for item in schema.values())
+    return all(is_strict(item) for item in schema.values())
 
 
 def _result(call_id: str, content: str) -> bytes:

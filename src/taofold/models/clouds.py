@@ -22,7 +22,7 @@ from taofold.core.values import Reply
 from taofold.models.anthropic import MessagesModel, MessagesReader
 from taofold.models.capabilities import rules_for
 from taofold.models.endpoint import ReplyReader, Sign
-from taofold.models.event_stream import decoded
+from taofold.models.event_stream import decode
 from taofold.models.gemini import GeminiModel
 from taofold.models.remote import (
     ModelOptions,
@@ -156,7 +156,7 @@ class _EventStream:
         """Take in bytes of a stream. True if it says that nothing follows."""
         ended = False
         for payload in self._payloads(chunk):
-            event = decoded(self._frame, _EVENT, payload)
+            event = decode(self._frame, _EVENT, payload)
             if event.payload is None:
                 raise self._frame.unreadable(event.message or "an event holds nothing")
             # As a server-sent event, so that one reader serves both.

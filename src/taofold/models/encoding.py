@@ -22,7 +22,7 @@ from taofold.core.content import (
     ToolResult,
     content_of,
     media_of,
-    unbound,
+    without_issuer_parts,
 )
 from taofold.core.errors import ModelError
 from taofold.core.json_values import is_object, is_sequence
@@ -198,12 +198,12 @@ def content_for(conversation: Conversation, index: int, issuer: Issuer) -> Conte
     if isinstance(content, str):
         return content
     if maker is None or (maker.wire, maker.host) != (issuer.wire, issuer.host):
-        return unbound(content)
+        return without_issuer_parts(content)
     same = maker.model == issuer.model or issuer.wire != "chat"
-    return content if same else unbound(content)
+    return content if same else without_issuer_parts(content)
 
 
-def seen(parts: Iterable[Part], inputs: tuple[str, ...] | None) -> list[Part]:
+def acceptable_parts(parts: Iterable[Part], inputs: tuple[str, ...] | None) -> list[Part]:
     """The parts as a model with these `inputs` can take them: other media become a line of text."""
     return [
         TextPart(f"{part.line} (this model cannot see it)")

@@ -321,7 +321,7 @@ class Limiter:
 _shared: Final[WeakValueDictionary[bytes, Limiter]] = WeakValueDictionary()
 
 
-def shared(url: str, key: str) -> Limiter:
+def shared_limiter(url: str, key: str) -> Limiter:
     """The limiter of everybody in this process who uses `key` at `url`. Keeps only a hash."""
     name = blake2b(f"{url}\0{key}".encode(), digest_size=16).digest()
     limiter = _shared.get(name)
@@ -392,7 +392,7 @@ class Endpoint:
         if not url.startswith(("http://", "https://")):
             raise ConfigError(f"base_url {url!r} must start with http:// or https://")
         self.url, self._sign = url, sign
-        self.limiter = limiter or shared(url, secret)
+        self.limiter = limiter or shared_limiter(url, secret)
         self._headers = {"Content-Type": "application/json", **headers}
         self.secret, self._transport, self._bounds = secret, transport, bounds
         self._retry, self._clock, self._sleep = retry, clock, sleep

@@ -91,7 +91,7 @@ _SHOWN: Final = 120
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
-def decoded(frame: ReplyContext, decoder: "msgspec.json.Decoder[Decoded]", data: bytes) -> Decoded:
+def decode(frame: ReplyContext, decoder: "msgspec.json.Decoder[Decoded]", data: bytes) -> Decoded:
     """What `decoder` reads.
 
     Half a character is let through as it was sent: servers that count in UTF-16 cut a character
@@ -111,7 +111,7 @@ def decoded(frame: ReplyContext, decoder: "msgspec.json.Decoder[Decoded]", data:
         raise frame.unreadable(f"{error}; it begins {excerpt!r}") from None
 
 
-def paired(text: str) -> str:
+def join_surrogates(text: str) -> str:
     """The text with the halves of characters put together; a lone one becomes U+FFFD."""
     if text.isascii():
         return text
@@ -121,14 +121,14 @@ def paired(text: str) -> str:
 def _whole_characters(part: Part) -> Part:
     match part:
         case TextPart() | ThinkingPart():
-            return structs.replace(part, text=paired(part.text))
+            return structs.replace(part, text=join_surrogates(part.text))
         case ToolCall():
-            return structs.replace(part, arguments=paired(part.arguments))
+            return structs.replace(part, arguments=join_surrogates(part.arguments))
         case _:
             return part
 
 
-def reported(frame: ReplyContext, error: Any) -> ModelError:
+def reported_error(frame: ReplyContext, error: Any) -> ModelError:
     """The error that a provider reports in the body of an answer with status 200."""
     report: dict[str, Any] = error if is_object(error) else {"message": str(error or "")}
     code: Any = report.get("code")

@@ -31,6 +31,7 @@ from taofold.models.capabilities import Abilities, rules_for
 from taofold.models.chat import SKIP_SIGNATURE
 from taofold.models.encoding import (
     NO_RESULT,
+    acceptable_parts,
     arguments_of,
     as_text,
     blob,
@@ -40,11 +41,10 @@ from taofold.models.encoding import (
     pending,
     pieces,
     raw,
-    seen,
     wire_name,
 )
 from taofold.models.endpoint import ReplyReader
-from taofold.models.event_stream import EventReader, decoded, reported
+from taofold.models.event_stream import EventReader, decode, reported_error
 from taofold.models.remote import (
     Connection,
     ModelOptions,
@@ -185,20 +185,20 @@ class GeminiModel(RemoteModel):
             return _piece(conversation, index, [self._result(conversation, index)])
         behind = self._behind(conversation, index) if index else []
         parts = (
-            self._said(conversation, index)
+            self._model_turn(conversation, index)
             if message.role == "assistant"
-            else self._shown(message.parts)
+            else self._visible_content(message.parts)
         )
         if not behind:
             return _piece(conversation, index, parts)
         between = _join(behind, "user", _before(conversation, index))
-        return between + _opened(parts, "model" if message.role == "assistant" else "user")
+        return between + _content_border(parts, "model" if message.role == "assistant" else "user")
 
     def _plain(self, conversation: Conversation, index: int) -> bytes:
         message = conversation[index]
         if message.role == "assistant" and not message.calls:
-            return _piece(conversation, index, self._said(conversation, index))
-        return _piece(conversation, index, self._shown(parts_of(as_text(message))))
+            return _piece(conversation, index, self._model_turn(conversation, index))
+        return _piece(conversation, index, self._visible_content(parts_of(as_text(message))))
 
     def _behind(self, conversation: Conversation, end: int) -> list[Any]:
         """What follows the batch of results before `end`: those that are missing, and the media
@@ -213,11 +213,11 @@ class GeminiModel(RemoteModel):
         media: list[Any] = []
         at = end - 1
         while at >= 0 and conversation[at].role == "tool":
-            media = [*self._shown(conversation[at].media), *media]
+            media = [*self._visible_content(conversation[at].media), *media]
             at -= 1
         return [*declarations, *media]
 
-    def _said(self, conversation: Conversation, index: int) -> list[Any]:
+    def _model_turn(self, conversation: Conversation, index: int) -> list[Any]:
         """What the model said, part by part as it came."""
         contents: list[Any] = []
         # Only the first call of a step carries a signature; before Gemini 3 none does.
@@ -252,7 +252,7 @@ class GeminiModel(RemoteModel):
         parts = self._response(calls[result.id], result.id, {word: result.text})
         if self._rules.media_results and not isinstance(result.content, str):
             media = [part for part in result.content if isinstance(part, MediaPart)]
-            pictures = self._shown(media)
+            pictures = self._visible_content(media)
             held = [
                 picture for picture in pictures if "inlineData" in picture or "fileData" in picture
             ]
@@ -266,12 +266,12 @@ class GeminiModel(RemoteModel):
             body["id"] = call_id
         return {"functionResponse": body}
 
-    def _shown(self, parts: Sequence[Part]) -> list[Any]:
+    def _visible_content(self, parts: Sequence[Part]) -> list[Any]:
         plain: list[Part] = []
         for part in parts:
             plain += part.parts if isinstance(part, ToolResult) else (part,)
         wire_parts: list[Any] = []
-        for part in seen(plain, self.profile.inputs):
+        for part in acceptable_parts(plain, self.profile.inputs):
             if isinstance(part, TextPart):
                 wire_parts += [{"text": part.text}] if part.text else []
             elif isinstance(part, MediaPart) and part.url:
@@ -316,15 +316,15 @@ def _join(parts: Sequence[Any], role: str, before: str) -> bytes:
     if role == before:
         return b"," + encode(parts)[1:-1]
     if before:
-        return _opened(parts, role)
+        return _content_border(parts, role)
     # Without the `]},` that would end a content before it.
-    opened = _opened(parts, role)[3:]
+    opened = _content_border(parts, role)[3:]
     # A call must come after something that the user said.
     first = b'{"role":"user","parts":[{"text":"(start)"}]},'
     return first + opened if role == "model" else opened
 
 
-def _opened(parts: Sequence[Any], role: str) -> bytes:
+def _content_border(parts: Sequence[Any], role: str) -> bytes:
     """The end of a content and the beginning of another."""
     return b']},{"role":"%b","parts":[%b' % (role.encode(), encode(parts)[1:-1])
 
@@ -337,7 +337,7 @@ def _piece(messages: Sequence[Message], index: int, parts: Sequence[Any]) -> byt
     before = _before(messages, index)
     # What the user says is a turn of its own: it must not stand among the answers of functions.
     if role == before == "user" and message.role != "tool" and messages[index - 1].role == "tool":
-        return _opened(parts, "user")
+        return _content_border(parts, "user")
     return _join(parts, role, before)
 
 
@@ -428,9 +428,9 @@ class GeminiReader(EventReader):
         return self._finish is not None
 
     def _event(self, data: bytes) -> None:
-        answer = decoded(self._frame, _ANSWER, data)
+        answer = decode(self._frame, _ANSWER, data)
         if answer.error:
-            raise reported(self._frame, answer.error)
+            raise reported_error(self._frame, answer.error)
         self._usage = answer.usageMetadata or self._usage
         blocked = answer.promptFeedback.blockReason if answer.promptFeedback else None
         if blocked and not answer.candidates:

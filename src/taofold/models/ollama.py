@@ -29,6 +29,7 @@ from taofold.core.values import JSON, Effort, Profile, Reply
 from taofold.models.capabilities import UNKNOWN, Abilities, rules_for
 from taofold.models.encoding import (
     NO_RESULT,
+    acceptable_parts,
     arguments_of,
     as_text,
     blob,
@@ -37,11 +38,10 @@ from taofold.models.encoding import (
     follows_its_call,
     pending,
     pieces,
-    seen,
     wire_name,
 )
 from taofold.models.endpoint import ReplyReader, fault
-from taofold.models.event_stream import LineDecoder, decoded
+from taofold.models.event_stream import LineDecoder, decode
 from taofold.models.prices import FREE
 from taofold.models.remote import (
     Connection,
@@ -136,7 +136,7 @@ class OllamaReader:
     def _line(self, line: bytes) -> None:
         if not line.strip():
             return
-        answer = decoded(self._frame, _ANSWER, line)
+        answer = decode(self._frame, _ANSWER, line)
         if answer.error:
             # Ollama reports errors in the middle of a stream whose status was 200.
             raise fault(0, "", answer.error, self._frame.url)
@@ -316,7 +316,7 @@ class OllamaModel(RemoteModel):
             plain += part.parts if isinstance(part, ToolResult) else (part,)
         images = [blob(part) for part in plain if isinstance(part, MediaPart) and self._takes(part)]
         others = [part for part in plain if not (isinstance(part, MediaPart) and self._takes(part))]
-        texts = [part.text for part in seen(others, ()) if isinstance(part, TextPart)]
+        texts = [part.text for part in acceptable_parts(others, ()) if isinstance(part, TextPart)]
         return {"content": "".join(texts)} | ({"images": images} if images else {})
 
 

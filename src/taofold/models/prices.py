@@ -91,9 +91,9 @@ def own_price(model: str, prices: Prices | None) -> Price | None:
     """
     if not prices:
         return None
-    given: Any = prices
-    if not isinstance(given, Mapping):
-        raise ConfigError(f"write prices={{{model!r}: (1.0, 2.0)}}, not {given!r}", path="prices")
+    value: Any = prices
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"write prices={{{model!r}: (1.0, 2.0)}}, not {value!r}", path="prices")
     for key, numbers in prices.items():
         if not _is_price(numbers):
             raise ConfigError(

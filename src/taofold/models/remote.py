@@ -149,7 +149,7 @@ class RemoteModel:
             streaming=turn.streaming,
             url=self._url(turn),
         )
-        return self._told(reply, notes)
+        return self._with_notes(reply, notes)
 
     def _turn(self, request: Request, *, streaming: bool) -> ModelTurn:
         """What of the request this model is asked for."""
@@ -163,7 +163,7 @@ class RemoteModel:
         head = self._head(turn, notes)
         return names_of(turn.tools), head, tuple(notes)
 
-    def _told(self, reply: Reply, notes: Sequence[str]) -> Reply:
+    def _with_notes(self, reply: Reply, notes: Sequence[str]) -> Reply:
         """The reply, with what of the settings could not be had: said once per model."""
         if not notes:
             return reply

@@ -24,15 +24,16 @@ from taofold.core.content import (
     ToolResult,
     finish_of,
     parts_of,
-    said,
+    text_of,
 )
 from taofold.core.errors import ModelError
 from taofold.core.json_values import is_object
 from taofold.core.values import JSON, Message, Reply, Usage
 from taofold.models.capabilities import Abilities
-from taofold.models.chat import closed
+from taofold.models.chat import is_strict
 from taofold.models.encoding import (
     NO_RESULT,
+    acceptable_parts,
     as_text,
     content_for,
     data_url,
@@ -41,11 +42,10 @@ from taofold.models.encoding import (
     pending,
     pieces,
     raw,
-    seen,
     wire_name,
 )
 from taofold.models.endpoint import ReplyReader
-from taofold.models.event_stream import EventReader, decoded, objects, reported
+from taofold.models.event_stream import EventReader, decode, objects, reported_error
 from taofold.models.remote import Connection, ModelTurn, RemoteModel, effort_at_most
 from taofold.models.replies import ReplyContext
 from taofold.runtime.model import Request, Speaker
@@ -181,17 +181,17 @@ class ResponsesModel(RemoteModel):
             return _items([self._result(result) for result in message.results])
         open_calls = pending(conversation, index) if index else ()
         items: list[Any] = [_output(call.id, NO_RESULT) for call in open_calls]
-        return _items([*items, *self._said(conversation, index)])
+        return _items([*items, *self._model_turn(conversation, index)])
 
     def _plain(self, conversation: Conversation, index: int) -> bytes:
         message = conversation[index]
         if message.role == "tool":
             return _items([self._user(Message("user", as_text(message)))])
         if message.role == "assistant" and message.calls:
-            return _items([{"role": "assistant", "content": said(parts_of(as_text(message)))}])
-        return _items(self._said(conversation, index))
+            return _items([{"role": "assistant", "content": text_of(parts_of(as_text(message)))}])
+        return _items(self._model_turn(conversation, index))
 
-    def _said(self, conversation: Conversation, index: int) -> list[Any]:
+    def _model_turn(self, conversation: Conversation, index: int) -> list[Any]:
         message = conversation[index]
         if message.role == "assistant":
             return self._items_of(conversation, index)
@@ -240,7 +240,7 @@ class ResponsesModel(RemoteModel):
         plain: list[Part] = []
         for part in parts:
             plain += part.parts if isinstance(part, ToolResult) else (part,)
-        media = seen(plain, self.profile.inputs)
+        media = acceptable_parts(plain, self.profile.inputs)
         if not any([isinstance(part, MediaPart) for part in media]):
             return "".join([part.text for part in media if isinstance(part, TextPart)])
         return [entry for entry in map(_block, media) if entry is not None]
@@ -303,7 +303,7 @@ def _format(schema: dict[str, JSON]) -> dict[str, Any]:
 
 def strict(schema: JSON) -> bool:
     """Can `schema` be enforced word by word? Where in doubt it is not asked for."""
-    return closed(schema) and _simple(schema)
+    return is_strict(schema) and _simple(schema)
 
 
 def _simple(schema: JSON) -> bool:
@@ -375,7 +375,7 @@ class ResponsesReader(EventReader):
 
     def whole(self, body: bytes) -> Reply:
         """Read a response that was not streamed."""
-        self._last = decoded(self._frame, _RESPONSE, body)
+        self._last = decode(self._frame, _RESPONSE, body)
         if self._frame.speaker:
             for item in self._last.output or ():
                 for text in _texts(item):
@@ -388,7 +388,7 @@ class ResponsesReader(EventReader):
         return self._last is not None
 
     def _event(self, data: bytes) -> None:
-        event = decoded(self._frame, _EVENT, data)
+        event = decode(self._frame, _EVENT, data)
         match event.type:
             case "response.output_item.done" if event.item is not None:
                 # Where the server does not number its items, they are in order.
@@ -398,7 +398,7 @@ class ResponsesReader(EventReader):
                 if self._frame.speaker and isinstance(event.delta, str):
                     self._frame.speaker(event.delta)
             case "error":
-                raise reported(self._frame, {"code": event.code, "message": event.message})
+                raise reported_error(self._frame, {"code": event.code, "message": event.message})
             case name if name in _ENDS and event.response is not None:
                 self._last, self._ended = event.response, True
             case _:
@@ -411,7 +411,7 @@ class ResponsesReader(EventReader):
         items = done or response.output or []
         if response.status in ("failed", "cancelled") or (response.error and not items):
             why = response.error or {"message": f"the response is {response.status}"}
-            raise reported(self._frame, why)
+            raise reported_error(self._frame, why)
         if response.status is None and not items:
             raise self._frame.unreadable("it holds no output")
         parts: list[Part] = []

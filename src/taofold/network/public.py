@@ -56,7 +56,7 @@ _ISATAP: Final = 0x5EFE
 """In the middle of an interface id: the last 32 bits are an IPv4 address (RFC 5214)."""
 
 
-def parsed(text: str) -> Address | None:
+def parse_address(text: str) -> Address | None:
     """The address that `text` spells, without a zone; None if it is none."""
     try:
         return ipaddress.ip_address(text.partition("%")[0])
@@ -66,7 +66,7 @@ def parsed(text: str) -> Address | None:
 
 def is_public(text: str) -> bool:
     """Is it an address of the public internet? What is no address is not public."""
-    address = parsed(text)
+    address = parse_address(text)
     if isinstance(address, ipaddress.IPv6Address):
         # `::ffff:127.0.0.1` and NAT64's prefix lead to an IPv4 address, which then decides.
         inner = address.ipv4_mapped
@@ -92,14 +92,14 @@ def is_own(text: str) -> bool:
     A machine may have public addresses of its own: what listens there behind a firewall is
     reached from inside without passing it.
     """
-    address = parsed(text)
+    address = parse_address(text)
     if address is None:
         return False
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
             probe.connect((str(address), 9))  # a datagram socket: only a route is looked up
-            source = parsed(probe.getsockname()[0])
+            source = parse_address(probe.getsockname()[0])
     except OSError:
         return False
     return source == address

@@ -72,7 +72,7 @@ def _level(role: str, levels: Mapping[str, int]) -> int | None:
     return levels.get(role, ROLES.get(role))
 
 
-def checked(rights: Mapping[Right, str], levels: Mapping[str, int]) -> None:
+def check_rights(rights: Mapping[Right, str], levels: Mapping[str, int]) -> None:
     """Is every right one, and every role known?
 
     Raises:
@@ -162,7 +162,7 @@ class Policy:
             raise ConfigError(message, path="policy")
         # The class is frozen: what is left out is filled in once, here.
         object.__setattr__(self, "rights", {**RIGHTS, **self.rights})
-        checked(self.rights, self.roles)
+        check_rights(self.rights, self.roles)
 
     @property
     def version(self) -> str:

@@ -93,7 +93,7 @@ class Repetition:
 
         `beside` counts the same calls that stand before it in its batch.
         """
-        plain, key = call or _plain(action)
+        plain, key = call or _identity(action)
         failed = self._failed.get(plain) if self._failed else None
         if failed is not None and timeout(action) <= failed:
             return Judgement(
@@ -131,7 +131,7 @@ class Repetition:
         self._failed = {}
         self.hint = ""
         refused = 0
-        calls = calls or [_plain(action) for action in step.actions]
+        calls = calls or [_identity(action) for action in step.actions]
         for action, observation, call in zip(step.actions, step.observations, calls, strict=True):
             refused += bool(observation.refused)
             self._one(action, observation, mutating, call)
@@ -174,18 +174,18 @@ class Repetition:
                 self.hint = (
                     f"{action.tool} returned the same as before ({history.same} times). "
                     "Repeating it brings nothing new: try something else or finish."
-                    f"{self._untried()}"
+                    f"{self._untried_hint()}"
                 )
             else:
                 history.text, history.same = text, 1
         self._recent.append(call)
 
-    def _untried(self) -> str:
+    def _untried_hint(self) -> str:
         untried = sorted(set(self._offered) - self._used)[:MOST_UNTRIED]
         return f" Tools not used yet: {', '.join(untried)}." if untried else ""
 
 
-def _plain(action: Action) -> CallIdentity:
+def _identity(action: Action) -> CallIdentity:
     plain = fingerprint(action)
     return CallIdentity(plain, plain)
 

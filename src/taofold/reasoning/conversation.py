@@ -16,10 +16,10 @@ from taofold.core.content import (
     Conversation,
     Part,
     TextPart,
-    bound,
+    is_issuer_bound,
     parts_of,
     result_message,
-    unbound,
+    without_issuer_parts,
 )
 from taofold.core.effects import Outlook
 from taofold.core.values import (
@@ -174,7 +174,7 @@ class Talk:
         goal = goal + folded if isinstance(goal, str) else (*goal, TextPart(folded))
         # Another beginning is another conversation: what a provider signed does not hold in it.
         rest = [
-            Message(message.role, unbound(message.content))
+            Message(message.role, without_issuer_parts(message.content))
             for step in self._told[upto:]
             for message in step.messages
         ]
@@ -204,7 +204,9 @@ def corrections(reply: Reply, feedback: str) -> list[Message]:
     if not echo and reply.calls:
         echo = "(a tool call that could not be used)"
     echo = echo or "(empty reply)"
-    content = reply.kept(echo) if reply.issuer is not None and bound(reply.content) else echo
+    content = (
+        reply.kept(echo) if reply.issuer is not None and is_issuer_bound(reply.content) else echo
+    )
     return [Message("assistant", content, reply.issuer), Message("user", feedback)]
 
 

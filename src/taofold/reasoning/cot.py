@@ -18,7 +18,7 @@ from taofold.core.effects import Answer, Halt, Strategy, begin
 from taofold.core.errors import ConfigError
 from taofold.core.values import Reply, StepRole, Thought
 from taofold.parsing import Parsed, Repair, Unparsed, parse
-from taofold.reasoning.direct import Unread, ask_for, stopped
+from taofold.reasoning.direct import Unread, ask_for, stopped_answer
 from taofold.reasoning.nested import closing
 from taofold.reasoning.task import Output, Task
 
@@ -95,7 +95,7 @@ class Cot:
     def rules(self, output: Output) -> str:
         """What the model is told once: the format, the examples, the form of the reply."""
         examples = "".join(
-            [_shown(example) for example in self.examples if isinstance(example, Example)]
+            [_render_example(example) for example in self.examples if isinstance(example, Example)]
         )
         return f"{FORMATS[self.format]}\n\n{examples}{form(output)}"
 
@@ -112,7 +112,7 @@ def _example(given: Example | Mapping[str, Any], place: int) -> Example:
         ) from None
 
 
-def _shown(example: Example) -> str:
+def _render_example(example: Example) -> str:
     answer = msgspec.json.encode({"thinking": example.thinking, "answer": example.answer}).decode()
     return f"Example problem: {example.problem}\nExample reply: {answer}\n\n"
 
@@ -139,7 +139,7 @@ def _story(options: Cot, task: Task) -> Strategy[Answer]:
             schema=schema_of(task.output),
         )
         if isinstance(got, Unread):
-            return stopped(got)
+            return stopped_answer(got)
         yield closing(thought_of(got.value), got.value.answer)
         return Answer(got.value.answer)
     except Halt as halt:

@@ -19,9 +19,9 @@ from taofold.core.values import Action, Message, Observation, Reply, Thought
 from taofold.parsing import Parsed, Unparsed, parse
 from taofold.reasoning.cot import Cot, ReasonedReader, form, schema_of, thought_of
 from taofold.reasoning.dependencies import Tangle, waves
-from taofold.reasoning.direct import Read, Unread, Wrong, ask_for, stopped
-from taofold.reasoning.nested import Inner, Solved, closing, named
-from taofold.reasoning.self_correct import shown
+from taofold.reasoning.direct import Read, Unread, Wrong, ask_for, stopped_answer
+from taofold.reasoning.nested import Inner, Solved, closing, named_step
+from taofold.reasoning.self_correct import render_output
 from taofold.reasoning.task import Output, Task
 
 _RULES: Final = """\
@@ -60,7 +60,7 @@ def split(task: Task, most: int, heard: Sequence[Message] = ()) -> Strategy[Read
         parsed: Parsed[Split] | Unparsed = parse(
             reply.text, Split, finish_reason=reply.finish or None
         )
-        return parsed if isinstance(parsed, Unparsed) else _checked(parsed, most)
+        return parsed if isinstance(parsed, Unparsed) else _check_split(parsed, most)
 
     return (
         yield from ask_for(
@@ -73,7 +73,7 @@ def split(task: Task, most: int, heard: Sequence[Message] = ()) -> Strategy[Read
     )
 
 
-def _checked(parsed: Parsed[Split], most: int) -> Parsed[Split] | Wrong:
+def _check_split(parsed: Parsed[Split], most: int) -> Parsed[Split] | Wrong:
     parts = parsed.value.sub_problems
     if len(parts) > most:
         return Wrong("too_many_parts", f"use at most {most} parts")
@@ -126,7 +126,7 @@ class Decompose:
         else:
             how = self.synthesis_prompt.strip() or _SYNTHESIS
             solved = [
-                f"[{part['id']}] {part['description']}\n{shown(part['answer'])}"
+                f"[{part['id']}] {part['description']}\n{render_output(part['answer'])}"
                 for part in answers
                 if "error" not in part
             ]
@@ -163,7 +163,7 @@ class _Splitting:
             return (yield from self._direct())
         got = yield from split(self.task, self.options.max_parts, self.heard)
         if isinstance(got, Unread):
-            return stopped(got)
+            return stopped_answer(got)
         yield self._step("decompose", got.value)
         self.parts = got.value.sub_problems
         if not self.parts:
@@ -201,7 +201,7 @@ class _Splitting:
     def _branch(self, part: Part) -> Strategy[Solved]:
         goal = f"This is one part of a larger problem:\n{self.task.goal}\n\n"
         goal += f"Solve only this part:\n{part.description}"
-        before = [self._told(id_) for id_ in dict.fromkeys(part.dependencies)]
+        before = [self._answer_text(id_) for id_ in dict.fromkeys(part.dependencies)]
         if before:
             goal += "\n\nWhat is known from other parts:\n" + "\n".join(before)
         history = (*self.task.history, *self.heard)
@@ -212,12 +212,12 @@ class _Splitting:
         # None (not said) is asked about again; `max_depth` ends it.
         if part.complex is not False:
             inner = partial(_nested, self.options, self.level + 1, path)
-        return named(inner, task, "solve", id=part.id, path=path, level=self.level)
+        return named_step(inner, task, "solve", id=part.id, path=path, level=self.level)
 
-    def _told(self, id_: str) -> str:
+    def _answer_text(self, id_: str) -> str:
         outcome = self.solved[id_]
         if outcome.usable:
-            return f"- {id_}: {shown(outcome.answer.output)}"
+            return f"- {id_}: {render_output(outcome.answer.output)}"
         return f"- {id_}: (could not be solved: {outcome.error})"
 
     def answers(self) -> list[dict[str, Any]]:
@@ -279,7 +279,7 @@ class _Splitting:
         """What is known without a synthesis: for a text answer the answers of the parts."""
         if not self.task.output.text:
             return None
-        lines = [self._told(id_) for id_, outcome in self.solved.items() if outcome.usable]
+        lines = [self._answer_text(id_) for id_, outcome in self.solved.items() if outcome.usable]
         return "\n".join(lines) or None
 
 

@@ -85,20 +85,20 @@ class Unresolved(LookupError):
     """A reference leads nowhere; the message says where it breaks off."""
 
 
-def referred(value: Any) -> Iterator[str]:
+def references(value: Any) -> Iterator[str]:
     """The ids that `value` refers to."""
     if isinstance(value, str):
         for match in _REFERENCE.finditer(value):
             yield match[1]
     elif isinstance(value, dict):
         for member in cast("dict[str, Any]", value).values():
-            yield from referred(member)
+            yield from references(member)
     elif isinstance(value, list):
         for member in cast("list[Any]", value):
-            yield from referred(member)
+            yield from references(member)
 
 
-def resolved(value: Any, lookup: Lookup, known: Container[str] = ()) -> Any:
+def resolve(value: Any, lookup: Lookup, known: Container[str] = ()) -> Any:
     """`value` with every reference replaced by what it refers to.
 
     `{{ x }}` is text of its own unless `x` is one of the `known` ids or `.output` follows.
@@ -110,9 +110,9 @@ def resolved(value: Any, lookup: Lookup, known: Container[str] = ()) -> Any:
         return _text(value, lookup, known)
     if isinstance(value, dict):
         members = cast("dict[str, Any]", value)
-        return {key: resolved(member, lookup, known) for key, member in members.items()}
+        return {key: resolve(member, lookup, known) for key, member in members.items()}
     if isinstance(value, list):
-        return [resolved(entry, lookup, known) for entry in cast("list[Any]", value)]
+        return [resolve(entry, lookup, known) for entry in cast("list[Any]", value)]
     return value
 
 

@@ -57,7 +57,7 @@ class Unread:
 Reader: TypeAlias = Callable[[Reply], Parsed[T] | Unparsed | Wrong]
 
 
-def typed(type_: type[T]) -> Reader[T]:
+def typed_reader(type_: type[T]) -> Reader[T]:
     """Reads a value of `type_`."""
 
     def read(reply: Reply) -> Parsed[T] | Unparsed:
@@ -110,7 +110,7 @@ def ask_for(
     return Unread(kind, error, raw)
 
 
-def stopped(unread: Unread) -> Answer:
+def stopped_answer(unread: Unread) -> Answer:
     """The answer of a strategy that cannot go on without this reply."""
     return Answer(None, "error", unread.error)
 
@@ -134,7 +134,7 @@ def _story(options: Direct, task: Task) -> Strategy[Answer]:
             return Answer(None, outlook.stop)
         got = yield from answer(task, task.goal, role=options.role, heard=outlook.heard)
         if isinstance(got, Unread):
-            return stopped(got)
+            return stopped_answer(got)
         thought = Thought(got.reply.reasoning or "The answer.", "synthesis", synthesized=True)
         yield closing(thought, got.value)
         return Answer(got.value)

@@ -58,7 +58,7 @@ class Solved:
         return self.answer.error or f"stopped: {self.answer.stop}"
 
 
-def named(inner: Inner, task: Task, name: str, **parameters: Any) -> Strategy[Solved]:
+def named_step(inner: Inner, task: Task, name: str, **parameters: Any) -> Strategy[Solved]:
     """Run `inner`; its last step, `finish`, is recorded as the step `name` of the outer one.
 
     If it fails, a failed step `name` is recorded instead.
@@ -93,7 +93,7 @@ def named(inner: Inner, task: Task, name: str, **parameters: Any) -> Strategy[So
 
 def alone(inner: Inner, task: Task, name: str, **parameters: Any) -> Strategy[Solved]:
     """Run one `inner` in a branch of its own."""
-    solved = yield from fork([named(inner, task, name, **parameters)])
+    solved = yield from fork([named_step(inner, task, name, **parameters)])
     return solved[0]
 
 

@@ -20,7 +20,7 @@ from taofold.core.errors import ConfigError
 from taofold.core.rules import detect_action_loop, detect_alternation, fingerprint
 from taofold.core.values import Action, Message, Observation, Reply, StepRole, Thought, ThoughtType
 from taofold.parsing import Parsed, Unparsed, parse
-from taofold.reasoning.dependencies import Tangle, Unresolved, referred, resolved, waves
+from taofold.reasoning.dependencies import Tangle, Unresolved, references, resolve, waves
 from taofold.reasoning.direct import (
     Read,
     Reader,
@@ -28,8 +28,8 @@ from taofold.reasoning.direct import (
     Wrong,
     answer,
     ask_for,
-    stopped,
-    typed,
+    stopped_answer,
+    typed_reader,
 )
 from taofold.reasoning.nested import closing, failure
 from taofold.reasoning.task import Task
@@ -75,7 +75,7 @@ class PlannedTask(BaseModel):
 
     def needs(self, known: Iterable[str] = ()) -> set[str]:
         """The tasks that come first: those named, and those among `known` referred to."""
-        return set(self.depends) | (set(referred(self.args)) & set(known))
+        return set(self.depends) | (set(references(self.args)) & set(known))
 
 
 class Tasks(BaseModel):
@@ -297,7 +297,7 @@ class Execution:
         have = ", ".join(names) or "none; leave the tasks empty"
         return Wrong("unknown_tool", f"there is no tool {name!r}; there is: {have}")
 
-    def untried(self) -> str:
+    def untried_hint(self) -> str:
         """The word to a planner that goes in circles: which tools were not tried."""
         unused = sorted({offer.name for offer in self.task.offers} - self.used)
         other = f"Tools not used yet: {', '.join(unused)}." if unused else "Every tool was used."
@@ -314,7 +314,7 @@ class Execution:
             return Action(task.tool, task.args, why, task.id), refused
         try:
             # Resolved here, just before the call: in the log stands what was really sent.
-            args = resolved(task.args, self._output, self.tasks.keys())
+            args = resolve(task.args, self._output, self.tasks.keys())
         except Unresolved as error:
             text = f"not run: {error}"
             refused = Observation(text, "failure", text, refused="unresolved")
@@ -369,12 +369,12 @@ class Execution:
             observations = (
                 yield from act(thought, action)
                 if refused is None
-                else _given(thought, action, refused)
+                else _answered_step(thought, action, refused)
             )
             self.saw([task], observations)
 
 
-def _given(
+def _answered_step(
     thought: Thought, action: Action, refused: Observation
 ) -> Strategy[Sequence[Observation]]:
     """A step whose observation is known beforehand."""
@@ -443,7 +443,7 @@ class _Planning(Execution):
             self.hint,
         )
         if isinstance(got, Unread):
-            raise _Ended(stopped(got))
+            raise _Ended(stopped_answer(got))
         plan = got.value
         self.guessed |= {planned.id: got.guessed for planned in plan.tasks}
         circles = self._circles(plan.tasks)
@@ -474,7 +474,7 @@ class _Planning(Execution):
     def _flag(self) -> Strategy[None]:
         """Going in circles: a hint the first time, the end the second."""
         self.flags += 1
-        self.hint = self.untried()
+        self.hint = self.untried_hint()
         yield from note("violation", rule="repetition", detail=self.hint)
         # Once is bad luck; the second time another hint would not help.
         if self.flags > 1:
@@ -496,7 +496,9 @@ class _Planning(Execution):
 
     def _evaluate(self) -> Strategy[None]:
         yield from self.turn()
-        got = yield from self.ask("evaluator", EVALUATOR, typed(Evaluation), EVALUATION_SCHEMA)
+        got = yield from self.ask(
+            "evaluator", EVALUATOR, typed_reader(Evaluation), EVALUATION_SCHEMA
+        )
         if isinstance(got, Unread):
             yield failure("evaluate", got.error, {"cycle": len(self.plans)})
             self.failed = True

@@ -242,7 +242,9 @@ class _Attempts:
             if not call.rationale:
                 yield from note("violation", rule="missing_rationale", detail=call.tool)
         actions = [to_action(call, turn.repairs) for call in others]
-        return Taken(reply, _kept(reply, turn), thought, _doubts_marked(actions, reply.finish))
+        return Taken(
+            reply, _without_invention(reply, turn), thought, _doubts_marked(actions, reply.finish)
+        )
 
     def _finish(self, reply: Reply, thought: Thought, finish: Call) -> Taken | _Broken:
         if finish.error:
@@ -363,7 +365,7 @@ def _unread(turn: Turn) -> _Broken | None:
     return _Broken("unreadable", f"No call of the batch was run. {faults}. Send the batch again.")
 
 
-def _kept(reply: Reply, turn: Turn) -> str:
+def _without_invention(reply: Reply, turn: Turn) -> str:
     """The reply without what it invented, so that the history never shows it."""
     cut = turn.role_violation
     if not cut:

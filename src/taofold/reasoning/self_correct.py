@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from taofold.core.effects import Act, Answer, Halt, Strategy, begin, note
 from taofold.core.errors import ConfigError
 from taofold.core.values import Action, Message, Observation, Thought
-from taofold.reasoning.direct import Direct, Unread, ask_for, typed
+from taofold.reasoning.direct import Direct, Unread, ask_for, typed_reader
 from taofold.reasoning.nested import Inner, Solved, alone, closing, failure
 from taofold.reasoning.task import Task
 
@@ -81,10 +81,10 @@ class SelfCorrect:
         if callable(self.critic_prompt):
             return f"The task was:\n{goal}\n\n{self.critic_prompt(output)}"
         looks = f"\n\n{self.critic_prompt.strip()}" if self.critic_prompt.strip() else ""
-        return f"The task was:\n{goal}{looks}\n\nThe version to judge:\n{shown(output)}"
+        return f"The task was:\n{goal}{looks}\n\nThe version to judge:\n{render_output(output)}"
 
 
-def shown(output: Any) -> str:
+def render_output(output: Any) -> str:
     """An output as a prompt shows it."""
     return output if isinstance(output, str) else msgspec.json.encode(output).decode()
 
@@ -163,7 +163,7 @@ class _Correction:
     def _request(self, version: Version, verdict: Critique) -> str:
         suggested = "\n".join([f"- {line}" for line in verdict.suggestions])
         return (
-            f"{self.task.goal}\n\nYour previous version:\n{shown(version.output)}\n\n"
+            f"{self.task.goal}\n\nYour previous version:\n{render_output(version.output)}\n\n"
             "A critic found:\n"
             + "\n".join([f"- {line}" for line in verdict.issues])
             + (f"\nSuggestions:\n{suggested}" if suggested else "")
@@ -182,7 +182,7 @@ class _Correction:
             return outlook.stop or outlook.wrap_up
         question = self.options.question(self.task.goal, version.output)
         got = yield from ask_for(
-            typed(Critique),
+            typed_reader(Critique),
             self.task.opening(_RULES, question, self.heard, history=False),
             attempts=self.task.attempts,
             role="critic",

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from taofold.core.effects import Answer, Strategy, note
 from taofold.core.values import Action, Observation, Thought
-from taofold.reasoning.direct import Read, Reader, Unread, answer, ask_for, typed
+from taofold.reasoning.direct import Read, Reader, Unread, answer, ask_for, typed_reader
 from taofold.reasoning.nested import closing
 from taofold.reasoning.plan import (
     EVALUATION_SCHEMA,
@@ -117,7 +117,9 @@ class SystemActions:
     def _plan(self, action: Action) -> Strategy[Observation]:
         steps: Any = action.parameters.get("steps") or action.parameters.get("plan")
         if not steps:
-            got = yield from self._ask("planner", _PLAN % self.task.tool_lines(), typed(Steps))
+            got = yield from self._ask(
+                "planner", _PLAN % self.task.tool_lines(), typed_reader(Steps)
+            )
             if isinstance(got, Unread):
                 return Observation(got.error, "failure")
             steps = got.value.steps
@@ -125,7 +127,9 @@ class SystemActions:
         return Observation(steps, extraction="plan written down", auto=True)
 
     def _evaluate(self) -> Strategy[Observation]:
-        got = yield from self._ask("evaluator", EVALUATOR, typed(Evaluation), EVALUATION_SCHEMA)
+        got = yield from self._ask(
+            "evaluator", EVALUATOR, typed_reader(Evaluation), EVALUATION_SCHEMA
+        )
         if isinstance(got, Unread):
             # A verdict that cannot be read counts as a no, as in `plan`.
             self.objections.append("the evaluator gave no verdict")
@@ -139,7 +143,7 @@ class SystemActions:
         return Observation(feedback(verdict), extraction="not achieved yet", auto=True)
 
     def _summarize(self) -> Strategy[Observation]:
-        got = yield from self._ask("finalizer", _SUMMARY, typed(str))
+        got = yield from self._ask("finalizer", _SUMMARY, typed_reader(str))
         if isinstance(got, Unread):
             return Observation(got.error, "failure")
         yield from note("state", summary=got.value)

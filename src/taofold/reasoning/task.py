@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 import msgspec
 from pydantic import TypeAdapter
 
-from taofold.core.content import Content, Conversation, Part, TextPart, described, media_of
+from taofold.core.content import Content, Conversation, Part, TextPart, media_of, text_with_media
 from taofold.core.values import ASK_USER, FINISH, THOUGHT_TYPES, Message, Sideeffect
 from taofold.parsing import Parsed, Unparsed, parse, render_schema
 
@@ -148,7 +148,7 @@ class Task:
     def content(self) -> Content:
         """The goal as a message: as it was given, or what became of it with the same media."""
         # Redaction may have changed the text: then the recorded goal counts, with the same media.
-        if not self.parts or described(self.parts) == self.goal:
+        if not self.parts or text_with_media(self.parts) == self.goal:
             return self.parts or self.goal
         return self.with_media(self.goal)
 

@@ -20,8 +20,8 @@ from taofold.policy import Facts, Ruling
 from taofold.policy.repetition import CallIdentity
 from taofold.runtime.approvals import OpenQuestion
 from taofold.runtime.ledger import Denied, Ledger, Park, hook_context
-from taofold.runtime.redaction import cleaned
-from taofold.runtime.tool_calls import Invocation, started
+from taofold.runtime.redaction import redact_step
+from taofold.runtime.tool_calls import Invocation, start_event
 from taofold.runtime.uncertain_calls import Attempts, PastCall
 from taofold.tools import BadArguments, Bound, Tool
 from taofold.tools.result import utf8
@@ -29,7 +29,7 @@ from taofold.tools.result import utf8
 
 def act(ledger: Ledger, key: str, effect: Act) -> Awaitable[tuple[Observation, ...]]:
     """Resolve an `Act`: record the step and perform its batch."""
-    effect = cleaned(ledger.setup.redactor, effect)
+    effect = redact_step(ledger.setup.redactor, effect)
     # On record before anything is judged: a crash in the middle leaves the whole batch open, and
     # each action of it is answered when the run is resumed.
     ledger.put(e.Proposed(key=key, thought=effect.thought, actions=effect.actions))
@@ -72,7 +72,7 @@ class ActionBatch:
             observation = local[index] if index < len(local) else None
             if observation is not None:
                 self._observe(index, observation)
-            elif self.observations[index] is not None or self._recalled(index):
+            elif self.observations[index] is not None or self._recall(index):
                 continue
             # What stands before the question runs first: its results may be
             # what the person asks about.
@@ -89,7 +89,7 @@ class ActionBatch:
             self.ledger.tell_guard(self._guard, step, self.calls)
         return observations
 
-    def _recalled(self, index: int) -> bool:
+    def _recall(self, index: int) -> bool:
         """On resume what was observed stands, whatever this code would have decided."""
         events = self.ledger.recording.settled_call(self.key, index)
         for event in events:
@@ -101,7 +101,7 @@ class ActionBatch:
 
     async def _consider(self, index: int, action: Action) -> None:
         tool = self.ledger.tools.get(action.tool)
-        bound = self._refusal(index, action, tool) or _bound(tool, action)
+        bound = self._refusal(index, action, tool) or _bind(tool, action)
         # Even a call that cannot be made now may have been started under an
         # earlier release of its tool.
         if isinstance(bound, Observation):
@@ -113,26 +113,26 @@ class ActionBatch:
         verdict = self._earlier_start(index, action)
         if verdict is None:
             # A question that is asked already has been through the hooks.
-            if index not in self._questions and await self._hooked(index, action):
+            if index not in self._questions and await self._rejected_by_hook(index, action):
                 return
             ruling = self._rule(index, action, tool)
             if ruling.verdict == "ask":
                 # A question stops the batch here: nothing behind it runs before it is answered.
-                verdict = await self._asked(index, action, tool, ruling)
-            elif self._ruled(index, ruling):
+                verdict = await self._ask_person(index, action, tool, ruling)
+            elif self._record_ruling(index, ruling):
                 verdict = action
-            if verdict is None or self._blocked(index, verdict.tool):
+            if verdict is None or self._refuse_over_limit(index, verdict.tool):
                 return
         # A person edited it, or an earlier life started something else: the
         # guard judged another call.
         if verdict is not action:
             action = self.actions[index] = verdict
             self.calls[index] = None
-            bound = _bound(tool, action)
+            bound = _bind(tool, action)
             if isinstance(bound, Observation):  # edited for another version of the tool
                 await self._answer_unmakeable(index, action, tool, bound)
                 return
-            if index not in self._attempts and await self._hooked(index, action):
+            if index not in self._attempts and await self._rejected_by_hook(index, action):
                 return
         # Nothing else of the batch runs beside it: what stands before ends first, it runs alone.
         if tool.sequential:
@@ -145,7 +145,7 @@ class ActionBatch:
         self, index: int, action: Action, tool: Tool | None, why: Observation
     ) -> None:
         past = PastCall(self.ledger, self.key, index, action, tool)
-        self._observe(index, await past.lost(why))
+        self._observe(index, await past.answer_lost(why))
 
     def _refusal(self, index: int, action: Action, tool: Tool | None) -> Observation | None:
         """Why the action is not ruled on: it is none, or one too many of its kind."""
@@ -198,9 +198,9 @@ class ActionBatch:
         if recorded is not None and recorded.verdict == "ask":
             known = replace(known, delegated=False)
         ruling = setup.policy.rule(action, known, setup.principal, critical=critical)
-        return PastCall(ledger, self.key, index, action, tool).ruled(ruling)
+        return PastCall(ledger, self.key, index, action, tool).rule(ruling)
 
-    async def _hooked(self, index: int, action: Action) -> bool:
+    async def _rejected_by_hook(self, index: int, action: Action) -> bool:
         """Let hooks look at a call that nobody has started; answer it if one rejects it."""
         ledger, key = self.ledger, self.key
         hooks = ledger.setup.hooks
@@ -228,7 +228,9 @@ class ActionBatch:
             raise Denied(str(observation.result))
         return True
 
-    async def _asked(self, index: int, action: Action, tool: Tool, ruling: Ruling) -> Action | None:
+    async def _ask_person(
+        self, index: int, action: Action, tool: Tool, ruling: Ruling
+    ) -> Action | None:
         """The action to run, perhaps edited by a person, or None if it was answered."""
         await self._run_ready()
         ledger, rule = self.ledger, partial(self._rule, index, action, tool)
@@ -269,7 +271,7 @@ class ActionBatch:
             ):
                 continue
             ruling = self._rule(later, action, tool)
-            if ruling.verdict == "ask" and not await self._hooked(later, action):
+            if ruling.verdict == "ask" and not await self._rejected_by_hook(later, action):
                 question = OpenQuestion(ledger, key, later, action, tool)
                 question.ask(ruling)
                 self._questions[later] = question
@@ -285,7 +287,7 @@ class ActionBatch:
             return False
         if recording.event(e.Started, key, index) or recording.event(e.Observed, key, index):
             return False
-        if self._unfit(action, tool) or isinstance(_bound(tool, action), Observation):
+        if self._unfit(action, tool) or isinstance(_bind(tool, action), Observation):
             return False
         if self.effect.planned:
             return True
@@ -302,7 +304,7 @@ class ActionBatch:
         self._attempts[index] = attempts
         return attempts.action
 
-    def _ruled(self, index: int, ruling: Ruling) -> bool:
+    def _record_ruling(self, index: int, ruling: Ruling) -> bool:
         """Record a ruling that asks nobody; answer the action if it is denied."""
         ledger, key = self.ledger, self.key
         ledger.recording.overrule(key, index, ruling.verdict)
@@ -316,14 +318,14 @@ class ActionBatch:
             raise Denied(why)
         return False
 
-    def _blocked(self, index: int, tool: str) -> bool:
+    def _refuse_over_limit(self, index: int, tool: str) -> bool:
         """Answer the action if a limit forbids the call."""
-        why = self._limited(index, tool)
+        why = self._limit_reason(index, tool)
         if why:
             self._observe(index, Observation(why, "failure", refused="limit"))
         return bool(why)
 
-    def _limited(self, index: int, tool: str) -> str:
+    def _limit_reason(self, index: int, tool: str) -> str:
         """Why a limit forbids the call, or "": in the past, what was recorded."""
         ledger, key = self.ledger, self.key
         recording = ledger.recording
@@ -390,7 +392,7 @@ class ActionBatch:
             ledger.queue.add(f"{key}[{ready_call.position}]")
         if ready_call.position in self._attempts:
             return
-        ledger.put(started(key, ready_call.position, ready_call.tool))
+        ledger.put(start_event(key, ready_call.position, ready_call.tool))
         # An earlier life may have started it more than once; each start on record is this one.
         ledger.recording.recall(e.Started, key, ready_call.position)
 
@@ -425,7 +427,7 @@ class ActionBatch:
         self.observations[index] = observation
 
 
-def _bound(tool: Tool | None, action: Action) -> Bound | Observation:
+def _bind(tool: Tool | None, action: Action) -> Bound | Observation:
     """The call with its parameters checked, or what is wrong with them."""
     if tool is None:
         return Observation("refused", "failure", refused="unknown")

@@ -25,7 +25,7 @@ from taofold.core.values import ASK_USER, Action, Observation, Tier, Verdict
 from taofold.policy import Ruling, digest
 from taofold.policy.redaction import Redactor
 from taofold.runtime.ledger import Cancelled, Ledger, Park
-from taofold.runtime.redaction import plain
+from taofold.runtime.redaction import redact_json
 from taofold.runtime.setup import Approval, Decision
 from taofold.tools import BadArguments, Tool
 from taofold.tools.arguments import quote
@@ -130,7 +130,7 @@ class OpenQuestion:
             reason=ruling.reason if ruling else self.text,
             digest=digest(self.action, tool.definition if tool else ""),
             policy=setup.policy.version,
-            preview=plain(setup.redactor, _preview(self.action, tool)),
+            preview=redact_json(setup.redactor, _preview(self.action, tool)),
             # The clock of the world, read once: what is recorded here decides for good.
             expires_at=setup.now() + round(seconds * 1000) if seconds else 0,
             request=self.request,
@@ -159,7 +159,7 @@ class OpenQuestion:
         key, index = event.key, event.index
         if self._resolved is not None:
             early, self._resolved = self._resolved, None
-            return self._voided(event, early) or early
+            return self._void_if_changed(event, early) or early
         recorded = ledger.recording.recall_next(e.Resolved, key, index)
         if recorded is not None:
             voided = ledger.recording.event(e.Resolved, key, index)
@@ -168,14 +168,14 @@ class OpenQuestion:
             if voided is not None and voided.verdict == "void":
                 ledger.put(voided)
                 return voided
-            return self._voided(event, recorded) or recorded
+            return self._void_if_changed(event, recorded) or recorded
         ledger.touch(f"{key}[{index}]")
         await ledger.inbox.refresh(ledger.store)
         # A decision that was posted in time counts, even if it is read after the question expired.
         resolved = self._from_inbox(asked)
         # First what a person posted, then the clock; only then a callback, or parking.
-        if resolved is None and self._expired(event):
-            resolved = _closed(event, "expired", "clock")
+        if resolved is None and self._is_expired(event):
+            resolved = _resolution(event, "expired", "clock")
         if resolved is None and ledger.setup.approve is None:
             by = ledger.inbox.cancelled()
             if by:
@@ -199,7 +199,7 @@ class OpenQuestion:
                     question._hear()
                 raise
         ledger.put(resolved)
-        return self._voided(event, resolved) or resolved
+        return self._void_if_changed(event, resolved) or resolved
 
     def _hear(self) -> None:
         """Take in what a person posted before it is this question's turn.
@@ -207,13 +207,13 @@ class OpenQuestion:
         The run waits for another answer: a message that stays would wake it for nothing.
         """
         asked = self._asked
-        if asked is None or self._resolved is not None or self._recorded():
+        if asked is None or self._resolved is not None or self._is_recorded():
             return
         self._resolved = self._from_inbox(asked)
         if self._resolved is not None:
             self.ledger.put(self._resolved)
 
-    def _recorded(self) -> bool:
+    def _is_recorded(self) -> bool:
         """Is it on record what became of it?"""
         return self.ledger.recording.event(e.Resolved, self.key, self.index) is not None
 
@@ -230,8 +230,8 @@ class OpenQuestion:
             return answer
         decisions = self._each(answer)
         for question, decision in zip(self.behind, decisions[1:], strict=False):
-            question._foretold(decision)
-        return self._reconciled(asked, decisions[0])
+            question._decide_early(decision)
+        return self._reconcile(asked, decisions[0])
 
     def _each(self, answer: Any) -> list[Decision]:
         """The callback's answer as decisions: on this question, or on it and on all behind it."""
@@ -246,13 +246,13 @@ class OpenQuestion:
             return [refusal] * (1 + len(self.behind))
         return [self._decision(each) for each in answers]
 
-    def _foretold(self, decision: Decision) -> None:
+    def _decide_early(self, decision: Decision) -> None:
         """Record the callback's decision before it is this question's turn."""
-        if self._asked is not None and self._resolved is None and not self._recorded():
-            self._resolved = self._reconciled(self._asked, decision)
+        if self._asked is not None and self._resolved is None and not self._is_recorded():
+            self._resolved = self._reconcile(self._asked, decision)
             self.ledger.put(self._resolved)
 
-    def _reconciled(self, asked: e.Record, decision: Decision) -> e.Resolved:
+    def _reconcile(self, asked: e.Record, decision: Decision) -> e.Resolved:
         """What a callback and a person elsewhere come to.
 
         Where both spoke, whoever did not allow is heard; the other is on the record as refused.
@@ -299,8 +299,8 @@ class OpenQuestion:
                     posted = self._from_inbox(asked)
                     if posted is not None:
                         return posted
-                    if self._expired(event):
-                        return _closed(event, "expired", "clock")
+                    if self._is_expired(event):
+                        return _resolution(event, "expired", "clock")
                     by = ledger.inbox.cancelled()
                     if by:
                         raise Cancelled(by)
@@ -334,9 +334,9 @@ class OpenQuestion:
         if not wrong and decision.digest and decision.digest != asked.digest:
             wrong = "the decision is about another action than the one it was asked about"
         if wrong:
-            return _closed(asked, "deny", setup.principal.id, utf8(wrong))
-        if self._expired(asked):
-            return _closed(asked, "expired", "clock")
+            return _resolution(asked, "deny", setup.principal.id, utf8(wrong))
+        if self._is_expired(asked):
+            return _resolution(asked, "expired", "clock")
         words = decision.answer if decision.answer is not None else decision.reason
         verdict = VERDICTS[decision.verdict]
         if asked.request is not None and decision.parameters is not None:
@@ -346,10 +346,10 @@ class OpenQuestion:
         # After redaction the call would run with other parameters than the person saw and approved.
         lost = "" if parameters is None else secret(setup.redactor, parameters)
         if lost:
-            return _closed(asked, "deny", setup.redactor.text(utf8(decision.by)), lost)
+            return _resolution(asked, "deny", setup.redactor.text(utf8(decision.by)), lost)
         edited = None if parameters is None else replace(self.action, parameters=dict(parameters))
         reason, by = [setup.redactor.text(utf8(text)) for text in (words, decision.by)]
-        return _closed(asked, verdict, by, reason, edited, self.tool)
+        return _resolution(asked, verdict, by, reason, edited, self.tool)
 
     def _from_inbox(self, asked: e.Record) -> e.Resolved | None:
         """What a person's message in the inbox says."""
@@ -370,14 +370,14 @@ class OpenQuestion:
         verdict = data.get("verdict", "allow")
         lost = "" if parameters is None else secret(redactor, parameters)
         if lost:  # whoever knew of it was told when he decided
-            return _closed(event, "deny", signal.by, lost)
+            return _resolution(event, "deny", signal.by, lost)
         edited = None if parameters is None else replace(self.action, parameters=dict(parameters))
-        return _closed(event, verdict, signal.by, reason, edited, self.tool)
+        return _resolution(event, verdict, signal.by, reason, edited, self.tool)
 
-    def _expired(self, asked: e.Decided) -> bool:
+    def _is_expired(self, asked: e.Decided) -> bool:
         return bool(asked.expires_at) and self.ledger.setup.now() > asked.expires_at
 
-    def _voided(self, asked: e.Decided, resolved: e.Resolved) -> e.Resolved | None:
+    def _void_if_changed(self, asked: e.Decided, resolved: e.Resolved) -> e.Resolved | None:
         """Re-check what an approval is bound to, right before it is used; void it if it changed."""
         ledger, action = self.ledger, self.action
         # Only "allow" is bound: a denial stands whatever has changed. A
@@ -398,7 +398,7 @@ class OpenQuestion:
             return None
         # A void edit is taken back: the question is asked anew about the action as it was.
         original = action if resolved.action is not None else None
-        void = _closed(asked, "void", "runtime", changed, original, tool)
+        void = _resolution(asked, "void", "runtime", changed, original, tool)
         ledger.put(void)
         return void
 
@@ -440,7 +440,7 @@ def secret(redactor: Redactor, parameters: dict[str, Any]) -> str:
     return f"edited parameters may hold no secret: {where} one, and a log keeps none"
 
 
-def _closed(
+def _resolution(
     asked: e.Decided,
     verdict: str,
     by: str,
@@ -525,12 +525,12 @@ def _preview(action: Action, tool: Tool | None) -> str:
         # The plain form below is shown instead; what is approved is bound by the
         # digest, not the preview.
         with suppress(Exception):  # a bad preview must not stop the question
-            return _cut(tool.preview(copied(action.parameters)))
+            return _shorten(tool.preview(copied(action.parameters)))
     pairs = ", ".join(f"{name}={value!r}" for name, value in action.parameters.items())
-    return _cut(f"{action.tool}({pairs})")
+    return _shorten(f"{action.tool}({pairs})")
 
 
-def _cut(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= PREVIEW else f"{text[:PREVIEW]} [… cut]"
 
 
@@ -544,12 +544,12 @@ def approve_all(request: Approval) -> bool:
 async def at_terminal(request: Approval) -> Decision | list[Decision]:
     """Ask the person at the terminal; what a step asks at once is listed first."""
     if not request.batch:
-        return await _answered(request)
+        return await _answer(request)
     await WORKERS.run(_overview, request.batch)
-    return [await _answered(each) for each in request.batch]
+    return [await _answer(each) for each in request.batch]
 
 
-async def _answered(request: Approval) -> Decision:
+async def _answer(request: Approval) -> Decision:
     # In a thread: reading a line blocks, and leases and other branches must go on.
     answer = await WORKERS.run(_ask, request)
     if answer is None:

@@ -128,10 +128,10 @@ async def decide(
     try:
         request = await find(log, action_id)
         await _check(log, request, decision, by, policy or Policy(), facts, now())
-        lost = _lost(request, decision, redactor)
+        lost = _lost_edit(request, decision, redactor)
         if lost:
             raise Refused(lost)
-        data = {"seq": int(action_id.rpartition(":")[2]), **_message(decision, redactor)}
+        data = {"seq": int(action_id.rpartition(":")[2]), **_message_data(decision, redactor)}
         sender = redactor.text(by.id)
         # The id is unique in the log: of two people who decide at once, the second is refused here.
         if not await log.post(
@@ -172,19 +172,19 @@ async def _check(
         raise Refused(f"EXPIRED: the approval of {request.action.tool!r} was open until then")
 
 
-def _lost(request: Approval, decision: Decision, redactor: Redactor) -> str:
+def _lost_edit(request: Approval, decision: Decision, redactor: Redactor) -> str:
     """Why edited parameters would not run as they were approved; "" if they would."""
     if decision.parameters is None or request.form is not None:
         return ""
     return secret(redactor, decision.parameters)
 
 
-def _message(decision: Decision, redactor: Redactor) -> dict[str, Any]:
+def _message_data(decision: Decision, redactor: Redactor) -> dict[str, Any]:
     reason = redactor.text(decision.reason)
     data: dict[str, Any] = {"verdict": VERDICTS[decision.verdict], "reason": reason}
     if decision.parameters is not None:
         # Changes nothing but a form that was filled in: edited parameters that
-        # hold a secret were refused (`_lost`).
+        # hold a secret were refused (`_lost_edit`).
         data["parameters"] = redactor.json(decision.parameters)
     if decision.answer is not None:
         data["text"] = redactor.text(decision.answer)

@@ -28,7 +28,7 @@ from taofold.runtime.actions import act
 from taofold.runtime.ledger import Ledger, Park
 from taofold.runtime.model_calls import ask
 from taofold.runtime.recording import EndOfTape
-from taofold.runtime.redaction import plain
+from taofold.runtime.redaction import redact_json
 
 
 class Drive(Ledger):
@@ -50,7 +50,7 @@ class Drive(Ledger):
                 try:
                     result = await self.resolve(key, effect)
                 except Halt as halt:
-                    return self._halted(strategy, halt)
+                    return self._halt(strategy, halt)
                 position += 1
         except StopIteration as stop:
             return stop.value
@@ -86,7 +86,7 @@ class Drive(Ledger):
         hit, last = self._limits(key)
         guard = self.guard(key)
         return Outlook(
-            heard=tuple([_framed(message) for message in heard]) if heard else (),
+            heard=tuple([_frame(message) for message in heard]) if heard else (),
             wrap_up=STOP_REASON[last] if last else "",
             stop=STOP_REASON[hit] if hit else "",
             hint=guard.hint,
@@ -113,7 +113,7 @@ class Drive(Ledger):
 
     def note(self, key: str, effect: Note) -> None:
         """Record what the strategy derived. The past is not written anew on resume."""
-        data = plain(self.setup.redactor, effect.data)
+        data = redact_json(self.setup.redactor, effect.data)
         event: e.Violated | e.Compacted | e.Noted
         if effect.kind == "violation":
             event = e.Violated(key=key, rule=data["rule"], detail=data.get("detail", ""))
@@ -148,7 +148,7 @@ class Drive(Ledger):
             raise error
         return tuple(results)
 
-    def _halted(self, strategy: Strategy[Any], halt: Halt) -> Any:
+    def _halt(self, strategy: Strategy[Any], halt: Halt) -> Any:
         try:
             strategy.throw(halt)
         except StopIteration as stop:
@@ -158,7 +158,7 @@ class Drive(Ledger):
         raise RuntimeError("a strategy yielded an effect after Halt")
 
 
-def _framed(message: e.Steered) -> Message:
+def _frame(message: e.Steered) -> Message:
     """What a person said to the running agent, as the model reads it."""
     head = f"[message from {message.by}] "
     return Message(

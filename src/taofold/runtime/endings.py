@@ -12,7 +12,7 @@ from taofold.core.effects import Answer
 from taofold.core.values import Value
 from taofold.log.log import AT_ONCE, RunRow
 from taofold.policy.redaction import Redactor
-from taofold.runtime.redaction import plain
+from taofold.runtime.redaction import redact_json
 from taofold.runtime.setup import Pause
 from taofold.tools.result import words
 
@@ -46,8 +46,8 @@ def finished(answer: Any, redactor: Redactor | None = None, why: str = "") -> e.
         status=status,
         stop_reason=answer.stop,
         success=success,
-        output=answer.output if redactor is None else plain(redactor, answer.output),
-        error=error if redactor is None else plain(redactor, error),
+        output=answer.output if redactor is None else redact_json(redactor, answer.output),
+        error=error if redactor is None else redact_json(redactor, error),
     )
 
 

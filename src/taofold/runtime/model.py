@@ -270,7 +270,7 @@ class FallbackModel:
 NAME: Final = "profiles.json"
 
 
-def known(model: str) -> Profile | None:
+def probed_profile(model: str) -> Profile | None:
     """The profile of `provider:model`, None if it was never probed."""
     measured = _read().get(model)
     if measured is None:
@@ -282,7 +282,7 @@ def known(model: str) -> Profile | None:
         raise ConfigError(f"the profile of {model!r} is damaged: {error}", path=path) from error
 
 
-def keep(model: str, profile: Profile, at: str) -> str:
+def keep_profile(model: str, profile: Profile, at: str) -> str:
     """Write the profile; the file's path is returned."""
     folder = operator_folder()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -384,7 +384,7 @@ def resolve(spec: ModelSpec, *, provider: str = "openai", **options: Any) -> Mod
         ConfigError: unknown provider, missing key, or an option the provider does not have.
     """
     if isinstance(spec, str):
-        return _named(spec, provider, options)
+        return _model_by_name(spec, provider, options)
     if callable(getattr(spec, "complete", None)):
         lacking = [name for name in ("name", "profile") if not hasattr(spec, name)]
         if lacking:
@@ -414,7 +414,7 @@ def providers() -> list[str]:
     return sorted({*BUILT_IN, *_registered, *(entry.name for entry in installed(GROUP))})
 
 
-def _named(spec: str, provider: str, options: dict[str, Any]) -> Model:
+def _model_by_name(spec: str, provider: str, options: dict[str, Any]) -> Model:
     # Split at the first colon only: names of Ollama's models hold one themselves (`llama3:8b`).
     name, colon, model = spec.partition(":")
     if not colon:
@@ -424,7 +424,7 @@ def _named(spec: str, provider: str, options: dict[str, Any]) -> Model:
     name, model = name.strip(), model.strip()
     # Only for our own factories: they all take `profile`; a registered one might not.
     if "profile" not in options and name in BUILT_IN and name not in _registered:
-        probed = known(f"{name}:{model}")
+        probed = probed_profile(f"{name}:{model}")
         if probed is not None:
             options = {**options, "profile": probed}
     try:
@@ -432,7 +432,10 @@ def _named(spec: str, provider: str, options: dict[str, Any]) -> Model:
     except ConfigError as error:
         if colon:
             raise
-        family = next((known for start, known in _FAMILIES if model.startswith(start)), provider)
+        family = next(
+            (name for start, name in _FAMILIES if model.startswith(start)),
+            provider,
+        )
         raise ConfigError(
             f"{error}; {spec!r} names no provider: did you mean '{family}:{model}'?"
         ) from error

@@ -20,7 +20,7 @@ from taofold.core.content import (
     blob_digest,
     content_of,
     parts_of,
-    unbound,
+    without_issuer_parts,
 )
 from taofold.core.effects import Ask, Halt
 from taofold.core.errors import LogError, ModelError, ReplayDiverged
@@ -30,7 +30,7 @@ from taofold.policy.redaction.stream import Trickle
 from taofold.runtime.hooks import AddMessage, HookOutcome
 from taofold.runtime.ledger import Denied, Ledger, Park, hook_context
 from taofold.runtime.model import Model, OnText, Request, ToolSpec, dearest
-from taofold.runtime.redaction import checked, clean
+from taofold.runtime.redaction import check_reply, redact_reply
 from taofold.runtime.setup import Setup
 from taofold.tools.result import utf8
 
@@ -81,7 +81,7 @@ class ModelCall:
             hear(ledger.store.run, self.key, self._request(self._model()))
         recorded = ledger.recording.event(e.Replied, self.key)
         if recorded is not None:
-            reply = self._replayed(recorded)
+            reply = self._recorded_reply(recorded)
             ledger.people.clear()
             if not ledger.recording.exact:  # nothing is sent back any more
                 reply = await self._with_blobs(reply)
@@ -131,7 +131,7 @@ class ModelCall:
             raise Halt(STOP_REASON[limited.limit])
         return None
 
-    def _replayed(self, recorded: e.Replied) -> Reply:
+    def _recorded_reply(self, recorded: e.Replied) -> Reply:
         """The reply that is on record, if this code would ask the same; on resume in any case."""
         ledger, key, conversation = self.ledger, self.key, self.conversation
         prompt, prefix = conversation.digest, prefix_of(conversation, self.offer)
@@ -170,12 +170,12 @@ class ModelCall:
                     data = await self.ledger.store.blob(part.digest)
                 except LogError:
                     # What is left of the opaque parts would not verify without this one.
-                    return replace(reply, parts=parts_of(unbound(reply.content)))
+                    return replace(reply, parts=parts_of(without_issuer_parts(reply.content)))
                 part = OpaquePart(data.decode("utf-8", "surrogatepass"), part.kind, part.digest)
             parts.append(part)
         return replace(reply, parts=tuple(parts))
 
-    def _stored(self, content: Content) -> Content:
+    def _store_long_parts(self, content: Content) -> Content:
         """The content as it is recorded: long opaque parts lie beside the log."""
         if isinstance(content, str):
             return content
@@ -288,7 +288,7 @@ class ModelCall:
         for _ in self.ledger.recording.recall(e.Cut, self.key):
             self.conversation.cut()
 
-    def _cut(self, reason: str, detail: str = "") -> None:
+    def _cut_conversation(self, reason: str, detail: str = "") -> None:
         """From now on nothing that only a provider understands is sent back from before."""
         messages = len(self.conversation)
         self.ledger.put(e.Cut(key=self.key, reason=reason, messages=messages, detail=detail))
@@ -360,7 +360,7 @@ class ModelCall:
             # Cut before the request is sent: the provider would refuse what it
             # signed for another prefix.
             rewritten = conversation.offer == CHANGED
-            self._cut("prompt_changed" if rewritten else "tools_changed")
+            self._cut_conversation("prompt_changed" if rewritten else "tools_changed")
         # Before the world is asked, all that led here must survive a killed process.
         await ledger.save()
         await ledger.fetch(conversation)
@@ -374,7 +374,7 @@ class ModelCall:
             reply = replace(cached, usage=Usage())
         else:
             try:
-                reply = await self._asked(request, model)
+                reply = await self._ask_model(request, model)
             except ModelError as error:
                 message = setup.redactor.text(str(error))
                 # On record even if tolerated: a replay must fail the call in the same way.
@@ -398,7 +398,7 @@ class ModelCall:
             e.Replied(
                 key=self.key,
                 prompt=conversation.digest,
-                content=self._stored(reply.content),
+                content=self._store_long_parts(reply.content),
                 usage=reply.usage,
                 model=reply.model,
                 finish=reply.finish,
@@ -412,7 +412,7 @@ class ModelCall:
         )
         return reply
 
-    async def _asked(self, request: Request, model: Model) -> Reply:
+    async def _ask_model(self, request: Request, model: Model) -> Reply:
         """The model's reply. If its provider will not have what it once signed, it is asked once
         more without: the conversation goes on, the reasoning so far is lost, and the log says so.
         """
@@ -421,7 +421,7 @@ class ModelCall:
         except ModelError as error:
             if error.kind != "binding" or not self.conversation.bound:
                 raise
-            self._cut("refused", self.ledger.setup.redactor.text(str(error))[:DETAIL])
+            self._cut_conversation("refused", self.ledger.setup.redactor.text(str(error))[:DETAIL])
             # The cut is durable first: after a crash the next life must not
             # send the opaque parts again.
             await self.ledger.save()
@@ -442,7 +442,7 @@ class ModelCall:
             if setup.limits.seconds is not None:
                 left = setup.limits.seconds - self.ledger.store.state.active_ms / 1000
                 call = _within(call, max(0.0, left), OutOfTime())
-            return checked(await call)
+            return check_reply(await call)
         finally:
             if on_text is not None:
                 # Also after an error: what was held back as the possible
@@ -455,7 +455,7 @@ class ModelCall:
         if not usage.usd and usage.tokens:
             usd = model.price(usage.input_tokens, usage.output_tokens)
             usage = msgspec.structs.replace(usage, usd=usd) if usd else usage
-        return clean(self.ledger.setup.redactor, reply, usage, model.name)
+        return redact_reply(self.ledger.setup.redactor, reply, usage, model.name)
 
 
 def prefix_of(conversation: Conversation, offer: str) -> str:

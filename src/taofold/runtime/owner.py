@@ -27,7 +27,7 @@ def _read(path: str) -> str:
         return ""
 
 
-def _started(pid: int) -> str:
+def _start_time(pid: int) -> str:
     """The start time of a process in clock ticks since boot, "" if it is gone or a zombie."""
     # From the last ")": the name of a program may hold spaces and brackets itself. Of what follows,
     # field 0 is the state and 19 the start time (`man 5 proc_pid_stat`).
@@ -55,7 +55,7 @@ def _process(pid: int) -> str:
     spawned = "spawned" if os.environ.get(SPAWNED) else "own"
     # The random part tells two processes apart where /proc is missing (macOS),
     # and after a pid wrapped.
-    return "|".join((_here(), str(pid), _started(pid), spawned, os.urandom(4).hex()))
+    return "|".join((_here(), str(pid), _start_time(pid), spawned, os.urandom(4).hex()))
 
 
 def alive(owner: str) -> bool | None:
@@ -69,7 +69,7 @@ def alive(owner: str) -> bool | None:
     if not started:
         return None
     # A pid alone may belong to another process by now; pid and start time together do not.
-    return _started(pid) == started
+    return _start_time(pid) == started
 
 
 def mine(owner: str) -> bool:

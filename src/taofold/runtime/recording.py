@@ -192,7 +192,7 @@ class Recording:
 
     def recall_call(self, key: str, index: int) -> list[e.Event]:
         """All that became of one action, off the tape and into the state, in order."""
-        return self._restored(self.tape.call(key, index))
+        return self._restore_all(self.tape.call(key, index))
 
     def restore(self, record: e.Record) -> None:
         """Take in a recorded record, and whatever lies before it in the log."""
@@ -220,7 +220,7 @@ class Recording:
         kind = e.Started if isinstance(event, e.Started) else type(event)
         record = self.tape.take(kind, key, getattr(event, "index", 0))
         if record is None:
-            self._unrecorded(key, event)
+            self._check_absence(key, event)
             return None
         self._compare(key, record.event, event)
         self.restore(record)
@@ -256,7 +256,7 @@ class Recording:
         """What became of one action up to its last start, which nobody has observed."""
         if self.event(e.Started, key, index) is None:
             return []
-        return self._restored(self.tape.attempts(key, index))
+        return self._restore_all(self.tape.attempts(key, index))
 
     def abandon_call(self, key: str, index: int) -> None:
         """Take in a call that waits in the middle, if nothing will go on with it."""
@@ -280,7 +280,7 @@ class Recording:
         """May a call be asked about together with an earlier one of its batch?"""
         return True
 
-    def _unrecorded(self, key: str, event: e.Event) -> None:
+    def _check_absence(self, key: str, event: e.Event) -> None:
         """Nothing is recorded where `event` belongs."""
 
     def _compare(self, key: str, recorded: e.Event, event: e.Event) -> None:
@@ -288,7 +288,7 @@ class Recording:
         if _essence(recorded) != _essence(event):
             raise ReplayDiverged(key, _essence(recorded), _essence(event))
 
-    def _restored(self, records: Iterable[e.Record]) -> list[e.Event]:
+    def _restore_all(self, records: Iterable[e.Record]) -> list[e.Event]:
         events: list[e.Event] = []
         for record in records:
             self.restore(record)
@@ -341,7 +341,7 @@ class ReplayedRecording(Recording):
         """Only where it was: older releases asked one after the other."""
         return self.event(e.Decided, key, index) is not None
 
-    def _unrecorded(self, key: str, event: e.Event) -> None:
+    def _check_absence(self, key: str, event: e.Event) -> None:
         if self.tape.behind(key):
             raise ReplayDiverged(key, None, event)
         raise EndOfTape(key)

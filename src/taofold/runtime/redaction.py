@@ -20,16 +20,23 @@ from taofold.core.content import (
     TextPart,
     ThinkingPart,
     ToolResult,
-    bound,
     content_of,
     finish_of,
+    is_issuer_bound,
     parts_of,
-    unbound,
+    without_issuer_parts,
 )
 from taofold.core.effects import Act
 from taofold.core.errors import ModelError
 from taofold.core.values import RESERVED, Action, Message, Observation, Reply, ToolCall, Usage
-from taofold.policy.redaction import MARK, NUMBERS, Redactor, follows, named, paired
+from taofold.policy.redaction import (
+    MARK,
+    NUMBERS,
+    Redactor,
+    follows,
+    is_named_secret,
+    paired_secrets,
+)
 from taofold.tools.result import utf8
 
 DEEPEST: Final = 100
@@ -41,7 +48,7 @@ ALTERED: Final = "a secret was taken out"
 OPAQUE_DROPPED: Final = "a secret was taken out: the opaque parts beside it are not kept"
 
 
-def checked(reply: object) -> Reply:
+def check_reply(reply: object) -> Reply:
     """A reply whose fields are what they should be; a model may be anybody's code.
 
     Raises:
@@ -55,7 +62,7 @@ def checked(reply: object) -> Reply:
         labels = [label if label is not None else "" for label in labels]
         reply = replace(reply, model=labels[0], finish=labels[1])
     # Of a model that hands its provider's own word through ("safety"): what it says must hold.
-    finish = finish_of(reply.finish) if isinstance(reply.finish, str) else ""
+    finish = finish_of(labels[1]) if isinstance(labels[1], str) else ""
     if finish and finish != reply.finish:
         reply = replace(reply, finish=finish)
     texts: list[Any] = [*labels, *reply.notes]
@@ -107,7 +114,7 @@ def _check(usage: Any) -> None:
         raise ModelError("the reply's usage holds an impossible number", kind="reply")
 
 
-def clean(redactor: Redactor, reply: Reply, usage: Usage, model: str) -> Reply:
+def redact_reply(redactor: Redactor, reply: Reply, usage: Usage, model: str) -> Reply:
     """`reply` without secrets and lone surrogates; `model` is what it is called if it is silent.
 
     Opaque parts are not searched, for an edited one is dead. If a secret stands in what can be
@@ -131,8 +138,8 @@ def clean(redactor: Redactor, reply: Reply, usage: Usage, model: str) -> Reply:
     notes = [walk.text(note) for note in reply.notes]
     # Encrypted reasoning cannot be searched; if the readable part held a
     # secret, it may hold it too.
-    if walk.lost and bound(reply.content):
-        parts = parts_of(unbound(parts))
+    if walk.lost and is_issuer_bound(reply.content):
+        parts = parts_of(without_issuer_parts(parts))
         notes.append(OPAQUE_DROPPED)
     return Reply(
         usage=usage,
@@ -168,14 +175,16 @@ def _without_secrets(walk: "RedactionPass", part: Part) -> Part:
         case ToolCall():
             return ToolCall(text(part.name), text(part.arguments), text(part.id), part.opaque)
         case ToolResult():
-            return ToolResult(text(part.id), shown(walk, part.content), part.error)
+            return ToolResult(text(part.id), redact_visible(walk, part.content), part.error)
         case MediaPart():
             return structs.replace(part, name=text(part.name), url=text(part.url))
         case OpaquePart():
             return part
 
 
-def shown(walk: "RedactionPass", content: Content) -> "str | tuple[TextPart | MediaPart, ...]":
+def redact_visible(
+    walk: "RedactionPass", content: Content
+) -> "str | tuple[TextPart | MediaPart, ...]":
     """Text and media without secrets."""
     if isinstance(content, str):
         return walk.text(content)
@@ -183,11 +192,11 @@ def shown(walk: "RedactionPass", content: Content) -> "str | tuple[TextPart | Me
     return tuple([part for part in parts if isinstance(part, TextPart | MediaPart)])
 
 
-def cleaned(redactor: Redactor, effect: Act) -> Act:
+def redact_step(redactor: Redactor, effect: Act) -> Act:
     """The step without secrets; an action whose parameters lost one counts as guessed."""
     thought = effect.thought
     if type(thought.content) is not str or thought.content not in redactor.harmless:
-        content = plain(redactor, thought.content)
+        content = redact_json(redactor, thought.content)
         if content != thought.content:
             thought = structs.replace(thought, content=content)
     actions = tuple([_action(redactor, action) for action in effect.actions])
@@ -200,11 +209,13 @@ def cleaned(redactor: Redactor, effect: Act) -> Act:
 def unsaid(redactor: Redactor, message: Message) -> Message:
     """A message of an earlier conversation without secrets; what is opaque in it is not kept."""
     walk = RedactionPass(redactor)
-    parts = [_without_secrets(walk, part) for part in parts_of(unbound(message.content))]
+    parts = [
+        _without_secrets(walk, part) for part in parts_of(without_issuer_parts(message.content))
+    ]
     return Message(message.role, content_of(parts))
 
 
-def plain(redactor: Redactor, value: Any) -> Any:
+def redact_json(redactor: Redactor, value: Any) -> Any:
     """`value`, JSON, without secrets and lone surrogates; itself if there are none."""
     try:
         return RedactionPass(redactor).value(value)
@@ -273,10 +284,10 @@ class RedactionPass:
             raise TooDeep
         new: dict[str, Any] = {}
         same = True
-        pairs = paired(old)
+        pairs = paired_secrets(old)
         for name, value in old.items():
             key = self.text(str(name))
-            secret = name in pairs or named(name, value)
+            secret = name in pairs or is_named_secret(name, value)
             # Name and value are judged together: `password: ...` hides the
             # value whatever it looks like.
             cleared = self._hidden() if secret else self.value(value, depth + 1)
@@ -317,7 +328,7 @@ def _action(redactor: Redactor, action: Action) -> Action:
     if walk.lost and action.tool not in RESERVED and ALTERED not in repairs:
         repairs = (*repairs, ALTERED)
     redacted_text = walk.text
-    clean = Action(
+    cleaned = Action(
         redacted_text(action.tool),
         parameters,
         redacted_text(action.rationale),
@@ -326,13 +337,16 @@ def _action(redactor: Redactor, action: Action) -> Action:
         action.guessed or ALTERED in repairs,
         redacted_text(error),
     )
-    return action if clean == action else clean
+    return action if cleaned == action else cleaned
 
 
 def _observation(redactor: Redactor, given: Observation | None) -> Observation | None:
     if given is None:
         return None
-    result, extraction = plain(redactor, given.result), plain(redactor, given.extraction)
+    result, extraction = (
+        redact_json(redactor, given.result),
+        redact_json(redactor, given.extraction),
+    )
     if result is given.result and extraction == given.extraction:
         return given
     return structs.replace(given, result=result, extraction=extraction)

@@ -23,7 +23,7 @@ from taofold.core.errors import (
     RunError,
     UnknownRun,
 )
-from taofold.core.provenance import trusted
+from taofold.core.provenance import may_be_resumed
 from taofold.core.state import ENDED, RunState, fold, live, reduce
 from taofold.log.log import AT_ONCE, Log, RunRow
 from taofold.log.store import Store
@@ -54,7 +54,7 @@ from taofold.runtime.recording import EndOfTape, Recording, ReplayedRecording
 from taofold.runtime.setup import Setup
 
 
-def cut(records: Sequence[e.Record], at: int | None = None) -> int:
+def last_complete_step(records: Sequence[e.Record], at: int | None = None) -> int:
     """The last sequence number <= `at` at which a step was complete (0: only the start)."""
     state, best = RunState(), 0
     for record in live(records):
@@ -69,7 +69,7 @@ def cut(records: Sequence[e.Record], at: int | None = None) -> int:
     return best
 
 
-def copied(records: Sequence[e.Record], upto: int, run: str, now: int) -> list[e.Record]:
+def copy_records(records: Sequence[e.Record], upto: int, run: str, now: int) -> list[e.Record]:
     """The live records up to `upto` under a new run id, and the `Forked` that says so."""
     remaining = [
         record
@@ -227,7 +227,7 @@ async def resume(
         if not takeover:
             # A lease that is over proves nothing if this machine's clock jumped: wait and see.
             row = await _silent(log, row)
-        return await _resumed(log, row, strategy, setup, takeover=takeover)
+        return await _claim_and_drive(log, row, strategy, setup, takeover=takeover)
 
 
 async def _silent(log: Log, row: RunRow) -> RunRow:
@@ -284,7 +284,7 @@ async def advance(log: Log, run: str, strategy: MakeStrategy, setup: Setup) -> A
         return Waiting(run, row.waiting_for, wake_at)
     try:
         with HEART.driving(log, run):
-            await _resumed(log, row, strategy, setup, takeover=False)
+            await _claim_and_drive(log, row, strategy, setup, takeover=False)
     except Conflict:
         # The row is read again below: it says what became of the run, whoever drove it.
         pass  # somebody was quicker, or took it from us
@@ -322,7 +322,7 @@ def _free(log: Log, row: RunRow) -> bool:
     return owner.gone(row.owner)
 
 
-async def _resumed(
+async def _claim_and_drive(
     log: Log, row: RunRow, strategy: MakeStrategy, setup: Setup, *, takeover: bool
 ) -> Store:
     """Claim the run, take in its log and drive it."""
@@ -349,7 +349,7 @@ async def _resumed(
         # The claim set the row to running; it is put back to how the run had ended.
         await log.append(run, claim.epoch, [], status=state.status)
         raise
-    if not trusted(records):
+    if not may_be_resumed(records):
         status = state.status if state.status in ENDED else "waiting"
         await log.append(run, claim.epoch, [], status=status, waiting_for=row.waiting_for)
         raise Refused(
@@ -419,7 +419,7 @@ async def fork(
     records = await log.read(run)
     if not records:
         raise Refused(f"run {run!r} has no events")
-    upto = cut(records, at)
+    upto = last_complete_step(records, at)
     row = await log.row(run)
     row = msgspec.structs.replace(
         row,
@@ -433,7 +433,7 @@ async def fork(
     )
     await log.create(
         row,
-        records=copied(records, upto, new, now),
+        records=copy_records(records, upto, new, now),
         # Created with its owner in one transaction, so that nobody else
         # begins to drive it in between.
         owner=owner.me() if driven else "",
@@ -451,7 +451,7 @@ async def rewind(log: Log, run: str, *, to: int | None, now: int) -> int:
     # A claim of nobody: the epoch moves on, so whoever still drove the run is fenced off.
     claim = await log.claim(run, "", epoch=row.epoch, force=_free(log, row))
     records = await log.read(run)
-    upto = cut(records, to)
+    upto = last_complete_step(records, to)
     event = e.Record(run, records[-1].seq + 1, now, e.Rewound(to=upto))
     await log.append(run, claim.epoch, [event], disk=True, status="running")
     return upto
@@ -468,7 +468,7 @@ async def _activate(
 ) -> Store:
     """Drive until the run ends or waits. Whatever cuts it short frees the run for others."""
     try:
-        return await _driven(log, store, recording, strategy, setup, resumed=resumed)
+        return await _drive(log, store, recording, strategy, setup, resumed=resumed)
     except BaseException:
         # BaseException: also after Ctrl-C or a cancelled task nobody should
         # have to wait for the lease.
@@ -476,7 +476,7 @@ async def _activate(
         raise
 
 
-async def _driven(
+async def _drive(
     log: Log,
     store: Store,
     recording: Recording,
@@ -507,7 +507,7 @@ async def _driven(
         drive.live()
         # With `if_quiet` the log refuses to park while an unread message is there: that closes the
         # race between the last look into the inbox and the write.
-        if await _written(store, inbox, event, quiet=turn < NEWS):
+        if await _write_ending(store, inbox, event, quiet=turn < NEWS):
             return store
         records = await log.read(store.run)
         # A message came between the last look and the write: the same run,
@@ -519,14 +519,14 @@ async def _driven(
 async def _cut_off(store: Store, inbox: Inbox, reason: str) -> None:
     """Write that the activation was cut off: for `reason` it waits, without one it has ended."""
     if reason:
-        await _written(store, inbox, e.Parked(reason=reason), quiet=False)
+        await _write_ending(store, inbox, e.Parked(reason=reason), quiet=False)
         return
     event = interrupted()
     store.dispatch(event)
     await store.flush(consume=inbox.spend(), status=event.status)
 
 
-async def _written(
+async def _write_ending(
     store: Store, inbox: Inbox, event: e.RunFinished | e.Parked, *, quiet: bool = True
 ) -> bool:
     """Write how the activation ended. False: news came in while it was parking `quiet`ly."""

@@ -26,7 +26,7 @@ from taofold.policy.redaction import Redactor
 from taofold.runtime.approvals import OpenQuestion
 from taofold.runtime.hooks import Replace
 from taofold.runtime.ledger import Cancelled, Ledger, Park, hook_context
-from taofold.runtime.redaction import RedactionPass, shown
+from taofold.runtime.redaction import RedactionPass, redact_visible
 from taofold.runtime.setup import Parent
 from taofold.tools import (
     Bound,
@@ -139,7 +139,7 @@ class StoredResult(NamedTuple):
     result: Any
     extraction: str
     auto: bool
-    cut: bool
+    shortened: bool
     whole: bytes
     digest: str
 
@@ -155,7 +155,7 @@ class Invocation:
 
     def start(self, retry: int = 0) -> None:
         """Put on record that the call starts, or goes on, now, or is made once more (`retry`)."""
-        event = started(self.key, self.index, self.tool)
+        event = start_event(self.key, self.index, self.tool)
         if self.kept or retry:
             event = msgspec.structs.replace(event, kept=self.kept, retry=retry)
         self.ledger.new(event)
@@ -343,7 +343,9 @@ class Invocation:
         state = jsonable(wants.state)
         # What comes back from the log must be what the tool gave, not what JSON made of it.
         if state != wants.state or len(msgspec.json.encode([state, wants.form])) > STATE:
-            return f"the tool asks {cut(wants.question, 200)!r}, with more than can be kept for it"
+            return (
+                f"the tool asks {shorten(wants.question, 200)!r}, with more than can be kept for it"
+            )
         redactor = self.ledger.setup.redactor
         # Never altered silently: the tool would get its own state back with a hole in it.
         if redactor.json(state) != state or redactor.json(wants.form) != wants.form:
@@ -353,7 +355,7 @@ class Invocation:
     async def answered(self, wants: InputRequired) -> PersonAnswer:
         """A person's answer. Parks the run if nobody gives it now."""
         request: dict[str, Any] = {"form": wants.form, "state": wants.state}
-        text = self.ledger.setup.redactor.text(cut(wants.question, QUESTION))
+        text = self.ledger.setup.redactor.text(shorten(wants.question, QUESTION))
         question = OpenQuestion(
             self.ledger, self.key, self.index, self.action, self.tool, text, request
         )
@@ -512,7 +514,7 @@ class Invocation:
                 duration_ms=round(seconds * 1e6) / 1000,
                 options=_options(tool) if outcome.status == "timeout" else (),
                 blob=stored.digest,
-                cut=stored.cut,
+                cut=stored.shortened,
                 parts=self._parts(outcome),
             ),
             update=outcome.update,
@@ -525,7 +527,7 @@ class Invocation:
             return ()
         for digest, content in outcome.blobs.items():
             self.ledger.store.keep(digest, content)
-        presentable = shown(RedactionPass(self.ledger.setup.redactor), outcome.parts)
+        presentable = redact_visible(RedactionPass(self.ledger.setup.redactor), outcome.parts)
         if isinstance(presentable, str):
             return (TextPart(presentable),)
         longest = min(self.tool.max_chars, BLOB)
@@ -537,7 +539,7 @@ class Invocation:
         )
 
 
-def started(key: str, index: int, tool: Tool) -> e.Started:
+def start_event(key: str, index: int, tool: Tool) -> e.Started:
     """The event before the call: on disk if the call must not be repeated lightly."""
     if tool.effect == "read":
         return e.Started(key=key, index=index)
@@ -550,8 +552,8 @@ def _stored(redactor: Redactor, tool: Tool, outcome: Outcome) -> StoredResult:
     text = result if isinstance(result, str) else render(result)
     digest, whole = "", b""
     longest = min(tool.max_chars, BLOB)
-    cut = len(text) > longest
-    if cut:
+    shortened = len(text) > longest
+    if shortened:
         if len(text) > BLOB:
             whole = text.encode("utf-8", "surrogatepass")
             digest = blake2b(whole, digest_size=20).hexdigest()
@@ -567,7 +569,7 @@ def _stored(redactor: Redactor, tool: Tool, outcome: Outcome) -> StoredResult:
     if outcome.update is not None:
         update = (outcome.update[0], redactor.json(outcome.update[1]))
         outcome = msgspec.structs.replace(outcome, update=update)
-    return StoredResult(outcome, result, redactor.text(extraction), auto, cut, whole, digest)
+    return StoredResult(outcome, result, redactor.text(extraction), auto, shortened, whole, digest)
 
 
 def _timed_out(tool: Tool, context: RunContext[Any] | None, seconds: float) -> Outcome:
@@ -617,6 +619,6 @@ def render(result: Any) -> str:
     return result if isinstance(result, str) else msgspec.json.encode(result).decode()
 
 
-def cut(text: str, longest: int) -> str:
+def shorten(text: str, longest: int) -> str:
     """`text`, at most `longest` characters of it."""
     return text if len(text) <= longest else f"{text[:longest]}…"

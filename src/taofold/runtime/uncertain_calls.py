@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from taofold.core import events as e
 from taofold.core.json_values import copied
-from taofold.core.provenance import imported
+from taofold.core.provenance import provenance_of
 from taofold.core.rules import fingerprint
 from taofold.core.state import RunState
 from taofold.core.trace import effect_id
@@ -77,7 +77,7 @@ class PastCall:
             failures=max([start.retry for start in starts]),
         )
 
-    def ruled(self, ruling: Ruling) -> Ruling:
+    def rule(self, ruling: Ruling) -> Ruling:
         """`ruling`, or the question to a person that the repetition of such a call needs."""
         tool, action, state = self.tool, self.action, self.ledger.store.state
         # A child run knows from its own log what it has done.
@@ -96,7 +96,7 @@ class PastCall:
             return Ruling("ask", max(ruling.tier, Tier.CONFIRM), AGAIN if again else BEGUN)
         return ruling
 
-    async def lost(self, why: Observation) -> Observation:
+    async def answer_lost(self, why: Observation) -> Observation:
         """The answer to a call that cannot be made: `why`, if no earlier life has started it.
 
         If one has, nobody may say that it never ran: its tool is gone or takes something else now.
@@ -134,7 +134,7 @@ class PastCall:
         # The order: ask the tool itself first (`verify`), a person only if it cannot say.
         doubtful = since is None and attempts.kept is None
         if doubtful and (tool.effect == "once" or attempts.once):
-            verified = await self._verified(invocation)
+            verified = await self._verify(invocation)
             if verified is not None:
                 return action, verified
             if tool.verify is None:
@@ -157,7 +157,7 @@ class PastCall:
         question = OpenQuestion(self.ledger, self.key, self.index, action, self.tool, text)
         return await question.settle(None)
 
-    async def _verified(self, invocation: Invocation) -> e.Observed | None:
+    async def _verify(self, invocation: Invocation) -> e.Observed | None:
         """What `verify` says of the interrupted call; None: it did not happen, or nobody knows."""
         verify = invocation.tool.verify
         if verify is None:
@@ -191,7 +191,7 @@ def _answer(events: Sequence[e.Event]) -> PersonAnswer | None:
 
 def _begun_elsewhere(state: RunState, action: Action) -> bool:
     """Does the file that the run was imported from say that it had begun this very call?"""
-    origin = imported(state.started)
+    origin = provenance_of(state.started)
     if origin is None or not origin.claims:
         return False
     identity = fingerprint(action)

@@ -65,7 +65,7 @@ class Catalog:
     @property
     def secrets(self) -> frozenset[str]:
         """What the offered agents, and those that they call, know to be secret."""
-        return frozenset().union(*[agent.known_secrets() for agent in self._agents.values()])
+        return frozenset[str]().union(*[agent.known_secrets() for agent in self._agents.values()])
 
     def policies(self, agent: str) -> Sequence[Policy]:
         """Whose word counts in runs of the agent of this name: the offered agents that use it."""

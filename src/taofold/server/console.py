@@ -224,7 +224,7 @@ def _add(to: DayCost | ModelCost, tokens: int, usd: float) -> None:
 async def evals(call: ApiCall) -> BaseModel:
     """Reports of evals."""
     folder = call.server.folder
-    return Evals(items=report_files.kept(folder) if folder is not None else [])
+    return Evals(items=report_files.stored_reports(folder) if folder is not None else [])
 
 
 async def eval_report(call: ApiCall) -> BaseModel:

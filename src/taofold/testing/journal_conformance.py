@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 
 from taofold.core.errors import Conflict
 from taofold.log.journal import Fact, Journal
-from taofold.testing.log_conformance.checks import Broken, refused, same
+from taofold.testing.log_conformance.checks import Broken, expect_error, same
 
 __all__ = ["Broken", "Contract", "Opener", "contracts"]
 
@@ -50,10 +50,10 @@ async def c02_reading_starts_after_and_stops_at_a_limit(opened: Opener) -> None:
 
 async def c03_who_has_not_seen_the_last_fact_gets_a_conflict(opened: Opener) -> None:
     journal = opened()
-    await refused(Conflict, journal.write("s", 0, _ONE), "behind a fact that is not there")
+    await expect_error(Conflict, journal.write("s", 0, _ONE), "behind a fact that is not there")
     await journal.write("s", -1, _ONE)
     for head in (-1, 1, 7):
-        await refused(Conflict, journal.write("s", head, _TWO), f"seen {head}")
+        await expect_error(Conflict, journal.write("s", head, _TWO), f"seen {head}")
     same(len(await journal.facts("s")), 1, "facts after refused writes")
     same(await journal.write("s", 0, _TWO), 2, "who read on may write")
 
@@ -119,7 +119,7 @@ async def c10_everything_survives_and_two_openers_see_one_journal(opened: Opener
     await first.write("s", -1, _ONE, disk=True)
     same(await two.facts("s"), await first.facts("s"), "what the other opener sees")
     await two.write("s", 0, _TWO)
-    await refused(Conflict, first.write("s", 0, _ONE), "the opener that fell behind")
+    await expect_error(Conflict, first.write("s", 0, _ONE), "the opener that fell behind")
     same(await first.facts("s"), await opened().facts("s"), "what a third one sees")
 
 

@@ -237,15 +237,15 @@ class TestModel:
         allowed = tools if request.allowed is None else request.allowed
         due = [name for name in names if name in allowed and name not in called]
         if due:
-            return [self._called(tools[name], len(called) + n) for n, name in enumerate(due)]
-        return [self._finished(finish, len(called))] if finish else []
+            return [self._call_tools(tools[name], len(called) + n) for n, name in enumerate(due)]
+        return [self._finish(finish, len(called))] if finish else []
 
-    def _called(self, tool: ToolSpec, number: int) -> ToolCall:
+    def _call_tools(self, tool: ToolSpec, number: int) -> ToolCall:
         parameters = SchemaExample(f"the parameters of tool {tool.name!r}", tool.parameters)
         fixed = self._arguments.get(tool.name)
         return _call(tool.name, parameters.value() if fixed is None else fixed, number)
 
-    def _finished(self, finish: ToolSpec, number: int) -> ToolCall:
+    def _finish(self, finish: ToolSpec, number: int) -> ToolCall:
         if self._answer is not None:
             return _call(FINISH, {"answer": self._answer}, number)
         return _call(FINISH, SchemaExample("the answer", finish.parameters).value(), number)

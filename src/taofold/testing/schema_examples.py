@@ -94,8 +94,8 @@ class SchemaExample:
             case "null":
                 return None
             case _:  # anything will do, unless its keywords say which kind is meant
-                meant = "object" if "properties" in schema else "string"
-                return self._typed({**schema, "type": meant}, depth)
+                kind = "object" if "properties" in schema else "string"
+                return self._typed({**schema, "type": kind}, depth)
 
     def _array(self, schema: Mapping[str, Any], depth: int) -> list[Any]:
         fixed = schema.get("prefixItems", [])

@@ -118,7 +118,7 @@ class _Check:
     def _faults(self, value: Any, schema: Any, where: str, depth: int) -> Iterator[str]:
         self._left -= 1
         # Counted before it is resolved: a chain of references costs steps like a value does.
-        rules = self._resolved(schema)
+        rules = self._resolve(schema)
         if depth <= 0 or self._left < 0:
             return
         if "enum" in rules and value not in rules["enum"]:
@@ -127,7 +127,7 @@ class _Check:
         if "const" in rules and value != rules["const"]:
             yield f"parameter {where!r}: must be {quote(rules['const'])}, got {quote(value)}"
             return
-        if not _typed(value, rules.get("type")):
+        if not _is_of_type(value, rules.get("type")):
             yield f"parameter {where!r}: must be {_names(rules['type'])}, got {quote(value)}"
             return
         yield from self._choices(value, rules, where, depth)
@@ -166,7 +166,7 @@ class _Check:
             elif rules.get("additionalProperties") is False:
                 yield from unknown([_join(where, name)], rules)
 
-    def _resolved(self, schema: Any) -> Mapping[str, Any]:
+    def _resolve(self, schema: Any) -> Mapping[str, Any]:
         for _ in range(_DEPTH):
             if not is_object(schema):
                 break
@@ -187,7 +187,7 @@ def _names(kind: Any) -> str:
     return " or ".join(kind) if is_array(kind) else str(kind)
 
 
-def _typed(value: Any, kind: Any) -> bool:
+def _is_of_type(value: Any, kind: Any) -> bool:
     if kind is None:
         return True
     for name in kind if is_array(kind) else [kind]:

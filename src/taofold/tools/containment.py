@@ -254,7 +254,7 @@ class Containment:
             # Also when the call is cancelled: the thread must not use
             # descriptors that are closed below.
             await asyncio.shield(asyncio.wait([connecting]))
-            made.ended = not link.pid or await process.gone(link.pid, _END_SECONDS)
+            made.ended = not link.pid or await process.has_ended(link.pid, _END_SECONDS)
             link.close()
             connecting.result()
         if link.fault:
@@ -270,15 +270,15 @@ class Containment:
         for part in _SYSTEM:
             options += _system(Path(part))
         for name in (*_ETC, *(_NETWORK_ETC if self.network else ())):
-            options += _shown(f"/etc/{name}")
+            options += _visible_path(f"/etc/{name}")
         options += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--dir", HOME]
         around = [path for path in self.readable if self.root.is_relative_to(path)]
         for path in around:
-            options += _shown(str(path))
+            options += _visible_path(str(path))
         options += ["--bind", root, root]
         for path in self.readable:
             # After the root: what lies inside it, such as .venv, must not become writable.
-            options += [] if path in around else _shown(str(path))
+            options += [] if path in around else _visible_path(str(path))
         for folder in (self.root, *self.readable):
             options += _reserved(folder, self.hidden if folder == self.root else ())
         return options
@@ -306,7 +306,7 @@ async def _ended(reader: int) -> bool:
         pid = int(json.loads(os.read(reader, 4096))["child-pid"])
     except BlockingIOError:
         return True  # it did not get so far as to start anything
-    return await process.gone(pid, _END_SECONDS)
+    return await process.has_ended(pid, _END_SECONDS)
 
 
 def _reserved(place: Path, hidden: tuple[str, ...]) -> list[str]:
@@ -335,10 +335,10 @@ def _system(path: Path) -> list[str]:
     # On many systems /bin is a link to /usr/bin: keep it one.
     if path.is_symlink():
         return ["--symlink", str(path.readlink()), str(path)]
-    return _shown(str(path))
+    return _visible_path(str(path))
 
 
-def _shown(path: str) -> list[str]:
+def _visible_path(path: str) -> list[str]:
     return ["--ro-bind-try", path, path]
 
 

@@ -82,14 +82,16 @@ def discover(
                 continue
             # A file that lies in a folder says of itself what it likes: at
             # least a card to a person.
-            asked = max(tool.tier, Tier.CARD)
-            governed = tool if trusted else replace(tool, tier=asked, delegated=False)
+            tier = max(tool.tier, Tier.CARD)
+            governed = tool if trusted else replace(tool, tier=tier, delegated=False)
             taken[tool.name] = (governed, path)
     tools = Toolset(tool for tool, _ in taken.values())
     return Discovery(tools, tuple(faults), tuple(hidden))
 
 
-def discovered(paths: str | Path | Iterable[str | Path], *, recursive: bool = True) -> Toolset:
+def discover_toolset(
+    paths: str | Path | Iterable[str | Path], *, recursive: bool = True
+) -> Toolset:
     """The tools of `discover`; what could not be used is a `DiscoveryWarning` each."""
     discovery = discover(paths, recursive=recursive)
     for problem in (*map(str, discovery.faults), *discovery.warnings):

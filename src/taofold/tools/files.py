@@ -405,14 +405,14 @@ def file_tools(
         raise ConfigError(f"the work root {str(root)!r} cannot be used: {error}") from error
     reading = FileReader(inside)
     tools: list[Tool] = [
-        make(_told(function), effect="read", toolset=TOOLSET)
+        make(_report_refusals(function), effect="read", toolset=TOOLSET)
         for function in (reading.list_files, reading.read_file, reading.search)
     ]
     if write:
         editing = FileEditor(inside)
         tools += [
             make(
-                _told(function),
+                _report_refusals(function),
                 effect="idempotent",
                 toolset=TOOLSET,
                 preview=preview,
@@ -426,7 +426,7 @@ def file_tools(
     return Toolset(tools)
 
 
-def _told(function: Callable[..., Outcome]) -> Callable[..., Outcome]:
+def _report_refusals(function: Callable[..., Outcome]) -> Callable[..., Outcome]:
     """What the file system or the jail refuses becomes a failure that the model can read."""
 
     @wraps(function)

@@ -215,13 +215,13 @@ def _enter(folder: int, name: str, path: str, create: bool) -> int:
         if not create:
             raise OutsideJail(f"there is no directory {path!r}") from None
     except OSError as error:
-        raise _refused(folder, name, path, error) from error
+        raise _refusal(folder, name, path, error) from error
     with suppress(FileExistsError):  # somebody else made it meanwhile
         os.mkdir(name, dir_fd=folder)
     try:
         return os.open(name, _DIRECTORY, dir_fd=folder)
     except OSError as error:
-        raise _refused(folder, name, path, error) from error
+        raise _refusal(folder, name, path, error) from error
 
 
 def _open_file(folder: int, name: str, path: str) -> int:
@@ -230,7 +230,7 @@ def _open_file(folder: int, name: str, path: str) -> int:
     except FileNotFoundError:
         raise OutsideJail(f"there is no file {path!r}") from None
     except OSError as error:
-        raise _refused(folder, name, path, error) from error
+        raise _refusal(folder, name, path, error) from error
     mode = os.fstat(fd).st_mode
     if stat.S_ISREG(mode):
         return fd
@@ -247,10 +247,10 @@ def _replaceable(folder: int, name: str, path: str) -> int | None:
     if stat.S_ISREG(mode):
         # Without setuid and setgid bits: new content must not inherit them.
         return stat.S_IMODE(mode) & 0o777
-    raise _refused(folder, name, path, OSError(errno.EISDIR, "it is not a regular file"))
+    raise _refusal(folder, name, path, OSError(errno.EISDIR, "it is not a regular file"))
 
 
-def _refused(folder: int, name: str, path: str, error: OSError) -> OutsideJail:
+def _refusal(folder: int, name: str, path: str, error: OSError) -> OutsideJail:
     with suppress(OSError):
         entry = _entry(folder, name, path)
         if entry.kind == "link":

@@ -19,7 +19,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
-from taofold.core.content import MediaKind, MediaPart, TextPart, blob_digest, described
+from taofold.core.content import MediaKind, MediaPart, TextPart, blob_digest, text_with_media
 from taofold.core.errors import ConfigError
 
 LARGEST: Final = 32 << 20
@@ -220,7 +220,7 @@ class Showing:
     @property
     def text(self) -> str:
         """All of it as text, with a line for each medium."""
-        return described(self.parts)
+        return text_with_media(self.parts)
 
 
 def prompted(prompt: Prompt) -> Showing:
@@ -347,7 +347,7 @@ def scaled(data: bytes, media_type: str, longest: int) -> tuple[bytes, str]:
     return written.getvalue(), f"image/{file_format.lower()}"
 
 
-def pictured(value: Any) -> bytes | None:
+def pillow_png(value: Any) -> bytes | None:
     """The PNG of an image object of Pillow's; None for anything else. Loads no library."""
     if not type(value).__module__.startswith("PIL.") or not callable(getattr(value, "save", None)):
         return None

@@ -77,7 +77,7 @@ async def run(
         pipe.close()
 
 
-async def gone(pid: int, seconds: float) -> bool:
+async def has_ended(pid: int, seconds: float) -> bool:
     """Has the process `pid`, which need not be a child, ended within `seconds`? Linux only."""
     try:
         # Not a pid in a loop: a descriptor keeps meaning the same process
@@ -208,14 +208,14 @@ class OutputExcerpt:
     def text(self) -> str:
         """What was kept, and how much was not."""
         if not self._dropped:
-            return plain(self._head + self._tail)
+            return without_escapes(self._head + self._tail)
         errors = "".join(f"\n{line}" for line in self._errors)
         notice = f"\n… {self._dropped:,} characters left out"
         notice += f"; error lines among them:{errors}\n…\n" if errors else " …\n"
-        return plain(self._head + notice + self._tail)
+        return without_escapes(self._head + notice + self._tail)
 
 
-def plain(text: str) -> str:
+def without_escapes(text: str) -> str:
     """Without terminal escapes, and with progress bars (`\\r`) reduced to their last state."""
     text = _ESCAPES.sub("", text).replace("\r\n", "\n")
     return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))

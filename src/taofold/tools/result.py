@@ -18,7 +18,7 @@ from pydantic_core import to_jsonable_python
 from taofold.core.errors import ConfigError
 from taofold.core.values import JSON
 from taofold.tools.context import Outcome
-from taofold.tools.media import Attachment, Shown, damage, media_type_of, pictured, showing
+from taofold.tools.media import Attachment, Shown, damage, media_type_of, pillow_png, showing
 
 DEPTH: Final = 64
 """How deep a result is followed; a cycle ends here too."""
@@ -51,9 +51,9 @@ def outcome_of(value: object) -> Outcome:
         return Outcome(scalar(shortened(value) if type(value) is str else value))
     if isinstance(value, Outcome):
         return _checked(value)
-    media = _shown(value)
+    media = _media_of(value)
     if media is not None:
-        return shown(media)
+        return media_outcome(media)
     if isinstance(value, BaseException):
         return Outcome(_words(value), "failure")
     plain = jsonable(value)
@@ -66,7 +66,7 @@ def outcome_of(value: object) -> Outcome:
     return Outcome(plain)
 
 
-def shown(said: Sequence[Shown]) -> Outcome:
+def media_outcome(said: Sequence[Shown]) -> Outcome:
     """The outcome that shows a model text and media.
 
     A file that cannot be shown makes it partial: what the tool did, it has done.
@@ -80,7 +80,7 @@ def shown(said: Sequence[Shown]) -> Outcome:
     )
 
 
-def _shown(value: object) -> list[Shown] | None:
+def _media_of(value: object) -> list[Shown] | None:
     """What of a returned value is to be seen, in order; None if it holds no media."""
     medium = _medium(value)
     if medium is not None:
@@ -104,17 +104,17 @@ def _medium(value: object) -> Attachment | None:
     if isinstance(value, Attachment):
         return value
     if isinstance(value, (bytes, bytearray)):
-        return _pictured(bytes(value))
+        return _as_attachment(bytes(value))
     if type(value) in _SCALARS:
         return None
     try:
-        picture = pictured(value)
+        picture = pillow_png(value)
     except Exception:  # noqa: BLE001 - a foreign object that says it is a picture
         return None
     return None if picture is None else Attachment(data=picture)
 
 
-def _pictured(data: bytes) -> Attachment | None:
+def _as_attachment(data: bytes) -> Attachment | None:
     """Bytes that say themselves that they are a picture or a document, and are whole."""
     media_type = media_type_of(data)
     # Only what models take as pictures; other bytes become a line that describes them.
@@ -225,9 +225,9 @@ def _checked(said: Outcome) -> Outcome:
     if update is not None:
         update = (utf8(str(update[0])), jsonable(update[1]))
     extraction = utf8(str(said.extraction))
-    media = None if said.parts else _shown(said.value)
+    media = None if said.parts else _media_of(said.value)
     if media is not None:
-        pictures = shown(media)
+        pictures = media_outcome(media)
         status = pictures.status if said.status == "success" else said.status
         return replace(pictures, status=status, extraction=extraction, update=update)
     value = jsonable(said.value)

@@ -28,7 +28,7 @@ def scratch(use: str) -> Generator[Path]:
     if now - _looked.get(home, -_PAUSE_S) >= _PAUSE_S:
         _looked[home] = now
         sweep(Path(home))
-    folder, lock = _made(use)
+    folder, lock = _make(use)
     try:
         yield folder
     finally:
@@ -44,7 +44,7 @@ def sweep(home: Path) -> None:
                 _remove(Path(entry.path))
 
 
-def _made(use: str) -> tuple[Path, int]:
+def _make(use: str) -> tuple[Path, int]:
     while True:
         folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{use}-"))
         with suppress(OSError):

@@ -91,9 +91,9 @@ class FunctionSignature:
                 raise BadArguments(explain(error, self.schema)) from None
         if self.style != "typed":
             return (named,), {}
-        return self._placed(named) if self.positional else ((), named)
+        return self._place(named) if self.positional else ((), named)
 
-    def _placed(self, named: dict[str, Any]) -> Arguments:
+    def _place(self, named: dict[str, Any]) -> Arguments:
         first = tuple(named.pop(p.name, p.default) for p in self.positional)
         return first, named
 
@@ -121,10 +121,10 @@ class FunctionSignature:
             raise BadArguments(faults)
         if self.style == "stateful":
             return (built,), {}
-        return self._placed(named | {self.model_name: built})
+        return self._place(named | {self.model_name: built})
 
 
-def described(
+def signature_of_schema(
     schema: Mapping[str, Any], function: Callable[..., Any] | None, *, context: bool = False
 ) -> FunctionSignature:
     """The signature of a function that takes one mapping described by a JSON Schema."""
@@ -359,14 +359,14 @@ def _field(parameter: inspect.Parameter, hint: Any, doc: Docstring) -> Any:
     if optional and parameter.default is None:
         # `x: int = None` means that None is allowed, whatever the hint says.
         hint = hint | None if not isinstance(hint, str) else hint
-    described = any(isinstance(a, FieldInfo) and a.description for a in get_args(hint)[1:])
+    has_description = any(isinstance(a, FieldInfo) and a.description for a in get_args(hint)[1:])
     extra: dict[str, Any] = {}
     if optional:
         try:
             extra["default"] = to_jsonable_python(parameter.default)
         except ValueError:  # a default without a JSON form is still a default
             extra = {}
-    text = None if described else doc.parameters.get(parameter.name)
+    text = None if has_description else doc.parameters.get(parameter.name)
     if text or extra:
         hint = Annotated[hint, Field(description=text, json_schema_extra=extra or None)]
     return NotRequired[hint] if optional else hint

@@ -35,7 +35,13 @@ from taofold.core.values import RESERVED, Sideeffect, Tier
 from taofold.tools.arguments import BadArguments, quote
 from taofold.tools.context import Outcome, RunContext
 from taofold.tools.result import bulky, is_scalar, outcome_of, stateful, utf8
-from taofold.tools.signature import RESERVED_PARAMETER, FunctionSignature, bare, declare, described
+from taofold.tools.signature import (
+    RESERVED_PARAMETER,
+    FunctionSignature,
+    bare,
+    declare,
+    signature_of_schema,
+)
 from taofold.tools.signature import read as read_docstring
 from taofold.tools.threads import WORKERS
 
@@ -133,7 +139,7 @@ class Tool(Generic[P, R]):
         object.__setattr__(self, "definition", _digest(self))
         if self.signature is None:
             # A tool made by hand has a schema only: its function takes one mapping.
-            object.__setattr__(self, "signature", described(self.schema, self.function))
+            object.__setattr__(self, "signature", signature_of_schema(self.schema, self.function))
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the plain function, as if it had not been decorated."""
@@ -413,7 +419,7 @@ def external(
         _tier(tier, declared),
         declared,
         function=call,
-        signature=described(schema, call, context=context),
+        signature=signature_of_schema(schema, call, context=context),
         **options,
     )
 

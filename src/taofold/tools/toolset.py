@@ -63,7 +63,7 @@ class Toolset(Mapping[str, Tool]):
         if isinstance(keep, str):
             raise ConfigError(f"filtered() takes several names, not the text {keep!r}")
         names = set(keep)
-        self._known(names)
+        self._check_names(names)
         return Toolset(tool for name, tool in self.items() if name in names)
 
     def prefixed(self, prefix: str) -> "Toolset":
@@ -74,7 +74,7 @@ class Toolset(Mapping[str, Tool]):
 
     def renamed(self, names: Mapping[str, str]) -> "Toolset":
         """With new names (old name -> new name)."""
-        self._known(names)
+        self._check_names(names)
         return Toolset(replace(tool, name=names.get(name, name)) for name, tool in self.items())
 
     def with_tier(self, tier: int, *names: str) -> "Toolset":
@@ -83,7 +83,7 @@ class Toolset(Mapping[str, Tool]):
         Raises:
             ConfigError: a named tool has a higher tier already: tiers are never lowered.
         """
-        self._known(names)
+        self._check_names(names)
         for name in names:
             # Only a name that was given is refused; for all tools at once the higher tier stays.
             if self[name].tier > tier:
@@ -111,7 +111,7 @@ class Toolset(Mapping[str, Tool]):
             raise ConfigError(f"with_options() cannot change {strange}")
         return Toolset(replace(tool, **options) for tool in self.values())
 
-    def _known(self, names: Iterable[str]) -> None:
+    def _check_names(self, names: Iterable[str]) -> None:
         strange = sorted(set(names) - set(self))
         if strange:
             raise ConfigError(f"no tools named {strange}; there are {', '.join(self)}")

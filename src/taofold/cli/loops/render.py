@@ -11,7 +11,7 @@ from rich.text import Text
 from taofold.cli.render.plain import can_colour, key_line
 from taofold.cli.render.text import dollars, duration, line, number, parameters
 from taofold.core import events as run
-from taofold.core.text import listed
+from taofold.core.text import join_names
 from taofold.core.values import FINISH, Action, Observation
 from taofold.loop import events as e
 from taofold.loop.report import root_cause
@@ -217,7 +217,7 @@ class Show:
         gone = sum(
             row.startswith("-") and not row.startswith("---") for row in event.diff.splitlines()
         )
-        changed = listed(event.changed, 6)
+        changed = join_names(event.changed, 6)
         spent = event.spent
         self._say(
             ("   changed ", "bold"),

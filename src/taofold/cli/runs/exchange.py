@@ -239,7 +239,7 @@ def import_run(
 
 async def _take(log: "Log", records: "list[Record]", blobs: dict[str, bytes], source: str) -> str:
     """Write the records as a run of whoever takes them in: as history, without authority."""
-    from taofold.core.provenance import taken_in
+    from taofold.core.provenance import as_import
     from taofold.core.state import fold
     from taofold.core.values import Principal
     from taofold.log.log import RunRow
@@ -247,7 +247,7 @@ async def _take(log: "Log", records: "list[Record]", blobs: dict[str, bytes], so
 
     owner = Principal()
     try:
-        history = taken_in(records, source, principal=owner, at=clock())
+        history = as_import(records, source, principal=owner, at=clock())
     except ValueError as error:
         raise ConfigError(f"it is no run: {error}", path=source) from error
     state, run = fold(history), history[0].run

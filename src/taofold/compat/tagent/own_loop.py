@@ -58,7 +58,7 @@ def query_llm(prompt: str, model: ModelSpec, **kwargs: Any) -> StructuredRespons
     Raises:
         RunError: no reply could be read; the message says what was wrong with the last one.
     """
-    decision: StructuredResponse = _asked(prompt, model, StructuredResponse, kwargs)
+    decision: StructuredResponse = _ask(prompt, model, StructuredResponse, kwargs)
     return decision
 
 
@@ -68,7 +68,7 @@ def build_decision_prompt(
 ) -> str:
     """The goal, the state, the tools and the actions to choose from, as a prompt."""
     facts = {name: value for name, value in state.items() if name != "goal"}
-    text = _shown(facts)
+    text = _render_state(facts)
     actions = ", ".join([f'"{name}"' for name in (*_ACTIONS, *custom_actions())])
     return _DECIDE.format(
         goal=state.get("goal", "(none)"),
@@ -89,8 +89,8 @@ def evaluate_goal_achievement(
         RunError: no judgement could be read.
     """
     kwargs.setdefault("instructions", planning.EVALUATOR)
-    question = planning.question(goal, _shown(state))
-    verdict: planning.Evaluation = _asked(question, model, planning.Evaluation, kwargs)
+    question = planning.question(goal, _render_state(state))
+    verdict: planning.Evaluation = _ask(question, model, planning.Evaluation, kwargs)
     return verdict.model_dump()
 
 
@@ -113,7 +113,7 @@ def format_final_output(
     return output_format(data)
 
 
-def _asked(prompt: str, model: ModelSpec, type_: type[Any], options: dict[str, Any]) -> Any:
+def _ask(prompt: str, model: ModelSpec, type_: type[Any], options: dict[str, Any]) -> Any:
     agent: Agent[Any, Any] = Agent(model, output=type_, strategy="direct", **options)
     result = agent.run_sync(prompt)
     if not result.success:
@@ -121,7 +121,7 @@ def _asked(prompt: str, model: ModelSpec, type_: type[Any], options: dict[str, A
     return result.output
 
 
-def _shown(state: Mapping[str, Any]) -> str:
+def _render_state(state: Mapping[str, Any]) -> str:
     # `enc_hook`: TAgent's states hold any Python object; a prompt shows its text.
     text = msgspec.json.format(msgspec.json.encode(dict(state), enc_hook=str), indent=2).decode()
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}\n[…{len(text) - _SHOWN} more]"

@@ -82,7 +82,7 @@ def run_agent(
 def _tools(tools: Mapping[str, Callable[..., Any]] | Sequence[Any]) -> Sequence[Any]:
     if not isinstance(tools, Mapping):
         return tools
-    return [_named(name, function) for name, function in tools.items()]
+    return [_named_tool(name, function) for name, function in tools.items()]
 
 
 def _with_system_actions(agent: Agent[Any, Any]) -> Agent[Any, Any]:
@@ -112,7 +112,7 @@ def _unreachable(parameters: dict[str, Any]) -> None:
     raise RuntimeError("the strategy answers this action itself")
 
 
-def _named(name: str, function: Callable[..., Any]) -> Tool:
+def _named_tool(name: str, function: Callable[..., Any]) -> Tool:
     if isinstance(function, Tool):
         return replace(as_tool(cast("object", function)), name=name)
     return make(function, name=name)

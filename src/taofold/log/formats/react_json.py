@@ -20,7 +20,7 @@ from taofold.core.trace import TracedCall, opening, turns
 from taofold.core.values import FINISH, Action, Observation, Thought
 from taofold.log.formats import yaml_document as yaml
 from taofold.log.formats.turns import STRATEGY, Writer, by_default_started
-from taofold.log.formats.yaml_document import DocumentFault, Fields, refused
+from taofold.log.formats.yaml_document import DocumentFault, Fields, config_error
 
 _ANSWERED: Final = "The trace ends with this answer."
 _FINAL: Final = "final_answer"
@@ -74,7 +74,7 @@ def loads(text: str, *, run: str = "", at: int = 0, source: str = "react-json") 
     try:
         _trace(writer, Fields(document, ()))
     except DocumentFault as fault:
-        raise refused(fault, source, yaml.line(text, fault.path)) from None
+        raise config_error(fault, source, yaml.line(text, fault.path)) from None
     return writer.records
 
 

@@ -19,14 +19,14 @@ from typing import Any
 
 from taofold.core import events as e
 from taofold.core.errors import ConfigError
-from taofold.core.rules import recorded
+from taofold.core.rules import recorded_violations
 from taofold.core.state import live
 from taofold.core.text import iso
 from taofold.core.trace import opening, turns
 from taofold.log.formats import turns as iteration
 from taofold.log.formats import yaml_document as yaml
 from taofold.log.formats.turns import STRATEGY, Writer, without_empty
-from taofold.log.formats.yaml_document import DocumentFault, Fields, refused
+from taofold.log.formats.yaml_document import DocumentFault, Fields, config_error
 
 
 def dumps(records: Iterable[e.Record]) -> str:
@@ -46,7 +46,7 @@ def dumps(records: Iterable[e.Record]) -> str:
     log["iterations"] = [iteration.write(turn) for turn in turns(live_records)]
     broken = [
         without_empty(rule=violation.rule, detail=violation.detail, steps=list(violation.steps))
-        for violation in recorded(live_records)
+        for violation in recorded_violations(live_records)
     ]
     log |= without_empty(violations=broken)
     for record in live_records:
@@ -90,7 +90,7 @@ def loads(
             top.close()
             iteration.read(writer, Fields(inner, ("tao_iteration",)), number + 1)
     except DocumentFault as fault:
-        raise refused(fault, source, yaml.line(text, fault.path, number)) from None
+        raise config_error(fault, source, yaml.line(text, fault.path, number)) from None
     # Only the start that was put in above: there was no iteration.
     if len(writer.records) == 1:
         raise ConfigError("the document is empty: expected `ralph_tao_log:`", path=source)

@@ -197,8 +197,8 @@ def _read_thought(writer: Writer, value: Any, number: int, path: Path) -> tuple[
 
 
 def _read_calls(writer: Writer, fields: Fields, number: int, at: int) -> list[TracedCall]:
-    actions = _listed(fields, "action", "actions")
-    observations = _listed(fields, "observation", "observations")
+    actions = _values_of(fields, "action", "actions")
+    observations = _values_of(fields, "observation", "observations")
     if len(observations) > len(actions):
         raise DocumentFault(observations[len(actions)][1], "an observation without an action")
     calls: list[TracedCall] = []
@@ -210,11 +210,11 @@ def _read_calls(writer: Writer, fields: Fields, number: int, at: int) -> list[Tr
             observation, observed_at = _read_observation(
                 writer, item, location, number, call.started_at
             )
-        calls.append(_settled(call, observation, observed_at, value))
+        calls.append(_outcome_of(call, observation, observed_at, value))
     return calls
 
 
-def _listed(fields: Fields, singular: str, plural: str) -> list[tuple[Any, Path]]:
+def _values_of(fields: Fields, singular: str, plural: str) -> list[tuple[Any, Path]]:
     """The values under either key, each with its path."""
     key = plural if fields.has(plural) else singular
     value = fields.take(singular, plural)
@@ -249,7 +249,7 @@ def _read_action(value: Any, path: Path, at: int) -> TracedCall:
     return TracedCall(action, started_at=time, effect=effect)
 
 
-def _settled(
+def _outcome_of(
     call: TracedCall, observation: Observation | None, observed_at: int, value: Any
 ) -> TracedCall:
     """The call with its observation; whether it started stands in the document, or is likely."""

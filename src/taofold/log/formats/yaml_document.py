@@ -113,12 +113,12 @@ class Fields:
     def json(self, *keys: str) -> Any:
         """Any JSON value."""
         value = self.take(*keys)
-        return checked(value, (*self.path, *[key for key in keys if key in self._value][:1]))
+        return check_json(value, (*self.path, *[key for key in keys if key in self._value][:1]))
 
     def mapping(self, key: str) -> dict[str, Any]:
         """A JSON object, empty if it is missing."""
         value: dict[str, Any] = self._typed((key,), dict, {}, "a mapping")
-        checked(value, (*self.path, key))
+        check_json(value, (*self.path, key))
         return value
 
     def instant(self, key: str, default: int) -> int:
@@ -135,7 +135,7 @@ class Fields:
         """What was not taken yet, as a JSON object."""
         left = {key: value for key, value in self._value.items() if key not in self._taken}
         self._taken.update(left)
-        checked(left, self.path)
+        check_json(left, self.path)
         return left
 
     def close(self) -> None:
@@ -151,14 +151,14 @@ class Fields:
         if not isinstance(value, kind):
             self._wrong(next(key for key in keys if key in self._value), value, name)
         if isinstance(value, str):
-            checked(value, self.path)
+            check_json(value, self.path)
         return value
 
     def _wrong(self, key: str, value: Any, name: str) -> NoReturn:
         raise DocumentFault((*self.path, key), f"must be {name}, got {_short(value)}")
 
 
-def checked(value: Any, path: Path) -> Any:
+def check_json(value: Any, path: Path) -> Any:
     """`value`, which is JSON that a log can keep.
 
     Raises:
@@ -176,7 +176,7 @@ def checked(value: Any, path: Path) -> Any:
             for key in mapping:
                 if not isinstance(key, str):
                     raise DocumentFault((*location, key), f"a key must be text, got {_short(key)}")
-                checked(key, location)
+                check_json(key, location)
             left.extend((inner, (*location, key)) for key, inner in mapping.items())
         elif is_array(item):
             left.extend((inner, (*location, index)) for index, inner in enumerate(item))
@@ -201,7 +201,7 @@ def _leaf(item: Any, place: Path) -> None:
         raise DocumentFault(place, f"{_short(item)} is not JSON: write it as text")
 
 
-def spelled(path: Sequence[str | int]) -> str:
+def path_text(path: Sequence[str | int]) -> str:
     """`iterations[2].action.tool`."""
     spelling = ""
     for part in path:
@@ -209,9 +209,9 @@ def spelled(path: Sequence[str | int]) -> str:
     return spelling
 
 
-def refused(fault: DocumentFault, source: str, line: int) -> ConfigError:
+def config_error(fault: DocumentFault, source: str, line: int) -> ConfigError:
     """The fault as the error that a caller sees."""
-    location = spelled(fault.path)
+    location = path_text(fault.path)
     message = f"{location} {fault}" if location else str(fault)
     return ConfigError(message, path=f"{source}:{line}" if line else source)
 

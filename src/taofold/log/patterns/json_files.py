@@ -46,7 +46,7 @@ async def import_from(registry: Registry, path: Path) -> ImportReport:
 
 def _export(made: dict[str, Any], path: Path) -> list[Path]:
     files = {path: bundle(made)} if path.suffix == ".json" else {}
-    files = files or {path / _placed(name): content for name, content in made.items()}
+    files = files or {path / _file_name(name): content for name, content in made.items()}
     for file, content in files.items():
         body = msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n"
         try:
@@ -63,7 +63,7 @@ def _export(made: dict[str, Any], path: Path) -> list[Path]:
     return list(files)
 
 
-def _placed(name: str) -> str:
+def _file_name(name: str) -> str:
     return name if name.startswith(("memory/", "loops/")) else f"{_SHARED}/{name}"
 
 

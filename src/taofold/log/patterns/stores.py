@@ -120,7 +120,7 @@ class SqliteBook:
                 facts = [(at, encode(event)) for event in tx.events]
                 # Facts and tables move in one transaction: after a crash both
                 # are old or both are new.
-                tables.moved(db, journals.append(db, STREAM, head, facts))
+                tables.set_position(db, journals.append(db, STREAM, head, facts))
             return result
 
         return await self._file.write(change)
@@ -161,7 +161,7 @@ class SqliteBook:
                 if event is not None:
                     view.keep(step(view, event, fact.at))
             position = facts[-1].seq
-        tables.moved(db, head)
+        tables.set_position(db, head)
         return head
 
 

@@ -108,7 +108,7 @@ def build(db: sqlite3.Connection) -> None:
     db.execute(_SET, ("total", 0))
 
 
-def moved(db: sqlite3.Connection, head: int) -> None:
+def set_position(db: sqlite3.Connection, head: int) -> None:
     """Note that everything up to fact `head` is in the tables."""
     db.execute(_SET, ("head", head))
 
@@ -187,7 +187,8 @@ class Tables:
     def same(self, pattern: Pattern) -> str:
         """The id of a pattern that says exactly the same."""
         row = self._db.execute(
-            "select id from pattern_rows where said = ? and month is null", (_said(pattern),)
+            "select id from pattern_rows where said = ? and month is null",
+            (_content_digest(pattern),),
         ).fetchone()
         return row[0] if row else ""
 
@@ -247,11 +248,11 @@ class Tables:
         """Write a pattern, and index it unless it is archived."""
         row = self._db.execute(_ROW, (pattern.id,)).fetchone()
         if row is None:
-            values = (pattern.id, month, _said(pattern), _ENCODE(pattern))
+            values = (pattern.id, month, _content_digest(pattern), _ENCODE(pattern))
             number = self._db.execute(_INSERT, values).lastrowid or 0
         else:
             number = row[0]
-            self._db.execute(_UPDATE, (month, _said(pattern), _ENCODE(pattern), number))
+            self._db.execute(_UPDATE, (month, _content_digest(pattern), _ENCODE(pattern), number))
         self._index(number, pattern.id, entry(pattern) if month is None else None)
 
     def _drop(self, identity: str) -> None:
@@ -290,7 +291,7 @@ class Tables:
         return row[0] if row else None
 
 
-def _said(pattern: Pattern) -> bytes:
+def _content_digest(pattern: Pattern) -> bytes:
     """A digest of what the pattern says."""
     return blake2b(_ENCODE((pattern.name, pattern.body)), digest_size=16).digest()
 

@@ -123,8 +123,8 @@ class Database:
     """
 
     def __init__(self, dsn: str, *, most: int = MOST, wait_s: float = 10.0) -> None:
-        self._dsn, named = faults.parsed(dsn)
-        self.name = faults.shown(self._dsn)
+        self._dsn, named = faults.parse_dsn(dsn)
+        self.name = faults.without_password(self._dsn)
         self._most, self._wait_s = named or most, wait_s
         self._guard = threading.Lock()
         self._closed = False
@@ -491,7 +491,7 @@ class Database:
                         await self._drop(db)
                         # Reads ask again (`_fetch`); a write may have happened, so it is for the
                         # caller to find out.
-                        raise _Lost(str(faults.lost(error, self.name))) from error
+                        raise _Lost(str(faults.outcome_unknown(error, self.name))) from error
                     if error.sqlstate not in faults.RETRYABLE or attempt == _ATTEMPTS - 1:
                         raise faults.explain(error, self.name) from error
             await asyncio.sleep(_PAUSE_S * attempt)
@@ -600,7 +600,7 @@ class Database:
                 raise _Undone(error) from error
             self._writer = None
             await self._drop(db)
-            raise faults.lost(error, self.name) from error
+            raise faults.outcome_unknown(error, self.name) from error
         # After the commit: until then none of them has happened.
         _tell_all(rows)
 
@@ -739,9 +739,9 @@ def _tell_all(outcomes: Sequence[tuple[_Call[Any], Any]]) -> None:
     loops: dict[asyncio.AbstractEventLoop, list[tuple[_Call[Any], Any]]] = {}
     for call, outcome in outcomes:
         loops.setdefault(call.done.get_loop(), []).append((call, outcome))
-    for loop, told in loops.items():
+    for loop, finished_calls in loops.items():
         with suppress(RuntimeError):  # the callers' loop was closed meanwhile
-            loop.call_soon_threadsafe(_settle, told)
+            loop.call_soon_threadsafe(_settle, finished_calls)
 
 
 def _settle(outcomes: Sequence[tuple[_Call[Any], Any]]) -> None:

@@ -32,7 +32,7 @@ _TEXTS: Final = {
 }
 
 
-def parsed(dsn: str) -> tuple[str, int]:
+def parse_dsn(dsn: str) -> tuple[str, int]:
     """The address for libpq, and the size of the pool that it names (0 = none).
 
     Raises:
@@ -65,7 +65,7 @@ def _without_pool(dsn: str) -> tuple[str, int]:
     return base + ("?" + "&".join(others) if others else ""), most
 
 
-def shown(dsn: str) -> str:
+def without_password(dsn: str) -> str:
     """The address without its password."""
     fields = {**conninfo_to_dict(dsn)}
     fields.pop("password", None)
@@ -97,7 +97,7 @@ def passing(error: psycopg.Error) -> bool:
     return error.sqlstate is None or error.sqlstate.startswith(("57P", "08"))
 
 
-def lost(error: psycopg.Error, name: str) -> OutcomeUnknown:
+def outcome_unknown(error: psycopg.Error, name: str) -> OutcomeUnknown:
     """The error to raise when the connection broke while a write was on its way."""
     return OutcomeUnknown(f"the connection to the log {name!r} was lost: {_line(error)}")
 

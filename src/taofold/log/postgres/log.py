@@ -18,7 +18,7 @@ from taofold.log.log import (
     Signal,
     due_at,
     forgettable,
-    misplaced,
+    misplaced_text,
     overtaken,
     still_leased,
 )
@@ -26,7 +26,7 @@ from taofold.log.postgres.arrays import BigintArray, ByteaArray
 from taofold.log.postgres.database import MOST, Database, Listener, Values
 from taofold.log.postgres.journal import PostgresJournal
 from taofold.log.postgres.schema import HELD
-from taofold.log.sqlite.statements import bodies, message, record, referred, signal
+from taofold.log.sqlite.statements import blob_digests, bodies, message, record, signal
 
 _CHUNK: Final = 1000
 """Records read between two breaths of the event loop."""
@@ -193,11 +193,11 @@ class PostgresLog:
             *events,
             _digests(content),
             list(content.values()),
-            _digests(referred(records)),
+            _digests(blob_digests(records)),
         )
         # Told here: the function in the database numbers the records itself and would not notice.
         if _first(row.run, records, 0) != 0 and records:
-            raise Conflict(misplaced(row.run, *_wrong(row.run, records, 0)))
+            raise Conflict(misplaced_text(row.run, *_wrong(row.run, records, 0)))
         code, _, who, what = await self.database.alone(_CREATE, values, disk=disk)
         if code == "taken":
             raise Conflict(f"there is already a run {row.run!r}; choose another id")
@@ -225,7 +225,7 @@ class PostgresLog:
             return Claim(at, _text(who))
         if code == "held":
             raise Conflict(still_leased(run, _text(who), at))
-        raise _refused(code, run, at, who, epoch or 0)
+        raise _refusal(code, run, at, who, epoch or 0)
 
     def renew(self, owner: str, runs: Collection[str], lease_ms: int) -> set[str]:
         """Make the leases of `runs` end in `lease_ms` from now. Blocks."""
@@ -264,7 +264,7 @@ class PostgresLog:
             texts,
             _digests(content),
             list(content.values()),
-            _digests(referred(records)),
+            _digests(blob_digests(records)),
             _digests(consume),
         )
         code, at, who, _ = await self.database.write(values[0], _appends, values, disk=disk)
@@ -275,8 +275,8 @@ class PostgresLog:
         if code == "loud":
             return False
         if code == "misplaced":
-            raise Conflict(misplaced(run, *_wrong(run, records, at)))
-        raise _refused(code, run, at, who, epoch)
+            raise Conflict(misplaced_text(run, *_wrong(run, records, at)))
+        raise _refusal(code, run, at, who, epoch)
 
     async def read(self, run: str, *, after: int = -1, limit: int = 0) -> list[Record]:
         """Records with `seq > after`, in order."""
@@ -374,7 +374,7 @@ class PostgresLog:
         values = (_bytes(run), _bytes(signal.id), message(signal), signal.kind != "refused")
         code, at, who, _ = await self.database.alone(_POST, values, disk=True)
         if code == "unknown":
-            raise _refused(code, run, at, who, 0)
+            raise _refusal(code, run, at, who, 0)
         return bool(code == "ok")
 
     async def inbox(self, run: str) -> list[Signal]:
@@ -398,7 +398,7 @@ class PostgresLog:
         """Forget the run, and the blobs that no other run refers to."""
         code, at, who, _ = await self.database.alone(_DELETE, (_bytes(run),))
         if code != "ok":
-            raise _refused(code, run, at, who, 0)
+            raise _refusal(code, run, at, who, 0)
 
     async def prune(self, before_ms: int, *, keep: Collection[str] = ()) -> list[str]:
         """Delete the runs that ended and saw nothing since `before_ms`. Returns their ids.
@@ -491,7 +491,7 @@ def _wrong(run: str, records: Sequence[Record], head: int) -> tuple[int, Record]
     raise AssertionError("all records are in their places")
 
 
-def _refused(code: str, run: str, at: Any, who: bytes | None, epoch: int) -> LogError:
+def _refusal(code: str, run: str, at: Any, who: bytes | None, epoch: int) -> LogError:
     if code == "unknown":
         return UnknownRun(f"no run {run!r} in this log")
     return Conflict(overtaken(RunRow(run, epoch=at, owner=_text(who)), epoch))

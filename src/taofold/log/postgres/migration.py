@@ -20,7 +20,7 @@ class PostgresSide:
         self._database = Database(dsn)
         try:
             self._database.open()
-            self._db: psycopg.Connection[Row] = psycopg.connect(faults.parsed(dsn)[0])
+            self._db: psycopg.Connection[Row] = psycopg.connect(faults.parse_dsn(dsn)[0])
             for table in TABLES:
                 self._db.execute(
                     # Readers go on; writers wait until this transaction is over.

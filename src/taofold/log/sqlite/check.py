@@ -8,7 +8,7 @@ from typing import Final
 
 from taofold.core.errors import LogError
 from taofold.log.sqlite import statements as sql
-from taofold.log.sqlite.connection import explain, opened
+from taofold.log.sqlite.connection import explain, open_existing
 
 _WAIT_S: Final = 5.0
 _LOST_BLOBS: Final = (
@@ -24,7 +24,7 @@ def check(path: Path) -> list[str]:
     Reads every record: some 10 microseconds each.
     """
     try:
-        with closing(opened(path, "ro", _WAIT_S)) as db:
+        with closing(open_existing(path, "ro", _WAIT_S)) as db:
             # Pages first: what the rows below say is worth nothing in a damaged file.
             problems = [row[0] for row in db.execute("pragma quick_check") if row[0] != "ok"]
             return problems or _inconsistencies(db)

@@ -17,7 +17,7 @@ BESIDE: Final = ("-wal", "-shm", "-journal")
 _KEPT_WAL_BYTES: Final = 8 << 20
 
 
-def opened(path: Path, mode: Literal["ro", "rw"], wait_s: float) -> sqlite3.Connection:
+def open_existing(path: Path, mode: Literal["ro", "rw"], wait_s: float) -> sqlite3.Connection:
     """A connection to a file that exists; with "ro" it can change nothing.
 
     Raises:
@@ -37,9 +37,9 @@ def opened(path: Path, mode: Literal["ro", "rw"], wait_s: float) -> sqlite3.Conn
     )
 
 
-def plain(path: Path, wait_s: float) -> sqlite3.Connection:
+def open_for_writing(path: Path, wait_s: float) -> sqlite3.Connection:
     """A connection that writes to a file that is known to be a log."""
-    connection = opened(path, "rw", wait_s)
+    connection = open_existing(path, "rw", wait_s)
     # The -wal file is folded back by the disk thread, never in the middle of a step.
     for pragma in (
         "synchronous = normal",

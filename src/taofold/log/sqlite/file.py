@@ -23,7 +23,7 @@ from typing import Final, TypeAlias, TypeVar
 
 from taofold.core.errors import LogError
 from taofold.log import process_fork as forks
-from taofold.log.sqlite.connection import busy, explain, plain
+from taofold.log.sqlite.connection import busy, explain, open_for_writing
 from taofold.log.sqlite.schema import checkpoint, connect
 
 _Waiter: TypeAlias = tuple[asyncio.AbstractEventLoop, "asyncio.Future[None]"]
@@ -351,7 +351,7 @@ class SqliteFile:
         with suppress(sqlite3.Error):  # somebody was in the way; soon again
             if self._folding is None:
                 # A connection that only this thread uses: ours may be in the middle of a write.
-                self._folding = plain(self.path, _FOLD_WAIT_S)
+                self._folding = open_for_writing(self.path, _FOLD_WAIT_S)
             checkpoint(self._folding)
             # Not exact, since writers go on; it only says when to fold next.
             self._behind = 0

@@ -46,7 +46,7 @@ def ours(path: Path, noted: Mapping[str, str]) -> bool:
     return noted.get("owner") == fingerprint or _unmoved(path, noted)
 
 
-def marked(path: Path, noted: Mapping[str, str]) -> dict[str, str]:
+def mark_as_ours(path: Path, noted: Mapping[str, str]) -> dict[str, str]:
     """What the log at `path` notes about itself to be ours from now on. Marks the file."""
     notes = {"owner": creator()}
     if not _unmoved(path, noted):

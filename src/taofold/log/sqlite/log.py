@@ -20,12 +20,12 @@ from taofold.log.log import (
     due_at,
     forgettable,
     lease_lasts,
-    misplaced,
+    misplaced_text,
     overtaken,
     still_leased,
 )
 from taofold.log.sqlite import statements as sql
-from taofold.log.sqlite.connection import explain, plain
+from taofold.log.sqlite.connection import explain, open_for_writing
 from taofold.log.sqlite.file import SqliteFile, file_identity, full_sync
 from taofold.log.sqlite.schema import truncate_wal
 from taofold.log.sqlite.statements import LAST
@@ -64,7 +64,7 @@ def forget(path: Path, runs: Iterable[str], wait_s: float) -> None:
         LogError: the file is in use or full; says whether the runs are deleted.
     """
     try:
-        with closing(plain(path, wait_s)) as db:
+        with closing(open_for_writing(path, wait_s)) as db:
             # Freed pages are overwritten with zeros; otherwise a deleted secret
             # stays readable in the file.
             db.execute("pragma secure_delete = on")
@@ -86,7 +86,7 @@ def scrub(path: Path, wait_s: float) -> None:
         LogError: other processes are using the file, or the disk is full.
     """
     try:
-        with closing(plain(path, wait_s)) as db:
+        with closing(open_for_writing(path, wait_s)) as db:
             db.execute("pragma secure_delete = on")
             # Pages that were freed before secure_delete was on are only gone in a
             # file that is written anew.
@@ -447,7 +447,7 @@ def _rows(
     rows: list[tuple[int, int, bytes]] = []
     for seq, (record, body) in enumerate(zip(records, bodies, strict=True), head):
         if record.seq != seq or record.run != run:
-            raise Conflict(misplaced(run, seq, record))
+            raise Conflict(misplaced_text(run, seq, record))
         rows.append((number << 32 | seq, record.at, body))
     return rows
 
@@ -463,7 +463,7 @@ def _insert(
 ) -> None:
     """Write the next records, with the blobs that they speak of."""
     db.executemany(sql.INSERT, _rows(run, number, head, records, bodies))
-    keep(db, number, blobs or {}, sql.referred(records))
+    keep(db, number, blobs or {}, sql.blob_digests(records))
 
 
 def _messages(db: sqlite3.Connection, number: int) -> set[str]:

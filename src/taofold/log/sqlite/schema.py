@@ -15,7 +15,7 @@ from taofold.core.errors import Incompatible, LogError
 from taofold.core.state import ENDED
 from taofold.log import process_fork as forks
 from taofold.log.sqlite import identity as identity
-from taofold.log.sqlite.connection import busy, explain, opened, plain
+from taofold.log.sqlite.connection import busy, explain, open_existing, open_for_writing
 
 VERSION: Final = 3
 """Version of the layout. Raise it with statements in `UPGRADES`."""
@@ -183,7 +183,7 @@ def prepare(
                 connection.execute(statement)
         connection.execute(f"pragma application_id = {APPLICATION}")
         connection.execute(f"pragma user_version = {target}")
-        notes = identity.marked(path, _notes(connection))
+        notes = identity.mark_as_ours(path, _notes(connection))
         connection.executemany("insert or replace into meta values(?, ?)", notes.items())
         connection.execute("commit")
     except BaseException:
@@ -207,8 +207,8 @@ def backup(path: Path, version: int) -> Path:
     partial.touch(mode=0o600)
     try:
         with (
-            closing(opened(path, "rw", _WAIT_S)) as source,
-            closing(opened(partial, "rw", _WAIT_S)) as copy,
+            closing(open_existing(path, "rw", _WAIT_S)) as source,
+            closing(open_existing(partial, "rw", _WAIT_S)) as copy,
         ):
             source.backup(copy)
     except sqlite3.Error as error:
@@ -263,7 +263,7 @@ def checkpoint(connection: sqlite3.Connection) -> None:
 
 def truncate_wal(path: Path, wait_s: float) -> bool:
     """Cut the -wal file to nothing. False if somebody was in the way."""
-    with closing(plain(path, wait_s)) as connection:
+    with closing(open_for_writing(path, wait_s)) as connection:
         blocked: int = connection.execute("pragma wal_checkpoint(truncate)").fetchone()[0]
         return not blocked
 
@@ -271,7 +271,7 @@ def truncate_wal(path: Path, wait_s: float) -> bool:
 def _connect(path: Path, wait_s: float, adopt: bool, max_bytes: int) -> sqlite3.Connection:
     _touch(path)
     stored_version = _inspect(path, adopt=adopt)
-    connection = plain(path, wait_s)
+    connection = open_for_writing(path, wait_s)
     try:
         if not stored_version:
             # Takes effect in an empty file only; small pages keep a commit to the -wal small.
@@ -320,7 +320,7 @@ def _touch(path: Path) -> None:
 def _inspect(path: Path, *, adopt: bool) -> int:
     """The layout version of the file, found without changing a byte of it."""
     # mode=ro: nothing of a file that is not ours is changed, not even its -wal folded.
-    with closing(opened(path, "ro", 0)) as reader:
+    with closing(open_existing(path, "ro", 0)) as reader:
         return check(reader, path, adopt=adopt)
 
 

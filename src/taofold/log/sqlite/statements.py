@@ -185,6 +185,6 @@ def owner(connection: sqlite3.Connection, run: str) -> tuple[int, int, str, str,
     return row
 
 
-def referred(records: Iterable[Record]) -> list[str]:
+def blob_digests(records: Iterable[Record]) -> list[str]:
     """Digests of the blobs that the records speak of."""
     return [digest for record in records for digest in record.event.blobs()]

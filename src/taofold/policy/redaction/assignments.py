@@ -272,7 +272,7 @@ def secret(value: str, name: Says, form: ValueForm) -> bool:
     if name is Says.PERHAPS:
         return random(value)
     if name is Says.LIKELY:
-        return random(value) or drawn(value)
+        return random(value) or looks_random(value)
     return form is ValueForm.LISTED or not _label(value)
 
 
@@ -297,15 +297,15 @@ def _program(value: str, name: Says, form: ValueForm) -> bool:
     if form is ValueForm.LISTED:
         return _CALL.fullmatch(value) is not None
     if value.isalnum() and not value.isalpha():
-        return says(value) is not Says.NOTHING if name is Says.SURELY else worded(value)
+        return says(value) is not Says.NOTHING if name is Says.SURELY else is_made_of_words(value)
     return _CODE.fullmatch(value) is not None and not any(mark in value for mark in "#^~")
 
 
-def drawn(value: str) -> bool:
+def looks_random(value: str) -> bool:
     """Does it have digits, or cases, where words have none?"""
     if _DRAWN.fullmatch(value) is None:
         return value.isdigit() and len(value) >= _RANDOM - 1
-    return len(value) >= _RANDOM or not worded(value)
+    return len(value) >= _RANDOM or not is_made_of_words(value)
 
 
 def random(value: str) -> bool:
@@ -313,7 +313,7 @@ def random(value: str) -> bool:
     if len(value) < _RANDOM or any(character.isspace() for character in value):
         return False
     changes = sum(1 for _ in _CHANGE.finditer(value))
-    return changes >= _CHANGES and _entropy(value) >= _ENTROPY and not worded(value)
+    return changes >= _CHANGES and _entropy(value) >= _ENTROPY and not is_made_of_words(value)
 
 
 _CHANGE: Final = re.compile(
@@ -321,7 +321,7 @@ _CHANGE: Final = re.compile(
 )
 
 
-def worded(value: str) -> bool:
+def is_made_of_words(value: str) -> bool:
     """Is it made of words, as the names of a program are?"""
     pieces = _PIECES.findall(value)
     letters = [piece for piece in pieces if not piece.isdigit()]
@@ -344,12 +344,12 @@ def _label(value: str) -> bool:
     if " " in value and _SENTENCE.fullmatch(value):
         return True
     if _PLAIN.fullmatch(value) is None:
-        return _NAMED.fullmatch(value) is not None and worded(value)
+        return _NAMED.fullmatch(value) is not None and is_made_of_words(value)
     if value.isalpha() and value.islower():
         return value in _EXACT
     if " " in value:
         return any(says(word) is not Says.NOTHING for word in value.split())
-    return says(value) is not Says.NOTHING or worded(value)
+    return says(value) is not Says.NOTHING or is_made_of_words(value)
 
 
 _EXACT: Final = frozenset(
@@ -410,7 +410,7 @@ _ODD: Final = re.compile(r"[^A-Za-z\s.,:;?_-]")
 _BLOCK: Final = re.compile(r"[|>][+-]?[0-9]?[ \t]*\n[ \t]+(?=\S)")
 
 
-def assigned(text: str, lower: str) -> Iterator[Span]:
+def assigned_secrets(text: str, lower: str) -> Iterator[Span]:
     """Spans of secret values under telling names, in no order; `lower`: `text` lowered."""
     places: list[int] = []
     for stem in STEMS:
@@ -455,7 +455,7 @@ def _value(
         span = _read(text, separated.end(), listed, most, element=element)
         read = span[1] if span is not None else read
         loose = separated["comma"] is not None or separated["space"] is not None
-        if loose and span is not None and not _meant(text, start, separated, name, span):
+        if loose and span is not None and not _is_value(text, start, separated, name, span):
             span = None
         if span is not None:
             quoted = span[0] > separated.end() and text[separated.end() : span[0]].rstrip()[
@@ -482,7 +482,7 @@ def _value(
     return None, read
 
 
-def _meant(text: str, start: int, separated: re.Match[str], name: str, span: Span) -> bool:
+def _is_value(text: str, start: int, separated: re.Match[str], name: str, span: Span) -> bool:
     """Is a value meant that only a comma or a space separates from its name?"""
     if separated["comma"] and not (separated["end"] and text[start - 1 : start] in "\"'"):
         return False

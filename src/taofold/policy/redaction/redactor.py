@@ -17,13 +17,13 @@ from taofold.policy.redaction.assignments import (
     STEMS,
     Says,
     ValueForm,
-    assigned,
-    drawn,
+    assigned_secrets,
+    is_made_of_words,
+    looks_random,
     random,
     referring,
     says,
     secret,
-    worded,
 )
 from taofold.policy.redaction.tokens import LONG, Span, solid, tokens
 
@@ -76,7 +76,9 @@ _CONTEXTS: Final = (
     ("login ", r"(?i:login) +\S{1,64}\s+(?i:password)\s+(?P<s>\S{3,128})", False),
     ("sig=", r"sig=(?P<s>[0-9A-Za-z%+/=]{20,100})", True),
 )
-CONTEXTS: Final = tuple((hint, re.compile(shape), drawn) for hint, shape, drawn in _CONTEXTS)
+CONTEXTS: Final = tuple(
+    (hint, re.compile(shape), must_be_random) for hint, shape, must_be_random in _CONTEXTS
+)
 
 MARK: Final = "[redacted]"
 NUMBERS: Final = (int, float)
@@ -160,7 +162,7 @@ class Redactor:
 
         `seen` are values that were secrets in what came before `text`.
         """
-        spans = self._found(text, _LAYERS, tuple(seen))
+        spans = self._find(text, _LAYERS, tuple(seen))
         if len(spans) < 2:
             return spans
         merged: list[Span] = []
@@ -172,7 +174,7 @@ class Redactor:
                 merged.append((start, end))
         return merged
 
-    def _found(self, text: str, layers: int, seen: tuple[str, ...] = ()) -> list[Span]:
+    def _find(self, text: str, layers: int, seen: tuple[str, ...] = ()) -> list[Span]:
         spans: list[Span] = []
         if self._known is not None:
             spans += [match.span() for match in self._known.finditer(text)]
@@ -180,14 +182,14 @@ class Redactor:
             # Lowered once for all that look for names in it, with the length
             # kept: spans are of `text`.
             lower = _lower(text)
-            spans += [*tokens(text), *in_context(text, lower), *assigned(text, lower)]
+            spans += [*tokens(text), *in_context(text, lower), *assigned_secrets(text, lower)]
         if spans or seen:
             spans += again(text, spans, seen)
         if layers and "\\" in text:
             plain, escapes = unescaped(text)
             if escapes:
                 # Redone on the unescaped text: `\u0070assword` is a name, and JSON may lie in JSON.
-                inner = self._found(plain, layers - 1)
+                inner = self._find(plain, layers - 1)
                 spans += [(_raw(escapes, start), _raw(escapes, end)) for start, end in inner]
         return spans
 
@@ -212,10 +214,10 @@ class Redactor:
             return self.number(value)
         if isinstance(value, dict):
             mapping = cast("dict[str, Any]", value)
-            hidden = paired(mapping)
+            hidden = paired_secrets(mapping)
             items = {
                 self.text(str(name)): MARK
-                if name in hidden or named(name, member)
+                if name in hidden or is_named_secret(name, member)
                 else self.json(member)
                 for name, member in mapping.items()
             }
@@ -229,7 +231,7 @@ class Redactor:
         return value
 
 
-def named(name: Any, value: Any) -> bool:
+def is_named_secret(name: Any, value: Any) -> bool:
     """Is `value` secret because it stands under `name` in an object?"""
     if not isinstance(name, str):
         return False
@@ -246,7 +248,7 @@ def named(name: Any, value: Any) -> bool:
     return how is not Says.NOTHING and secret(value, Says.SURELY, ValueForm.LISTED)
 
 
-def paired(pairs: Mapping[str, Any]) -> frozenset[str]:
+def paired_secrets(pairs: Mapping[str, Any]) -> frozenset[str]:
     """Keys whose values are secret because another value names them: `{"name": …, "value": …}`."""
     names = [
         value
@@ -313,7 +315,7 @@ def again(text: str, found: Iterable[Span], seen: Iterable[str] = ()) -> Iterato
 
 def telling(value: str) -> bool:
     """Is it secret wherever it stands? A short or common word is not."""
-    return len(value) >= 12 and (random(value) or drawn(value))
+    return len(value) >= 12 and (random(value) or looks_random(value))
 
 
 def _plain(text: str) -> bool:
@@ -378,4 +380,4 @@ def in_context(text: str, lower: str) -> Iterator[Span]:
 
 def _is_random(value: str) -> bool:
     """Is it no word, and no name in a program?"""
-    return solid(value, 0, len(value)) and not worded(value)
+    return solid(value, 0, len(value)) and not is_made_of_words(value)

@@ -48,14 +48,14 @@ class Trickle:
         # A look reads all that is held back. Looked at again for each piece, a long stretch without
         # an end would cost the square of its length; waiting longer is always safe.
         self._next = held + held // 8 if held > _LONG and not safe else 0
-        return self._shown(safe)
+        return self._redact(safe)
 
     def end(self) -> str:
         """What was held back, at the end of the text."""
         safe, self._rest = self._rest, ""
-        return self._shown(safe)
+        return self._redact(safe)
 
-    def _shown(self, text: str) -> str:
+    def _redact(self, text: str) -> str:
         spans = self._redactor.spans(text, self._seen)
         for start, end in spans:
             if len(self._seen) < REMEMBERED and telling(text[start:end]):
@@ -71,7 +71,7 @@ class Trickle:
         opened = _OPEN.search(text)
         if opened is not None:
             cut = opened.start()
-        cut = min(cut, _named(text), self._begun(text))
+        cut = min(cut, _open_name(text), self._begun(text))
         return self._apart(text, cut)
 
     def _apart(self, text: str, cut: int) -> int:
@@ -98,7 +98,7 @@ class Trickle:
         return cut
 
 
-def _named(text: str) -> int:
+def _open_name(text: str) -> int:
     """Where a name stands whose value may not have arrived in full."""
     for stem in _STEM.finditer(text, max(0, len(text) - _NEAR)):
         start = stem.start()

@@ -31,7 +31,7 @@ def same(got: object, wanted: object, what: str) -> None:
         raise Broken(f"{what}: {wanted!r} wanted, not {got!r}")
 
 
-async def refused(kind: type[Exception], call: Awaitable[object], what: str) -> None:
+async def expect_error(kind: type[Exception], call: Awaitable[object], what: str) -> None:
     """Check that `call` raises `kind`."""
     try:
         result = await call
@@ -41,7 +41,7 @@ async def refused(kind: type[Exception], call: Awaitable[object], what: str) -> 
     raise Broken(f"{what}: {kind.__name__} wanted, not {result!r}")
 
 
-async def owned(log: Log, run: str = RUN, **fields: Any) -> int:
+async def create_owned(log: Log, run: str = RUN, **fields: Any) -> int:
     """Create `run` and claim it. Returns the epoch."""
     await log.create(RunRow(run, **fields))
     return (await log.claim(run, "first")).epoch

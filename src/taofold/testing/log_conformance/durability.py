@@ -20,8 +20,8 @@ from taofold.testing.log_conformance.checks import (
     RUN,
     Broken,
     Opener,
-    owned,
-    refused,
+    create_owned,
+    expect_error,
     same,
     seqs,
     updates,
@@ -30,15 +30,15 @@ from taofold.testing.log_conformance.checks import (
 
 async def c15_a_deleted_run_is_gone(opened: Opener) -> None:
     log = opened()
-    epoch = await owned(log)
+    epoch = await create_owned(log)
     await log.append(RUN, epoch, updates(RUN, 0, 3), blobs={"d1": b"x"})
     await log.post(RUN, Signal("s1", "steer"))
-    await owned(log, "run-2")
+    await create_owned(log, "run-2")
     await log.append("run-2", 1, updates("run-2", 0, 2))
     await log.delete(RUN)
-    await refused(UnknownRun, log.row(RUN), "its row")
-    await refused(UnknownRun, log.append(RUN, epoch, updates(RUN, 3, 1)), "its owner's append")
-    await refused(LogError, log.blob("d1"), "its blob")
+    await expect_error(UnknownRun, log.row(RUN), "its row")
+    await expect_error(UnknownRun, log.append(RUN, epoch, updates(RUN, 3, 1)), "its owner's append")
+    await expect_error(LogError, log.blob("d1"), "its blob")
     same([row.run for row in await log.rows()], ["run-2"], "the other run")
     same(await seqs(log, "run-2"), [0, 1], "the other run's records")
     await log.create(RunRow(RUN))
@@ -50,8 +50,8 @@ async def c15_a_deleted_run_is_gone(opened: Opener) -> None:
 
 async def c16_a_blob_stays_while_a_run_speaks_of_it(opened: Opener) -> None:
     log = opened()
-    epoch = await owned(log)
-    await owned(log, "fork")
+    epoch = await create_owned(log)
+    await create_owned(log, "fork")
     # A fork copies records, not blobs: both runs refer to one blob.
     observed = Observed(key="0", observation=Observation("excerpt", blob="d1"))
     await log.append(RUN, epoch, [Record(RUN, 0, 1, observed)], blobs={"d1": b"long"})
@@ -59,7 +59,7 @@ async def c16_a_blob_stays_while_a_run_speaks_of_it(opened: Opener) -> None:
     await log.delete(RUN)
     same(await log.blob("d1"), b"long", "a blob that only the copied record speaks of")
     await log.delete("fork")
-    await refused(LogError, log.blob("d1"), "a blob that nobody speaks of")
+    await expect_error(LogError, log.blob("d1"), "a blob that nobody speaks of")
     await log.close()
 
 
@@ -74,7 +74,7 @@ async def _echoed(log: Log, epoch: int, seq: int, value: Any) -> Any:
 
 async def c17_any_text_and_json_value_comes_back(opened: Opener) -> None:
     log = opened()
-    epoch = await owned(log)
+    epoch = await create_owned(log)
     deep: Any = 1
     for _ in range(100):
         deep = [deep]
@@ -100,7 +100,7 @@ async def c17_any_text_and_json_value_comes_back(opened: Opener) -> None:
 
 async def c18_megabytes_come_back(opened: Opener) -> None:
     log = opened()
-    epoch = await owned(log)
+    epoch = await create_owned(log)
     text = "0123456789é" * 500_000
     same(await _echoed(log, epoch, 0, text) == text, True, "5 MB of text")
     await log.close()
@@ -108,7 +108,7 @@ async def c18_megabytes_come_back(opened: Opener) -> None:
 
 async def c19_what_json_cannot_say_is_kept_or_refused_as_a_whole(opened: Opener) -> None:
     log = opened()
-    epoch = await owned(log)
+    epoch = await create_owned(log)
     head = 0
     # Each is written behind a good record: refused as a whole means that neither is there.
     for value in ("lone \ud800", 1j, object(), 2**70, {"\udfff": 1}):
@@ -134,7 +134,7 @@ async def c19_what_json_cannot_say_is_kept_or_refused_as_a_whole(opened: Opener)
 async def c20_names_are_data(opened: Opener) -> None:
     log = opened()
     for run in ("../x", "a b", "é", "'", "%", "x" * 1000, "NUL\0"):
-        epoch = await owned(log, run)
+        epoch = await create_owned(log, run)
         await log.append(run, epoch, updates(run, 0, 1))
         same((await log.read(run))[0].run, run, "a run's name")
     same(len(await log.rows(session="%")), 0, "no patterns in filters")
@@ -143,19 +143,19 @@ async def c20_names_are_data(opened: Opener) -> None:
 
 async def c21_a_closed_log_says_so(opened: Opener) -> None:
     log = opened()
-    epoch = await owned(log)
+    epoch = await create_owned(log)
     await log.close()
-    await refused(LogError, log.create(RunRow("other")), "create")
-    await refused(LogError, log.append(RUN, epoch, updates(RUN, 0, 1)), "append")
-    await refused(LogError, log.read(RUN), "read")
-    await refused(LogError, log.rows(), "rows")
-    await refused(LogError, log.blob("d1"), "blob")
+    await expect_error(LogError, log.create(RunRow("other")), "create")
+    await expect_error(LogError, log.append(RUN, epoch, updates(RUN, 0, 1)), "append")
+    await expect_error(LogError, log.read(RUN), "read")
+    await expect_error(LogError, log.rows(), "rows")
+    await expect_error(LogError, log.blob("d1"), "blob")
     await log.close()
 
 
 async def c22_everything_survives_closing_and_opening(opened: Opener) -> None:
     log = opened()
-    epoch = await owned(log, session="s")
+    epoch = await create_owned(log, session="s")
     end = Record(RUN, 2, 2_000, RunFinished(status="finished", stop_reason="x", success=True))
     await log.append(RUN, epoch, updates(RUN, 0, 2), blobs={"d1": b"x"})
     await log.append(RUN, epoch, [end], status="waiting", waiting_for="input")
@@ -167,19 +167,21 @@ async def c22_everything_survives_closing_and_opening(opened: Opener) -> None:
     same(after, before, "row, records and inbox")
     same(await log.blob("d1"), b"x", "the blob")
     same(await log.post(RUN, Signal("s1", "answer")), False, "the message again")
-    await refused(Conflict, log.append(RUN, epoch, updates(RUN, 2, 1)), "an old number")
+    await expect_error(Conflict, log.append(RUN, epoch, updates(RUN, 2, 1)), "an old number")
     same(await log.append(RUN, epoch, updates(RUN, 3, 1)), True, "the next number")
     await log.close()
 
 
 async def c23_two_openers_see_one_log(opened: Opener) -> None:
     first, two = opened(), opened()
-    old = await owned(first)
+    old = await create_owned(first)
     same(first.identity, two.identity, "the identity of one store, opened twice")
     await first.append(RUN, old, updates(RUN, 0, 1))
     new = (await two.claim(RUN, "second")).epoch
     same(await two.append(RUN, new, updates(RUN, 1, 1)), True, "the second opener's append")
-    await refused(Conflict, first.append(RUN, old, updates(RUN, 2, 1)), "the first opener's append")
+    await expect_error(
+        Conflict, first.append(RUN, old, updates(RUN, 2, 1)), "the first opener's append"
+    )
     same(await seqs(first), [0, 1], "the records")
     racing = [log.append(RUN, new, updates(RUN, 2, 1)) for log in (first, two) * 4]
     outcomes = await asyncio.gather(*racing, return_exceptions=True)
@@ -188,7 +190,7 @@ async def c23_two_openers_see_one_log(opened: Opener) -> None:
     same(await two.post(RUN, Signal("s1", "steer")), False, "the same message to the other")
     # The other opener must not go on from a cached head of a run that is gone.
     await first.delete(RUN)
-    await refused(UnknownRun, two.append(RUN, new, updates(RUN, 3, 1)), "after deletion")
+    await expect_error(UnknownRun, two.append(RUN, new, updates(RUN, 3, 1)), "after deletion")
     await first.close()
     await two.close()
 

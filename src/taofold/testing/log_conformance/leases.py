@@ -7,7 +7,15 @@ from typing import Any
 from taofold.core.errors import Conflict, LogError, OutcomeUnknown, UnknownRun
 from taofold.log.log import AT_ONCE, Log, RunRow, Signal, WrappedLog
 from taofold.log.uncertain_writes import CertainLog
-from taofold.testing.log_conformance.checks import RUN, Broken, Opener, refused, same, seqs, updates
+from taofold.testing.log_conformance.checks import (
+    RUN,
+    Broken,
+    Opener,
+    expect_error,
+    same,
+    seqs,
+    updates,
+)
 
 LONG_MS = 50_000
 """A lease that no contract outlives."""
@@ -24,20 +32,22 @@ async def c24_a_run_begins_with_its_first_records_or_not_at_all(opened: Opener) 
     current = await log.row(RUN)
     same((current.events, current.owner, current.held), (2, "me", True), "the row")
     same(await log.append(RUN, 1, updates(RUN, 2, 1)), True, "its next append")
-    await refused(Conflict, log.create(row, records=updates(RUN, 0, 1)), "the same id")
+    await expect_error(Conflict, log.create(row, records=updates(RUN, 0, 1)), "the same id")
     other = RunRow("other", "running", session="s")
-    await refused(Conflict, log.create(other, records=updates("other", 0, 1)), "a busy session")
+    await expect_error(
+        Conflict, log.create(other, records=updates("other", 0, 1)), "a busy session"
+    )
     gap = log.create(RunRow("gap"), records=updates("gap", 1, 1), blobs={"d0": b"gap"})
-    await refused(Conflict, gap, "first records that are not the first")
-    await refused(LogError, log.blob("d0"), "a blob of a run that was refused")
+    await expect_error(Conflict, gap, "first records that are not the first")
+    await expect_error(LogError, log.blob("d0"), "a blob of a run that was refused")
     for run in ("other", "gap"):
-        await refused(UnknownRun, log.row(run), "a run that was refused")
+        await expect_error(UnknownRun, log.row(run), "a run that was refused")
     same(await seqs(log), [0, 1, 2], "the records")
     same((await log.create(RunRow("idle"))).epoch, 0, "the epoch of a run that nobody drives")
     await log.create(RunRow("shown"), records=updates("shown", 0, 1), blobs={"d1": b"shown"})
     same(await log.blob("d1"), b"shown", "a blob that a run began with")
     await log.delete("shown")
-    await refused(LogError, log.blob("d1"), "a blob of a run that was deleted")
+    await expect_error(LogError, log.blob("d1"), "a blob of a run that was deleted")
     await log.close()
 
 
@@ -54,8 +64,8 @@ async def _eventually(holds: Callable[[], Awaitable[bool]], what: str) -> None:
 async def c25_a_lease_keeps_others_out_until_it_is_over(opened: Opener) -> None:
     log = opened()
     await log.create(RunRow(RUN, "running"), owner="one", lease_ms=LONG_MS)
-    await refused(Conflict, log.claim(RUN, "two", lease_ms=LONG_MS), "a claim while it lasts")
-    await refused(Conflict, log.claim(RUN, "two", epoch=1), "one that names the epoch")
+    await expect_error(Conflict, log.claim(RUN, "two", lease_ms=LONG_MS), "a claim while it lasts")
+    await expect_error(Conflict, log.claim(RUN, "two", epoch=1), "one that names the epoch")
     same((await log.row(RUN)).epoch, 1, "the epoch after refused claims")
     same(log.renew("two", [RUN], LONG_MS), set[str](), "what is not one's own is not renewed")
     # Down to a millisecond: the lease is over by the log's clock soon, without waiting for it.
@@ -239,17 +249,21 @@ async def c31_what_became_of_a_write_can_be_found_out(opened: Opener) -> None:
         await fresh()
         same((await certain.claim(run, "me", epoch=1)).epoch, 2, "a claim whose answer was lost")
         await fresh()
-        await refused(Conflict, certain.append(run, 1, updates(run, 6, 1)), "an old epoch's append")
+        await expect_error(
+            Conflict, certain.append(run, 1, updates(run, 6, 1)), "an old epoch's append"
+        )
         # A lost answer must not be taken for one's own success when somebody else went on.
         await log.claim(run, "other", epoch=2)
         await fresh()
-        await refused(Conflict, certain.append(run, 2, updates(run, 6, 1)), "who was overtaken")
+        await expect_error(
+            Conflict, certain.append(run, 2, updates(run, 6, 1)), "who was overtaken"
+        )
         same(await seqs(log, run), list(range(6)), "the records after that")
         same(cut.broken > 8, True, "answers were lost")
         await log.close()
     dead = opened()
     certain = CertainLog(_Gone(dead), pauses_s=(0.0, 0.0))
-    await refused(OutcomeUnknown, certain.create(RunRow("x")), "a log that never comes back")
+    await expect_error(OutcomeUnknown, certain.create(RunRow("x")), "a log that never comes back")
     await dead.close()
 
 

@@ -6,12 +6,20 @@ from msgspec.structs import replace
 
 from taofold.core.errors import Conflict, LogError, UnknownRun
 from taofold.log.log import RunRow, Signal
-from taofold.testing.log_conformance.checks import RUN, Opener, owned, refused, same, seqs, updates
+from taofold.testing.log_conformance.checks import (
+    RUN,
+    Opener,
+    create_owned,
+    expect_error,
+    same,
+    seqs,
+    updates,
+)
 
 
 async def c01_records_come_back_as_written_and_in_order(opened: Opener) -> None:
     log = opened()
-    epoch = await owned(log)
+    epoch = await create_owned(log)
     records = updates(RUN, 0, 5)
     same(await log.append(RUN, epoch, records[:3]), True, "append returns")
     same(await log.append(RUN, epoch, records[3:], disk=True), True, "append to disk returns")
@@ -21,8 +29,8 @@ async def c01_records_come_back_as_written_and_in_order(opened: Opener) -> None:
 
 async def c02_read_starts_after_and_stops_at_a_limit(opened: Opener) -> None:
     log = opened()
-    epoch = await owned(log)
-    await owned(log, "run-2")
+    epoch = await create_owned(log)
+    await create_owned(log, "run-2")
     # More than any batch in which a log may read.
     records = updates(RUN, 0, 1200)
     await log.append(RUN, epoch, records)
@@ -38,26 +46,32 @@ async def c02_read_starts_after_and_stops_at_a_limit(opened: Opener) -> None:
 
 async def c03_a_sequence_number_that_is_not_the_next_is_a_conflict(opened: Opener) -> None:
     log = opened()
-    epoch = await owned(log)
+    epoch = await create_owned(log)
     await log.append(RUN, epoch, updates(RUN, 0, 2))
     for first in (0, 1, 3):
-        await refused(Conflict, log.append(RUN, epoch, updates(RUN, first, 1)), f"seq {first}")
+        await expect_error(Conflict, log.append(RUN, epoch, updates(RUN, first, 1)), f"seq {first}")
     gap = [*updates(RUN, 2, 1), *updates(RUN, 4, 1)]
-    await refused(Conflict, log.append(RUN, epoch, gap), "a gap in a batch")
-    await refused(Conflict, log.append(RUN, epoch, updates("run-2", 2, 1)), "another run's record")
+    await expect_error(Conflict, log.append(RUN, epoch, gap), "a gap in a batch")
+    await expect_error(
+        Conflict, log.append(RUN, epoch, updates("run-2", 2, 1)), "another run's record"
+    )
     same(await seqs(log), [0, 1], "after refused appends")
     await log.close()
 
 
 async def c04_who_was_overtaken_gets_a_conflict(opened: Opener) -> None:
     log = opened()
-    old = await owned(log)
+    old = await create_owned(log)
     await log.append(RUN, old, updates(RUN, 0, 1))
     claim = await log.claim(RUN, "second")
     same((claim.epoch > old, claim.previous_owner), (True, "first"), "the second claim")
-    await refused(Conflict, log.append(RUN, old, updates(RUN, 1, 1)), "the old owner's append")
-    await refused(Conflict, log.append(RUN, claim.epoch + 1, updates(RUN, 1, 1)), "epoch ahead")
-    await refused(Conflict, log.append(RUN, old, [], status="finished"), "an old owner's status")
+    await expect_error(Conflict, log.append(RUN, old, updates(RUN, 1, 1)), "the old owner's append")
+    await expect_error(
+        Conflict, log.append(RUN, claim.epoch + 1, updates(RUN, 1, 1)), "epoch ahead"
+    )
+    await expect_error(
+        Conflict, log.append(RUN, old, [], status="finished"), "an old owner's status"
+    )
     same((await log.row(RUN)).status, "new", "the status after that")
     same(await log.append(RUN, claim.epoch, updates(RUN, 1, 1)), True, "the new owner's append")
     same(await seqs(log), [0, 1], "the records")
@@ -82,25 +96,25 @@ async def c05_one_of_many_owners_wins_each_record(opened: Opener) -> None:
 
 async def c06_a_refused_append_leaves_nothing_behind(opened: Opener) -> None:
     log = opened()
-    epoch = await owned(log)
+    epoch = await create_owned(log)
     await log.post(RUN, Signal("s1", "steer"))
     # Three good records and a gap: none of the four may stay.
     bad = [*updates(RUN, 0, 3), *updates(RUN, 5, 1)]
     call = log.append(
         RUN, epoch, bad, consume=["s1"], blobs={"d1": b"x"}, status="running", waiting_for="w"
     )
-    await refused(Conflict, call, "a bad batch")
+    await expect_error(Conflict, call, "a bad batch")
     row = await log.row(RUN)
     same((row.status, row.waiting_for, row.events), ("new", "", 0), "the row")
     same([signal.id for signal in await log.inbox(RUN)], ["s1"], "the inbox")
-    await refused(LogError, log.blob("d1"), "the blob")
+    await expect_error(LogError, log.blob("d1"), "the blob")
     await log.close()
 
 
 async def c07_an_id_is_taken_once(opened: Opener) -> None:
     log = opened()
     await log.create(RunRow(RUN, goal="first"))
-    await refused(Conflict, log.create(RunRow(RUN, goal="second")), "the same id")
+    await expect_error(Conflict, log.create(RunRow(RUN, goal="second")), "the same id")
     same((await log.row(RUN)).goal, "first", "the goal")
     await log.close()
 
@@ -109,10 +123,12 @@ async def c08_a_session_has_one_run_at_a_time(opened: Opener) -> None:
     log = opened()
     for number, status in enumerate(("finished", "limited", "failed", "cancelled")):
         run = f"run-{number}"
-        epoch = await owned(log, run, session="s")
-        await refused(Conflict, log.create(RunRow("other", session="s")), "a second run")
+        epoch = await create_owned(log, run, session="s")
+        await expect_error(Conflict, log.create(RunRow("other", session="s")), "a second run")
         await log.append(run, epoch, [], status="waiting", waiting_for="approval")
-        await refused(Conflict, log.create(RunRow("other", session="s")), "beside a waiting run")
+        await expect_error(
+            Conflict, log.create(RunRow("other", session="s")), "beside a waiting run"
+        )
         await log.append(run, epoch, [], status=status)
     await log.create(RunRow("else", session="t"))
     await log.create(RunRow("none-1"))
@@ -123,8 +139,8 @@ async def c08_a_session_has_one_run_at_a_time(opened: Opener) -> None:
 
 async def c09_a_signal_is_taken_once_and_consumed_with_its_events(opened: Opener) -> None:
     log = opened()
-    epoch = await owned(log)
-    await owned(log, "run-2")
+    epoch = await create_owned(log)
+    await create_owned(log, "run-2")
     first = Signal("s1", "steer", by="ann", at=5, data={"text": "héllo\0", "seq": 3})
     same(await log.post(RUN, first), True, "the first post")
     same(await log.post(RUN, first), False, "the second post")
@@ -141,7 +157,7 @@ async def c09_a_signal_is_taken_once_and_consumed_with_its_events(opened: Opener
 
 async def c10_if_quiet_writes_nothing_while_messages_wait(opened: Opener) -> None:
     log = opened()
-    epoch = await owned(log)
+    epoch = await create_owned(log)
     records = updates(RUN, 0, 1)
     await log.post(RUN, Signal("s1", "steer"))
     await log.post(RUN, Signal("s2", "steer"))
@@ -158,13 +174,13 @@ async def c10_if_quiet_writes_nothing_while_messages_wait(opened: Opener) -> Non
 
 async def c11_blobs_come_back_and_may_be_written_twice(opened: Opener) -> None:
     log = opened()
-    epoch = await owned(log)
+    epoch = await create_owned(log)
     content = bytes(range(256)) * 5000
     await log.append(RUN, epoch, [], blobs={"d1": content, "d0": b""})
     await log.append(RUN, epoch, updates(RUN, 0, 1), blobs={"d1": content})
     same(await log.blob("d1") == content, True, "the content of a blob")
     same(await log.blob("d0"), b"", "an empty blob")
-    await refused(LogError, log.blob("d2"), "an unknown blob")
+    await expect_error(LogError, log.blob("d2"), "an unknown blob")
     await log.close()
 
 
@@ -219,11 +235,11 @@ async def c13_rows_are_filtered_and_newest_first(opened: Opener) -> None:
 
 async def c14_an_unknown_run_is_said_to_be_unknown(opened: Opener) -> None:
     log = opened()
-    await refused(UnknownRun, log.claim("x", "me"), "claim")
-    await refused(UnknownRun, log.append("x", 0, updates("x", 0, 1)), "append")
-    await refused(UnknownRun, log.read("x"), "read")
-    await refused(UnknownRun, log.row("x"), "row")
-    await refused(UnknownRun, log.post("x", Signal("s", "steer")), "post")
-    await refused(UnknownRun, log.inbox("x"), "inbox")
-    await refused(UnknownRun, log.delete("x"), "delete")
+    await expect_error(UnknownRun, log.claim("x", "me"), "claim")
+    await expect_error(UnknownRun, log.append("x", 0, updates("x", 0, 1)), "append")
+    await expect_error(UnknownRun, log.read("x"), "read")
+    await expect_error(UnknownRun, log.row("x"), "row")
+    await expect_error(UnknownRun, log.post("x", Signal("s", "steer")), "post")
+    await expect_error(UnknownRun, log.inbox("x"), "inbox")
+    await expect_error(UnknownRun, log.delete("x"), "delete")
     await log.close()

@@ -33,7 +33,7 @@ from taofold.bridges.mcp.protocol import load
 from taofold.core.json_values import is_object
 from taofold.core.text import visible
 from taofold.network.direct import origin
-from taofold.network.public import is_public, parsed
+from taofold.network.public import is_public, parse_address
 from taofold.policy.redaction import Redactor
 from taofold.reserved import state_folder
 from taofold.shared_document import DocumentFormat, SharedDocument, lock_file
@@ -452,12 +452,12 @@ async def _admit(server: str, url: str) -> None:
 
 
 def _is_loopback(host: str) -> bool:
-    address = parsed(host)
+    address = parse_address(host)
     return host == "localhost" or (address is not None and address.is_loopback)
 
 
 async def _is_private(host: str) -> bool:
-    if parsed(host) is not None:
+    if parse_address(host) is not None:
         return not is_public(host)
     try:
         addresses = await asyncio.get_running_loop().getaddrinfo(host, None)

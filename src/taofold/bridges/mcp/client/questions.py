@@ -30,7 +30,7 @@ from taofold.bridges.mcp.client.definitions import checker
 from taofold.bridges.mcp.protocol import load, plain
 from taofold.core.json_values import is_array, is_object
 from taofold.core.text import visible
-from taofold.policy.redaction import named
+from taofold.policy.redaction import is_named_secret
 from taofold.tools import InputRequired, ModelAnswer, ModelQuestion, PersonAnswer
 
 ELICIT: Final = "elicitation/create"
@@ -376,7 +376,9 @@ def _secret(name: str, rules: Any) -> bool:
         str(rules.get(k, "")) for k in ("title", "description", "format")
     ).lower()
     # The redactor's own rules for names, tried with a value that looks like a secret.
-    return named(words_of_name, _LIKE_A_SECRET) or any(word in description for word in _WORDS)
+    return is_named_secret(words_of_name, _LIKE_A_SECRET) or any(
+        word in description for word in _WORDS
+    )
 
 
 def _field(name: str, rules: Any) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from taofold.bridges.mcp.protocol import get, plain
 from taofold.core.content import MediaPart, TextPart
-from taofold.core.content import described as shown_as_text
+from taofold.core.content import text_with_media as shown_as_text
 from taofold.core.errors import ConfigError
 from taofold.core.json_values import is_object
 from taofold.core.text import excerpt
