@@ -66,9 +66,11 @@ def test_what_is_not_open_is_refused_a_verb_of_tomorrow_too(
     program.commands["runs"].add_command(typer.main.get_command(tomorrow), "tomorrow")
     descent.guard(program)
     known = dict(verbs(program))
-    assert known.keys() >= descent.OPEN
+    assert known.keys() >= descent.ALLOWED_FOR_AGENTS
     closed = {
-        path for path in known if path.replace("ralph-patterns ", "patterns ") not in descent.OPEN
+        path
+        for path in known
+        if path.replace("ralph-patterns ", "patterns ") not in descent.ALLOWED_FOR_AGENTS
     }
     assert {"runs tomorrow", "runs steer", "ralph-extract-patterns"} <= closed
     for path in closed:

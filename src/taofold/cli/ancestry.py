@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 from taofold.core.errors import Refused
 from taofold.reserved import MARK, SERVER
 
-OPEN: Final = frozenset(
+ALLOWED_FOR_AGENTS: Final = frozenset(
     {
         *("run", "eval", "loop", "ralph", "demo", "check", "graph", "init", "doctor"),
         *("runs list", "runs show", "runs log", "runs metrics", "runs check", "runs diff"),
@@ -41,14 +41,14 @@ class GuardedProgram(TyperGroup):
 
 
 def guard(command: Any, path: tuple[str, ...] = ()) -> None:
-    """Have every verb below `command` (of click) refuse what is not `OPEN` before it begins."""
+    """Have each verb below `command` (of click) refuse, if it is not `ALLOWED_FOR_AGENTS`."""
     if hasattr(command, "commands"):
         for name, verb in command.commands.items():
             guard(verb, (*path, name))
         return
     called = " ".join(path)
     # The seed's names for the same verbs: `ralph-patterns list`, `ralph-extract-patterns`.
-    if called.replace("ralph-patterns ", "patterns ") in OPEN:
+    if called.replace("ralph-patterns ", "patterns ") in ALLOWED_FOR_AGENTS:
         return
     invoke = command.invoke
 

@@ -3,8 +3,9 @@
 `state.fold` keeps what a run needs to go on; `turns` keeps what can be judged, measured and
 exported. It takes any log, also an imported one that breaks the rules. `trace` gives one span per
 run, model call, step, tool call and limit that ended something, ready for JSON lines. `audit`
-gives for every call who asked, who decided, what happened and when (D10). Pure; secrets were
-taken out before anything was logged.
+gives for every call who asked, who decided, what happened and when (D10). The ids that a place in a
+run gives are here too: of its effect, and of the child run that it begins. Pure; secrets were taken
+out before anything was logged.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,8 +1,9 @@
 """The answer of a reply as its text arrives: not its reasoning, its envelope or its calls.
 
 What is shown depends on the text alone, never on how it was cut into pieces: nothing is decided
-about a mark before it is complete, or too long to be one. For display only, never executed;
-`close` says what the whole reply says. Knows nothing about how a stream is received.
+about a mark before it is complete, or too long to be one. `Envelope` reads one JSON object as it
+arrives and finds out whether it is a decision or data; `ReplyStream` finds it. For display only,
+never executed; `close` says what the whole reply says. Knows nothing of how a stream is received.
 
     stream = ReplyStream(tools)
     for piece in pieces:

@@ -1,5 +1,7 @@
 """What people do to runs from outside: see what is pending, decide, answer, steer, cancel.
 
+And what the clock and an engine settle in runs that nobody drives: expired questions, orphans.
+
 Everything goes through the inbox of the run, once; who may do it is the policy's word. Secrets are
 taken out before a message is posted: a log on disk keeps what was written to it for a while, also
 when the message is long consumed.

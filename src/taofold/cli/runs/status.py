@@ -1,4 +1,7 @@
-"""Ends runs that nobody drives, without their agent. Knows nothing about terminals."""
+"""Whether anybody drives a run, its status as people see it, and how one nobody drives is ended.
+
+Needs no agent. Knows nothing about terminals.
+"""
 
 from msgspec.structs import replace
 

@@ -1,6 +1,7 @@
-"""The routes of loops and patterns: projections of the journal, to look at.
+"""The routes of loops and patterns: to look at, and to retire, restore and edit a pattern.
 
-They belong to the machine, not to one user: whoever holds the right `learning` sees them.
+They belong to the machine, not to one user: whoever holds the right `learning` sees and changes
+them.
 """
 
 from typing import Any, Final, NoReturn
