@@ -280,6 +280,23 @@ async def test_text_of_runs_is_text_and_never_markup(bench: Bench, tmp_path: Pat
         assert not any("onerror" in one for one in seat.wrong)
 
 
+async def test_a_filter_offers_the_runs_that_are_not_loaded_yet(
+    bench: Bench, tmp_path: Path
+) -> None:
+    agent = bench.agent(finish("done"))
+    async with seated(agent, tmp_path) as seat:
+        page = seat.page
+        await seat.client.until(await seat.client.start("the first of all"))
+        for number in range(50):
+            await seat.client.start(f"later {number}")
+        await seat.open("runs")
+        await expect(page.locator(".entry")).to_have_count(50)
+        await page.fill("#filter", "first of all")
+        await expect(page.locator(".empty p")).to_have_text("None of the 50 loaded runs fits.")
+        await page.click("text=Older runs")
+        await expect(page.locator(".entry")).to_have_count(1)
+
+
 async def test_lists_filter_and_empty_states_say_what_to_do(bench: Bench, tmp_path: Path) -> None:
     agent = bench.agent(finish("done"))
     async with seated(agent, tmp_path) as seat:

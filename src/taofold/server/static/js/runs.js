@@ -46,20 +46,22 @@ export function runsView(main) {
     const wanted = words.value.trim().toLowerCase();
     choose({ words: words.value, status: status.value });
     const shown = items.filter((run) => !wanted || `${run.goal} ${run.agent} ${run.id} ${run.status}`.toLowerCase().includes(wanted));
-    const sign = JSON.stringify([shown, wanted, Math.floor(Date.now() / 60000)]);
+    const sign = JSON.stringify([shown, wanted, items.length, more, Math.floor(Date.now() / 60000)]);
     if (sign === drawn) return;
     drawn = sign;
     const focused = document.activeElement?.getAttribute?.("data-run");
+    // Words are looked for in what is loaded: where there is more, it can be looked at too.
+    const older = more !== null && h("button", { type: "button", class: "more", onclick: () => { pages += 1; load(); } }, "Older runs");
     if (!shown.length) {
       total.textContent = "";
-      if (items.length || status.value) fill(list, empty("Nothing fits", "No run matches this filter.",
-        h("button", { type: "button", onclick: () => { words.value = ""; status.value = ""; load(); } }, "Show all runs")));
+      if (items.length || status.value) fill(list, empty("Nothing fits", `None of the ${items.length} loaded runs fits.`,
+        h("button", { type: "button", onclick: () => { words.value = ""; status.value = ""; load(); } }, "Show all runs"), older));
       else fill(list, empty("No runs yet", "A run is one goal that an agent works on. Everything that it thinks and does will be here.",
         h("button", { type: "button", class: "primary", onclick: () => startRun() }, "Start a run")));
       return;
     }
     fill(list, h("ol", { class: "rows" }, shown.map(row)));
-    if (more !== null && !wanted) list.append(h("button", { type: "button", class: "more", onclick: () => { pages += 1; load(); } }, "Older runs"));
+    if (older) list.append(older);
     const usd = shown.reduce((sum, run) => sum + (run.usd ?? 0), 0);
     const tokens = shown.reduce((sum, run) => sum + (run.tokens ?? 0), 0);
     total.textContent = `${several(shown.length, "run")} · ${count(tokens)} tokens · ${dollars(usd)}`;
