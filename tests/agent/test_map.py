@@ -166,14 +166,14 @@ async def test_no_goal_is_begun_once_the_money_is_spent() -> None:
 
 async def test_progress_is_told_after_each_run() -> None:
     heard: list[BatchState] = []
-    await Agent(echo([]), strategy="direct").map("abc", progress=heard.append)
+    await Agent(echo([]), strategy="direct").map(list("abc"), progress=heard.append)
     assert [(state.done, state.total) for state in heard] == [(1, 3), (2, 3), (3, 3)]
     assert heard[-1].usage.tokens == 33
     assert heard[-1].last == "finished"
 
 
 async def test_a_bar_is_drawn_at_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    await Agent(echo([]), strategy="direct").map("abc", progress="terminal")
+    await Agent(echo([]), strategy="direct").map(list("abc"), progress="terminal")
     assert "$0.0300" in capsys.readouterr().err
 
 
@@ -198,3 +198,8 @@ async def test_an_empty_goal_is_refused_and_none_is_none() -> None:
     assert (await Agent(echo([])).map([])).results == []
     with pytest.raises(ConfigError, match="empty"):
         await Agent(echo([])).map(["a", ""])
+
+
+async def test_a_text_is_not_taken_for_a_list_of_goals() -> None:
+    with pytest.raises(ConfigError, match="write \\['abc'\\]"):
+        await Agent(echo([]), strategy="direct").map("abc")

@@ -81,3 +81,8 @@ def test_built_in_tools_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 async def test_a_strategy_that_is_mistyped_is_guessed() -> None:
     with pytest.raises(ConfigError, match="did you mean 'react'"):
         await Agent(ScriptedModel([]), strategy="reakt").run("g")
+
+
+def test_what_becomes_of_a_denial_is_one_of_two_words() -> None:
+    with pytest.raises(ConfigError, match="'continue' or 'stop', not 'halt'"):
+        Agent("openai:gpt-5", on_denial="halt")

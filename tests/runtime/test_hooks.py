@@ -379,3 +379,15 @@ async def test_hooks_are_awaited_side_by_side() -> None:
         batch(("look", {"what": "a"}), ("look", {"what": "b"})), finish(), hooks=[Meets()]
     ).run("goal")
     assert result.status == "finished"
+
+
+async def test_what_a_hook_may_return_is_said() -> None:
+    result = await agent(*SCRIPT, hooks=[Watcher(before_tool=True)]).run("goal")
+    observation = result.steps[0].observations[0]
+    assert observation.result == "the hook Watcher returned bool in before_tool, not None or Reject"
+    assert RAN == []
+
+
+async def test_a_class_in_the_place_of_a_hook_is_refused() -> None:
+    with pytest.raises(ConfigError, match="pass an instance of it"):
+        await agent(*SCRIPT, hooks=[Watcher]).run("goal")

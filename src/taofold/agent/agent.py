@@ -137,6 +137,9 @@ class Agent(Generic[Deps, Out]):
             value: Any = getattr(self, name)
             if isinstance(value, str) or not isinstance(value, Iterable):
                 raise ConfigError(f"is a list: write {example}", path=name)
+        # Anything else would mean "continue" without a word, for whoever wanted it to stop.
+        if self.on_denial not in ("continue", "stop"):
+            raise ConfigError(f"is 'continue' or 'stop', not {self.on_denial!r}", path="on_denial")
         # Checked here, not at the first model call: a wrong setting is an error of who wrote it.
         _ = self.model_settings
 

@@ -116,6 +116,9 @@ async def run_batch(
     options: Mapping[str, Any],
 ) -> Batch[Out]:
     """Work on the goals; see `Agent.map`."""
+    # Each letter would be a goal, and a run of its own.
+    if isinstance(goals, str):
+        raise ConfigError(f"is a list: write [{goals!r}]", path="goals")
     prompts = list(goals)
     if concurrency < 1:
         raise ConfigError(f"runs at once are 1 or more, not {concurrency!r}", path="concurrency")

@@ -197,7 +197,8 @@ class Hooks:
         for hook in hooks:
             # Checkers know it; a function in its place would silently never be called.
             if not isinstance(hook, Hook):  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise ConfigError(f"{hook!r} is no taofold.Hook", path="hooks")
+                instance = "; pass an instance of it" if isinstance(hook, type) else ""
+                raise ConfigError(f"{hook!r} is no taofold.Hook{instance}", path="hooks")
         self.hooks = tuple(hooks)
         bases = [hook.name for hook in hooks]
         # Each has its own name in the log: by it a resumed run knows who has spoken.
@@ -242,7 +243,11 @@ class Hooks:
             if verdict is None:
                 continue
             if not isinstance(verdict, _POINTS[point]):
-                verdict = Reject(f"the hook {name} returned {type(verdict).__name__} {point}")
+                allowed = " or ".join([kind.__name__ for kind in _POINTS[point]])
+                wrong = type(verdict).__name__
+                verdict = Reject(
+                    f"the hook {name} returned {wrong} in {point}, not None or {allowed}"
+                )
             if isinstance(verdict, Reject) and not verdict.reason:
                 verdict = Reject(f"rejected by {name}")
             outcomes.append(HookOutcome(name, verdict))
