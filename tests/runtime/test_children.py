@@ -23,7 +23,7 @@ from taofold.core.values import Reply, Usage
 from taofold.runtime.control import decide, pending
 from taofold.testing.replay import assert_replays
 
-from .kit import Memo, act, batch, events, finish
+from .kit import Memo, act, batch, events, finish, planted
 
 pytestmark = pytest.mark.anyio
 DONE: list[Any] = []
@@ -338,3 +338,35 @@ async def test_a_fork_repeats_no_finished_child_and_starts_new_ones_of_its_own()
     assert [s.observations[0].result for s in forked.steps][:2] == ["one", "three"]
     assert len(await agent.log.rows(parent="f")) == 1
     assert await agent.log.read((await agent.log.rows(parent="r"))[-1].run) == before
+
+
+async def test_a_child_that_ends_while_its_parent_is_resumed_has_its_result() -> None:
+    """Another process drove it, and ended it between our look and our resume."""
+    inner = Agent(Memo([finish("seven")]), name="inner")
+    log = MemoryLog()
+    first = await outer_of(inner, log).run("goal", run_id="r")
+    (child,) = [row.run for row in await log.rows(parent="r")]
+    ended = await log.read(child)
+    open_call = next(r.seq for r in first.records if isinstance(r.event, e.Started)) + 1
+
+    class Late(MemoryLog):
+        """Shows the child as it was a moment ago, once."""
+
+        looked = False
+
+        async def read(self, run: str, *args: Any, **options: Any) -> Any:
+            records = await super().read(run, *args, **options)
+            if run == child and not self.looked:
+                self.looked = True
+                return records[:-1]
+            return records
+
+    late = Late()
+    await planted([*ended, *first.records[:open_call]], late)
+    result = await outer_of(inner, late).resume("r", takeover=True)
+    assert late.looked
+    assert (result.status, result.steps[0].observations[0].result) == ("finished", "seven")
+
+
+def outer_of(inner: Agent[Any, Any], log: MemoryLog) -> Agent[Any, Any]:
+    return Agent(Memo([act("inner", goal="x"), finish()]), tools=[inner], log=log)

@@ -16,7 +16,7 @@ from taofold.agent.result import Delta, Happening, Progress, RunResult, result_o
 from taofold.core import events as e
 from taofold.core.content import Part, TextPart, media_of, parts_of
 from taofold.core.effects import Strategy
-from taofold.core.errors import ConfigError, LimitReached
+from taofold.core.errors import ConfigError, LimitReached, Refused
 from taofold.core.state import ENDED, RunState, fold, live
 from taofold.core.text import near
 from taofold.core.trace import IDENTITY
@@ -436,8 +436,13 @@ class Activation:
             state = fold(await self.log.read(run))
             # What has ended otherwise is not repeated: its result is in its own log, and counts.
             if state.status in ("running", "waiting", "cancelled"):
-                result = await activation.resume(run, takeover=self.takeover)
-                state = result.state
+                try:
+                    state = (await activation.resume(run, takeover=self.takeover)).state
+                except Refused:
+                    # Whoever drove it has ended it since it was looked at: what it came to counts.
+                    state = fold(await self.log.read(run))
+                    if state.status not in ENDED or state.status == "cancelled":
+                        raise
         else:
             result = await activation.run(goal, run_id=run, history=history)
             state = result.state
