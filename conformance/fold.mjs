@@ -86,7 +86,8 @@ function reduce(state, { at, event }) {
     case "started":
     case "started_once": {
       const slot = state.open[event.key].slots[event.index ?? 0];
-      if (!slot.started) {
+      // A call that is made once more because it raised counts; one that goes on does not.
+      if (!slot.started || event.retry > 0) {
         state.tool_calls += 1;
         state.per_tool[slot.action.tool] = (state.per_tool[slot.action.tool] ?? 0) + 1;
         state.refused_row = 0;

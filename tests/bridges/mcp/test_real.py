@@ -184,7 +184,7 @@ async def test_a_server_that_died_between_two_calls_is_started_again_unnoticed(
         assert (await call(server, "e_echo", message="1")).value == "Echo: 1"
         for child in children():
             os.kill(child, signal.SIGKILL)
-        assert server._serving is not None
+        assert server._server is not None
         session = await asyncio.wrap_future(connected(server))
         for _ in range(400):
             if session.closed:
@@ -196,8 +196,8 @@ async def test_a_server_that_died_between_two_calls_is_started_again_unnoticed(
 def connected(server: McpServer) -> Any:
     from taofold.bridges.mcp.client.connection import submit
 
-    assert server._serving is not None
-    return submit(server._serving.connection.session())
+    assert server._server is not None
+    return submit(server._server.connection.session())
 
 
 def children() -> list[int]:
