@@ -196,9 +196,10 @@ class Hooks:
     def __init__(self, hooks: Sequence[Hook] = ()) -> None:
         for hook in hooks:
             # Checkers know it; a function in its place would silently never be called.
-            if not isinstance(hook, Hook):  # pyright: ignore[reportUnnecessaryIsInstance]
-                instance = "; pass an instance of it" if isinstance(hook, type) else ""
-                raise ConfigError(f"{hook!r} is no taofold.Hook{instance}", path="hooks")
+            given: Any = hook
+            if not isinstance(given, Hook):
+                instance = "; pass an instance of it" if isinstance(given, type) else ""
+                raise ConfigError(f"{given!r} is no taofold.Hook{instance}", path="hooks")
         self.hooks = tuple(hooks)
         bases = [hook.name for hook in hooks]
         # Each has its own name in the log: by it a resumed run knows who has spoken.
