@@ -102,6 +102,14 @@ def test_a_damaged_event_is_named(path: Path) -> None:
         run(count(path))
 
 
+def test_a_record_that_is_no_text_any_more_is_damage_and_is_not_quoted(path: Path) -> None:
+    broken = "cast(x'7b2265223a22ff7365637265742d7061796c6f6164227d' as text)"
+    alter(path, f"update events set body = {broken} where id & 4294967295 = 7")
+    with pytest.raises(LogError, match=r"damaged.*recover") as caught:
+        run(count(path))
+    assert "payload" not in str(caught.value)
+
+
 def test_an_event_of_a_newer_release_is_refused(path: Path) -> None:
     newer = SCHEMA_VERSION + 1
     alter(path, f"update events set version = {newer} where id & 4294967295 = 7")

@@ -82,6 +82,12 @@ def busy(error: sqlite3.Error) -> bool:
 
 def explain(error: sqlite3.Error, path: Path) -> LogError:
     """What to raise instead of SQLite's own error: it names the file and says what to do."""
+    if str(error).startswith("Could not decode to UTF-8"):
+        # Bytes of a record have changed. Python says so itself, without a code of SQLite's, and
+        # quotes the whole record.
+        return LogError(
+            f"the log {str(path)!r} {_TEXTS[sqlite3.SQLITE_CORRUPT]} (a text in it is no UTF-8)"
+        )
     text = _TEXTS.get(code(error))
     if text is None:
         return LogError(f"the log {str(path)!r} failed: {error}. {NOTHING_SAVED}")
