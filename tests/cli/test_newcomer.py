@@ -105,6 +105,7 @@ def test_a_run_whose_process_is_gone_is_interrupted_and_a_fork_is_forked(
     killed(started, project, "waiter")
     run = json.loads(taofold("runs", "list", "--json").out)[0]["run"]
     assert " interrupted " in taofold("runs", "list").out
+    assert "status: interrupted " in taofold("runs", "show", run).out
     fork = taofold("runs", "fork", run, "--at", "0").out.strip()
     assert fork in taofold("runs", "list", "--status", "forked").out
     assert run in taofold("runs", "list", "--status", "interrupted").out

@@ -41,24 +41,26 @@ def state_json(run: str, records: Sequence[e.Record]) -> dict[str, Any]:
     return {**run_state_json(run, records), "session": started.session if started else ""}
 
 
-def tell(run: str, records: Sequence[e.Record], *, travelled: bool) -> None:
-    """The run on standard output, as its trace was."""
+def tell(run: str, records: Sequence[e.Record], *, travelled: bool, status: str) -> None:
+    """The run on standard output, as its trace was; `status` is what a person sees it as now."""
     # Without the branches that a rewind took back.
     alive = live(records)
     story = Story(_voice(), run, waved=True)
     for record in alive:
         story(record)
     state = fold(records)
-    for text in _state(state, records[-1].seq if records else -1, travelled=travelled):
+    for text in _state(
+        state, records[-1].seq if records else -1, travelled=travelled, status=status
+    ):
         sys.stdout.write(f"{clean(text)}\n")
 
 
-def _state(state: RunState, seq: int, *, travelled: bool) -> list[str]:
+def _state(state: RunState, seq: int, *, travelled: bool, status: str) -> list[str]:
     lines = [""]
     if travelled:
         lines.append(f"state after event {seq}: {state.status} ({totals(state)})")
     elif state.status in ("running", "new"):
-        lines.append(f"status: {state.status} ({totals(state)})")
+        lines.append(f"status: {status} ({totals(state)})")
     # Calls without a result: what a resumed run has to begin with.
     for opened in state.open.values():
         for slot in opened.slots:
