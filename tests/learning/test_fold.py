@@ -1,5 +1,9 @@
 """Facts to state: each counts once, however often it is written."""
 
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
 from tests.learning.make import error
 
 from taofold.learning.events import (
@@ -14,8 +18,9 @@ from taofold.learning.events import (
     decode,
     encode,
 )
+from taofold.learning.fold import step
 from taofold.learning.patterns.pattern import ImportClaim, UseCounts
-from taofold.learning.state import State
+from taofold.log.patterns.tables import Tables, build
 
 ID = "pat-error-x-001"
 STORY: tuple[LearningEvent, ...] = (
@@ -28,21 +33,28 @@ STORY: tuple[LearningEvent, ...] = (
 )
 
 
+@contextmanager
+def empty() -> Iterator[Tables]:
+    with closing(sqlite3.connect(":memory:")) as db:
+        build(db)
+        yield Tables(db)
+
+
 def test_every_fact_written_twice_counts_once() -> None:
-    once, twice = State(), State()
-    for at, event in enumerate(STORY, 1):
-        assert decode(encode(event)) == event
-        once.apply(event, at)
-        for _ in range(2):
-            twice.apply(event, at)
-    assert [*twice.patterns()] == [*once.patterns()]
-    assert [*twice.loops()] == [*once.loops()]
-    assert twice.stats() == once.stats()
-    assert [p.counts.usage for p in once.patterns()] == [3, 0]
+    with empty() as once, empty() as twice:
+        for at, event in enumerate(STORY, 1):
+            assert decode(encode(event)) == event
+            once.keep(step(once, event, at))
+            for _ in range(2):
+                twice.keep(step(twice, event, at))
+        assert [*twice.patterns()] == [*once.patterns()]
+        assert [*twice.loops()] == [*once.loops()]
+        assert twice.stats() == once.stats()
+        assert [p.counts.usage for p in once.patterns()] == [3, 0]
 
 
 def test_facts_about_what_is_not_there_change_no_pattern() -> None:
-    state = State()
-    for at, event in enumerate(STORY[1:5], 1):
-        state.apply(event, at)
-    assert [*state.patterns()] == []
+    with empty() as state:
+        for at, event in enumerate(STORY[1:5], 1):
+            state.keep(step(state, event, at))
+        assert [*state.patterns()] == []

@@ -459,6 +459,14 @@ def test_a_finding_of_a_linter_is_found_again_by_its_rule() -> None:
     assert "-import os" in text
 
 
+@pytest.mark.parametrize("rule", ["no-undef-init", "a\u1cf2b", 'half"a', "größe/λ"])
+def test_a_rule_is_found_again_whatever_stands_in_its_name(rule: str) -> None:
+    """The store's index cuts words by its own tables of letters, and its queries have a syntax."""
+    seen = python(f"Unexpected {rule} here", rule)
+    other = python(f"Unexpected {rule} here", rule, "tax.py")
+    assert "Decimal" in told([loop("first", EXACT, seen)], other)
+
+
 def bare(message: str, path: str = "src/now.py") -> Check:
     """A finding of a printer that leaves out the rule's name."""
     return Check(f"{path}: finding", "failed", "", message, (Location(path, 40),))

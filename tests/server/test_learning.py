@@ -30,7 +30,7 @@ async def test_loops_and_patterns_are_shown_to_the_local_principal(tmp_path: Pat
         "",
         "index off by one",
         ErrorFix(
-            ErrorSignature("runtime", "list index out of range", name="IndexError"),
+            ErrorSignature("RuntimeError", "list index out of range", name="IndexError"),
             Fix("stop one element before the end of the list", "logic"),
         ),
     )

@@ -5,7 +5,7 @@ keeps what comes out. An event about a pattern that is not there changes nothing
 """
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -36,34 +36,7 @@ from taofold.learning.patterns.pattern import (
     RatePoint,
 )
 from taofold.learning.rates import after
-
-
-class Known(Protocol):
-    """The state an event meets."""
-
-    def pattern(self, identity: str) -> Pattern | None:
-        """The pattern in the registry, not one in the archive."""
-        ...
-
-    def archived(self, identity: str) -> Pattern | None:
-        """The pattern in the archive."""
-        ...
-
-    def loop(self, loop: str) -> LoopNote | None:
-        """What is known of the loop."""
-        ...
-
-    def rate(self, key: str) -> Rate:
-        """How good edits with this key have been."""
-        ...
-
-    def costs(self) -> tuple[float, ...]:
-        """What each order of candidates has cost, faded; see `attribution.rates`."""
-        ...
-
-    def stats(self) -> LoopStats:
-        """The sums."""
-        ...
+from taofold.learning.state import View
 
 
 class Changes(msgspec.Struct, frozen=True, gc=False):
@@ -77,7 +50,7 @@ class Changes(msgspec.Struct, frozen=True, gc=False):
     stats: LoopStats | None = None
 
 
-def step(known: Known, event: LearningEvent, at: int) -> Changes:
+def step(known: View, event: LearningEvent, at: int) -> Changes:
     """What `event`, that happened `at`, changes."""
     match event:
         case PatternsInjected():
@@ -101,7 +74,7 @@ def step(known: Known, event: LearningEvent, at: int) -> Changes:
 
 
 def _kept(
-    known: Known,
+    known: View,
     event: PatternRetired | PatternArchived | PatternRestored | PatternImported,
     at: int,
 ) -> Changes:
@@ -142,11 +115,11 @@ def _one(pattern: Pattern | None) -> Changes:
     return Changes({pattern.id: pattern}) if pattern else Changes()
 
 
-def _note(known: Known, loop: str, at: int) -> LoopNote:
+def _note(known: View, loop: str, at: int) -> LoopNote:
     return known.loop(loop) or LoopNote(loop, at)
 
 
-def _discovered(known: Known, event: PatternDiscovered, at: int) -> Changes:
+def _discovered(known: View, event: PatternDiscovered, at: int) -> Changes:
     new = event.pattern
     if known.pattern(new.id) is not None:
         return Changes()
@@ -164,7 +137,7 @@ def _discovered(known: Known, event: PatternDiscovered, at: int) -> Changes:
     return _extracted(known, pattern, event.loop, at, new=True)
 
 
-def _merged(known: Known, event: PatternMerged, at: int) -> Changes:
+def _merged(known: View, event: PatternMerged, at: int) -> Changes:
     old = known.pattern(event.id)
     if old is None:
         return Changes()
@@ -197,7 +170,7 @@ def _wider(one: PatternScope, other: PatternScope) -> PatternScope:
     )
 
 
-def _extracted(known: Known, pattern: Pattern, loop: str, at: int, *, new: bool) -> Changes:
+def _extracted(known: View, pattern: Pattern, loop: str, at: int, *, new: bool) -> Changes:
     note = _note(known, loop, at)
     if any(extract.id == pattern.id for extract in note.extracts):
         return Changes()
@@ -244,7 +217,7 @@ def _applied(note: LoopNote, event: PatternApplied) -> LoopNote | None:
     return msgspec.structs.replace(note, uses=(*others, use))
 
 
-def _ended(known: Known, event: LoopSettled, at: int) -> Changes:
+def _ended(known: View, event: LoopSettled, at: int) -> Changes:
     note = _note(known, event.loop, at)
     if note.ended:
         return Changes()
@@ -258,13 +231,13 @@ def _ended(known: Known, event: LoopSettled, at: int) -> Changes:
     return Changes(changed, loop=note, stats=stats)
 
 
-def _chosen(known: Known, note: LoopNote) -> dict[str, Pattern]:
+def _chosen(known: View, note: LoopNote) -> dict[str, Pattern]:
     """The patterns that were chosen for the loop and are still there."""
     patterns = {choice.id: known.pattern(choice.id) for choice in note.shown}
     return {identity: pattern for identity, pattern in patterns.items() if pattern is not None}
 
 
-def _searched(known: Known, event: SearchSettled, at: int) -> Changes:
+def _searched(known: View, event: SearchSettled, at: int) -> Changes:
     note = _note(known, event.loop, at)
     if note.searched:  # written twice, as after a crash between the fact and its answer
         return Changes()
@@ -275,7 +248,7 @@ def _searched(known: Known, event: SearchSettled, at: int) -> Changes:
     )
 
 
-def _reopened(known: Known, event: LoopReopened, at: int) -> Changes:
+def _reopened(known: View, event: LoopReopened, at: int) -> Changes:
     """What the end counted is taken back. A search that was counted stays counted, once."""
     note = known.loop(event.loop)
     if note is None or not note.ended:
@@ -289,7 +262,7 @@ def _reopened(known: Known, event: LoopReopened, at: int) -> Changes:
     return Changes(before, loop=resumed, stats=stats)
 
 
-def _restored(known: Known, event: PatternRestored, at: int) -> Changes:
+def _restored(known: View, event: PatternRestored, at: int) -> Changes:
     """Back, with a new trial: its old losses are forgotten, its counts are not."""
     pattern = known.pattern(event.id) or known.archived(event.id)
     if pattern is None:

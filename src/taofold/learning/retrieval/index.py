@@ -7,11 +7,10 @@ escapes are understood, in time proportional to the text. Measured in `bench/ret
 """
 
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from functools import lru_cache
 from math import log
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from taofold.learning.extraction.diffs import line_term
 from taofold.learning.patterns.kinds import Approach, Avoidance, CodeTemplate, ErrorFix
@@ -187,12 +186,8 @@ def matches(pattern: str, message: str) -> bool:
     return True
 
 
-TERMS: Final = 32
-"""Of a question, the rarest words that are searched for."""
 POOL: Final = 60
 """Patterns that the first stage hands on."""
-MOST_POSTINGS: Final = 2_500
-"""The search looks at the rarest words until they stand in so many patterns together."""
 _MOST_WORDS: Final = 240
 _MOST_LETTERS: Final = 1600
 
@@ -221,18 +216,6 @@ class PatternHit(NamedTuple):
 
     id: str
     entry: IndexEntry
-
-
-class PatternSearch(Protocol):
-    """The first stage."""
-
-    def search(self, terms: Sequence[str], limit: int = POOL) -> list[PatternHit]:
-        """Patterns with the rarest of `terms`, the likeliest first."""
-        ...
-
-    def frequencies(self, terms: Iterable[str]) -> tuple[Mapping[str, int], int]:
-        """In how many patterns each term stands, and how many patterns there are."""
-        ...
 
 
 def entry(pattern: Pattern) -> IndexEntry:
@@ -299,68 +282,3 @@ def _texts(pattern: Pattern) -> list[str]:
 def rarity(frequency: int, total: int) -> float:
     """The weight of a word: its inverse document frequency, as BM25 has it."""
     return log(1.0 + (total - frequency + 0.5) / (frequency + 0.5))
-
-
-def rarest(terms: Sequence[str], known: Mapping[str, int]) -> list[str]:
-    """Those of `terms` that are searched for: the rarest of those that occur."""
-    there = sorted([t for t in dict.fromkeys(terms) if known.get(t)], key=lambda t: known[t])
-    left = MOST_POSTINGS
-    chosen: list[str] = []
-    for term in there[:TERMS]:
-        left -= known[term]
-        # The rarest word is searched for in any case.
-        if left < 0 and chosen:
-            break
-        chosen.append(term)
-    return chosen
-
-
-def best(posts: Iterable[tuple[float, Iterable[int]]], limit: int) -> list[int]:
-    """The numbers whose words weigh most together: `posts` are weights with the numbers."""
-    scores: dict[int, float] = {}
-    for weight, numbers in posts:
-        for number in numbers:
-            scores[number] = scores.get(number, 0.0) + weight
-    if len(scores) > limit:
-        # Cut by score first: then only few pairs are sorted.
-        least = sorted(scores.values(), reverse=True)[limit - 1]
-        scores = {number: score for number, score in scores.items() if score >= least}
-    return sorted(scores, key=lambda number: (-scores[number], number))[:limit]
-
-
-class Postings:
-    """An index in memory. Entries may be replaced and taken out."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
-        self._hits: dict[int, PatternHit] = {}
-        self._posts: dict[str, set[int]] = defaultdict(set)
-
-    def put(self, identity: str, new: IndexEntry) -> None:
-        """Index `new` under `identity`."""
-        self.drop(identity)
-        # An identity keeps its number when its entry is replaced or dropped; numbers only rise.
-        number = self._numbers.setdefault(identity, len(self._numbers))
-        self._hits[number] = PatternHit(identity, new)
-        for word in set(new.words.split()):
-            self._posts[word].add(number)
-
-    def drop(self, identity: str) -> None:
-        """Take an entry out, if it is there."""
-        # Numbers begin at 0, so -1 is nobody's.
-        old = self._hits.pop(self._numbers.get(identity, -1), None)
-        if old is not None:
-            for word in set(old.entry.words.split()):
-                self._posts[word].discard(self._numbers[identity])
-
-    def frequencies(self, terms: Iterable[str]) -> tuple[Mapping[str, int], int]:
-        """In how many entries each term stands, and how many there are."""
-        # `get`, because looking into a defaultdict would make an empty entry for each unknown term.
-        counts = {term: len(self._posts[term]) for term in terms if self._posts.get(term)}
-        return counts, len(self._hits)
-
-    def search(self, terms: Sequence[str], limit: int = POOL) -> list[PatternHit]:
-        """Entries by the weight of the rarest of `terms` in them."""
-        counts, total = self.frequencies(terms)
-        posts = [(rarity(counts[t], total), self._posts[t]) for t in rarest(terms, counts)]
-        return [self._hits[number] for number in best(posts, limit)]

@@ -7,6 +7,7 @@ same transaction. Two processes take turns, so every event of both counts.
 import asyncio
 import sqlite3
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
@@ -18,7 +19,7 @@ from taofold.learning.events import STREAM, LearningEvent, decode, encode
 from taofold.learning.fold import step
 from taofold.learning.registry import Registry
 from taofold.learning.retrieval.meaning import Embedder
-from taofold.learning.state import State, View, Writing
+from taofold.learning.state import View, Writing
 from taofold.log.builtin import innermost, journal_beside
 from taofold.log.journal import Fact, Journal, MemoryJournal
 from taofold.log.log import Log
@@ -180,42 +181,44 @@ class _Change(tables.Tables):
 
 
 class JournalBook:
-    """The registry's facts in any journal; the state is folded in memory."""
+    """The registry's facts in any journal; the tables lie in memory and are folded from them."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         # One fold at a time: `_catch_up` awaits between reading the facts and applying them.
         self._lock = asyncio.Lock()
-        self._vectors: dict[tuple[str, bytes], bytes] = {}
-        self._forget()
-
-    def _forget(self) -> None:
-        self._state, self._head = State(), -1
+        # Transactions are begun by hand; the server and its workers use one registry.
+        self._db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        # Python warns of a connection that is collected open, and a registry need not be closed.
+        weakref.finalize(self, self._db.close)
+        tables.build(self._db)
+        self._head = -1
 
     async def read(self, work: Callable[[View], T]) -> T:
         """The result of `work` on what the journal holds now."""
         async with self._lock:
             await self._catch_up()
-            return work(self._state)
+            return work(tables.Tables(self._db))
 
     async def write(self, work: Callable[[Writing], T], at: int) -> T:
         """The result of `work`; run again if somebody else wrote meanwhile."""
         async with self._lock:
             for _ in range(_TRIES):
                 await self._catch_up()
-                tx = _Draft(self._state, at)
+                self._db.execute("begin")
                 try:
+                    tx = _Change(self._db, at)
                     result = work(tx)
                     facts = [(at, encode(event)) for event in tx.events]
                     self._head = await self._journal.write(STREAM, self._head, facts)
                 except Conflict:
-                    # What `work` did to the state in memory was never written:
-                    # fold anew from the facts.
-                    self._forget()
+                    # What `work` did to the tables in memory was never written.
+                    self._db.execute("rollback")
                 except BaseException:
-                    self._forget()
+                    self._db.execute("rollback")
                     raise
                 else:
+                    self._db.execute("commit")
                     return result
         raise LogError(f"the registry could not be written: {_TRIES} times somebody was quicker")
 
@@ -225,41 +228,22 @@ class JournalBook:
 
     async def vectors(self, model: str, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
         """The vectors that are kept of `keys`."""
-        return {key: vector for key in keys if (vector := self._vectors.get((model, key)))}
+        return tables.vectors(self._db, model, keys)
 
     async def keep_vectors(self, model: str, new: Mapping[bytes, bytes]) -> None:
         """Keep vectors as long as this object lives."""
-        self._vectors |= {(model, key): vector for key, vector in new.items()}
+        tables.keep(self._db, model, new)
 
     async def close(self) -> None:
         """Nothing to let go of: the journal is its owner's."""
 
     async def _catch_up(self) -> None:
+        view = tables.Tables(self._db)
         for fact in await self._journal.facts(STREAM, after=self._head):
             event = _event(fact)
             if event is not None:
-                self._state.apply(event, fact.at)
+                view.keep(step(view, event, fact.at))
             self._head = fact.seq
-
-
-class _Draft:
-    """The state in memory for one writer: `emit` applies an event and collects it in `events`."""
-
-    def __init__(self, state: State, at: int) -> None:
-        self._at = at
-        self.events: list[LearningEvent] = []
-        self._state = state
-        self.pattern, self.archived = state.pattern, state.archived
-        self.loop, self.loops, self.stats = state.loop, state.loops, state.stats
-        self.rate, self.costs, self.rates = state.rate, state.costs, state.rates
-        self.patterns, self.archive = state.patterns, state.archive
-        self.ids, self.same = state.ids, state.same
-        self.search, self.frequencies = state.search, state.frequencies
-
-    def emit(self, event: LearningEvent) -> None:
-        """Note the event, and what it changes."""
-        self.events.append(event)
-        self._state.apply(event, self._at)
 
 
 def _event(fact: Fact) -> LearningEvent | None:

@@ -4,6 +4,7 @@ The vectors of texts are a cache beside them, by the model's name and the text's
 nothing in it is ever out of date.
 """
 
+import re
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,13 +21,15 @@ from taofold.learning.retrieval.index import (
     POOL,
     IndexEntry,
     PatternHit,
-    best,
     entry,
-    rarest,
     rarity,
 )
 
-FORM: Final = 6
+TERMS: Final = 32
+"""Of a question, the rarest words that are searched for."""
+MOST_POSTINGS: Final = 2_500
+"""The search looks at the rarest words until they stand in so many patterns together."""
+FORM: Final = 7
 """Of these tables. Raise it when they, the words in them, or a fold's result change."""
 
 TABLES: Final = (
@@ -80,6 +83,8 @@ _POSTS: Final = (  # as one text: a row for each number takes four times as long
 _NOTE: Final = (
     "insert into pattern_loops(loop, note) values(?1, ?2) on conflict(loop) do update set note = ?2"
 )
+
+_PLAIN: Final = re.compile("[a-z0-9_=]+")
 
 _PATTERN: Final[msgspec.json.Decoder[Pattern]] = msgspec.json.Decoder(Pattern)
 _LOOP: Final[msgspec.json.Decoder[LoopNote]] = msgspec.json.Decoder(LoopNote)
@@ -196,9 +201,9 @@ class Tables:
         """Patterns by the weight of the rarest of `terms` in them."""
         frequencies, total = self.frequencies(terms)
         posts = [
-            (rarity(frequencies[t], total), self._posts(t)) for t in rarest(terms, frequencies)
+            (rarity(frequencies[t], total), self._posts(t)) for t in _rarest(terms, frequencies)
         ]
-        numbers = best(posts, limit)
+        numbers = _best(posts, limit)
         marks = ",".join("?" * len(numbers))
         rows = self._db.execute(
             "select number, id, words, grams, message, length, size "  # noqa: S608 - marks only
@@ -209,8 +214,7 @@ class Tables:
         return [hits[number] for number in numbers if number in hits]
 
     def _posts(self, term: str) -> list[int]:
-        quoted = '"' + term.replace('"', '""') + '"'
-        return _NUMBERS.decode(self._db.execute(_POSTS, (quoted,)).fetchone()[0])
+        return _NUMBERS.decode(self._db.execute(_POSTS, (f'"{_token(term)}"',)).fetchone()[0])
 
     def frequencies(self, terms: Iterable[str]) -> tuple[Mapping[str, int], int]:
         """In how many patterns each term stands, and how many patterns there are."""
@@ -270,11 +274,11 @@ class Tables:
             return
         change: Counter[str] = Counter()
         if old is not None:
-            self._db.execute(_UNINDEX, (number, old.words))
+            self._db.execute(_UNINDEX, (number, _tokens(old.words)))
             self._db.execute("delete from pattern_entries where number = ?", (number,))
             change.subtract(set(old.words.split()))
         if new is not None:
-            self._db.execute(_INDEX, (number, new.words))
+            self._db.execute(_INDEX, (number, _tokens(new.words)))
             self._db.execute(_ENTER, (number, identity, *new))
             change.update(set(new.words.split()))
         self._db.executemany(_COUNT, [(term, n) for term, n in change.items() if n])
@@ -289,6 +293,45 @@ class Tables:
     def _state(self, key: str) -> Any:
         row = self._db.execute("select value from pattern_state where key = ?", (key,)).fetchone()
         return row[0] if row else None
+
+
+def _rarest(terms: Sequence[str], known: Mapping[str, int]) -> list[str]:
+    """Those of `terms` that are searched for: the rarest of those that occur."""
+    there = sorted([t for t in dict.fromkeys(terms) if known.get(t)], key=lambda t: known[t])
+    left = MOST_POSTINGS
+    chosen: list[str] = []
+    for term in there[:TERMS]:
+        left -= known[term]
+        # The rarest word is searched for in any case.
+        if left < 0 and chosen:
+            break
+        chosen.append(term)
+    return chosen
+
+
+def _best(posts: Iterable[tuple[float, Iterable[int]]], limit: int) -> list[int]:
+    """The numbers whose words weigh most together: `posts` are weights with the numbers."""
+    scores: dict[int, float] = {}
+    for weight, numbers in posts:
+        for number in numbers:
+            scores[number] = scores.get(number, 0.0) + weight
+    if len(scores) > limit:
+        # Cut by score first: then only few pairs are sorted.
+        least = sorted(scores.values(), reverse=True)[limit - 1]
+        scores = {number: score for number, score in scores.items() if score >= least}
+    return sorted(scores, key=lambda number: (-scores[number], number))[:limit]
+
+
+def _tokens(words: str) -> str:
+    return " ".join(map(_token, words.split()))
+
+
+def _token(term: str) -> str:
+    """The term as FTS5 is given it: the letters at which that cuts words are no others than ours.
+
+    A rule's name such as `no-undef` would be two words to it, and a question for it an error.
+    """
+    return term if _PLAIN.fullmatch(term) else f"=x{term.encode().hex()}"
 
 
 def _content_digest(pattern: Pattern) -> bytes:
