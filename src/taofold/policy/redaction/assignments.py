@@ -138,6 +138,8 @@ _FLAT_KEY: Final = re.compile(
 _ENDINGS: Final = re.compile(
     r"(?:password|passwd|passphrase|secrete?|(?:api|access|secret|private|auth|storage|account|shared|master|signing|encryption|function)key|credentials?)\Z"
 )
+_TURKISH: Final = {0x130: "I", 0x131: "i"}
+"""A capital i with its dot and a small one without, which NFKC leaves as they are."""
 _TOKEN_ENDING: Final = re.compile(r"(?<!de)(?<!to)token\Z")
 
 
@@ -148,7 +150,7 @@ def says(name: str) -> Says:
         return Says.NOTHING
     if not name.isascii():
         # Letters that look alike or are wide would hide a name from the list of words.
-        name = normalize("NFKC", name)  # a long s, a wide letter
+        name = normalize("NFKC", name).translate(_TURKISH)  # a long s, a wide letter
     words = [word.lower() for word in _WORDS.findall(name)]
     # From the end: what a name is about stands last in English, in front of its number or stage.
     while words and (words[-1] in _STILL or words[-1].isdigit()):
@@ -427,7 +429,8 @@ def assigned_secrets(text: str, lower: str) -> Iterator[Span]:
         while start > least and (text[start - 1] in "_-." or text[start - 1].isalnum()):
             start -= 1
         right = _RIGHT.match(text, position)
-        end = right.end() if right else position + 1
+        assert right is not None
+        end = right.end()
         # From the stem outwards in both directions: `my_api_key_2` is found at `key`.
         name = text[start:end].strip("-.")
         says_ = says(name)

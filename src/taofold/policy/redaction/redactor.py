@@ -324,13 +324,10 @@ def _plain(text: str) -> bool:
 
 def _lower(text: str) -> str:
     """`text` in lower case, letter by letter: places stay the same."""
-    lower = text.lower()
     if text.isascii():
-        return lower
-    # The capital I with a dot, in Turkish: its lower case is an i and a combining dot.
-    if len(lower) != len(text):  # one capital has a lower case of two characters
-        lower = text.replace("\u0130", "I").lower()
-    return lower.translate(_FOLDED)
+        return text.lower()
+    # One capital has a lower case of two characters, the I with a dot: an i and a combining dot.
+    return text.replace("\u0130", "I").lower().translate(_FOLDED)
 
 
 def _holds(text: str, words: tuple[str, ...]) -> bool:

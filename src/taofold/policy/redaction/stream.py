@@ -105,7 +105,8 @@ def _open_name(text: str) -> int:
         while start > 0 and (text[start - 1] in "_-." or text[start - 1].isalnum()):
             start -= 1
         name = _NAME.match(text, start)
-        end = name.end() if name else stem.end()
+        assert name is not None
+        end = name.end()
         if says(text[start:end]) is not Says.NOTHING and len(text[end:].split()) <= _WORDS:
             return start
     return len(text)
