@@ -466,7 +466,7 @@ def lacks_intent(text: str) -> bool:
     (True, False)
     """
     plain = _plain(text)
-    return 0 < len(plain) <= _LONGEST and _BARE.fullmatch(plain) is not None
+    return len(plain) <= _LONGEST and _BARE.fullmatch(plain) is not None
 
 
 def lacks_content(text: str) -> bool:

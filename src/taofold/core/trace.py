@@ -169,9 +169,8 @@ def turns(records: Iterable[e.Record]) -> tuple[TracedTurn, ...]:
             case _:
                 pass
     # A later proposal in the same branch means that this turn was given up, not that it runs.
-    placed = [(o.place(o.seq < last[branch(o.event.key)]), o.seq, o) for o in opened]
-    placed.sort(key=lambda entry: entry[:2])
-    return tuple([entry[2].close(number) for number, entry in enumerate(placed, 1)])
+    opened.sort(key=lambda turn: turn.place(turn.seq < last[branch(turn.event.key)]))
+    return tuple([turn.close(number) for number, turn in enumerate(opened, 1)])
 
 
 def _enter(call: _Pending, event: e.Decided | e.Started | e.Observed, record: e.Record) -> None:

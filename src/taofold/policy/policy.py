@@ -31,8 +31,8 @@ def may(held: Iterable[str], required: str, levels: Mapping[str, int] = ROLES) -
     if not required:
         return True
     need = levels.get(required)
-    # An unknown requirement (None) denies; an unknown role counts as -1, below every level.
-    return need is not None and any(levels.get(role, -1) >= need for role in held)
+    # An unknown requirement (None) denies, an unknown role reaches nothing.
+    return need is not None and any(role in levels and levels[role] >= need for role in held)
 
 
 Right = Literal["read", "start", "cancel", "approve_own", "metrics", "learning"]

@@ -64,6 +64,9 @@ class _Call:
     count: int = 0
 
 
+_NEVER: Final = _Call()
+
+
 class Repetition:
     """Feed it every step with `seen`, ask it about every call with `judge`.
 
@@ -101,10 +104,8 @@ class Repetition:
                 f"{action.tool} just failed with exactly these parameters: change something",
             )
         # Only what is in the window counts: a call from long ago is no loop.
-        history = self._calls.get(key) if key in self._recent else None
-        if history is None and beside < ALLOWED:
-            return _RUN
-        same = (history.same if history is not None else 0) + beside
+        history = self._calls.get(key, _NEVER) if key in self._recent else _NEVER
+        same = history.same + beside
         if same >= ALLOWED:
             levels: tuple[Level, ...] = ("blocked", "toolless", "stop")
             return Judgement(
@@ -113,7 +114,7 @@ class Repetition:
                 f"{action.tool} was called {same} times with these parameters and returned "
                 "the same each time: it will not be run again; use what you know",
             )
-        over = (history.count if history is not None else 0) - BACKOFF_AFTER
+        over = history.count - BACKOFF_AFTER
         if over < 0:
             return _RUN
         # Doubles from 50 ms; the shift is bounded so that it never makes a huge number.
