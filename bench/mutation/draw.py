@@ -3,13 +3,14 @@
 The operators are cosmic-ray's (a Python of its own, so that the project does not depend on it):
 
     python -m venv /tmp/m && /tmp/m/bin/pip install cosmic-ray coverage
-    /tmp/m/bin/python bench/mutation/draw.py TREE 400 [SEED]
+    /tmp/m/bin/python bench/mutation/draw.py TREE 260 SEED [ROOM ...]
 
 TREE is a clone of the project with `.coverage` and `seconds.json` of `kill.py cover`. The
 mutants go to TREE/mutants.json, with the whole text of the changed file.
 """
 
 import ast
+import builtins
 import json
 import random
 import re
@@ -24,7 +25,7 @@ from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator, operator_names
 
 ROOMS = ("core", "policy", "runtime", "reasoning")
-SEED, FEWEST = 21, 40
+FEWEST = 40
 EQUIVALENT = re.compile(
     r"(Eq|NotEq|Lt|LtE|Gt|GtE)_(Is|IsNot)$|_(Is|IsNot)_(Eq|NotEq|Lt|LtE|Gt|GtE)$"
 )
@@ -34,22 +35,93 @@ LEFT_OUT = ("Variable", "NoOp", "Keyword", "ExceptionReplacer")
 Json = dict[str, Any]
 
 
-def annotations(code: str) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-    """Where annotations are: a mutant there fails at import and would only flatter the figure."""
-    spans = []
+TYPING_ONLY = ("override", "final")
+Position = tuple[int, int]
+
+
+def name_of(node: ast.expr) -> str:
+    """`lru_cache` for `@lru_cache`, `@functools.lru_cache` and `@lru_cache(maxsize=9)`."""
+    if isinstance(node, ast.Call):
+        return name_of(node.func)
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+def without_behaviour(node: ast.AST) -> Iterator[ast.AST]:
+    """The parts of a node that change nothing a caller could see, or are read by type checkers.
+
+    Annotations and aliases of types, what is under `TYPE_CHECKING`, overloads; how a class keeps
+    its fields (`slots`), how much a cache holds, the garbage collector (`gc`).
+    A mutant of a type that is written in code fails at import and would only flatter the figure.
+    """
+    match node:
+        case ast.arg(annotation=ast.expr() as annotation):
+            yield annotation
+        case ast.AnnAssign(annotation=annotation, value=value):
+            yield annotation
+            if value is not None and name_of(annotation) == "TypeAlias":
+                yield value
+        case ast.FunctionDef() | ast.AsyncFunctionDef():
+            yield from of_function(node)
+        case ast.If(test=test, body=body) if name_of(test) == "TYPE_CHECKING":
+            yield from (test, *body)
+        case ast.ClassDef(keywords=keywords) | ast.Call(keywords=keywords) if keywords:
+            yield from (each for each in keywords if each.arg in ("slots", "gc"))
+        case ast.Call(func=func, args=[of_type, *_]) if name_of(func) in ("cast", "TypeVar"):
+            yield of_type
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="gc"))):
+            yield node
+        case ast.Assign(targets=[ast.Name(id=name)], value=value):
+            if name == "__slots__" or is_type(value):
+                yield value
+        case _:
+            pass
+
+
+def of_function(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.AST]:
+    if node.returns is not None:
+        yield node.returns
+    for decorator in node.decorator_list:
+        name = name_of(decorator)
+        if name == "overload":
+            yield node
+        elif name in TYPING_ONLY:
+            yield decorator
+        elif name == "lru_cache" and isinstance(decorator, ast.Call):
+            yield from (*decorator.args, *decorator.keywords)
+
+
+def is_type(value: ast.expr) -> bool:
+    """`A | B`, `dict[str, A]`: names with a capital, or of built-in types, and nothing else."""
+    match value:
+        case ast.BinOp(left=left, op=ast.BitOr(), right=right):
+            return is_type(left) and is_type(right)
+        case ast.Subscript(value=ast.Name() | ast.Attribute()):
+            return is_type(value.value)
+        case ast.Name() | ast.Attribute():
+            name = name_of(value)
+            return name[:1].isupper() or isinstance(getattr(builtins, name, None), type)
+        case ast.Constant(value=None):
+            return True
+        case _:
+            return False
+
+
+def spans_without_behaviour(code: str) -> list[tuple[Position, Position]]:
+    spans: list[tuple[Position, Position]] = []
     for node in ast.walk(ast.parse(code)):
-        for name in ("annotation", "returns"):
-            found = getattr(node, name, None)
-            if isinstance(found, ast.expr):
-                end = (found.end_lineno or 0, found.end_col_offset or 0)
-                spans.append(((found.lineno, found.col_offset), end))
+        for part in without_behaviour(node):
+            start = part.lineno, part.col_offset
+            decorators = getattr(node, "decorator_list", [])
+            if part in decorators or (part is node and decorators):  # a mutant stands at the "@"
+                start = min(part.lineno, decorators[0].lineno), 0
+            spans.append((start, (part.end_lineno or 0, part.end_col_offset or 0)))
     return spans
 
 
 def places(path: Path) -> Iterator[Json]:
     """One mutant for each place and family of operators, drawn among the family's."""
     code = path.read_text(encoding="utf-8")
-    spans = annotations(code)
+    spans = spans_without_behaviour(code)
     nodes = list(ast_nodes(get_ast(code)))
     families: dict[tuple[str, tuple[int, int]], list[Json]] = {}
     for name in operator_names():
@@ -75,15 +147,15 @@ class Covering:
         self.data.read()
         self.seconds = json.loads((tree / "seconds.json").read_text(encoding="utf-8"))
 
-    def tests(self, path: Path, line: int) -> tuple[list[str], bool]:
-        """The tests, and whether the line runs at import: then they are all of its module."""
+    def tests(self, path: Path, line: int, room: str) -> tuple[list[str], bool]:
+        """Those of the room, and whether the line runs at import: then all of its module."""
         lines = self.data.contexts_by_lineno(str(path))
         first, last = statement(path.read_text(encoding="utf-8"), line)
         contexts = {test for each in range(first, last + 1) for test in lines.get(each, [])}
         at_import = "" in contexts
         if at_import:
             contexts = {test for each in lines.values() for test in each}
-        tests = [test for test in contexts if test in self.seconds]
+        tests = [test for test in contexts if test in self.seconds and test.startswith(room)]
         return sorted(tests, key=lambda test: self.seconds[test]), at_import
 
 
@@ -98,11 +170,11 @@ def statement(code: str, line: int) -> tuple[int, int]:
     return (first, last) if first <= line <= last else (line, line)
 
 
-def drawn(tree: Path, size: int, seed: int) -> Iterator[tuple[Path, Json, float]]:
+def drawn(tree: Path, size: int, seed: int, rooms: list[str]) -> Iterator[tuple[Path, Json, float]]:
     """A share of the places of each room, and the room's weight in the whole."""
     random.seed(seed)
     by_room: dict[str, list[tuple[Path, Json]]] = {}
-    for room in ROOMS:
+    for room in rooms:
         files = sorted((tree / "src/taofold" / room).rglob("*.py"))
         by_room[room] = [(path, place) for path in files for place in places(path)]
     whole = sum(map(len, by_room.values()))
@@ -113,9 +185,9 @@ def drawn(tree: Path, size: int, seed: int) -> Iterator[tuple[Path, Json, float]
             yield path, place, len(everything) / whole
 
 
-def main(tree: Path, size: int, seed: int) -> None:
+def main(tree: Path, size: int, seed: int, rooms: list[str]) -> None:
     covering, mutants = Covering(tree), []
-    for path, place, weight in drawn(tree, size, seed):
+    for path, place, weight in drawn(tree, size, seed, rooms):
         original = path.read_text(encoding="utf-8")
         changed = mutate_code(original, get_operator(place["operator"])(), place["occurrence"])
         if changed is None or changed == original:
@@ -124,22 +196,19 @@ def main(tree: Path, size: int, seed: int) -> None:
         now = next((new for old, new in lines if old != new), "")
         name = path.relative_to(tree / "src/taofold").parts[0]
         room = f"tests/{name}/"
-        tests, at_import = covering.tests(path, place["line"])
+        tests, at_import = covering.tests(path, place["line"], room)
         if at_import:  # it looks at every class and runs no line of any
             tests.insert(0, f"{room}test_frozen_{name}.py::test_values_are_frozen")
-        mutant = {
+        mutants.append({
             "path": str(path.relative_to(tree)), **place, "weight": weight, "at_import": at_import,
             "was": original.splitlines()[place["line"] - 1].strip(), "now": now.strip(),
-            "code": changed,
-            "own": [test for test in tests if test.startswith(room)],
-            "others": [test for test in tests if not test.startswith(room)],
-        }  # fmt: skip
-        mutants.append(mutant)
+            "code": changed, "tests": tests,
+        })  # fmt: skip
     random.shuffle(mutants)  # a run that is cut short has then judged a sample too
     (tree / "mutants.json").write_text(json.dumps(mutants), encoding="utf-8")
     print(f"{len(mutants)} mutants")
 
 
 if __name__ == "__main__":
-    seed = int(sys.argv[3]) if len(sys.argv) > 3 else SEED
-    main(Path(sys.argv[1]).resolve(), int(sys.argv[2]), seed)
+    tree, size, seed, *rooms = sys.argv[1:]
+    main(Path(tree).resolve(), int(size), int(seed), rooms or list(ROOMS))

@@ -1,19 +1,20 @@
-"""Runs the mutants that `draw.py` drew, each against the tests that cover its line.
+"""Runs the mutants that `draw.py` drew, each against all tests of its room that run its line.
 
 With the Python of the project, in TREE, a clone of its own (mutants are written into its files):
 
     python bench/mutation/kill.py cover TREE    # once: which test covers what, and for how long
     python bench/mutation/kill.py run TREE 300  # for so many seconds; goes on where it stopped
-    python bench/mutation/kill.py run TREE 300 inf  # to all tests of its room, not to five seconds
     python bench/mutation/kill.py report TREE
 
-A mutant is first shown to the tests of its own room (`tests/core` for `core`), then to the
-others that were measured, the quickest first. The tests are collected once, and a process is
-forked for each mutant; one outside of functions, or of a line that runs at import, gets a
-fresh process. A test that fails without its mutant too is left out.
+The tests of a room are those of its folder (`tests/core` for `core`); the quickest come first and
+the first that fails ends the judgement. They are collected once, and a process is forked for each
+mutant; one outside of functions, or of a line that runs at import, gets fresh processes. A test
+that fails without its mutant too is left out. One that does not end counts if it does not end a
+second time, alone, while it does without the mutant.
 """
 
 import json
+import math
 import os
 import re
 import signal
@@ -26,20 +27,16 @@ from pathlib import Path
 from typing import Any
 
 ROOMS = ("core", "policy", "runtime", "reasoning")
-BESIDE = (
-    *("agent", "compat", "features", "log/test_forks.py", "log/test_formats.py"),
-    "test_conformance_kit.py",
-)
-"""Tests of other rooms that run through these; they count only as the second line."""
-SLOWEST_SECONDS, MOST_SECONDS = 3.0, 5.0
 FEW_FILES = 3
 """A fresh process begins with so many files: collecting them all takes longer than their tests."""
-STUCK_SECONDS = 40.0
+HANGING_SECONDS, HANGING_TIMES = 20.0, 4.0
+"""A test hangs after so long on the processor, and so many times what it took unchanged."""
+IDLE_SECONDS = 60.0
+"""A process that used no processor for so long waits for what will not come."""
 OPTIONS = ["-q", "-p", "no:cacheprovider", "-m", "not fuzz"]
 PLUGINS = ["-p", "anyio", "-p", "pytest_bdd.plugin", "-p", "taofold.testing.plugin"]
 """What the tests need. To import the others that are installed takes most of a fresh process."""
-TESTS = [f"tests/{room}" for room in (*ROOMS, *BESIDE)]
-KILLED = ("killed", "timeout")
+TESTS = [f"tests/{room}" for room in ROOMS]
 Json = dict[str, Any]
 
 
@@ -82,19 +79,18 @@ class Failures:
             self.first = report.nodeid
 
 
-def ended(child: int, most: float) -> bool:
+def ended(child: int, most: float = math.inf) -> bool:
     """Wait for a process group; False if it had to be killed.
 
     Processor time is measured, not the clock: on a busy machine a slow mutant is not a stuck one.
     """
-    began = moved = time.monotonic()
-    last = 0.0
+    moved, last = time.monotonic(), 0.0
     while os.waitpid(child, os.WNOHANG) == (0, 0):
         ticks = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[11:15]
         used, now = sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK"), time.monotonic()
         if used > last + 0.1:
             last, moved = used, now
-        if used > most or now - moved > STUCK_SECONDS or now - began > 10 * most:
+        if used > most or now - moved > IDLE_SECONDS:
             os.killpg(child, signal.SIGKILL)
             os.waitpid(child, 0)
             return False
@@ -105,8 +101,8 @@ def ended(child: int, most: float) -> bool:
 class Mutants:
     """A pytest plugin that shows the mutants to the collected tests, in place of running them."""
 
-    def __init__(self, tree: Path, until: float, most: float) -> None:
-        self.tree, self.until, self.most = tree, until, most
+    def __init__(self, tree: Path, until: float) -> None:
+        self.tree, self.until = tree, until
         self.seconds: dict[str, float] = json.loads((tree / "seconds.json").read_text())
         self.trusted: set[str] = set()
         self.broken: set[str] = set()
@@ -128,53 +124,52 @@ class Mutants:
         original = path.read_text(encoding="utf-8")
         try:
             write(path, mutant["code"])
-            own = self.shown(mutant, original, mutant["own"], self.most)
-            others = (
-                ""
-                if own.startswith(KILLED)
-                else self.shown(mutant, original, mutant["others"], MOST_SECONDS)
-            )
+            outcome = self.outcome(mutant, original)
         finally:
             write(path, original)
         row = {key: mutant[key] for key in ("path", "line", "operator", "was", "now", "weight")}
-        return row | {"own": own, "others": others, "seconds": round(time.monotonic() - began, 1)}
+        shown, seconds = len(mutant["tests"]), round(time.monotonic() - began, 1)
+        return row | {"outcome": outcome, "tests": shown, "seconds": seconds}
 
-    def shown(self, mutant: Json, original: str, tests: list[str], most: float) -> str:
-        """`killed by TEST`, `survived`, `timeout` or `untested`."""
-        while True:
-            left, chosen = most, []
-            for test in tests:
-                seconds = self.seconds[test]
-                if test in self.items and test not in self.broken and seconds < SLOWEST_SECONDS:
-                    if (left := left - seconds) < 0:
-                        break
-                    chosen.append(test)
-            if not chosen:
-                return "untested"
-            outcome = self.forked(chosen, mutant, original)
-            fresh = outcome == "fresh"
-            if fresh:
-                often = Counter(map(file_of, chosen)).most_common(FEW_FILES)
-                first = [test for test in chosen if file_of(test) in dict(often)]
-                outcome = self.fresh(first)
-                if outcome == "survived" and len(first) < len(chosen):
-                    outcome = self.fresh([test for test in chosen if test not in first])
-            test = outcome.removeprefix("killed by ")
-            if test == outcome or test in self.trusted or test not in self.items:
-                return outcome
-            if self.without_mutant(test, mutant, original, fresh=fresh):
-                self.trusted.add(test)
-                return outcome
-            self.broken.add(test)
-
-    def without_mutant(self, test: str, mutant: Json, original: str, *, fresh: bool) -> bool:
+    def outcome(self, mutant: Json, original: str) -> str:
+        """`killed by TEST`, `hung in TEST` (or it ended the process), `survived` or `untested`."""
         path = self.tree / mutant["path"]
-        write(path, original)
-        try:
-            alone = self.fresh([test]) if fresh else self.forked([test], None, original)
-            return alone == "survived"
-        finally:
-            write(path, mutant["code"])
+        tests = [test for test in mutant["tests"] if test in self.items]
+        if not tests:
+            return "untested"
+        while tests := [test for test in tests if test not in self.broken]:
+            fresh = False
+            outcome = self.forked(tests, mutant, original)
+            if outcome == "fresh":
+                fresh, outcome = True, self.few_files_first(tests)
+            verdict, _, test = outcome.partition(" in " if "hung in" in outcome else " by ")
+            if test not in self.items:
+                return outcome
+            if test not in self.trusted:
+                write(path, original)
+                alone = self.fresh([test]) if fresh else self.forked([test], None, original)
+                write(path, mutant["code"])
+                (self.trusted if alone == "survived" else self.broken).add(test)
+            if test in self.broken:
+                continue
+            if verdict == "killed":
+                return outcome
+            again = self.fresh([test]) if fresh else self.forked([test], mutant, original)
+            if again != "survived":
+                return again
+            tests = tests[tests.index(test) + 1 :]
+        return "survived"
+
+    def few_files_first(self, tests: list[str]) -> str:
+        often = dict(Counter(map(file_of, tests)).most_common(FEW_FILES))
+        first = [test for test in tests if file_of(test) in often]
+        rest = [test for test in tests if file_of(test) not in often]
+        outcome = self.fresh(first)
+        return self.fresh(rest) if rest and outcome == "survived" else outcome
+
+    def most(self, tests: list[str]) -> float:
+        """The processor seconds after which tests hang."""
+        return HANGING_SECONDS + HANGING_TIMES * sum(self.seconds.get(test, 0) for test in tests)
 
     def forked(self, tests: list[str], mutant: Json | None, original: str) -> str:
         out, into = os.pipe()
@@ -182,20 +177,18 @@ class Mutants:
         if not child:
             os.setsid()
             os.close(out)
-            outcome = "killed by a death of the process"
             try:
-                outcome = self.ran(tests, mutant, original)
+                outcome = self.ran(tests, mutant, original, into)
+                os.write(into, f"{outcome}\n".encode())
             finally:
-                os.write(into, outcome.encode())
                 os._exit(0)
         os.close(into)
-        most = 20 + 4 * sum(self.seconds[test] for test in tests)
-        in_time = ended(child, most)
-        with os.fdopen(out) as outcome_of_child:
-            outcome = outcome_of_child.read()
-        return (outcome or "killed by a death of the process") if in_time else "timeout"
+        ended(child)
+        with os.fdopen(out) as lines:
+            last = lines.read().splitlines()[-1]
+        return f"hung in {tests[int(last)]}" if last.isdigit() else last
 
-    def ran(self, tests: list[str], mutant: Json | None, original: str) -> str:
+    def ran(self, tests: list[str], mutant: Json | None, original: str, progress: int) -> str:
         from swap import swap
 
         if mutant is not None:
@@ -206,7 +199,10 @@ class Mutants:
         items = [self.items[test] for test in tests]
         items[0].config.pluginmanager.register(failures)
         with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
-            for item, after in zip(items, [*items[1:], None], strict=True):
+            for number, item in enumerate(items):
+                os.write(progress, f"{number}\n".encode())
+                signal.setitimer(signal.ITIMER_PROF, self.most([item.nodeid]))  # ends the process
+                after = items[number + 1] if item is not items[-1] else None
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
                 if failures.first:
                     return f"killed by {failures.first}"
@@ -214,56 +210,55 @@ class Mutants:
 
     def fresh(self, tests: list[str]) -> str:
         """In a process that imports the mutant anew."""
-        command = [sys.executable, "-m", "pytest", "-x", "--tb=no", *PLUGINS, *OPTIONS, *tests]
-        process = subprocess.Popen(
-            command, cwd=self.tree, env=surroundings(self.tree), text=True, start_new_session=True,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )  # fmt: skip
-        most = 60 + 4 * sum(self.seconds[test] for test in tests)
-        try:
-            said, _ = process.communicate(timeout=3 * most)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
-            return "timeout"
-        if process.returncode == 0:
-            return "survived"
-        failed = re.search(r"^(?:FAILED|ERROR) (.*?)(?: - .*)?$", said, re.MULTILINE)
-        return f"killed by {failed[1] if failed else 'a failing import'}"
+        command = [sys.executable, "-m", "pytest", "-x", "-v", "--tb=no", *PLUGINS, *OPTIONS[1:]]
+        log = self.tree / "fresh.log"
+        with log.open("w") as out:
+            process = subprocess.Popen(
+                [*command, *tests], cwd=self.tree, env=surroundings(self.tree), stdout=out,
+                stderr=out, start_new_session=True,
+            )  # fmt: skip
+            in_time = ended(process.pid, self.most(tests))
+        lines = log.read_text(encoding="utf-8", errors="replace")
+        if not in_time:
+            shown = re.findall(r"^(tests/\S+::.*?)(?: [A-Z]+ .*)?$", lines, re.MULTILINE)
+            return f"hung in {shown[-1].strip()}" if shown else "hung in an import"
+        if failed := re.search(r"^(?:FAILED|ERROR) (tests/.*?)(?: - .*)?$", lines, re.MULTILINE):
+            return f"killed by {failed[1]}"
+        passed = re.search(r"^=+ \d+ passed", lines, re.MULTILINE)
+        return "survived" if passed else "killed by a failing import"
 
 
-def run(tree: Path, until: float, most: float) -> int:
+def run(tree: Path, until: float) -> int:
     import pytest
 
     os.chdir(tree)
     os.environ.update(surroundings(tree))
     sys.path[:0] = os.environ["PYTHONPATH"].split(os.pathsep)
-    mutants = Mutants(tree, time.monotonic() + until, most)
+    mutants = Mutants(tree, time.monotonic() + until)
     return int(pytest.main([*PLUGINS, *OPTIONS, *TESTS], [mutants]))
 
 
 def report(tree: Path) -> None:
     rows = [json.loads(line) for line in (tree / "results.jsonl").read_text().splitlines()]
-    killed = {"own": 0.0, "any": 0.0, "weight": 0.0}
-    print("room        mutants  by own tests  by any  of them timeouts")
+    share = spread = whole = 0.0
+    print("room        mutants  killed  of them hung")
     for room in ROOMS:
         mine = [row for row in rows if row["path"].startswith(f"src/taofold/{room}/")]
-        own = sum(row["own"].startswith(KILLED) for row in mine)
-        any_ = own + sum(row["others"].startswith(KILLED) for row in mine)
-        stuck = sum("timeout" in (row["own"], row["others"]) for row in mine)
-        if mine:
-            print(
-                f"{room:10} {len(mine):8} {own / len(mine):12.1%} {any_ / len(mine):8.1%} {stuck:4}"
-            )
-            killed["own"] += mine[0]["weight"] * own / len(mine)
-            killed["any"] += mine[0]["weight"] * any_ / len(mine)
-            killed["weight"] += mine[0]["weight"]
-    own_share, any_share = (killed[name] / killed["weight"] for name in ("own", "any"))
-    print(f"{'weighted':10} {len(rows):8} {own_share:12.1%} {any_share:8.1%}")
+        if not mine:
+            continue
+        noticed = [row for row in mine if row["outcome"].startswith(("killed", "hung"))]
+        hung = sum(row["outcome"].startswith("hung") for row in mine)
+        killed, weight = len(noticed) / len(mine), mine[0]["weight"]
+        print(f"{room:10} {len(mine):8} {killed:7.1%} {hung:5}")
+        share += weight * killed
+        spread += weight**2 * killed * (1 - killed) / len(mine)
+        whole += weight
+    half = 1.96 * spread**0.5 / whole
+    print(f"{'weighted':10} {len(rows):8} {share / whole:7.1%}, 95 % within {half:.1%} of it")
     for row in sorted(rows, key=lambda row: (row["path"], row["line"])):
-        if not row["own"].startswith(KILLED):
+        if not row["outcome"].startswith(("killed", "hung")):
             print(f"{row['path']}:{row['line']} {row['was']}  ->  {row['now']}")
-            print(f"    {row['operator']}  own {row['own']}, others {row['others']}")
+            print(f"    {row['operator']}  {row['outcome']} {row['tests']} tests")
 
 
 if __name__ == "__main__":
@@ -271,6 +266,5 @@ if __name__ == "__main__":
     if what == "cover":
         sys.exit(cover(where))
     if what == "run":
-        most = float(sys.argv[4]) if len(sys.argv) > 4 else MOST_SECONDS
-        sys.exit(run(where, float(sys.argv[3]), most))
+        sys.exit(run(where, float(sys.argv[3])))
     report(where)
