@@ -16,18 +16,15 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from baselines import Bm25, Tfidf
 
-from taofold.bridges.embeddings import Embedding, minilm
 from taofold.core.checks import Check, Location
-from taofold.learning.commands import near
 from taofold.learning.events import PatternDiscovered, encode
 from taofold.learning.fold import step
 from taofold.learning.patterns.kinds import ErrorFix, ErrorSignature, Fix
 from taofold.learning.patterns.pattern import CaseContext, LoopCase, Pattern, PatternScope
-from taofold.learning.retrieval.meaning import Embedder, meanings
-from taofold.learning.retrieval.relevance import ask, closest, terms_of
+from taofold.learning.retrieval.relevance import terms_of
 from taofold.learning.settings import Injection
 from taofold.log.patterns import tables as registry_tables
-from taofold.log.patterns.stores import SqliteBook, open_registry
+from taofold.log.patterns.stores import open_registry
 from taofold.log.sqlite import journal as journal
 from taofold.log.sqlite.schema import connect
 
@@ -64,8 +61,8 @@ def fill(path: Path, patterns: list[Pattern]) -> None:
     db.close()
 
 
-def registry_ranker(folder: Path, texts: list[str], embedder: Embedder | None = None) -> Ranker:
-    """Both stages of the search, for bare texts; with an embedder meanings count as well."""
+def registry_ranker(folder: Path, texts: list[str]) -> Ranker:
+    """The search of the registry, for bare texts."""
     path = folder / "log.db"
     fill(
         path,
@@ -81,16 +78,10 @@ def registry_ranker(folder: Path, texts: list[str], embedder: Embedder | None = 
     db = connect(path, wait_s=5)
     view = registry_tables.Tables(db)
     order = {pattern.id: n for n, pattern in enumerate(view.patterns())}
-    kept = SqliteBook(path)
 
     def rank(text: str) -> list[int]:
         case = LoopCase(failing=(Check("", "failed", "", text),))
-        terms = terms_of(case)
-        asked = ask(case, terms, *view.frequencies(terms))
-        if embedder:
-            found = asyncio.run(meanings(kept, embedder, case, near(view, case)))
-            asked = asked._replace(meanings=found.known)
-        return [order[hit.id] for hit in closest(asked, view.search(asked.terms), 60)]
+        return [order[hit.id] for hit in view.search(terms_of(case))]
 
     return rank
 
@@ -106,8 +97,8 @@ def quality(rank: Ranker, docs: list[dict[str, str]], queries: list[dict[str, st
     return [recall / len(queries), reciprocal / len(queries)]
 
 
-def compare(folder: Path, embedder: Embedder | None) -> None:
-    names = ["BM25", "TF-IDF", "registry", *(["with meanings"] if embedder else [])]
+def compare(folder: Path) -> None:
+    names = ["BM25", "TF-IDF", "registry"]
     print("| set | docs | queries | " + " | ".join(names) + " |")
     print("|---|---|---|" + "---|" * len(names))
     for name, (source, asked) in SETS.items():
@@ -115,10 +106,6 @@ def compare(folder: Path, embedder: Embedder | None) -> None:
         texts = [doc["text"] for doc in docs]
         with tempfile.TemporaryDirectory() as place:
             rankers = [Bm25(texts), Tfidf(texts), registry_ranker(Path(place), texts)]
-            if embedder:
-                inner = Path(place) / "meanings"
-                inner.mkdir()
-                rankers.append(registry_ranker(inner, texts, embedder))
             cells = [" / ".join(f"{x:.3f}" for x in quality(r, docs, queries)) for r in rankers]
         print(f"| {name} | {len(docs)} | {len(queries)} | " + " | ".join(cells) + " |", flush=True)
 
@@ -151,14 +138,14 @@ def synthetic(folder: Path, count: int) -> tuple[list[Pattern], list[str]]:
 START = """
 import asyncio, sys, taofold.learning.registry
 from taofold.core.checks import Check, Location
-from taofold.learning.patterns.pattern import Case
+from taofold.learning.patterns.pattern import LoopCase
 from taofold.learning.settings import Injection
 from taofold.log.patterns.stores import open_registry
 from time import perf_counter, process_time
 async def main(path, loop):
     wall, cpu = perf_counter(), process_time()
     registry = open_registry(path)
-    case = Case("Make the tests pass", "debugging", "python", failing=(
+    case = LoopCase("Make the tests pass", "debugging", "python", failing=(
         Check("", "failed", "TypeError", "unsupported operand: borrowed value of moved iterator",
               (Location("a.py", 0, "f"),)),))
     await registry.inject(loop, case, Injection(control_share=0))
@@ -217,10 +204,8 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
     parser.add_argument("--scale", action="store_true")
-    parser.add_argument("--minilm", metavar="FOLDER", help="also with this model of sentences")
     given = parser.parse_args()
     if given.scale:
         scale(given.folder)
     else:
-        model = Embedding(minilm(given.minilm), "minilm") if given.minilm else None
-        compare(given.folder, model)
+        compare(given.folder)

@@ -10,9 +10,7 @@ from tests.learning.make import ALWAYS, EXTRACT, Clock, case, error
 
 from taofold.core.errors import ConfigError, ModelError
 from taofold.learning.registry import Registry
-from taofold.learning.retrieval.index import PatternHit, entry
 from taofold.learning.retrieval.meaning import sense
-from taofold.learning.retrieval.relevance import ask, closest, terms_of
 from taofold.learning.settings import Injection
 from taofold.log.patterns.stores import memory_registry, open_registry
 
@@ -156,15 +154,6 @@ def test_vectors_are_no_facts_and_leave_with_no_export(tmp_path: Path) -> None:
         return made
 
     assert asyncio.run(exported(Meaning(), "a.db")) == asyncio.run(exported(None, "b.db"))
-
-
-def test_what_means_the_same_is_looked_at_before_what_shares_as_many_words() -> None:
-    (pattern, _) = DRAFTS
-    hits = [PatternHit(name, entry(pattern)) for name in ("a", "b", "c")]
-    asked = ask(ABOUT, terms_of(ABOUT), {}, 3)
-    assert [hit.id for hit in closest(asked, hits, 2)] == ["a", "b"]
-    asked = asked._replace(meanings={"a": 0.1, "c": 0.9})
-    assert [hit.id for hit in closest(asked, hits, 2)] == ["c", "a"]
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ async def test_loops_and_patterns_are_shown_to_the_local_principal(tmp_path: Pat
         "index off by one",
         ErrorFix(
             ErrorSignature("RuntimeError", "list index out of range", name="IndexError"),
-            Fix("stop one element before the end of the list", "logic"),
+            Fix("stop one element before the end of the list", "fix_logic_error"),
         ),
     )
     found = await registry.discover("ralph-fix-it-00000001", [draft], Extraction())

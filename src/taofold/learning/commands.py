@@ -24,13 +24,11 @@ from taofold.learning.events import (
 from taofold.learning.patterns.pattern import CaseContext, LoopCase, Pattern, fresh
 from taofold.learning.retrieval.choice import PatternChoice, Ranked, choose, rank
 from taofold.learning.retrieval.index import entry, text_of
-from taofold.learning.retrieval.relevance import ask, closest, likeness, terms_of
+from taofold.learning.retrieval.relevance import ask, likeness, terms_of
 from taofold.learning.retrieval.render import render
 from taofold.learning.settings import Extraction, Injection, Pruning
 from taofold.learning.state import View, Writing
 
-LOOKED_AT: Final = 40
-"""Patterns that are compared with a case field by field."""
 _COMPARED: Final = 20
 _DAY_MS: Final = 86_400_000
 
@@ -86,7 +84,7 @@ def candidates(
     terms = terms_of(case)
     question = ask(case, terms, *view.frequencies(terms))._replace(meanings=meanings)
     # Two stages: the search by words is cheap and rough, the comparison field by field is not.
-    hits = closest(question, view.search(question.terms), LOOKED_AT)
+    hits = view.search(question.terms)
     entries = [
         (pattern, hit.entry) for hit in hits if (pattern := view.pattern(hit.id)) is not None
     ]

@@ -24,7 +24,6 @@ _ENDINGS: Final = (
     *("ly", "er", "or", "al", "ive", "ion"),
 )
 _SHORTEST_STEM: Final = 4
-GRAM: Final = 4
 _LONGEST_WORD: Final = 64
 
 _GENERIC: Final = """
@@ -104,20 +103,6 @@ def telling(text: str) -> list[str]:
     ]
 
 
-def letters(text: str) -> str:
-    """`text` prepared for `grams`: its words in lower case, each between `^` and `$`."""
-    return "".join([f"^{word.lower()}$" for word in re.findall(r"\w+", text)])
-
-
-def grams(prepared: str) -> list[str]:
-    """The runs of letters in `letters(text)`, in order, none across words."""
-    runs: list[str] = []
-    for word in dict.fromkeys(prepared.split("^")[1:]):
-        marked = f"^{word}"
-        runs += [marked[i : i + GRAM] for i in range(max(len(marked) - GRAM + 1, 1))]
-    return runs
-
-
 def distinct(items: Iterable[str], most: int) -> tuple[str, ...]:
     """The first `most` different ones, in order."""
     first: dict[str, None] = {}
@@ -189,7 +174,6 @@ def matches(pattern: str, message: str) -> bool:
 POOL: Final = 60
 """Patterns that the first stage hands on."""
 _MOST_WORDS: Final = 240
-_MOST_LETTERS: Final = 1600
 
 
 class IndexEntry(NamedTuple):
@@ -201,12 +185,8 @@ class IndexEntry(NamedTuple):
 
     words: str
     """The stems, in order, with repeats."""
-    grams: str
-    """The different runs of letters."""
     message: str
     """The stems of its error's message that say something."""
-    length: int
-    """Letters of its text."""
     size: int
     """Different stems that say something."""
 
@@ -228,13 +208,10 @@ def entry(pattern: Pattern) -> IndexEntry:
             stems += evidence.context.words
             break
     stems = stems[:_MOST_WORDS]
-    prepared = letters(text[:_MOST_LETTERS])[:_MOST_LETTERS]
     signature = pattern.signature
     return IndexEntry(
         " ".join(stems),
-        " ".join(dict.fromkeys(grams(prepared))),
         " ".join(dict.fromkeys(telling(literal(signature.pattern)))) if signature else "",
-        len(prepared),
         len({*stems} - STOPS),
     )
 

@@ -8,7 +8,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
-from itertools import chain
 from typing import Final, NamedTuple, TypeAlias
 
 from taofold.core.checks import Check, is_assertion
@@ -25,11 +24,8 @@ from taofold.learning.patterns.pattern import CaseContext, LoopCase, Pattern
 from taofold.learning.retrieval.index import (
     STOPS,
     IndexEntry,
-    PatternHit,
     classname,
     distinct,
-    grams,
-    letters,
     literal,
     matches,
     plain_words,
@@ -45,7 +41,6 @@ _CONTEXT_WORDS: Final = 24
 _MOST_FAILING: Final = 12
 _MESSAGE: Final = 2000
 """Characters of a message that are looked at."""
-_MOST_GRAMS: Final = 250
 _BEHIND: Final = 50
 """Patterns that are assumed to exist elsewhere, so that a small registry knows rare words too."""
 _FEWEST_WORDS: Final = 3.0
@@ -88,7 +83,6 @@ class Question(NamedTuple):
     words: frozenset[str]
     """The terms again, without those that say nothing."""
     telling: Bag
-    grams: frozenset[str]
     said: tuple[Bag, ...]
     """The telling words of each failure's message."""
     weights: Weights
@@ -129,7 +123,6 @@ def context_of(case: LoopCase) -> CaseContext:
 def ask(case: LoopCase, terms: tuple[str, ...], known: Mapping[str, int], total: int) -> Question:
     """Prepare `case`; `known` says in how many of `total` patterns each of its `terms` stands."""
     failing = case.failing[:_MOST_FAILING]
-    text = " ".join([*(check.message[:_MESSAGE] for check in failing), case.task[:1000]])
     useful = [term for term in terms if len(term) > 1 and term not in STOPS]
     everywhere = total + _BEHIND
     rare = {term: rarity(min(count, total), everywhere) for term, count in known.items()}
@@ -140,7 +133,6 @@ def ask(case: LoopCase, terms: tuple[str, ...], known: Mapping[str, int], total:
         frozenset(terms) - STOPS,
         # Terms that begin with "=" stand for classes and lines of code, not for words.
         weights.bag([term for term in useful if not term.isdigit() and term[0] != "="]),
-        frozenset(distinct(grams(letters(text)), _MOST_GRAMS)),
         tuple([weights.bag(telling(check.message[:_MESSAGE])) for check in failing]),
         weights,
         frozenset([term for line in case.code[:8000].split("\n") if (term := line_term(line))]),
@@ -212,8 +204,6 @@ def _dice(one: Sequence[str], other: Sequence[str]) -> float:
     return 2 * (left & right).total() / (left.total() + right.total())
 
 
-_K1: Final = 1.2
-_B: Final = 0.75
 LEAST: Final = 0.12
 """Below this a pattern has nothing to do with the case."""
 GENERIC_ERRORS: Final = frozenset(
@@ -250,26 +240,6 @@ _OF_NOTHING: Final = re.compile(r"(?:Type|Attribute)Error|panic|TS(?:1804[78]|25
 _NOTHING: Final = re.compile(r"\b(?:None|NoneType|null|undefined|nil)\b")
 _LINE: Final = 0.6
 """How much it says for a fix that the very line which it replaced is here."""
-
-
-def closest(question: Question, hits: Sequence[PatternHit], most: int) -> list[PatternHit]:
-    """The `most` hits that share most with the case: words, and runs of letters. BM25."""
-    here = frozenset(question.terms)
-    runs = [question.grams.intersection(hit.entry.grams.split(" ")) for hit in hits]
-    count = Counter(chain.from_iterable(runs))
-    rare = {gram: rarity(n, len(hits)) for gram, n in count.items()}
-    average = sum([hit.entry.length for hit in hits]) / len(hits) if hits else 1.0
-    scored: list[tuple[float, str, PatternHit]] = []
-    for hit, shared in zip(hits, runs, strict=True):
-        # BM25's normalisation by length.
-        damp = _K1 * (1 - _B + _B * hit.entry.length / (average or 1.0))
-        times = Counter(filter(here.__contains__, hit.entry.words.split(" ")))
-        score = sum(map(rare.__getitem__, shared)) / (1 + damp)
-        for word, n in times.items():
-            score += question.weights.of(word) * n / (n + damp)
-        score *= 1.0 + question.meanings.get(hit.id, 0.0)
-        scored.append((-round(score, 9), hit.id, hit))
-    return [hit for _, _, hit in sorted(scored)[:most]]
 
 
 class Relevance(NamedTuple):

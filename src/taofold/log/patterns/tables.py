@@ -22,14 +22,13 @@ from taofold.learning.retrieval.index import (
     IndexEntry,
     PatternHit,
     entry,
-    rarity,
 )
 
 TERMS: Final = 32
 """Of a question, the rarest words that are searched for."""
 MOST_POSTINGS: Final = 2_500
 """The search looks at the rarest words until they stand in so many patterns together."""
-FORM: Final = 7
+FORM: Final = 8
 """Of these tables. Raise it when they, the words in them, or a fold's result change."""
 
 TABLES: Final = (
@@ -37,12 +36,11 @@ TABLES: Final = (
         number integer primary key autoincrement, id text not null unique, month text,
         said blob not null, body blob not null)""",
     """create table if not exists pattern_entries(number integer primary key, id text not null,
-        words text not null, grams text not null, message text not null,
-        length integer not null, size integer not null)""",
+        words text not null, message text not null, size integer not null)""",
     "create index if not exists pattern_said on pattern_rows(said)",
     # An index only: the words stand in pattern_entries, where they are needed to take a row out.
     """create virtual table if not exists pattern_words using fts5(
-        words, content='', detail=none, columnsize=0,
+        words, content='',
         tokenize="unicode61 remove_diacritics 0 tokenchars '_='")""",
     "create table if not exists pattern_terms(term text primary key, rows integer not null) "
     "without rowid",
@@ -68,17 +66,18 @@ _SET: Final = "insert or replace into pattern_state values(?, ?)"
 _ROW: Final = "select number from pattern_rows where id = ?"
 _INSERT: Final = "insert into pattern_rows(id, month, said, body) values(?, ?, ?, ?)"
 _UPDATE: Final = "update pattern_rows set month = ?, said = ?, body = ? where number = ?"
-_ENTRY: Final = "select words, grams, message, length, size from pattern_entries where number = ?"
-_ENTER: Final = "insert into pattern_entries values(?, ?, ?, ?, ?, ?, ?)"
+_ENTRY: Final = "select words, message, size from pattern_entries where number = ?"
+_ENTER: Final = "insert into pattern_entries values(?, ?, ?, ?, ?)"
 # FTS5 without content must be told what it had indexed.
 _UNINDEX: Final = "insert into pattern_words(pattern_words, rowid, words) values('delete', ?, ?)"
 _INDEX: Final = "insert into pattern_words(rowid, words) values(?, ?)"
 _COUNT: Final = (
     "insert into pattern_terms values(?1, ?2) on conflict(term) do update set rows = rows + ?2"
 )
-_POSTS: Final = (  # as one text: a row for each number takes four times as long
-    "select '[' || ifnull(group_concat(rowid), '') || ']' from pattern_words "
-    "where pattern_words match ?"
+_SEARCH: Final = (  # `rank` is BM25
+    "select id, words, message, size from pattern_entries natural join "
+    "(select rowid as number, rank as score from pattern_words where pattern_words match ? "
+    "order by rank, rowid limit ?) order by score, number"
 )
 _NOTE: Final = (
     "insert into pattern_loops(loop, note) values(?1, ?2) on conflict(loop) do update set note = ?2"
@@ -90,7 +89,6 @@ _PATTERN: Final[msgspec.json.Decoder[Pattern]] = msgspec.json.Decoder(Pattern)
 _LOOP: Final[msgspec.json.Decoder[LoopNote]] = msgspec.json.Decoder(LoopNote)
 _STATS: Final[msgspec.json.Decoder[LoopStats]] = msgspec.json.Decoder(LoopStats)
 _COSTS: Final[msgspec.json.Decoder[list[float]]] = msgspec.json.Decoder(list[float])
-_NUMBERS: Final[msgspec.json.Decoder[list[int]]] = msgspec.json.Decoder(list[int])
 _ENCODE: Final = msgspec.json.Encoder().encode
 
 
@@ -198,23 +196,11 @@ class Tables:
         return row[0] if row else ""
 
     def search(self, terms: Sequence[str], limit: int = POOL) -> list[PatternHit]:
-        """Patterns by the weight of the rarest of `terms` in them."""
-        frequencies, total = self.frequencies(terms)
-        posts = [
-            (rarity(frequencies[t], total), self._posts(t)) for t in _rarest(terms, frequencies)
-        ]
-        numbers = _best(posts, limit)
-        marks = ",".join("?" * len(numbers))
-        rows = self._db.execute(
-            "select number, id, words, grams, message, length, size "  # noqa: S608 - marks only
-            f"from pattern_entries where number in ({marks})",
-            numbers,
-        )
-        hits = {row[0]: PatternHit(row[1], IndexEntry(*row[2:])) for row in rows}
-        return [hits[number] for number in numbers if number in hits]
-
-    def _posts(self, term: str) -> list[int]:
-        return _NUMBERS.decode(self._db.execute(_POSTS, (f'"{_token(term)}"',)).fetchone()[0])
+        """Patterns with the rarest of `terms`, the likeliest first."""
+        rare = _rarest(terms, self.frequencies(terms)[0])
+        query = " OR ".join([f'"{_token(term)}"' for term in rare])
+        rows = self._db.execute(_SEARCH, (query, limit)) if rare else ()
+        return [PatternHit(identity, IndexEntry(*columns)) for identity, *columns in rows]
 
     def frequencies(self, terms: Iterable[str]) -> tuple[Mapping[str, int], int]:
         """In how many patterns each term stands, and how many patterns there are."""
@@ -307,19 +293,6 @@ def _rarest(terms: Sequence[str], known: Mapping[str, int]) -> list[str]:
             break
         chosen.append(term)
     return chosen
-
-
-def _best(posts: Iterable[tuple[float, Iterable[int]]], limit: int) -> list[int]:
-    """The numbers whose words weigh most together: `posts` are weights with the numbers."""
-    scores: dict[int, float] = {}
-    for weight, numbers in posts:
-        for number in numbers:
-            scores[number] = scores.get(number, 0.0) + weight
-    if len(scores) > limit:
-        # Cut by score first: then only few pairs are sorted.
-        least = sorted(scores.values(), reverse=True)[limit - 1]
-        scores = {number: score for number, score in scores.items() if score >= least}
-    return sorted(scores, key=lambda number: (-scores[number], number))[:limit]
 
 
 def _tokens(words: str) -> str:
