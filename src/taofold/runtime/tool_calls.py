@@ -279,6 +279,9 @@ class Invocation:
         setup, run = ledger.setup, ledger.store.run
         if setup.sampling is None:
             raise ValueError("there is no model that could answer")
+        # The person who cancels pays for nothing that begins afterwards.
+        ledger.inbox.stale = True
+        await ledger.raise_if_cancelled()
         number = int.from_bytes(blake2b(msgspec.json.encode(question), digest_size=5).digest())
         location = f"{self.key}[{self.index}]"
         spent = await setup.sampling.spent(run, child_id(run, self.key, self.index))
@@ -559,9 +562,6 @@ def _stored(redactor: Redactor, tool: Tool, outcome: Outcome) -> StoredResult:
             digest = blake2b(whole, digest_size=20).hexdigest()
         result = text = excerpt(text, longest)
     extraction = outcome.extraction
-    # The tool's own `extract` sees the whole value, not the excerpt.
-    if not extraction and tool.extract is not None:
-        extraction = _extracted(tool, outcome.value)
     auto = not extraction
     if auto:
         extraction = key_line(text, failed=outcome.status in ("failure", "timeout")) or "(empty)"
@@ -586,13 +586,6 @@ def _timed_out(tool: Tool, context: RunContext[Any] | None, seconds: float) -> O
 
 def _options(tool: Tool) -> tuple[str, ...]:
     return UNCERTAIN_OPTIONS if tool.effect == "once" and tool.agent is None else TIMEOUT_OPTIONS
-
-
-def _extracted(tool: Tool, value: Any) -> str:
-    try:
-        return tool.extract(value)[:200] if tool.extract is not None else ""
-    except Exception:  # noqa: BLE001 - a bad extractor must not lose the result
-        return ""
 
 
 def _data(state: RunState, tool: Tool) -> Mapping[str, Any]:
