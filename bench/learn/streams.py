@@ -118,7 +118,7 @@ async def stream(
         _through(mind.registry, draft)
     for place, bug in enumerate(order):
         faults, loop = bench.start(bug), f"{label}-{place}-{bug.name.replace('/', '-')}"
-        case = case_of(GOAL, faults, str(bug.folder))
+        case = case_of(GOAL, faults)
         lessons = await mind.inject(loop, case, mind.learning.injection)
         text = "" if lessons.control else f"{lessons.text}\n\n{await mind.rates()}".strip()
         text = told(text) if told and text else text

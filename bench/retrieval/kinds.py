@@ -117,7 +117,7 @@ async def measure(kinds: list[Kind], seed: int) -> None:
             output = form(f"lib/now.{kind.suffix}", 40, kind.rule, filled(kind.message, chance))
             failing = failing_checks(output)
             failed = tuple([check.id for check in failing])
-            case = msgspec.structs.replace(case_of(TASK, failing, ""), failed=failed)
+            case = msgspec.structs.replace(case_of(TASK, failing), failed=failed)
             shown = await mind.inject(f"{title}-{number}", case, learning.injection)
             ids = shown.patterns
             among += bool(taught[kind.rule].intersection(ids))

@@ -86,7 +86,6 @@ def case(
     kind: str = "TypeError",
     *,
     language: str = "typescript",
-    code: str = "",
 ) -> LoopCase:
     """A loop that has failed at its error, so that it may be told of any lesson."""
     failing = (
@@ -94,7 +93,7 @@ def case(
         if message
         else ()
     )
-    return LoopCase(task, "debugging", language, failing=failing, code=code, failed=("t::a",))
+    return LoopCase(task, "debugging", language, failing=failing, failed=("t::a",))
 
 
 Opener = Callable[[], Registry]

@@ -15,7 +15,7 @@ from taofold.learning.patterns.pattern import Pattern
 from taofold.learning.settings import Extraction, Injection, Learning
 from taofold.log.patterns.stores import memory_registry
 from taofold.loop.events import BaselineTaken, IterationEnded
-from taofold.loop.learner import CrossLoopLearner, case_of, failed_at
+from taofold.loop.learner import CrossLoopLearner, failed_at
 from taofold.loop.state import Iteration, LoopState
 from taofold.loop.values import LoopRequest, Used
 from taofold.loop.verdict import Gate, GateResult, Verdict
@@ -227,18 +227,6 @@ def test_a_model_may_name_a_pattern_and_nothing_else() -> None:
     assert spoken.name.startswith("Check the user first xxx")
     assert len(spoken.name) <= 80
     assert spoken.body == plain.body
-
-
-def test_the_case_reads_the_code_around_failing_places_and_nothing_outside(tmp_path: Path) -> None:
-    root = tmp_path / "work"
-    (root / "users").mkdir(parents=True)
-    (root / "users" / "mail.py").write_text("def address(name):\n    return find(name).email\n")
-    (tmp_path / "secret.py").write_text("TOKEN = 1\n")
-    inside = case_of("Fix it", [fault()], str(root))
-    assert "find(name)" in inside.code
-    assert (inside.language, inside.failing[0].place.function) == ("python", "address")
-    assert case_of("Fix it", [fault(path="../secret.py")], str(root)).code == ""
-    assert case_of("Fix it", [fault(path="gone.py")], str(root)).code == ""
 
 
 def failed_state(root: Path, left: Check, *, changed: tuple[str, ...]) -> LoopState:

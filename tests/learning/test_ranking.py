@@ -238,7 +238,7 @@ async def test_a_lesson_that_failed_wherever_it_was_used_is_retired_with_the_rea
     (found,) = await registry.discover("loop-a", [error()], EXTRACT)
     trusting = Injection(min_success_rate=0.0, control_share=0.0)
     for n, place in enumerate(PLACES):
-        about = case(f"Repair the {place}", code=place)
+        about = case(f"Repair the {place}")
         for k in range(20):  # others that help keep the trust in what is new
             await looped(registry, f"else-{n}-{k}", case("Paint", ""), won=None, iterations=60)
         await looped(registry, f"loop-{n}", about, won=False, iterations=6, injection=trusting)

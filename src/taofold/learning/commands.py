@@ -81,14 +81,11 @@ def candidates(
     meanings: Mapping[str, float] = {},
 ) -> PatternChoice:
     """What a loop about `case` would be shown now."""
-    terms = terms_of(case)
-    question = ask(case, terms, *view.frequencies(terms))._replace(meanings=meanings)
+    question = ask(case, meanings)
     # Two stages: the search by words is cheap and rough, the comparison field by field is not.
     hits = view.search(question.terms)
-    entries = [
-        (pattern, hit.entry) for hit in hits if (pattern := view.pattern(hit.id)) is not None
-    ]
-    return choose(rank(entries, question, settings, min_uses=min_uses), settings)
+    found = [(pattern, hit.stems) for hit in hits if (pattern := view.pattern(hit.id)) is not None]
+    return choose(rank(found, question, settings, min_uses=min_uses), settings)
 
 
 def inject(
@@ -199,7 +196,7 @@ def alike(view: View, draft: Pattern, threshold: float) -> Pattern | None:
     """The pattern most like `draft`, if that is more than `threshold`."""
     best, most = None, threshold
     # Likeness compares tokens and costs; only the nearest by rare words are compared.
-    for hit in view.search(entry(draft).words.split(), _COMPARED):
+    for hit in view.search(entry(draft).split(), _COMPARED):
         other = view.pattern(hit.id)
         if other is not None and (value := likeness(draft, other)) > most:
             best, most = other, value

@@ -5,15 +5,13 @@ further iteration; the answers are frozen in the loop's stream. `learn` is asked
 All may be asked again after a crash, with the same loop id: a learner counts a loop once.
 
 `CrossLoopLearner` is the one for real loops, command line and benchmark. At the start it makes a
-case of the task, the failing checks and the code around them, and asks the registry; at the end it
+case of the task and the failing checks, and asks the registry; at the end it
 attributes what was injected, settles it, and takes in what the loop teaches. What the runs
 themselves say about tests is believed only as far as the gates agree: a test run inside an
 iteration belongs to the agent, the gate does not.
 """
 
-import re
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from pathlib import Path
 from typing import Final, Protocol
 
 from msgspec.structs import replace
@@ -111,17 +109,8 @@ class NoLearner:
         return Learnt()
 
 
-_MOST_CODE: Final = 8_000
-_MOST_FILE: Final = 1_000_000
-_AROUND: Final = 20
-"""Lines above and below a failing place that are compared with patterns."""
-_MOST_PLACES: Final = 4
-_MOST_MODULES: Final = 8
-_IMPORT: Final = re.compile(r"(?m)^\s*(?:from|import) ([\w.]{1,200})(?: import ([\w, ]{1,400}))?")
-
-
-def case_of(task: str, faults: Sequence[Check], root: str, repository: str = "") -> LoopCase:
-    """What the loop is about. Without a `root` no code is read."""
+def case_of(task: str, faults: Sequence[Check], repository: str = "") -> LoopCase:
+    """What the loop is about."""
     languages = [language_of(fault.place.path) for fault in faults if fault.place.path]
     named = next((language for language in languages if language != "other"), "")
     return LoopCase(
@@ -130,7 +119,6 @@ def case_of(task: str, faults: Sequence[Check], root: str, repository: str = "")
         named,
         repository,
         failing=tuple(faults),
-        code=_code(faults, Path(root)) if root else "",
     )
 
 
@@ -156,60 +144,6 @@ def _error_of(check: Check) -> tuple[str, str, str]:
 def first_faults(history: LoopHistory) -> tuple[Check, ...]:
     """What failed when the loop began."""
     return history.attempts[0].before if history.attempts else ()
-
-
-def _code(faults: Sequence[Check], root: Path) -> str:
-    """The lines around the failing places; of a test, the modules that it imports as well."""
-    parts: list[str] = []
-    visited: set[tuple[str, int]] = set()
-    for fault in faults:
-        # Places close to one another show the same lines: once is enough.
-        key = (fault.place.path, fault.place.line // (2 * _AROUND))
-        if not fault.place.path or key in visited:
-            continue
-        visited.add(key)
-        if is_test(fault.place.path):
-            parts += _imported(root, fault.place.path, visited)
-        else:
-            parts.append(_around(root, fault.place.path, fault.place.line))
-        if len(visited) >= _MOST_PLACES:
-            break
-    return "\n".join(parts)[:_MOST_CODE]
-
-
-def _imported(root: Path, test: str, visited: set[tuple[str, int]]) -> list[str]:
-    """The project's modules that a Python test names in its imports."""
-    parts: list[str] = []
-    for name, members in _IMPORT.findall(_text(root, test)):
-        stem = name.replace(".", "/")
-        inner = [f"{stem}/{member.strip()}.py" for member in members.split(",") if member.strip()]
-        # Where a project keeps its modules is not known: each usual place is tried.
-        for path in (f"{stem}.py", f"src/{stem}.py", *inner):
-            if (path, -1) not in visited and len(visited) < _MOST_MODULES:
-                text = _text(root, path)
-                if text:
-                    visited.add((path, -1))
-                    parts.append(text)
-    return parts
-
-
-def _around(root: Path, path: str, line: int) -> str:
-    """Some lines of a file below `root`."""
-    lines = _text(root, path).splitlines()
-    return "\n".join(lines[max(line - 1 - _AROUND, 0) : line + _AROUND])
-
-
-def _text(root: Path, path: str) -> str:
-    """A file below `root`; "" for one that is not there, too large, or elsewhere."""
-    try:
-        file = (root / path).resolve()
-        # A place in a traceback may name any file of the machine: only those
-        # of the project are read.
-        if not file.is_relative_to(root.resolve()) or file.stat().st_size > _MOST_FILE:
-            return ""
-        return file.read_text(encoding="utf-8", errors="replace")
-    except (OSError, ValueError):
-        return ""
 
 
 _MOST_FILES: Final = 20
@@ -411,9 +345,8 @@ class CrossLoopLearner:
         injection = self.learning.injection
         if state.wish.min_success_rate is not None:
             injection = replace(injection, min_success_rate=state.wish.min_success_rate)
-        folder = state.baseline.folder if state.baseline else ""
         case = replace(
-            case_of(state.wish.task, failing, folder or state.wish.root, self.repository),
+            case_of(state.wish.task, failing, self.repository),
             failed=failed_at(state, failing),
             after=len(state.done),
         )
@@ -522,10 +455,9 @@ class CrossLoopLearner:
         if not drafts:
             return []
         if note is not None and note.decided:
-            # As it was when the loop began: the code around the failing places has changed since.
             context = note.context
         else:
-            context = context_of(case_of(history.task, first_faults(history), "", self.repository))
+            context = context_of(case_of(history.task, first_faults(history), self.repository))
         return await self.registry.discover(
             history.loop, drafts, self.learning.extraction, context=context, by=self.by
         )

@@ -127,10 +127,7 @@ def _inject(loop: str, rate: float | None, top_k: int | None, *, json: bool) -> 
         if state.status in ENDED - RESUMABLE:
             raise Refused(f"loop {name!r} is {state.status}: it has no next iteration")
         learner = cast("CrossLoopLearner", dependencies.learner)
-        folder = state.baseline.folder if state.baseline else ""
-        case = case_of(
-            state.wish.task, _failing(state), folder or state.wish.root, learner.repository
-        )
+        case = case_of(state.wish.task, _failing(state), learner.repository)
         injection = _wanted(learner.learning.injection, rate, top_k)
         lessons = await learner.inject(name, case, injection, manual=True)
         # Iterations count from 1, so 0 says that nothing was injected.

@@ -10,7 +10,6 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache
-from hashlib import blake2b
 from itertools import takewhile
 from typing import Final, NamedTuple, TypeAlias
 
@@ -290,26 +289,6 @@ def _renamed(old: Sequence[str], new: Sequence[str]) -> tuple[str, ...]:
     """The place of the one name, or text, that is another in `new`; () for none, or for more."""
     places = [n for n, (a, b) in enumerate(zip(old, new, strict=True)) if a != b]
     return (RENAMED, str(places[0])) if len(places) == 1 else ()
-
-
-@lru_cache(maxsize=4096)
-def change_key(diff: str) -> str:
-    """A name for a stored difference, whatever the names in it; "" if it changes nothing."""
-    lines = [
-        f"{line[:1]} {' '.join(abstracted(line[1:]))}"
-        for line in diff.split("\n")
-        if line[:1] in ("-", "+")
-    ]
-    return blake2b("\n".join(lines).encode(), digest_size=8).hexdigest() if lines else ""
-
-
-@lru_cache(maxsize=4096)
-def line_term(line: str) -> str:
-    """A word that stands for all lines like this one, names left out; "" for a bare one."""
-    kinds = abstracted(line)
-    if len(kinds) < 2:
-        return ""
-    return "=" + blake2b(" ".join(kinds).encode(), digest_size=6).hexdigest()
 
 
 def opcodes(left: Sequence[str], right: Sequence[str]) -> Sequence[tuple[str, int, int, int, int]]:

@@ -25,9 +25,8 @@ from taofold.learning.patterns.kinds import (
 class LoopCase(Value, frozen=True):
     """A task at its start, or between two iterations.
 
-    `code` is source text near the failures, as much as is at hand. `failed` are the ids of
-    failing checks that this loop has edited files for, and whose error stayed; `after` is how many
-    of its iterations have ended.
+    `failed` are the ids of failing checks that this loop has edited files for, and whose error
+    stayed; `after` is how many of its iterations have ended.
     """
 
     task: str = ""
@@ -36,19 +35,14 @@ class LoopCase(Value, frozen=True):
     repository: str = ""
     tool: str = ""
     failing: tuple[Check, ...] = ()
-    code: str = ""
     failed: tuple[str, ...] = ()
     after: int = 0
 
 
 class CaseContext(Value, frozen=True):
-    """A case made small enough to be kept with every win and loss.
-
-    `errors` are classes; `words` are stems of messages and code, the telling ones first.
-    """
+    """A case made small enough to be kept with every win and loss. `errors` are classes."""
 
     errors: tuple[str, ...] = ()
-    words: tuple[str, ...] = ()
     language: str = ""
     repository: str = ""
 

@@ -5,14 +5,13 @@ what it answers. Of every pattern that was looked at and left out, the reason is
 same input gives the same choice.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from taofold.learning.extraction.diffs import change_key
 from taofold.learning.extraction.silencing import silencing
 from taofold.learning.patterns.kinds import Approach, CodeTemplate, ErrorFix, Kind
 from taofold.learning.patterns.pattern import Pattern
-from taofold.learning.retrieval.index import IndexEntry
 from taofold.learning.retrieval.relevance import LEAST, Question, Relevance, likeness, relevance
 from taofold.learning.settings import MOST_INJECTED, Injection
 
@@ -65,13 +64,13 @@ def effectiveness(pattern: Pattern) -> float:
 
 
 def rank(
-    found: Iterable[tuple[Pattern, IndexEntry]],
+    found: Iterable[tuple[Pattern, str]],
     question: Question,
     settings: Injection,
     *,
     min_uses: int,
 ) -> list[Ranked]:
-    """All of `found` with their figures, the best first."""
+    """All of `found`, each with the stems of its text, with their figures, the best first."""
     included: Mapping[Kind, bool] = {
         "error": settings.include_error_patterns,
         "success": settings.include_success_patterns,
@@ -79,8 +78,8 @@ def rank(
         "template": settings.include_code_templates,
     }
     ranked: list[Ranked] = []
-    for pattern, entry in found:
-        close = relevance(pattern, entry, question)
+    for pattern, stems in found:
+        close = relevance(pattern, stems, question)
         if not included[pattern.kind]:
             refused = "its kind is switched off"
         else:
@@ -122,23 +121,15 @@ def _refusal(pattern: Pattern, close: Relevance, settings: Injection, min_uses: 
 
 def choose(ranked: Sequence[Ranked], settings: Injection) -> PatternChoice:
     """The patterns to show: at most as many as allowed, none twice, each error's best first."""
-    # Greedy, one at a time: a second lesson for the same error is worth less than the first, so a
-    # loop with two errors hears of both.
     most = min(settings.most, MOST_INJECTED)
-    chosen: list[Ranked] = []
     refused = {candidate.pattern.id: candidate.refused for candidate in ranked if candidate.refused}
-    left = [candidate for candidate in ranked if not candidate.refused]
-    while left and len(chosen) < most:
-        best = max(
-            left, key=lambda one: (one.score * _AGAIN ** _answered(one, chosen), *_last(one))
-        )
-        left.remove(best)
-        reason = _beside(best, ranked) or _surplus(best, chosen)
-        if reason:
-            refused[best.pattern.id] = reason
+    chosen: list[Ranked] = []
+    for candidate in _spread([candidate for candidate in ranked if not candidate.refused]):
+        reason = _surplus(candidate, chosen, ranked)
+        if reason or len(chosen) == most:
+            refused[candidate.pattern.id] = reason or f"{most} better ones are shown"
         else:
-            chosen.append(best)
-    refused |= {candidate.pattern.id: f"{len(chosen)} better ones are shown" for candidate in left}
+            chosen.append(candidate)
     order = [candidate.pattern.id for candidate in ranked]
     return PatternChoice(
         tuple(sorted(chosen, key=_order)),
@@ -146,62 +137,28 @@ def choose(ranked: Sequence[Ranked], settings: Injection) -> PatternChoice:
     )
 
 
-def _last(ranked: Ranked) -> tuple[float, tuple[int, ...]]:
-    """Breaks ties in the order of `_order`."""
-    return -_iterations(ranked), tuple([-ord(letter) for letter in ranked.pattern.id])
+def _spread(ranked: Sequence[Ranked]) -> list[Ranked]:
+    """In the order of choice: a loop with two errors hears of both before it hears of one twice."""
+    lessons: Counter[int] = Counter()
+    keys: list[tuple[float, int]] = []
+    for place, candidate in enumerate(ranked):
+        beside = lessons[candidate.answers] if candidate.answers >= 0 else 0
+        lessons[candidate.answers] += 1
+        keys.append((-candidate.score * _AGAIN**beside, place))
+    return [ranked[place] for _, place in sorted(keys)]
 
 
-def _answered(ranked: Ranked, chosen: Sequence[Ranked]) -> int:
-    if ranked.answers < 0:
-        return 0
-    return sum(other.answers == ranked.answers for other in chosen)
-
-
-def _surplus(ranked: Ranked, chosen: Sequence[Ranked]) -> str:
-    """Why a pattern adds nothing to those that are shown already."""
+def _surplus(candidate: Ranked, chosen: Sequence[Ranked], ranked: Sequence[Ranked]) -> str:
+    """Why a pattern adds nothing to those that are shown already, or that were looked at."""
+    pattern = candidate.pattern
     for other in chosen:
-        if likeness(ranked.pattern, other.pattern) > _ALIKE:
+        if likeness(pattern, other.pattern) > _ALIKE:
             return f"it says the same as {other.pattern.id}"
-        if ranked.answers == other.answers >= 0 and _one_error(ranked.pattern, other.pattern):
-            return f"{other.pattern.id} is about the same error, and nearer"
-        change = _change(ranked.pattern)
-        if change and change == _change(other.pattern) and ranked.answers == other.answers:
-            return f"{other.pattern.id} holds the same change"
-    return ""
-
-
-def _one_error(pattern: Pattern, other: Pattern) -> bool:
-    """Are they lessons about one error, names and values apart?"""
-    one, two = pattern.signature, other.signature
-    if one is None or two is None or pattern.kind != other.kind:
-        return False
-    # Files tell no message word for word: nobody can say which of theirs is nearer.
-    return bool(one.example) and (one.name, one.pattern) == (two.name, two.pattern)
-
-
-def _beside(candidate: Ranked, ranked: Sequence[Ranked]) -> str:
-    """Why an approach or a template adds nothing to what its own loop taught about an error.
-
-    Nor where that lesson is not shown: what tells nothing new does not do so as a template.
-    """
-    for other in ranked:
-        if _of_one_loop(candidate.pattern, other.pattern):
+    # What tells nothing new as a lesson does not do so as an approach or a template either.
+    for other in ranked if isinstance(pattern.body, CodeTemplate | Approach) else ():
+        if other.pattern.kind == "error" and not pattern.loops.isdisjoint(other.pattern.loops):
             return f"{other.pattern.id} tells it, from the same loop"
     return ""
-
-
-def _change(pattern: Pattern) -> str:
-    """A name for the edit that the pattern stores; "" if it stores none."""
-    return change_key(pattern.body.fix.diff) if isinstance(pattern.body, ErrorFix) else ""
-
-
-def _of_one_loop(pattern: Pattern, other: Pattern) -> bool:
-    """Is it an approach or a template beside the lesson that its own loop taught?"""
-    return (
-        isinstance(pattern.body, CodeTemplate | Approach)
-        and isinstance(other.body, ErrorFix)
-        and not pattern.loops.isdisjoint(other.loops)
-    )
 
 
 def in_section(chosen: Iterable[Ranked], kind: Kind) -> list[Ranked]:

@@ -7,12 +7,9 @@ escapes are understood, in time proportional to the text. Measured in `bench/ret
 """
 
 import re
-from collections.abc import Iterable
 from functools import lru_cache
-from math import log
 from typing import Final, NamedTuple
 
-from taofold.learning.extraction.diffs import line_term
 from taofold.learning.patterns.kinds import Approach, Avoidance, CodeTemplate, ErrorFix
 from taofold.learning.patterns.pattern import Pattern
 
@@ -103,16 +100,6 @@ def telling(text: str) -> list[str]:
     ]
 
 
-def distinct(items: Iterable[str], most: int) -> tuple[str, ...]:
-    """The first `most` different ones, in order."""
-    first: dict[str, None] = {}
-    for item in items:
-        if len(first) == most:
-            break
-        first.setdefault(item)
-    return tuple(first)
-
-
 _WILD: Final = re.compile(r"(?:\\[dwsS]|\.|\[\^?[^\]\\]{1,20}\])[*+]\??|\\d|\{\{\s*\w+\s*\}\}")
 _ESCAPED: Final = re.compile(r"\\([^A-Za-z0-9])")
 _SPECIAL: Final = re.compile(r"(?<!\\)[()\[\]{}|*+?]|\\[A-Za-z0-9]")
@@ -176,44 +163,17 @@ POOL: Final = 60
 _MOST_WORDS: Final = 240
 
 
-class IndexEntry(NamedTuple):
-    """A pattern as the index has it. The texts are what they name, with spaces between.
-
-    What a search would work out anew for every question is worked out once, when a pattern is
-    written: a question about 10,000 patterns looks at sixty of these.
-    """
-
-    words: str
-    """The stems, in order, with repeats."""
-    message: str
-    """The stems of its error's message that say something."""
-    size: int
-    """Different stems that say something."""
-
-
 class PatternHit(NamedTuple):
-    """A pattern that shares rare words with the question."""
+    """A pattern that shares rare words with the question, and the stems of its text."""
 
     id: str
-    entry: IndexEntry
+    stems: str
 
 
-def entry(pattern: Pattern) -> IndexEntry:
-    """What is indexed: everything a pattern says, and the words of where it was found."""
-    text = text_of(pattern)
-    stems = [*_class(pattern), *_replaced(pattern), *words(text)]
-    for evidence in pattern.evidence:
-        # Of one case only, the oldest that is kept.
-        if evidence.outcome in ("found", "won"):
-            stems += evidence.context.words
-            break
-    stems = stems[:_MOST_WORDS]
-    signature = pattern.signature
-    return IndexEntry(
-        " ".join(stems),
-        " ".join(dict.fromkeys(telling(literal(signature.pattern)))) if signature else "",
-        len({*stems} - STOPS),
-    )
+def entry(pattern: Pattern) -> str:
+    """The stems that a pattern is found by, in order, with repeats and spaces between."""
+    stems = [*_class(pattern), *words(text_of(pattern))]
+    return " ".join(stems[:_MOST_WORDS])
 
 
 def text_of(pattern: Pattern) -> str:
@@ -224,14 +184,6 @@ def text_of(pattern: Pattern) -> str:
 def classname(name: str) -> str:
     """The term that stands for an error's class, apart from the same word in prose."""
     return f"={name.lower()}"
-
-
-def _replaced(pattern: Pattern) -> list[str]:
-    """The terms that stand for the lines a fix replaced."""
-    if not isinstance(pattern.body, ErrorFix):
-        return []
-    gone = [line[1:] for line in pattern.body.fix.diff.split("\n") if line[:1] == "-"]
-    return [term for line in gone if (term := line_term(line))]
 
 
 def _class(pattern: Pattern) -> list[str]:
@@ -254,8 +206,3 @@ def _texts(pattern: Pattern) -> list[str]:
         case CodeTemplate() as body:
             texts += [body.use, body.code, *body.holes.values()]
     return [text for text in texts if text]
-
-
-def rarity(frequency: int, total: int) -> float:
-    """The weight of a word: its inverse document frequency, as BM25 has it."""
-    return log(1.0 + (total - frequency + 0.5) / (frequency + 0.5))

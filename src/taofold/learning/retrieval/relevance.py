@@ -11,7 +11,7 @@ from difflib import SequenceMatcher
 from typing import Final, NamedTuple, TypeAlias
 
 from taofold.core.checks import Check, is_assertion
-from taofold.learning.extraction.diffs import HOLE, abstracted, line_term, tokens
+from taofold.learning.extraction.diffs import HOLE, abstracted, tokens
 from taofold.learning.extraction.generalisation import error_type_of, pattern_of, seen_at
 from taofold.learning.patterns.kinds import (
     Approach,
@@ -23,56 +23,20 @@ from taofold.learning.patterns.kinds import (
 from taofold.learning.patterns.pattern import CaseContext, LoopCase, Pattern
 from taofold.learning.retrieval.index import (
     STOPS,
-    IndexEntry,
     classname,
-    distinct,
     literal,
     matches,
     plain_words,
-    rarity,
     telling,
     words,
 )
 
-_CODE_TERMS: Final = 40
-_LINE_TERMS: Final = 80
 _MOST_TERMS: Final = 240
-_CONTEXT_WORDS: Final = 24
 _MOST_FAILING: Final = 12
 _MESSAGE: Final = 2000
 """Characters of a message that are looked at."""
-_BEHIND: Final = 50
-"""Patterns that are assumed to exist elsewhere, so that a small registry knows rare words too."""
-_FEWEST_WORDS: Final = 3.0
-
-
-class Bag(NamedTuple):
-    """Words, and how much they say together."""
-
-    words: frozenset[str]
-    weight: float
-
-
-class Weights(NamedTuple):
-    """How much words say: a rare one about 4."""
-
-    rare: Mapping[str, float]
-    unseen: float
-    """The weight of a word in no pattern."""
-
-    def of(self, word: str) -> float:
-        """One word's weight."""
-        return self.rare.get(word, self.unseen)
-
-    def total(self, found: Iterable[str]) -> float:
-        """What the words weigh together."""
-        rare, unseen = self
-        return sum([rare.get(word, unseen) for word in found])
-
-    def bag(self, found: Iterable[str]) -> Bag:
-        """The words, each once, with their weight."""
-        distinct_words = frozenset(found)
-        return Bag(distinct_words, self.total(distinct_words))
+_FEWEST: Final = 3
+"""Words that a text counts for at least: else two texts of one word each would be the same text."""
 
 
 class Question(NamedTuple):
@@ -81,63 +45,39 @@ class Question(NamedTuple):
     case: LoopCase
     terms: tuple[str, ...]
     words: frozenset[str]
-    """The terms again, without those that say nothing."""
-    telling: Bag
-    said: tuple[Bag, ...]
+    """Those of the terms that say something."""
+    messages: tuple[frozenset[str], ...]
     """The telling words of each failure's message."""
-    weights: Weights
-    lines: frozenset[str]
-    """The terms of the lines of code at hand."""
-    least: float
-    """What a text must say at least to be compared as a whole."""
     meanings: Mapping[str, float] = {}
     """How much patterns, by id, mean what the case means, 0 to 1, where a model was asked."""
 
 
 def terms_of(case: LoopCase) -> tuple[str, ...]:
-    """What to search for, the most telling first: errors, the task, then the code."""
+    """What to search for, the most telling first: errors, then the task."""
     terms: list[str] = []
     for failing in case.failing[:_MOST_FAILING]:
         terms += [classname(failing.error_type)] if failing.error_type else []
         terms += words(failing.message[:_MESSAGE])
-    terms += telling(case.task[:2000])
-    terms += distinct(filter(None, map(line_term, case.code[:8000].split("\n"))), _LINE_TERMS)
-    terms += distinct(telling(case.code[:8000]), _CODE_TERMS)
-    return distinct(terms, _MOST_TERMS)
+    terms += telling(case.task[:_MESSAGE])
+    return tuple(dict.fromkeys(terms))[:_MOST_TERMS]
 
 
 def context_of(case: LoopCase) -> CaseContext:
     """The case, small enough to be kept."""
-    failing = case.failing[:_MOST_FAILING]
-    stems = telling(" ".join([check.message[:300] for check in failing]))
-    around = telling(case.code[:8000]) or telling(case.task[:2000])
-    half = distinct(stems, _CONTEXT_WORDS // 2)
-    return CaseContext(
-        tuple(sorted({check.error_type for check in failing if check.error_type})),
-        distinct([*half, *around], _CONTEXT_WORDS),
-        case.language,
-        case.repository,
-    )
+    errors = {check.error_type for check in case.failing[:_MOST_FAILING] if check.error_type}
+    return CaseContext(tuple(sorted(errors)), case.language, case.repository)
 
 
-def ask(case: LoopCase, terms: tuple[str, ...], known: Mapping[str, int], total: int) -> Question:
-    """Prepare `case`; `known` says in how many of `total` patterns each of its `terms` stands."""
+def ask(case: LoopCase, meanings: Mapping[str, float] = {}) -> Question:
+    """Prepare `case`."""
     failing = case.failing[:_MOST_FAILING]
-    useful = [term for term in terms if len(term) > 1 and term not in STOPS]
-    everywhere = total + _BEHIND
-    rare = {term: rarity(min(count, total), everywhere) for term, count in known.items()}
-    weights = Weights(rare, rarity(0, everywhere))
-    return Question(
-        case,
-        terms,
-        frozenset(terms) - STOPS,
-        # Terms that begin with "=" stand for classes and lines of code, not for words.
-        weights.bag([term for term in useful if not term.isdigit() and term[0] != "="]),
-        tuple([weights.bag(telling(check.message[:_MESSAGE])) for check in failing]),
-        weights,
-        frozenset([term for line in case.code[:8000].split("\n") if (term := line_term(line))]),
-        _FEWEST_WORDS * rarity(1, everywhere),
-    )
+    messages = [frozenset(telling(check.message[:_MESSAGE])) for check in failing]
+    terms = terms_of(case)
+    return Question(case, terms, _telling(terms), tuple(messages), meanings)
+
+
+def _telling(terms: Iterable[str]) -> frozenset[str]:
+    return frozenset([term for term in terms if len(term) > 1 and not term.isdigit()]) - STOPS
 
 
 _LONGEST: Final = 4000
@@ -214,8 +154,8 @@ _SAME_CLASS: Final = 0.7
 _OTHER_CLASS: Final = 0.15
 _SAME_WORDS: Final = 0.6
 _SAME_SENTENCE: Final = 0.5
+_SAME_PLACE: Final = 0.6
 _LEAST_ERROR: Final = 0.25
-_LEAST_TEXT: Final = 0.3
 _SENTENCE: Final = 30
 """Words of a message that are compared in order."""
 _FEWEST_SHARED: Final = 2
@@ -238,8 +178,6 @@ _MISSING: Final = re.compile(
 )
 _OF_NOTHING: Final = re.compile(r"(?:Type|Attribute)Error|panic|TS(?:1804[78]|253[12])")
 _NOTHING: Final = re.compile(r"\b(?:None|NoneType|null|undefined|nil)\b")
-_LINE: Final = 0.6
-"""How much it says for a fix that the very line which it replaced is here."""
 
 
 class Relevance(NamedTuple):
@@ -253,85 +191,84 @@ class Relevance(NamedTuple):
     refused: str = ""
 
 
-def relevance(pattern: Pattern, entry: IndexEntry, question: Question) -> Relevance:
-    """How relevant `pattern` is to the case."""
-    case = question.case
-    text = _text(entry, question)
+def relevance(pattern: Pattern, stems: str, question: Question) -> Relevance:
+    """How relevant `pattern`, whose text has these `stems`, is to the case."""
+    case, body = question.case, pattern.body
+    text = _overlap(question.words, _telling(stems.split(" ")), _FEWEST_SHARED)
     if pattern.id in question.meanings:
         text = (text + question.meanings[pattern.id]) / 2
-    scale = 0.5 if _foreign(pattern, case) else 1.0
-    match pattern.body:
+    match body:
         case ErrorFix() | Avoidance():
-            signature = pattern.body.signature
-            if signature is None or not case.failing:
-                return Relevance(scale * text)
-            return _of_error(pattern, entry, signature, text, scale, question)
+            if body.signature is None or not case.failing:
+                return Relevance(text)
+            return _of_error(pattern, body.signature, text, question)
         # Ways of working answer no error: a loop that has failed at nothing needs none.
         case Approach() | CodeTemplate() if not case.failed:
             return Relevance(0.0, refused=_NOT_YET)
-        case Approach() as body:
-            same_task = bool(body.task) and matches(body.task, case.task)
-            value = max(text, 0.9 if same_task and telling(literal(body.task)) else 0.0)
-            return Relevance(scale * value)
-        case CodeTemplate() as body:
-            strange = "other" not in (body.language, case.language or "other")
-            value = 0.0 if strange and body.language != case.language else text
-            return Relevance(scale * value)
-
-
-def _foreign(pattern: Pattern, case: LoopCase) -> bool:
-    language = pattern.scope.language
-    return bool(case.language and language and case.language != language)
+        case CodeTemplate(language=language) if not {language, case.language} & {"other", ""}:
+            return Relevance(text if language == case.language else 0.0)
+        case Approach() | CodeTemplate():
+            return Relevance(text)
 
 
 def _of_error(
-    pattern: Pattern,
-    entry: IndexEntry,
-    signature: ErrorSignature,
-    text: float,
-    scale: float,
-    question: Question,
+    pattern: Pattern, signature: ErrorSignature, text: float, question: Question
 ) -> Relevance:
     """The failing check that is most like the signature decides."""
-    says = question.weights.bag(entry.message.split())
-    line = _line_is_here(pattern, question)
+    says = frozenset(telling(literal(signature.pattern)))
     # Refused unless some failing check speaks for it: words alone bring lessons about other errors.
     best = Relevance(0.0, refused="it answers another error")
     silence = ""
-    pairs = zip(question.case.failing, question.said, strict=False)
+    pairs = zip(question.case.failing, question.messages, strict=False)
     for number, (failing, message) in enumerate(pairs):
-        same = _kinship(signature, failing)
-        alike = _alike(signature, says, failing, message, question)
-        asserted = is_assertion(failing)
-        plain = asserted or failing.error_type in GENERIC_ERRORS
-        if same >= _SAME_CLASS and not plain:
-            # `users.map is not a function` has no word that says something but those that differ.
-            sentence = same_sentence(literal(signature.pattern), failing.message)
-            alike = max(alike, sentence if sentence >= _SAME_WORDS else 0.0)
-        if same >= _SAME_CLASS and not plain and alike < _LEAST_ERROR and _exception(failing):
-            continue  # a class such as TypeError has many causes: the words must agree
-        if same >= _SAME_CLASS and not plain:
-            error = 0.3 + 0.7 * alike
-        elif plain or not failing.error_type or same > _OTHER_CLASS:
-            # The class says nothing: the words must, or the very line or function that was wrong.
-            here = max(line, float(same_function(signature, failing)))
-            # An assertion's words are of the values that were compared, or of the test's author.
-            error = max(same * alike if says.words and not asserted else 0.0, _LINE * here)
-            nameless = not failing.error_type
-            if nameless and max(alike, here) < _SAME_SENTENCE:
-                continue  # nothing but the sentence tells such errors apart
-            if error < _LEAST_ERROR and (asserted or text < _LEAST_TEXT):
-                continue
-        elif alike >= _SAME_WORDS:
-            error = 0.5 * alike
-        else:
+        error = _error(signature, says, failing, message)
+        if not error:
             continue
-        value = scale * (0.75 * error + 0.25 * max(text, line))
         known = _no_news(pattern, signature, failing, question.case)
         silence = known or silence
+        value = 0.75 * error + 0.25 * text
         if value > best.value and not known:
             best = Relevance(value, number)
     return best if best.value else best._replace(refused=silence or best.refused)
+
+
+def _error(
+    signature: ErrorSignature, says: frozenset[str], failing: Check, message: frozenset[str]
+) -> float:
+    """How much a failing check is the error of the signature, 0 to 1; 0 for another one.
+
+    Args:
+        says: The telling words of the signature.
+        message: Those of the check's message.
+    """
+    here = _SAME_PLACE * same_place(signature, failing)
+    # An assertion's words are of the values that were compared, or of the test's author.
+    if is_assertion(failing):
+        return here
+    same = _kinship(signature, failing)
+    named = failing.error_type not in GENERIC_ERRORS
+    alike = 0.8 * _overlap(message, says)
+    if matches(signature.pattern, failing.message):
+        # A signature of generic words alone matches many messages.
+        alike = 1.0 if says else 0.3
+    elif not failing.error_type:
+        # Nothing but the sentence tells such errors apart: in "undefined variable depot" the
+        # telling word is the one that differs each time.
+        alike = same_sentence(literal(signature.pattern), failing.message)
+        alike = alike if alike >= _SAME_SENTENCE else 0.0
+    elif named and same >= _SAME_CLASS:
+        # "users.map is not a function" has no telling word but those that differ.
+        sentence = same_sentence(literal(signature.pattern), failing.message)
+        alike = max(alike, sentence if sentence >= _SAME_WORDS else 0.0)
+    if named and same >= _SAME_CLASS:
+        # A class such as TypeError has many causes: the words must agree.
+        agreed = alike >= _LEAST_ERROR or not _exception(failing)
+        return 0.3 + 0.7 * alike if agreed else 0.0
+    if named and same <= _OTHER_CLASS:
+        return 0.0
+    # The class says nothing: the words must, or the place.
+    error = max(same * alike, here)
+    return error if error >= _LEAST_ERROR else 0.0
 
 
 def _no_news(pattern: Pattern, signature: ErrorSignature, failing: Check, case: LoopCase) -> str:
@@ -347,9 +284,6 @@ def _no_news(pattern: Pattern, signature: ErrorSignature, failing: Check, case: 
             vain = False
         case _:
             return ""
-    # At once only for the same sentence, names and values apart: "already borrowed" is not
-    # "already mutably borrowed".
-    hard = hard and (not signature.example or matches(signature.pattern, failing.message))
     failed = failing.id in case.failed
     # A lesson of a file, without a message word for word, is taken as it is.
     known = signature.example and not same_case(signature, failing)
@@ -373,45 +307,22 @@ def _of_every_day(failing: Check, *, vain: bool, failed: bool) -> bool:
 
 
 def same_case(signature: ErrorSignature, failing: Check) -> bool:
-    """Is it the same value that is named, or the same function that fails?"""
+    """Is it the same value that is named, or the same place that fails?"""
     # A message without a value is the same everywhere.
     named = signature.example == failing.message and bool(re.search(r"\*|\+", signature.pattern))
-    return named or same_function(signature, failing)
+    return named or same_place(signature, failing)
 
 
-def same_function(signature: ErrorSignature, failing: Check) -> bool:
-    """Does the function fail where the lesson was learnt?"""
+def same_place(signature: ErrorSignature, failing: Check) -> bool:
+    """Does the function fail where the lesson was learnt, or the file in the same words?"""
     # Compilers tell no function, and every crate has a `src/lib.rs`.
-    return ":" in signature.seen and signature.seen == seen_at(failing)
+    known = ":" in signature.seen or (signature.seen and signature.example == failing.message)
+    return bool(known) and signature.seen == seen_at(failing)
 
 
 def _exception(failing: Check) -> bool:
     """Is it an exception's class, and not a linter's rule or a compiler's code?"""
     return failing.error_type.endswith(("Error", "Exception"))
-
-
-def _line_is_here(pattern: Pattern, question: Question) -> float:
-    """1 if a line that the fix replaced stands, names apart, in the code at hand."""
-    body = pattern.body
-    if not isinstance(body, ErrorFix):
-        return 0.0
-    gone = [line_term(line[1:]) for line in body.fix.diff.split("\n") if line[:1] == "-"]
-    return float(any(term and term in question.lines for term in gone))
-
-
-def _alike(
-    signature: ErrorSignature, says: Bag, failing: Check, message: Bag, question: Question
-) -> float:
-    """How much of what the failure says is what the signature says, 0 to 1."""
-    if matches(signature.pattern, failing.message):
-        # A signature of generic words alone matches many messages.
-        return 1.0 if says.words else 0.3
-    alike = 0.8 * _overlap(question, message, says)
-    if failing.error_type:
-        return alike
-    # Nothing but the sentence tells this error: in "undefined variable depot" the rare word, which
-    # an overlap goes by, is the one that differs each time.
-    return max(alike, same_sentence(literal(signature.pattern), failing.message))
 
 
 def same_sentence(one: str, other: str) -> float:
@@ -439,20 +350,7 @@ def _kinship(signature: ErrorSignature, failing: Check) -> float:
     return _SAME_CLASS if signature.type == error_type_of(failing.error_type) else _OTHER_CLASS
 
 
-def _text(entry: IndexEntry, question: Question) -> float:
-    """How much of what the case and the whole pattern say is the same."""
-    shared = question.words.intersection(entry.words.split(" "))
-    if len(shared) < _FEWEST_SHARED:
-        return 0.0
-    weight = question.weights.total(shared) + question.weights.unseen * (entry.size - len(shared))
-    return _overlap(question, question.telling, Bag(shared, weight))
-
-
-def _overlap(question: Question, one: Bag, other: Bag) -> float:
-    """The shared part of what the two say, of the one that says less."""
-    shared = one.words & other.words
-    if not shared:
-        return 0.0
-    # A floor for the divisor: else two texts of one word each would be the same text.
-    fewer = max(min(one.weight, other.weight), question.least)
-    return question.weights.total(shared) / fewer
+def _overlap(one: frozenset[str], other: frozenset[str], least: int = 1) -> float:
+    """The share of the words of the shorter text that the other has too; 0 below `least` words."""
+    shared = len(one & other)
+    return shared / max(min(len(one), len(other)), _FEWEST) if shared >= least else 0.0

@@ -19,7 +19,6 @@ from taofold.learning.patterns.pattern import Pattern, Rate
 from taofold.learning.rates import EditRates
 from taofold.learning.retrieval.index import (
     POOL,
-    IndexEntry,
     PatternHit,
     entry,
 )
@@ -28,7 +27,7 @@ TERMS: Final = 32
 """Of a question, the rarest words that are searched for."""
 MOST_POSTINGS: Final = 2_500
 """The search looks at the rarest words until they stand in so many patterns together."""
-FORM: Final = 8
+FORM: Final = 9
 """Of these tables. Raise it when they, the words in them, or a fold's result change."""
 
 TABLES: Final = (
@@ -36,7 +35,7 @@ TABLES: Final = (
         number integer primary key autoincrement, id text not null unique, month text,
         said blob not null, body blob not null)""",
     """create table if not exists pattern_entries(number integer primary key, id text not null,
-        words text not null, message text not null, size integer not null)""",
+        stems text not null)""",
     "create index if not exists pattern_said on pattern_rows(said)",
     # An index only: the words stand in pattern_entries, where they are needed to take a row out.
     """create virtual table if not exists pattern_words using fts5(
@@ -66,8 +65,8 @@ _SET: Final = "insert or replace into pattern_state values(?, ?)"
 _ROW: Final = "select number from pattern_rows where id = ?"
 _INSERT: Final = "insert into pattern_rows(id, month, said, body) values(?, ?, ?, ?)"
 _UPDATE: Final = "update pattern_rows set month = ?, said = ?, body = ? where number = ?"
-_ENTRY: Final = "select words, message, size from pattern_entries where number = ?"
-_ENTER: Final = "insert into pattern_entries values(?, ?, ?, ?, ?)"
+_ENTRY: Final = "select stems from pattern_entries where number = ?"
+_ENTER: Final = "insert into pattern_entries values(?, ?, ?)"
 # FTS5 without content must be told what it had indexed.
 _UNINDEX: Final = "insert into pattern_words(pattern_words, rowid, words) values('delete', ?, ?)"
 _INDEX: Final = "insert into pattern_words(rowid, words) values(?, ?)"
@@ -75,7 +74,7 @@ _COUNT: Final = (
     "insert into pattern_terms values(?1, ?2) on conflict(term) do update set rows = rows + ?2"
 )
 _SEARCH: Final = (  # `rank` is BM25
-    "select id, words, message, size from pattern_entries natural join "
+    "select id, stems from pattern_entries natural join "
     "(select rowid as number, rank as score from pattern_words where pattern_words match ? "
     "order by rank, rowid limit ?) order by score, number"
 )
@@ -200,7 +199,7 @@ class Tables:
         rare = _rarest(terms, self.frequencies(terms)[0])
         query = " OR ".join([f'"{_token(term)}"' for term in rare])
         rows = self._db.execute(_SEARCH, (query, limit)) if rare else ()
-        return [PatternHit(identity, IndexEntry(*columns)) for identity, *columns in rows]
+        return [PatternHit(*row) for row in rows]
 
     def frequencies(self, terms: Iterable[str]) -> tuple[Mapping[str, int], int]:
         """In how many patterns each term stands, and how many patterns there are."""
@@ -251,22 +250,22 @@ class Tables:
             self._index(row[0], identity, None)
             self._db.execute("delete from pattern_rows where number = ?", (row[0],))
 
-    def _index(self, number: int, identity: str, new: IndexEntry | None) -> None:
+    def _index(self, number: int, identity: str, new: str | None) -> None:
         """Let the search find a pattern by its new entry, or no more."""
         row = self._db.execute(_ENTRY, (number,)).fetchone()
-        old = IndexEntry(*row) if row else None
+        old = row[0] if row else None
         # Most changes of a pattern are counters, which no search looks at.
         if old == new:
             return
         change: Counter[str] = Counter()
         if old is not None:
-            self._db.execute(_UNINDEX, (number, _tokens(old.words)))
+            self._db.execute(_UNINDEX, (number, _tokens(old)))
             self._db.execute("delete from pattern_entries where number = ?", (number,))
-            change.subtract(set(old.words.split()))
+            change.subtract(set(old.split()))
         if new is not None:
-            self._db.execute(_INDEX, (number, _tokens(new.words)))
-            self._db.execute(_ENTER, (number, identity, *new))
-            change.update(set(new.words.split()))
+            self._db.execute(_INDEX, (number, _tokens(new)))
+            self._db.execute(_ENTER, (number, identity, new))
+            change.update(set(new.split()))
         self._db.executemany(_COUNT, [(term, n) for term, n in change.items() if n])
         # Only what the search finds counts: rarity is about the index, not the archive.
         total = (self._state("total") or 0) + bool(new) - bool(old)
