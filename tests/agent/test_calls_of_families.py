@@ -189,12 +189,63 @@ def test_a_call_that_a_lead_in_shows_before_the_calls_never_runs_once():
     assert ran(text, effect="once")[0] == []
 
 
-@pytest.mark.parametrize("written", [" /tmp/a ", "a &lt;b&gt;", "a\nb\n"])
+@pytest.mark.parametrize("written", [" /tmp/a ", "a &lt;b&gt;", "a && b &amp; c", "a\nb\n"])
 def test_what_may_be_layout_or_an_escape_asks_before_it_runs_once(written):
     """Mutant: blanks at both edges and escapes are not marked."""
     text = f"<function=shell><parameter=command>{written}</parameter></function>"
     assert ran(text, effect="once")[0] == []
     assert ran(text)[0] == [written.removesuffix("\n")]
+
+
+LISTED = {
+    "mistral": f"[TOOL_CALLS] {SHELL}",
+    "granite": f"<|tool_call|> {SHELL}",
+    "two lists of mistral": f"[TOOL_CALLS] [{SHELL}][TOOL_CALLS] [{SHELL.replace('/', 'x')}]",
+    "two lists of nemotron": "".join(
+        f"<TOOLCALL>[{each}]</TOOLCALL>" for each in (SHELL, SHELL.replace("/", "x"))
+    ),
+}
+
+
+@pytest.mark.parametrize("family", LISTED)
+def test_a_family_that_writes_one_list_asks_when_there_is_none_or_another(family):
+    """Mutants: the row does not say that its calls are listed; two lists are not counted."""
+    assert ran(LISTED[family], effect="once")[0] == []
+    assert min(ran(LISTED[family])[0]) == "rm -rf /"
+
+
+def test_quotes_that_a_raw_string_escapes_ask_before_it_runs_once():
+    """Mutant: what stands between raw quotes is never in doubt."""
+    text = '<|tool_call>call:shell{command:<|"|>echo \\"a\\"<|"|>}<tool_call|>'
+    assert ran(text, effect="once")[0] == []
+    assert ran(text)[0] == ['echo \\"a\\"']
+
+
+def test_an_empty_tag_between_words_is_spoken_of_and_runs_nothing():
+    """Mutant: a tag that names a tool is a call wherever it stands."""
+    calls, told, _ = ran("Write <function=shell></function> for an empty call.")
+    assert calls == []
+    assert "talks about a call" in told[-1]
+    assert ran("<function=shell></function>")[0] == [""]
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("C:\\temp\\new", "C:\\temp\\new"),
+        ('say "b":\n  \\n it', 'say "b":\n  \\n it'),
+    ],
+)
+def test_a_string_that_escapes_nothing_is_read_as_it_stands_and_asked_for(written, meant):
+    """Mutant: the escapes of paths and of code are decoded."""
+    text = f'<|tool_call_start|>[shell(command="{written}")]<|tool_call_end|>'
+    assert ran(text)[0] == [meant]
+    assert ran(text, effect="once")[0] == []
+
+
+def test_a_number_is_never_made_the_text_that_the_schema_wants():
+    """Mutant: whole numbers are fitted to texts: `02134` would be "2134"."""
+    assert ran("<|tool_call>call:shell{zip:02134}<tool_call|>")[0] == []
 
 
 def test_a_call_that_repeats_the_one_before_runs_once_at_most():

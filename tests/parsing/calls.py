@@ -89,6 +89,7 @@ DIALECTS: dict[str, Callable[[str, Arguments], str]] = {
         f"<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>{n}<｜tool▁sep｜>{dump(a)}<｜tool▁call▁end｜>"
     ),
     "deepseek markup": dsml,
+    "deepseek markup, short": lambda n, a: dsml(n, a).replace("function_calls>", " calls>"),
     "kimi": lambda n, a: (
         f"<|tool_calls_section_begin|><|tool_call_begin|>functions.{n}:0"
         f"<|tool_call_argument_begin|>{dump(a)}<|tool_call_end|><|tool_calls_section_end|>"

@@ -210,7 +210,7 @@ def tagged(written: str, key: str = "text") -> str:
         ("    x = 1", []),
         ("a line\n", []),
         ("&lt;b&gt; &amp; co", ["entities"]),
-        ("a && b &amp; c", []),
+        ("a && b &amp; c", ["entities"]),
         ("<b>&amp;</b>", []),
         ('"a"', ["quotes"]),
         ('"a" or "b"', []),

@@ -321,8 +321,6 @@ def call_of_request(request: RawCall, tools: Tools) -> Call:
         error = f"the parameter {twice[0]!r} of {request.tool!r} is given several times"
         return Call(request.tool, {}, "", "", request.repairs, error)
     arguments = {key: _as_text(value, shape.fields.get(key)) for key, value in arguments.items()}
-    if not any(isinstance(each, LooseText) or is_array(each) for each in arguments.values()):
-        return Call(request.tool, arguments, "", "", request.repairs)
     values, notes = _typed(arguments, shape, is_known=schema is not None)
     # Neither blanks nor escapes nor quotes are a part of what is no text.
     solid = {f"parameters.{key}" for key, value in values.items() if not isinstance(value, str)}
@@ -339,6 +337,10 @@ def _typed(arguments: Object, shape: TypeShape, *, is_known: bool) -> tuple[Obje
     values: Object = {}
     notes: list[Repair] = []
     for key, value in arguments.items():
+        # Of a number a text would be a guess: `02134` was read as 2134. The validator judges both.
+        if type(value) in (str, int):
+            values[key] = value
+            continue
         # Anew for each parameter: what one of them cost before it turned out
         # not to fit is no repair.
         coercion = Coercion(keeps=True)

@@ -24,6 +24,7 @@ from taofold.parsing.decision import (
     turn_of,
 )
 from taofold.parsing.jsonlike.reader import JsonReader, JsonReading
+from taofold.parsing.jsonlike.strict import unescaped
 from taofold.parsing.markup.calls import CallReader, RawCall
 from taofold.parsing.outcome import (
     BESIDE,
@@ -39,7 +40,6 @@ from taofold.parsing.outline import dedent, outline_in, scalar
 from taofold.parsing.schema.coercion import refusal
 from taofold.parsing.schema.scalars import LooseText
 from taofold.parsing.schema.shape import ANYTHING, fold
-from taofold.parsing.spans import unescaped
 
 _LEAD = r"[ \t#*_]{0,8}(?:(?:-|\d{1,2}[.)])[ \t]{1,3}[*_]{0,2})?"
 _LABEL = re.compile(

@@ -54,6 +54,7 @@ from taofold.parsing.outcome import (
     OPEN_END,
     RAW_LIMIT,
     REPEATED,
+    SECOND_LIST,
     Call,
     Prose,
     Reason,
@@ -390,6 +391,10 @@ class _Reply:
         # nothing runs, and the model is told instead of the user.
         if unmarked and not offered and self._outside(scanned, blocks).strip():
             return self._refuse("invalid", _INVALID)
+        # A tag that names a tool and holds nothing, between words: it is only spoken of.
+        is_empty = unmarked and not any(call.parameters for call in calls)
+        if is_empty and self._is_in_line(blocks):
+            return self._refuse("ambiguous", _ALONE)
         start = blocks[0].start
         lead = self._shown(scanned, 0, start)
         # Marks without a call before it: half of what was called would run.
@@ -409,6 +414,7 @@ class _Reply:
         beside = beside or (mixed and bool(lead.strip()))
         repairs = [Repair("dialect", "none", at=start)]
         repairs += [BESIDE] if beside else []
+        repairs += [SECOND_LIST] if sum(b.block.listed for b in blocks if b.block) > 1 else []
         if not self._finished and not all(each.block.ended for each in blocks if each.block):
             repairs.append(OPEN_END)
         return Turn(_remark(lead), tuple(calls), tuple(repairs))
@@ -418,6 +424,12 @@ class _Reply:
         before = self._raw(scanned, 0, at)
         end = ENDS.search(before)
         return end is not None and bool(_strip_noise(before[: end.start()]).strip())
+
+    def _is_in_line(self, blocks: list[_Piece]) -> bool:
+        """Whether words stand both before and after the calls on their own lines."""
+        before = self._text[: blocks[0].start].rpartition("\n")[2]
+        after = self._text[blocks[-1].end :].partition("\n")[0]
+        return all(re.search(r"\w", _bare(each)) for each in (before, after))
 
     def _calls_of(self, request: RawCall) -> list[Call]:
         if request.source is None:

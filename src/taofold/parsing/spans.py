@@ -6,7 +6,6 @@ strings above all, is never taken for structure. Knows nothing about types.
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass, field
 from typing import Any
@@ -276,20 +275,6 @@ def object_in(text: str) -> tuple[dict[str, Any], tuple[Repair, ...]] | None:
         bad = not reading.whole or text[reading.end :].strip() or not is_finite(reading.value)
         return None if bad else (reading.value, (note, *reading.repairs))
     return (value, (note,)) if is_object(value) else None
-
-
-def unescaped(text: str) -> str:
-    """A JSON string that holds JSON, or one without its quotes, decoded; else empty."""
-    body = text.strip()
-    if len(body) > 4 and body[0] == '"' == body[-1] and body[1:].lstrip()[:1] in "{[":
-        body = body[1:-1]
-    elif not body.startswith(('{\\"', '[{\\"', "{\\n", '[\\"')):
-        return ""
-    try:
-        value: Any = json.loads(f'"{body}"', strict=False)
-    except ValueError:
-        return ""
-    return str(value)
 
 
 def _is_quoted(text: str, start: int) -> bool:

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from pydantic_core import from_json
 
 from taofold.core.json_values import is_array
+from taofold.parsing.jsonlike.strict import unescaped
 from taofold.parsing.labels import has_action, has_lead, labelled
 from taofold.parsing.markup.calls import CallReader, RawCall, blocks_in
 from taofold.parsing.markup.families import CALL_OPEN, HEADER, NOISE, REASONING_CLOSE
@@ -34,7 +35,7 @@ from taofold.parsing.schema.target import (
     request_of,
     target_of,
 )
-from taofold.parsing.spans import Scan, Span, scan, unescaped, without_opener
+from taofold.parsing.spans import Scan, Span, scan, without_opener
 
 T = TypeVar("T")
 _CUT = frozenset({"length", "max_tokens", "max_output_tokens", "model_length", "token_limit"})

@@ -57,3 +57,17 @@ def is_finite(value: Any) -> bool:
     if is_object(value):
         return all(map(is_finite, value.values()))
     return all(map(is_finite, value)) if is_array(value) else True
+
+
+def unescaped(text: str) -> str:
+    """A JSON string that holds JSON, or one without its quotes, decoded; else empty."""
+    body = text.strip()
+    if len(body) > 4 and body[0] == '"' == body[-1] and body[1:].lstrip()[:1] in "{[":
+        body = body[1:-1]
+    elif not body.startswith(('{\\"', '[{\\"', "{\\n", '[\\"')):
+        return ""
+    try:
+        value: Any = json.loads(f'"{body}"', strict=False)
+    except ValueError:
+        return ""
+    return str(value)

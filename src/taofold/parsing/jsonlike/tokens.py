@@ -46,6 +46,7 @@ _SIMPLE = {
     "f": "\f",
     "0": "\0",
 }
+_DRIVE = re.compile(r"[A-Za-z]:\\(?!\\)")
 _PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 MISSING: Any = object()
 
@@ -249,7 +250,10 @@ class TokenReader:
         end = self.text.find(opener[0], opener.end())
         if end < 0:
             raise TextEnd
-        return self.text[opener.end() : end], end + len(opener[0])
+        body = self.text[opener.end() : end]
+        if '\\"' in body:  # no quote needs it here: the model may have escaped all the same
+            self.note("escape", opener.end(), content=True)
+        return body, end + len(opener[0])
 
     def _joined(self, at: int, value: str, role: Role, adjacent: bool = False) -> tuple[str, int]:
         """Follows `"a" + "b"`, and inside parentheses `"a" "b"`."""
@@ -330,7 +334,12 @@ class TokenReader:
             self.note("unescaped_quotes", begin, content=True, cost=2)
         if "\n" in body:
             self.note("raw_newline", begin)
-        value, clean = unescape(body, self.text[begin - 1 : begin])
+        quote = self.text[begin - 1]
+        # Who escapes neither quotes nor line breaks, or not the path of a drive, escapes nothing.
+        if dirty and "\n" in body and f"\\{quote}" not in body:
+            return body
+        is_path = _DRIVE.match(body) is not None
+        value, clean = (body, False) if is_path else unescape(body, quote)
         if not clean:
             self.note("escape", begin, content=True)
         return value

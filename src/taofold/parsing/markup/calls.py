@@ -98,6 +98,7 @@ class Block:
         error: Why it cannot be read, for the model.
         bare: Whether no mark opened it but its first call's own tag or name.
         ended: Whether its closing mark was there, if its family writes one.
+        listed: Whether its calls stand in the one JSON list that its family writes.
     """
 
     start: int
@@ -107,6 +108,7 @@ class Block:
     error: str = ""
     bare: bool = False
     ended: bool = True
+    listed: bool = False
 
 
 def _undeclared(_tool: str) -> Collection[str]:
@@ -231,6 +233,8 @@ class CallReader:
                 continue
             # `<tool_call name=…>` matches both: with a name it is a call, not a block around calls.
             inner = None if HEAD.match(self._text, at) else CALL_OPEN.match(self._text, at)
+            if inner and block.listed and not any(stack):
+                break  # another list of calls is a block of its own
             if inner and inner.end() > at and len(stack) < _DEPTH:
                 stack.append(closer_of(inner[0]))
                 at = inner.end()
@@ -259,9 +263,14 @@ class CallReader:
 
     def _append(self, block: Block, at: int, open_ended: bool) -> int:
         """Reads the next call of a block, or notes that it cannot be read."""
-        if self._text[at] == "[" and self.is_python_list(at):
+        is_list = self._text[at] == "["
+        if is_list and self.is_python_list(at):
             return self._python(block, at)
+        block.listed = block.listed or (is_list and self._is_listed)
         call, end = self._item(at)
+        lacks_list = self._is_listed and (self._text[at] == "{" or _PYTHON.match(self._text, at))
+        if call is not None and lacks_list:
+            call = _noted(call, Repair("missing_brackets", "syntax", content=True, at=at, cost=2))
         # Up to the closing mark all of it is in doubt: what else stands in the block might be the
         # second half of the call that could not be read.
         if call is None or len(block.calls) >= LIMIT:
@@ -331,11 +340,7 @@ class CallReader:
         if python:
             block = Block(at, at)
             end = self._python(block, at, single=True)
-            call = block.calls[0] if block.calls else None
-            if call is not None and self._is_listed:
-                note = Repair("missing_brackets", "syntax", content=True, at=at, cost=2)
-                call = replace(call, repairs=(*call.repairs, note))
-            return call, end
+            return (block.calls[0] if block.calls else None), end
         return self.named(at)
 
     def _attributes(self, found: re.Match[str]) -> tuple[RawCall, int]:
@@ -424,7 +429,7 @@ class CallReader:
             call, end = self._arguments(name, at, after)
             if call is not None and char == "{" and after == stop and self._is_separated:
                 note = Repair("missing_separator", "none", content=True, at=after, cost=2)
-                call = replace(call, repairs=(*call.repairs, note))
+                call = _noted(call, note)
             return call, end
         if char == "(" and _OBJECT_IN_CALL.match(self._text, after):
             return self._written(name, at, after)
@@ -522,6 +527,10 @@ class CallReader:
             block.closed = False if at >= len(self._text) else block.closed
             block.error = "" if at >= len(self._text) else "a list of calls without its end"
         return at
+
+
+def _noted(call: RawCall, note: Repair) -> RawCall:
+    return replace(call, repairs=(*call.repairs, note))
 
 
 _NOTHING = re.compile(r"(?!)")

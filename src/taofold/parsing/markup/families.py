@@ -37,7 +37,7 @@ class Family:
             closing mark ends where its calls end.
         separators: What stands between the name of a tool and its arguments, or between calls.
         separated: Whether it always does between the name and the arguments.
-        listed: Whether calls in Python's notation always stand in a list.
+        listed: Whether calls in JSON or in Python's notation always stand in one list.
         noise: What says nothing: the heads and ends of messages, the envelope of an answer.
         ends: What ends the whole reply. It says nothing either, but what follows is another one.
         foreign: Where a text speaks in another's place.
@@ -65,7 +65,7 @@ FAMILIES: Final = (
         reasoning=_tags("think", "thinking", "thought", "reasoning", "reflection", "scratchpad",
                         "analysis", "longcat_think"),
         calls=(*_tags("tool_call", "tool_calls", "function_call", "function_calls",
-                      "TOOLCALL", "longcat_tool_call", "dots_function_call"),
+                      "longcat_tool_call", "dots_function_call"),
                ("re:```(?:tool_code|tool_calls?)[ \\t]*\\n", "```")),
         noise=("<response>", "</response>", "<answer>", "</answer>", "</assistant>",
                "<|im_start|>assistant", "<|begin_assistant|>", "<|endofmessage|>",
@@ -81,11 +81,12 @@ FAMILIES: Final = (
            foreign=("<|start_header_id|>user", "<|start_header_id|>tool",
                     "<|start_header_id|>ipython")),
     Family("mistral", reasoning=(("[THINK]", "[/THINK]"),),
-           calls=(("[TOOL_CALLS]", ""),),
+           calls=(("[TOOL_CALLS]", ""),), listed=True,
            noise=("[/TOOL_CALLS]",), foreign=("[TOOL_RESULTS]",),
            separators=("[ARGS]", "re:\\[CALL_ID\\][\\w-]*")),
     Family("deepseek",
-           calls=(("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"),
+           calls=(("<｜DSML｜ calls>", "</｜DSML｜ calls>"),
+                  ("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"),
                   ("<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>")),
            separators=("<｜tool▁sep｜>",), separated=True,
            noise=("<｜Assistant｜>",), ends=("<｜end▁of▁sentence｜>",),
@@ -117,7 +118,9 @@ FAMILIES: Final = (
            noise=("<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>",
                   "<|START_OF_TURN_TOKEN|>", "<|CHATBOT_TOKEN|>"),
            ends=("<|END_OF_TURN_TOKEN|>",)),
-    Family("granite", calls=(("<|tool_call|>", "<|/tool_call|>"), ("<|tool_calls|>", ""))),
+    Family("granite", calls=(("<|tool_call|>", "<|/tool_call|>"), ("<|tool_calls|>", "")),
+           listed=True),
+    Family("nemotron", calls=_tags("TOOLCALL"), listed=True),
     Family("phi", calls=(("re:functools(?=\\s*\\[)", ""),)),
     Family("internlm", calls=(("<|action_start|>", "<|action_end|>"),),
            separators=("<|plugin|>", "<|interpreter|>")),
@@ -350,7 +353,7 @@ SEPARATED = re.compile(
 LISTED = re.compile(
     _pattern(_bodies(pair[0] for each in FAMILIES if each.listed for pair in each.calls))
 )
-"""What opens calls in Python's notation that stand in a list."""
+"""What opens calls that stand in a list."""
 _TOKENS = {"<": r"(?=\||｜|[a-z_]+\|>)", "[": "", "◁": ""}
 NOISE_TOKEN = re.compile(
     _pattern(

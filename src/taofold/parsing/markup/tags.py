@@ -293,9 +293,9 @@ def _doubt_of(written: str, opener: re.Match[str]) -> str:
         is_framed = written[0] == "\n" and not line and len(written) > 1
         if not is_framed:
             return "padding"
-    # Escaped if nothing is left that XML would have escaped; most models write values as they are.
-    if "&" in written and "<" not in written and ">" not in written:
-        return "entities" if "&" not in _ENTITY.sub("", written) else ""
+    # Where XML would have escaped the brackets too, an entity is no escape: it is the text's own.
+    if "<" not in written and ">" not in written and _ENTITY.search(written):
+        return "entities"
     return "quotes" if _QUOTED.fullmatch(written) else ""
 
 

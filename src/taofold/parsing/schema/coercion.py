@@ -14,6 +14,7 @@ from typing import Any
 
 from taofold.core.json_values import is_array, is_object
 from taofold.parsing.jsonlike.reader import JsonReader
+from taofold.parsing.jsonlike.strict import unescaped
 from taofold.parsing.jsonlike.tokens import MISSING
 from taofold.parsing.markup.tags import elements_in
 from taofold.parsing.outcome import RAW_LIMIT, Reason, Repair, Unparsed
@@ -263,6 +264,7 @@ def _laid_out(value: LooseText, wants: str) -> Any:
     if body[:1] in ("<", "]") and body[-1:] == ">":
         return elements_in(body, wants)
     if body[:1] in ("{", "["):
+        body = unescaped(body) or body
         reading = JsonReader(body, ANYTHING).read(0)
         if reading.whole and reading.end == len(body):
             return reading.value

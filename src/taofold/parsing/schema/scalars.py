@@ -55,6 +55,11 @@ def convert(value: Any, shape: TypeShape) -> Conversion:
 def plain(value: LooseText) -> Any:
     """The JSON scalar that a text spells, or the text itself."""
     word = value.strip()
+    if word[:1] == '"':
+        try:
+            return str(json.loads(word))
+        except ValueError:
+            return str(value)
     if word in LITERALS and word.lower() in ("true", "false", "null", "none"):
         return LITERALS[word]
     number, is_json = number_of(word) if word[:1] in tuple("-0123456789") else (MISSING, False)
@@ -85,13 +90,15 @@ def _number(value: Any, shape: TypeShape) -> Conversion:
     # `True` is an int to Python and no number to a model.
     if isinstance(number, bool) or not isinstance(number, int | float) or not isfinite(number):
         return _REFUSED
+    is_same = isinstance(value, LooseText) or type(number) is type(value)
     if shape.kind == "integer" and isinstance(number, float):
         # Above 2**53 a float stands for several integers: which one was meant is lost.
         if not number.is_integer() or abs(number) > _EXACT:
             return _REFUSED
-        number = int(number)
-    same = isinstance(value, LooseText) or type(number) is type(value)
-    return Conversion(number, "" if same else "number_format")
+        number, is_same = int(number), isinstance(value, LooseText)
+    elif isinstance(number, float) and number.is_integer() and abs(number) <= _EXACT:
+        number = int(number)  # to JSON `5.0` is the number 5, and a float takes either
+    return Conversion(number, "" if is_same else "number_format")
 
 
 def _boolean(value: Any, shape: TypeShape) -> Conversion:
