@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taofold.policy.redaction import MARK, Redactor
+from taofold.policy.redaction.tokens import LONG, LONG_AHEAD
 
 KNOWN = "correct horse"
 NUMBER = "1234567890"
@@ -50,6 +51,12 @@ WORDS = st.sampled_from([*SHAPES, *NAMES, " ", "=", ": ", "x", "sk", "-", "://",
 def test_looking_only_where_a_secret_may_begin_finds_all_of_them(text: str) -> None:
     everywhere = REDACTOR.text(f"{text} \N{SNOWMAN}")  # no ASCII, so every place is looked at
     assert REDACTOR.text(text) + " \N{SNOWMAN}" == everywhere
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from(["a", "Z9", "_-", "x" * 13, " ", "\n", ".", "é"])).map("".join))
+def test_a_long_run_is_seen_wherever_it_stands(text: str) -> None:
+    assert (LONG_AHEAD.match(text) is None) == (LONG.search(text) is None)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -520,6 +520,7 @@ class Conversation(Sequence[Message]):
         "_bound_digest",
         "_cut",
         "_digest",
+        "_digest_text",
         "_encoded",
         "_messages",
         "chars",
@@ -535,6 +536,8 @@ class Conversation(Sequence[Message]):
         # Two digests, because a provider change keeps the neutral one: a run goes on elsewhere with
         # the same prompt, but what is bound to an issuer is not the same request.
         self._digest = blake2b(digest_size=8)
+        self._digest_text = ""
+        """`_digest` as text, until the next message: each call of a model asks for it twice."""
         self._bound_digest = blake2b(digest_size=8)
         self._encoded: dict[str, _Encoded] = {}
         self._cut = 0
@@ -552,6 +555,7 @@ class Conversation(Sequence[Message]):
     def append(self, message: Message) -> None:
         """Add `message` at the end."""
         self._messages.append(message)
+        self._digest_text = ""
         content = message.content
         if isinstance(content, str):
             self.chars += len(content)
@@ -603,7 +607,9 @@ class Conversation(Sequence[Message]):
     @property
     def digest(self) -> str:
         """16 hex digits that stand for the roles, texts, calls, results and media so far."""
-        return self._digest.hexdigest()
+        if not self._digest_text:
+            self._digest_text = self._digest.hexdigest()
+        return self._digest_text
 
     @property
     def bound_digest(self) -> str:

@@ -5,12 +5,13 @@ Pure; knows nothing about files, HTTP or any schema.
 
 from collections.abc import Iterable, Iterator, Sequence
 from math import isfinite
-from typing import Any, TypeAlias, TypeGuard, cast
+from typing import Any, Final, TypeAlias, TypeGuard, cast
 
 import msgspec
 
 JSON: TypeAlias = Any
 """What JSON can say: None, bool, int, float, str, list of JSON, dict of str to JSON."""
+_SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 
 
 # gc=False keeps these objects out of the collector's lists, of which a long run has hundreds of
@@ -74,10 +75,15 @@ def not_finite(value: JSON, path: str = "") -> Iterator[str]:
 
 def copied(value: JSON) -> JSON:
     """JSON that shares no object or array with `value`, so that changing one leaves the other."""
+    # Most members are scalars: no call for these.
     if isinstance(value, dict):
-        return {name: copied(member) for name, member in cast("dict[str, JSON]", value).items()}
+        members = cast("dict[str, JSON]", value)
+        return {
+            name: member if type(member) in _SCALARS else copied(member)
+            for name, member in members.items()
+        }
     if isinstance(value, list | tuple):
-        return [copied(member) for member in cast("Sequence[JSON]", value)]
+        return list(map(copied, cast("Sequence[JSON]", value)))
     return value
 
 

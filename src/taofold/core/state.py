@@ -140,13 +140,13 @@ def reduce(state: RunState, record: e.Record) -> RunState:  # noqa: C901  # one 
             # A new dict, never a change in place: earlier states share it. Open steps are few.
             return replace(state, open={**state.open, event.key: opened}, at=at, active_ms=active)
         case e.Decided():
-            slot = _slot(state, event)
+            slot = state.open[event.key].slots[event.index]
             slot = replace(slot, decided=event, action=event.action or slot.action)
             slots = _slots(state, event, slot)
             # A decision is what ends the waiting of a parked run.
             return replace(state, open=slots, status="running", at=at, active_ms=active)
         case e.Started():
-            slot = _slot(state, event)
+            slot = state.open[event.key].slots[event.index]
             begun = replace(slot, started=True, attempts=slot.attempts + 1)
             opened_again = _slots(state, event, begun)
             # A call that an earlier life began costs its limit once, however
@@ -243,7 +243,8 @@ def _replied(state: RunState, event: e.Replied, at: int, active: int) -> RunStat
 def _observed(state: RunState, event: e.Observed, at: int, active: int) -> RunState:
     observation = event.observation
     refused = bool(observation.refused)
-    slot = replace(_slot(state, event), observation=observation, update=event.update)
+    slot = state.open[event.key].slots[event.index]
+    slot = replace(slot, observation=observation, update=event.update)
     opened = _slots(state, event, slot)
     done = opened[event.key]
     steps, data = state.steps, state.data
@@ -289,11 +290,6 @@ def _by_model(state: RunState, more: Mapping[str, Usage]) -> Mapping[str, Usage]
     before = state.usage_by_model
     sums = {name: before[name] + use if name in before else use for name, use in more.items()}
     return {**before, **sums}
-
-
-def _slot(state: RunState, event: _Called) -> ActionSlot:
-    """Where the event's action stands. Raises KeyError if its step is not open."""
-    return state.open[event.key].slots[event.index]
 
 
 def _slots(state: RunState, event: _Called, slot: ActionSlot) -> dict[str, OpenStep]:

@@ -114,8 +114,7 @@ class _Attempts:
     def run(self, outlook: Outlook) -> Strategy[Taken | Lost]:
         """Ask until a reply can be acted on, at most `Task.attempts` times."""
         toolless = bool(outlook.wrap_up) or outlook.toolless
-        broken = _Broken("", "")
-        last = ""
+        feedback = last = ""
         # At the limit of steps: the wrap-up, and one more word if that was none.
         attempts = (
             min(self._task.attempts, 2) if outlook.wrap_up == "max_steps" else self._task.attempts
@@ -143,12 +142,12 @@ class _Attempts:
                 read = _unread(read) or (yield from self._check(reply, read, toolless))
             if isinstance(read, Taken):
                 return read
-            broken = read
             # Added before the next attempt is checked: a rule is insisted on once a turn.
-            self._corrected.add(broken.rule)
-            yield from note("violation", rule=broken.rule, detail=broken.feedback[:500])
-            self._talk.correct(reply, broken.feedback)
-        return Lost(f"no usable reply in {attempts} attempts: {broken.feedback}", last)
+            self._corrected.add(read.rule)
+            feedback = read.feedback
+            yield from note("violation", rule=read.rule, detail=feedback[:500])
+            self._talk.correct(reply, feedback)
+        return Lost(f"no usable reply in {attempts} attempts: {feedback}", last)
 
     def _ask(self, toolless: bool) -> Strategy[Reply]:
         """Ask for a turn. A reply that its provider interrupted is carried on, not read."""

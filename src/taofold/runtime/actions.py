@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from taofold.core import events as e
 from taofold.core.effects import Act
-from taofold.core.json_values import copied
 from taofold.core.values import ASK_USER, Action, Observation, Step, Tier
 from taofold.policy import Facts, Ruling
 from taofold.policy.repetition import CallIdentity
@@ -67,12 +66,12 @@ class ActionBatch:
 
     async def perform(self) -> tuple[Observation, ...]:
         """Run what may run, in order; whatever stands behind a waiting action waits too."""
-        local = self.effect.local
+        local, past = self.effect.local, not self.ledger.recording.fresh
         for index, action in enumerate(tuple(self.actions)):
             observation = local[index] if index < len(local) else None
             if observation is not None:
                 self._observe(index, observation)
-            elif self.observations[index] is not None or self._recall(index):
+            elif self.observations[index] is not None or (past and self._recall(index)):
                 continue
             # What stands before the question runs first: its results may be
             # what the person asks about.
@@ -110,7 +109,7 @@ class ActionBatch:
         tool = bound.tool
         # Before the policy is asked: a call that may have happened must not become "denied", as if
         # it had not.
-        verdict = self._earlier_start(index, action)
+        verdict = None if self.ledger.recording.fresh else self._earlier_start(index, action)
         if verdict is None:
             # A question that is asked already has been through the hooks.
             if index not in self._questions and await self._rejected_by_hook(index, action):
@@ -307,7 +306,8 @@ class ActionBatch:
     def _record_ruling(self, index: int, ruling: Ruling) -> bool:
         """Record a ruling that asks nobody; answer the action if it is denied."""
         ledger, key = self.ledger, self.key
-        ledger.recording.overrule(key, index, ruling.verdict)
+        if not ledger.recording.fresh:
+            ledger.recording.overrule(key, index, ruling.verdict)
         tier, why = int(ruling.tier), ruling.reason
         ledger.put(e.Decided(key=key, index=index, verdict=ruling.verdict, tier=tier, reason=why))
         if ruling.verdict != "deny":
@@ -329,7 +329,7 @@ class ActionBatch:
         """Why a limit forbids the call, or "": in the past, what was recorded."""
         ledger, key = self.ledger, self.key
         recording = ledger.recording
-        if recording.settles_limits(key):
+        if not recording.fresh and recording.settles_limits(key):
             if recording.event(e.Started, key, index) is not None:
                 return ""
             recorded = recording.event(e.Observed, key, index)
@@ -393,21 +393,22 @@ class ActionBatch:
         if ready_call.position in self._attempts:
             return
         ledger.put(start_event(key, ready_call.position, ready_call.tool))
-        # An earlier life may have started it more than once; each start on record is this one.
-        ledger.recording.recall(e.Started, key, ready_call.position)
+        if not ledger.recording.fresh:
+            # An earlier life may have started it more than once; each start on record is this one.
+            ledger.recording.recall(e.Started, key, ready_call.position)
 
     async def _run(self, ready_call: ReadyCall) -> None:
         """Make one call, or find out what became of it if an earlier life has started it."""
         ledger, key, index = self.ledger, self.key, ready_call.position
         action, tool = ready_call.action, ready_call.tool
-        recorded = ledger.recording.event(e.Observed, key, index)
-        if recorded is not None:
-            ledger.recording.recall_call(key, index)
-            self.observations[index] = recorded.observation
-            return
-        ledger.recording.abandon_call(key, index)
-        # Raises `EndOfTape` in an exact replay: from here on the world would be asked.
         if not ledger.recording.fresh:
+            recorded = ledger.recording.event(e.Observed, key, index)
+            if recorded is not None:
+                ledger.recording.recall_call(key, index)
+                self.observations[index] = recorded.observation
+                return
+            ledger.recording.abandon_call(key, index)
+            # Raises `EndOfTape` in an exact replay: from here on the world would be asked.
             ledger.touch(f"{key}[{index}]")
         attempts = self._attempts.get(index)
         if attempts is None:
@@ -432,7 +433,7 @@ def _bind(tool: Tool | None, action: Action) -> Bound | Observation:
     if tool is None:
         return Observation("refused", "failure", refused="unknown")
     try:
-        return tool.bind(copied(action.parameters))
+        return tool.bind(action.parameters)
     except BadArguments as error:
         return Observation(str(error), "failure", refused="invalid")
 

@@ -95,7 +95,7 @@ class Drive(Ledger):
 
     def _limits(self, key: str) -> tuple[str | None, str | None]:
         """The limit that forbids this turn, and the one that makes it the last."""
-        if self.recording.settles_limits(key):
+        if not self.recording.fresh and self.recording.settles_limits(key):
             recorded = self.recording.event(e.LimitHit, key)
             if recorded is None:
                 return None, None

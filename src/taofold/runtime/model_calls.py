@@ -74,22 +74,15 @@ class ModelCall:
             Park: an engine pauses its runs.
         """
         ledger = self.ledger
-        self._cut_as_before()
-        spoken = self._hooked_as_before()
+        past = not ledger.recording.fresh
+        spoken = self._as_before() if past else []
         hear = ledger.setup.on_request
         if hear is not None:
             hear(ledger.store.run, self.key, self._request(self._model()))
-        recorded = ledger.recording.event(e.Replied, self.key)
-        if recorded is not None:
-            reply = self._recorded_reply(recorded)
-            ledger.people.clear()
-            if not ledger.recording.exact:  # nothing is sent back any more
-                reply = await self._with_blobs(reply)
-            await self._after_past(reply)
-            return reply
-        earlier = self._ended_before()
-        if earlier is not None:
-            return earlier
+        if past:
+            earlier = await self._earlier_reply() or self._earlier_end()
+            if earlier is not None:
+                return earlier
         ledger.touch(self.key)
         reason = ledger.setup.pause()
         if reason:
@@ -110,7 +103,37 @@ class ModelCall:
 
     # What is on record.
 
-    def _ended_before(self) -> Reply | None:
+    def _as_before(self) -> list[str]:
+        """Cut the conversation and do what hooks said, as in an earlier life.
+
+        Returns the names of the hooks that said something.
+        """
+        recording = self.ledger.recording
+        # Taken before the digests are compared: a cut changes what would be sent.
+        for _ in recording.recall(e.Cut, self.key):
+            self.conversation.cut()
+        spoken: list[str] = []
+        while (past := recording.event(e.Hooked, self.key)) is not None:
+            if past.point != "before_model":
+                break
+            spoken.append(past.hook)
+            self._step_in(past)
+        return spoken
+
+    async def _earlier_reply(self) -> Reply | None:
+        """The reply of an earlier life; None if there is none."""
+        ledger = self.ledger
+        recorded = ledger.recording.event(e.Replied, self.key)
+        if recorded is None:
+            return None
+        reply = self._recorded_reply(recorded)
+        ledger.people.clear()
+        if not ledger.recording.exact:  # nothing is sent back any more
+            reply = await self._with_blobs(reply)
+        await self._after_past(reply)
+        return reply
+
+    def _earlier_end(self) -> Reply | None:
         """How the call ended without a reply in an earlier life; None if it is to be made now."""
         recording = self.ledger.recording
         # Each life of the run may have made an attempt: the last one counts.
@@ -192,16 +215,6 @@ class ModelCall:
 
     # What hooks say.
 
-    def _hooked_as_before(self) -> list[str]:
-        """Do what hooks said before this call in an earlier life. Returns who said something."""
-        ledger, spoken = self.ledger, list[str]()
-        while (past := ledger.recording.event(e.Hooked, self.key)) is not None:
-            if past.point != "before_model":
-                break
-            spoken.append(past.hook)
-            self._step_in(past)
-        return spoken
-
     def _step_in(self, event: e.Hooked) -> None:
         """Put on record what a hook said, and do it.
 
@@ -281,12 +294,6 @@ class ModelCall:
         )
 
     # What is no longer sent back.
-
-    def _cut_as_before(self) -> None:
-        """What an earlier life stopped sending back is not sent back by this one either."""
-        # Taken before the digests are compared: a cut changes what would be sent.
-        for _ in self.ledger.recording.recall(e.Cut, self.key):
-            self.conversation.cut()
 
     def _cut_conversation(self, reason: str, detail: str = "") -> None:
         """From now on nothing that only a provider understands is sent back from before."""

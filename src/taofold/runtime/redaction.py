@@ -28,7 +28,16 @@ from taofold.core.content import (
 )
 from taofold.core.effects import Act
 from taofold.core.errors import ModelError
-from taofold.core.values import RESERVED, Action, Message, Observation, Reply, ToolCall, Usage
+from taofold.core.values import (
+    RESERVED,
+    Action,
+    Message,
+    Observation,
+    Reply,
+    Thought,
+    ToolCall,
+    Usage,
+)
 from taofold.policy.redaction import (
     MARK,
     NUMBERS,
@@ -194,11 +203,12 @@ def redact_visible(
 
 def redact_step(redactor: Redactor, effect: Act) -> Act:
     """The step without secrets; an action whose parameters lost one counts as guessed."""
+    if not effect.local and _spotless(redactor, effect.thought, effect.actions):
+        return effect
     thought = effect.thought
-    if type(thought.content) is not str or thought.content not in redactor.harmless:
-        content = redact_json(redactor, thought.content)
-        if content != thought.content:
-            thought = structs.replace(thought, content=content)
+    content = redact_json(redactor, thought.content)
+    if content != thought.content:
+        thought = structs.replace(thought, content=content)
     actions = tuple([_action(redactor, action) for action in effect.actions])
     local = effect.local and tuple(
         [_observation(redactor, observation) for observation in effect.local]
@@ -303,24 +313,26 @@ def _parameters(walk: RedactionPass, action: Action) -> tuple[dict[str, Any], st
         return {}, f"the parameters are nested deeper than {DEEPEST}: make them flatter"
 
 
-def _spotless(redactor: Redactor, action: Action) -> bool:
-    """Is there surely no secret in the action? Only flat parameters are looked at, as one text."""
-    texts = [action.tool, action.rationale, action.id, action.error, *action.repairs]
-    for name, value in action.parameters.items():
-        # A key that is no string is not JSON: the slow path turns it into one.
-        if type(name) is not str:
-            return False
-        texts.append(name)
-        if type(value) is str:
-            texts.append(value)
-        elif type(value) not in _SCALARS or redactor.number(value) is MARK:
-            return False
+def _spotless(redactor: Redactor, thought: Thought, actions: Sequence[Action]) -> bool:
+    """Is there surely no secret in the step? One look at all of it; flat parameters only."""
+    if type(thought.content) is not str:
+        return False
+    texts = [thought.content]
+    for action in actions:
+        texts += (action.tool, action.rationale, action.id, action.error, *action.repairs)
+        for name, value in action.parameters.items():
+            # A key that is no string is not JSON: the slow path turns it into one.
+            if type(name) is not str:
+                return False
+            texts.append(name)
+            if type(value) is str:
+                texts.append(value)
+            elif type(value) not in _SCALARS or redactor.number(value) is MARK:
+                return False
     return redactor.spotless(texts)
 
 
 def _action(redactor: Redactor, action: Action) -> Action:
-    if _spotless(redactor, action):
-        return action
     walk = RedactionPass(redactor)
     parameters, error = _parameters(walk, action)
     repairs = action.repairs

@@ -15,7 +15,6 @@ import msgspec
 
 from taofold.core import events as e
 from taofold.core.content import MediaPart, TextPart
-from taofold.core.json_values import copied
 from taofold.core.state import RunState
 from taofold.core.text import excerpt, key_line
 from taofold.core.trace import child_id, effect_id, sample_id
@@ -230,7 +229,8 @@ class Invocation:
                 self.start()
                 # Called again from its beginning, now with the answer: the tool
                 # gave up at its question.
-                return await self.perform(self._bound_anew(), answer, questions_left - 1, failures)
+                bound = tool.bind(self.action.parameters)
+                return await self.perform(bound, answer, questions_left - 1, failures)
             outcome = Outcome(flaw, "failure")
         except MemoryError:
             outcome = Outcome(_NO_MEMORY, "failure")
@@ -240,7 +240,9 @@ class Invocation:
         if questions.signal is not None:
             raise questions.signal
         if again and failures < tool.retries and await self._restarted(failures):
-            return await self.perform(self._bound_anew(), answer, questions_left, failures + 1)
+            # Bound anew, as it was approved: the tool may have changed the arguments it got.
+            bound = tool.bind(self.action.parameters)
+            return await self.perform(bound, answer, questions_left, failures + 1)
         if again and failures:
             outcome = Outcome(f"tried {failures + 1} times: {outcome.value}", "failure")
         ledger.inbox.stale = True
@@ -250,10 +252,6 @@ class Invocation:
         if questions.sampled or answer is not None:  # an earlier life may have asked the model
             event = await self._with_samples(event)
         return event
-
-    def _bound_anew(self) -> Bound:
-        """The call once more as it was approved: the tool may have changed the arguments it got."""
-        return self.tool.bind(copied(self.action.parameters))
 
     async def _with_samples(self, event: e.Observed) -> e.Observed:
         """The event, with what the run's model consumed to answer the tool."""
@@ -590,7 +588,7 @@ def _options(tool: Tool) -> tuple[str, ...]:
 
 def _data(state: RunState, tool: Tool) -> Mapping[str, Any]:
     """The state's data; a `(state, args)` tool also finds TAgent's keys, unless they are set."""
-    if tool.signature is None or tool.signature.style != "stateful":
+    if tool.signature.style != "stateful":
         return state.data
     results = [
         observation.result

@@ -12,7 +12,6 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from taofold.core import events as e
-from taofold.core.json_values import copied
 from taofold.core.provenance import provenance_of
 from taofold.core.rules import fingerprint
 from taofold.core.state import RunState
@@ -146,7 +145,7 @@ class PastCall:
                 if isinstance(settled, Observation):
                     observed = e.Observed(key=self.key, index=self.index, observation=settled)
                     return action, observed
-                action, bound = settled, tool.bind(copied(settled.parameters))
+                action, bound = settled, tool.bind(settled.parameters)
                 invocation = Invocation(self.ledger, self.key, self.index, action, tool)
         # A start of its own on record: the answer given above was about the earlier ones only.
         invocation.start()

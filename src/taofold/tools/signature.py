@@ -10,7 +10,6 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import (
@@ -35,7 +34,7 @@ from pydantic_core import to_jsonable_python
 from typing_extensions import TypedDict
 
 from taofold.core.errors import ConfigError
-from taofold.core.json_values import is_array, is_object
+from taofold.core.json_values import copied, is_array, is_object
 from taofold.tools.arguments import BadArguments, Checker, explain, unknown
 from taofold.tools.context import RunContext
 
@@ -47,7 +46,6 @@ RESERVED_PARAMETER: Final = "timeout_s"
 """Bounds any call, in seconds; no tool may have a parameter of this name (D3)."""
 OPEN: Final[dict[str, Any]] = {"type": "object", "properties": {}, "additionalProperties": True}
 """The schema of a tool that takes any mapping."""
-_CONTAINERS: Final = frozenset({dict, list})
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +73,8 @@ class FunctionSignature:
         Raises:
             BadArguments: naming every parameter that is missing, unknown or wrong.
         """
-        arguments = dict(parameters)
-        for value in arguments.values():
-            if type(value) in _CONTAINERS:
-                # The action on record must stay as proposed, whatever the tool does to it.
-                arguments = deepcopy(arguments)
-                break
+        # The action on record must stay as proposed, whatever the tool does to it.
+        arguments: dict[str, Any] = copied(dict(parameters))
         if self.model is not None:
             return self._modelled(self.model, arguments)
         named = arguments
@@ -122,6 +116,10 @@ class FunctionSignature:
         if self.style == "stateful":
             return (built,), {}
         return self._place(named | {self.model_name: built})
+
+
+UNREAD: Final = FunctionSignature({})
+"""Stands for the signature of a tool made by hand until its schema is read."""
 
 
 def signature_of_schema(

@@ -37,6 +37,7 @@ from taofold.tools.context import Outcome, RunContext
 from taofold.tools.result import bulky, is_scalar, outcome_of, stateful, utf8
 from taofold.tools.signature import (
     RESERVED_PARAMETER,
+    UNREAD,
     FunctionSignature,
     bare,
     declare,
@@ -122,7 +123,7 @@ class Tool(Generic[P, R]):
     """Its tier is that of the agent's tools, each of which is asked about in the agent's own run:
     the call itself asks nobody."""
     function: Callable[P, R] | None = None
-    signature: FunctionSignature | None = field(default=None, repr=False, hash=False)
+    signature: FunctionSignature = field(default=UNREAD, repr=False, hash=False)
     definition: str = field(init=False, default="")
     """Digest of what a person approves: name, description, schema, tier, effect, role."""
 
@@ -137,7 +138,7 @@ class Tool(Generic[P, R]):
             )
         object.__setattr__(self, "tier", tier)
         object.__setattr__(self, "definition", _digest(self))
-        if self.signature is None:
+        if self.signature is UNREAD:
             # A tool made by hand has a schema only: its function takes one mapping.
             object.__setattr__(self, "signature", signature_of_schema(self.schema, self.function))
 
@@ -161,7 +162,7 @@ class Tool(Generic[P, R]):
             parameters = dict(parameters)
             cap = self.longest or self.timeout * STRETCH
             seconds = _seconds(parameters.pop(RESERVED_PARAMETER), cap)
-        args, kwargs = cast("FunctionSignature", self.signature).arguments(parameters)
+        args, kwargs = self.signature.arguments(parameters)
         return Bound(self, args, kwargs, seconds)
 
 
@@ -178,12 +179,12 @@ class Bound:
     @property
     def inline(self) -> bool:
         """Does the call run on the event loop to its end, so that no deadline can reach it?"""
-        return not self.tool.thread and cast("FunctionSignature", self.tool.signature).blocking
+        return not self.tool.thread and self.tool.signature.blocking
 
     @property
     def contextual(self) -> bool:
         """Does the function want to be told about its call, or about the run's state?"""
-        signature = cast("FunctionSignature", self.tool.signature)
+        signature = self.tool.signature
         return signature.context or signature.style == "stateful"
 
     async def run(self, ctx: RunContext[Any] | None) -> Outcome:
@@ -195,7 +196,7 @@ class Bound:
         function = tool.function
         if function is None:
             raise ConfigError(f"tool {tool.name!r} has no function: it is served by the runtime")
-        signature = cast("FunctionSignature", tool.signature)
+        signature = tool.signature
         args = self.args
         if ctx is not None and signature.style == "stateful":
             args = (ctx.state, *args)
@@ -517,5 +518,4 @@ def _signature(thing: Callable[..., Any]) -> str:
 
 def _foreign(thing: Callable[..., Any]) -> TypeGuard[Tool]:
     # Its function, if it has one, takes a mapping and says nothing of what is in it.
-    style = thing.signature.style if isinstance(thing, Tool) and thing.signature else "typed"
-    return style == "mapping"
+    return isinstance(thing, Tool) and thing.signature.style == "mapping"

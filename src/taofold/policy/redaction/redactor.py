@@ -25,7 +25,7 @@ from taofold.policy.redaction.assignments import (
     says,
     secret,
 )
-from taofold.policy.redaction.tokens import LONG, Span, solid, tokens
+from taofold.policy.redaction.tokens import LONG_AHEAD, Span, solid, tokens
 
 _HEADER: Final = r"[0-9A-Za-z+/_\-.=~|:]"
 # A plain `find` of the hint comes first: expressions this broad would be slow on every text. Bounds
@@ -319,7 +319,7 @@ def telling(value: str) -> bool:
 
 
 def _plain(text: str) -> bool:
-    return not _holds(text.lower(), _HINTS) and LONG.search(text) is None
+    return not _holds(text.lower(), _HINTS) and LONG_AHEAD.match(text) is None
 
 
 def _lower(text: str) -> str:
