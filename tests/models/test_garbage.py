@@ -17,11 +17,10 @@ from taofold.models.anthropic import MessagesReader
 from taofold.models.chat import ChatReader
 from taofold.models.encoding import encode
 from taofold.models.endpoint import ReplyReader
-from taofold.models.event_stream import LineDecoder
 from taofold.models.gemini import GeminiReader
 from taofold.models.ollama import OllamaReader
 from taofold.models.prices import Price, TokenRates
-from taofold.models.replies import ReplyContext
+from taofold.models.replies import LineDecoder, ReplyContext
 from taofold.models.responses import ResponsesReader
 
 READERS: dict[str, Any] = {

@@ -15,8 +15,8 @@ from taofold.core import events as e
 from taofold.core.content import Conversation, Message
 from taofold.core.errors import ModelError
 from taofold.models.endpoint import Limiter, RetryPolicy, retry_after
-from taofold.models.event_stream import join_surrogates
 from taofold.models.http import aclose_all
+from taofold.models.replies import join_surrogates
 from taofold.runtime.model import Request, resolve
 
 pytestmark = [pytest.mark.anyio, pytest.mark.allow_model_requests]

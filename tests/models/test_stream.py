@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from taofold.core.content import Issuer
 from taofold.models.chat import ChatReader
-from taofold.models.event_stream import EventDecoder, LineDecoder
-from taofold.models.replies import ReplyContext
+from taofold.models.replies import EventDecoder, LineDecoder, ReplyContext
 from taofold.runtime.model import Speaker
 
 ISSUER = Issuer("chat", "h", "m")

@@ -438,7 +438,7 @@ async def test_the_audit_is_a_file_of_lines_without_secrets(tmp_path: Path) -> N
 
 
 async def test_a_flood_of_refusals_is_counted_instead_of_written(tmp_path: Path) -> None:
-    from taofold.server.traffic import REFUSALS_PER_S, Audit
+    from taofold.server.middleware import REFUSALS_PER_S, Audit
 
     now = [0]
     audit = Audit(tmp_path / "audit.jsonl", now=lambda: now[0])

@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field, TypeAdapter
 
 from taofold import Agent, ConfigError, tool
 from taofold.testing import TestModel
-from taofold.testing.schema_examples import SchemaExample
+from taofold.testing.models import SchemaExample
 
 
 class Colour(Enum):

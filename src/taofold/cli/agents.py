@@ -24,7 +24,9 @@ from taofold.tools.discovery import DiscoveryWarning, discover_toolset
 if TYPE_CHECKING:
     from taofold.agent import Agent
     from taofold.core.events import RunStarted
-    from taofold.files import AgentFile, Config, FlowFile
+    from taofold.files.agent import AgentFile
+    from taofold.files.config import Config
+    from taofold.files.flow.file import FlowFile
     from taofold.policy import Policy
     from taofold.runtime.model import Model, OnText, Request
 
@@ -92,7 +94,7 @@ def everywhere(agent: "Agent[Any, Any]", model: "Model") -> "Agent[Any, Any]":
 
 def without_idle_model(agent: "Agent[Any, Any]", file: "AgentFile") -> "Agent[Any, Any]":
     """The agent; where its flow names every model it asks and none is set, nobody in its place."""
-    from taofold.files import FlowFile
+    from taofold.files.flow.file import FlowFile
 
     if agent.model or not isinstance(file, FlowFile) or any(_asks(file)):
         return agent
@@ -278,12 +280,14 @@ def _with_discovered(agent: "Agent[Any, Any]", choice: Choice) -> "Agent[Any, An
 
 
 def _described(choice: Choice, config: "Config", operator: "Policy") -> "Agent[Any, Any]":
-    from taofold.files import build, read_agent, refuse
-
     folder, root = Path(choice.folder), Path(choice.root)
     if not choice.agent:
         return _default(config, operator, root, network=choice.network)
     if is_file(choice.agent):
+        from taofold.files.document import refuse
+        from taofold.files.flow.build import build
+        from taofold.files.flow.file import read_agent
+
         path = folder / choice.agent
         if not path.is_file():
             raise ConfigError(f"there is no agent file {choice.agent!r}{_beside(path)}")

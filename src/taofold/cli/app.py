@@ -11,7 +11,6 @@ from typing import Annotated
 
 import typer
 
-from taofold import host
 from taofold.cli import outcome
 from taofold.cli.ancestry import GuardedProgram
 from taofold.cli.approvals import app as approvals
@@ -26,10 +25,11 @@ from taofold.cli.mcp import app as mcp
 from taofold.cli.patterns.commands import register as add_patterns
 from taofold.cli.project import unknown
 from taofold.cli.runs.change import register as add_changing
+from taofold.cli.runs.drive import run
 from taofold.cli.runs.exchange import register as add_exchange
 from taofold.cli.runs.read import register as add_reading
-from taofold.cli.runs.start import run
 from taofold.cli.serve.commands import register as add_serve
+from taofold.host import seal
 
 app = typer.Typer(
     name="taofold",
@@ -97,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if "NO_COLOR" in os.environ and not os.environ["NO_COLOR"]:
         del os.environ["NO_COLOR"]  # no-color.org: empty means unset
     # Before a command imports anything: no module comes from the folder that agents work in.
-    host.seal()
+    seal()
     try:
         app(args=None if arguments is None else list(arguments), prog_name="taofold")
     except Exception as error:

@@ -9,7 +9,7 @@ from taofold.cli import options
 from taofold.cli.outcome import USAGE, fail, give, give_json, invocation, say
 
 if TYPE_CHECKING:
-    from taofold.files import Fault
+    from taofold.files.document import Fault
     from taofold.policy import Policy
 
 
@@ -57,10 +57,10 @@ def check(
 
 
 def _check(path: Path, operator: "Policy", *, run_code: bool) -> "list[Fault]":
-    from taofold.files import Config, read_agent
-    from taofold.files.config import PolicyFile, read_learning
+    from taofold.files.config import Config, PolicyFile, read_learning
     from taofold.files.document import check as against
     from taofold.files.document import load
+    from taofold.files.flow.file import read_agent
 
     document, faults = load(path)
     if document is None:
@@ -84,7 +84,10 @@ def _check(path: Path, operator: "Policy", *, run_code: bool) -> "list[Fault]":
 
 def _build(path: Path, operator: "Policy") -> "list[Fault]":
     from taofold.core.errors import ConfigError
-    from taofold.files import Config, Fault, build, read_agent
+    from taofold.files.config import Config
+    from taofold.files.document import Fault
+    from taofold.files.flow.build import build
+    from taofold.files.flow.file import read_agent
 
     file, faults = read_agent(path, operator)
     if file is None:
@@ -103,8 +106,9 @@ def graph(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A flow file (.yaml).")],
 ) -> None:
     """Draw a flow: prints Mermaid text, which GitHub and most editors show as a picture."""
-    from taofold.files import FlowFile, read_agent, refuse
+    from taofold.files.document import refuse
     from taofold.files.export import mermaid
+    from taofold.files.flow.file import FlowFile, read_agent
 
     read, faults = read_agent(file, source=str(file))
     if read is None:

@@ -17,7 +17,7 @@ from taofold.core.errors import ConfigError
 from taofold.reserved import operator_folder
 
 if TYPE_CHECKING:
-    from taofold.files import Config
+    from taofold.files.config import Config
     from taofold.learning.registry import Registry
     from taofold.learning.retrieval.meaning import Embedder
     from taofold.log.log import Log
@@ -72,7 +72,8 @@ def operator_policy() -> "Policy":
     Raises:
         ExceptionGroup: every fault of the file.
     """
-    from taofold.files import read_policy, refuse
+    from taofold.files.config import read_policy
+    from taofold.files.document import refuse
     from taofold.policy import Policy
 
     path = operator_folder() / "policy.yaml"
@@ -101,7 +102,8 @@ def config() -> "Config":
     Raises:
         ExceptionGroup: every fault of the file and the environment.
     """
-    from taofold.files import read_config, refuse
+    from taofold.files.config import read_config
+    from taofold.files.document import refuse
 
     read, faults = read_config(config_path(), os.environ)
     if read is None:

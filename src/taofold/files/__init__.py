@@ -4,15 +4,33 @@ Reading never imports or runs what a file names; building an agent does. Knows n
 about models' adapters, logs or terminals.
 
 `document` is a YAML file with the line of every key; `agent`, `tools` and `config` are what may
-stand in one, and `build` makes an agent of it. `flow`: agents whose strategy is a graph of nodes;
-`actions` is what a node may do, `expressions` what may stand in its values. `export` writes files.
+stand in one, and `assembly` makes an agent of it. `flow`: agents whose strategy is a graph of
+nodes; `actions` is what a node may do, `expressions` what may stand in its values. `export` writes
+files.
 """
 
-from taofold.files.agent import AgentFile
-from taofold.files.config import Config, PolicyFile, read_config, read_policy
-from taofold.files.document import Fault, refuse
-from taofold.files.flow.build import build
-from taofold.files.flow.file import FlowFile, read_agent
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from taofold.files.agent import AgentFile
+    from taofold.files.config import Config, PolicyFile, read_config, read_policy
+    from taofold.files.document import Fault, refuse
+    from taofold.files.flow.build import build
+    from taofold.files.flow.file import FlowFile, read_agent
+
+_HOME = {
+    "AgentFile": "agent",
+    "Config": "config",
+    "Fault": "document",
+    "FlowFile": "flow.file",
+    "PolicyFile": "config",
+    "build": "flow.build",
+    "read_agent": "flow.file",
+    "read_config": "config",
+    "read_policy": "config",
+    "refuse": "document",
+}
 
 __all__ = [
     "AgentFile",
@@ -26,3 +44,10 @@ __all__ = [
     "read_policy",
     "refuse",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # A command that reads the configuration alone must not wait for flows and their actions.
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)

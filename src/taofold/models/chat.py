@@ -47,9 +47,8 @@ from taofold.models.encoding import (
     raw,
     wire_name,
 )
-from taofold.models.event_stream import DONE, EventReader, decode, reported_error
 from taofold.models.remote import Connection, ModelTurn, RemoteModel, cache_mark, effort_at_most
-from taofold.models.replies import ReplyContext
+from taofold.models.replies import DONE, EventReader, ReplyContext, decode, reported_error
 from taofold.runtime.model import Request, Speaker, ToolSpec
 
 DETAILS: Final = "reasoning_details"

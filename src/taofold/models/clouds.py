@@ -22,7 +22,6 @@ from taofold.core.values import Reply
 from taofold.models.anthropic import MessagesModel, MessagesReader
 from taofold.models.capabilities import rules_for
 from taofold.models.endpoint import ReplyReader, Sign
-from taofold.models.event_stream import decode
 from taofold.models.gemini import GeminiModel
 from taofold.models.remote import (
     ModelOptions,
@@ -32,7 +31,7 @@ from taofold.models.remote import (
     endpoint,
     refuse_unknown,
 )
-from taofold.models.replies import ReplyContext
+from taofold.models.replies import ReplyContext, decode
 from taofold.models.responses import ResponsesModel
 from taofold.models.transport import Body, whole
 

@@ -44,7 +44,6 @@ from taofold.models.encoding import (
     wire_name,
 )
 from taofold.models.endpoint import ReplyReader
-from taofold.models.event_stream import EventReader, decode, reported_error
 from taofold.models.remote import (
     Connection,
     ModelOptions,
@@ -56,7 +55,7 @@ from taofold.models.remote import (
     key_for,
     refuse_unknown,
 )
-from taofold.models.replies import ReplyContext
+from taofold.models.replies import EventReader, ReplyContext, decode, reported_error
 from taofold.models.responses import leading
 from taofold.models.transport import same_server
 

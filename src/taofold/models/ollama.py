@@ -41,7 +41,6 @@ from taofold.models.encoding import (
     wire_name,
 )
 from taofold.models.endpoint import ReplyReader, fault
-from taofold.models.event_stream import LineDecoder, decode
 from taofold.models.prices import FREE
 from taofold.models.remote import (
     Connection,
@@ -53,7 +52,7 @@ from taofold.models.remote import (
     endpoint,
     refuse_unknown,
 )
-from taofold.models.replies import ReplyContext
+from taofold.models.replies import LineDecoder, ReplyContext, decode
 from taofold.runtime.model import Request, Speaker
 
 

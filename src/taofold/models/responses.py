@@ -45,9 +45,8 @@ from taofold.models.encoding import (
     wire_name,
 )
 from taofold.models.endpoint import ReplyReader
-from taofold.models.event_stream import EventReader, decode, objects, reported_error
 from taofold.models.remote import Connection, ModelTurn, RemoteModel, effort_at_most
-from taofold.models.replies import ReplyContext
+from taofold.models.replies import EventReader, ReplyContext, decode, objects, reported_error
 from taofold.runtime.model import Request, Speaker
 
 _DROPPABLE: Final = (

@@ -34,9 +34,9 @@ from taofold.server.catalog import AnyAgent, Catalog, Rebuild
 from taofold.server.credentials import LocalToken, Signin, TokenStore
 from taofold.server.endpoint import Problem
 from taofold.server.mcp_signins import SignIns
+from taofold.server.middleware import Audit, Counts, RateLimiter
 from taofold.server.streams.hub import Hub, Watching
 from taofold.server.streams.relay import Broadcast, Relay
-from taofold.server.traffic import Audit, Counts, RateLimiter
 from taofold.shared_document import Shared, Shelf
 from taofold.tools.media import Prompt
 

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.status import Status
 from rich.text import Text
 
-from taofold.cli.render.plain import can_colour, key_line
+from taofold.cli.render.story import can_colour, key_line
 from taofold.cli.render.text import dollars, duration, line, number, parameters
 from taofold.core import events as run
 from taofold.core.text import join_names

@@ -47,7 +47,7 @@ def terminal() -> bool:
 def at_terminal() -> Ask:
     """Asks at the terminal."""
     from taofold.cli.approval_prompt import Terminal
-    from taofold.cli.render.plain import can_colour
+    from taofold.cli.render.story import can_colour
 
     return Terminal(colours=can_colour(sys.stderr)).ask
 

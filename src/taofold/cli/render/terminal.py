@@ -7,7 +7,7 @@ from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
-from taofold.cli.render.plain import SilentVoice, ending_text, key_line, thought_line
+from taofold.cli.render.story import SilentVoice, ending_text, key_line, thought_line
 from taofold.cli.render.text import duration, line, parameters
 from taofold.core import events as e
 from taofold.core.values import Action, Observation, Thought

@@ -9,8 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from taofold.cli.render.plain import PlainVoice
-from taofold.cli.render.story import Story, totals
+from taofold.cli.render.story import PlainVoice, Story, totals
 from taofold.cli.render.terminal import RichVoice
 from taofold.cli.render.text import clean, parameters, value
 from taofold.core import events as e

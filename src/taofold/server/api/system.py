@@ -12,7 +12,7 @@ from taofold.server.api import schemas, views
 from taofold.server.api.schemas import Login
 from taofold.server.credentials import SESSION_S, BrowserSession
 from taofold.server.endpoint import ApiCall, ApiEndpoint, Nothing, Problem
-from taofold.server.traffic import MEDIA
+from taofold.server.middleware import MEDIA
 
 READY_S: Final = 3.0
 """How long the log may take to answer."""
