@@ -3,6 +3,7 @@
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.server.agents import Bench, act, finish
@@ -154,6 +155,40 @@ def test_the_audit_writes_no_secret_not_even_one_across_its_cut(tmp_path: Path) 
     text = (tmp_path / "audit.jsonl").read_text()
     assert "hunter2" not in text
     assert json.loads(text)["what"] == "decision"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"form": {"note": "it is hunter2hunter2"}},
+        {"form": {"rows": [["hunter2hunter2"], {"hunter2hunter2": 1}]}},
+        {"form": ("hunter2hunter2",)},
+        {"form": {"password": "plainword1"}},
+        {"password": "plainword1"},
+        {"form": {"note": "x" * 290 + "hunter2hunter2"}},
+        {"file": Path("/tmp/hunter2hunter2")},
+        {"error": ValueError("hunter2hunter2")},
+    ],
+)
+def test_the_audit_writes_no_secret_that_lies_inside_a_value(
+    tmp_path: Path, said: dict[str, Any]
+) -> None:
+    audit = Audit(tmp_path / "audit.jsonl", secrets=["hunter2hunter2"])
+    audit("decision", "alice", **said)
+    audit.refusal("alice", **said)
+    audit.close()
+    for text in ((tmp_path / "audit.jsonl").read_text(), str(audit.last)):
+        assert "hunter2" not in text
+        assert "plainword1" not in text
+        assert "[redacted]" in text
+
+
+def test_long_texts_inside_a_value_are_cut_in_the_audit(tmp_path: Path) -> None:
+    audit = Audit()
+    audit("decision", "alice", form={"rows": ["word " * 1000, 7, None]}, fits=True)
+    (line,) = audit.last
+    assert line["form"]["rows"][0] == ("word " * 60) + " [… cut]"
+    assert (line["form"]["rows"][1:], line["fits"]) == ([7, None], True)
 
 
 async def test_secrets_of_agents_are_not_in_the_audit(tmp_path: Path) -> None:

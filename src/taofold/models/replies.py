@@ -315,9 +315,7 @@ class EventReader:
             for call in reply.calls:
                 call.arguments.encode()
         except UnicodeEncodeError:
-            return structs.replace(
-                reply, parts=tuple([_whole_characters(part) for part in reply.parts])
-            )
+            return replace(reply, parts=tuple([_whole_characters(part) for part in reply.parts]))
         return reply
 
     def _event(self, data: bytes) -> None:

@@ -22,6 +22,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from taofold.core.json_values import is_array, is_object
 from taofold.core.text import iso
 from taofold.core.values import Principal
 from taofold.log.store import clock
@@ -123,8 +124,7 @@ class Audit:
 
     def __call__(self, what: str, who: str, **said: Any) -> None:
         """Write a line: what happened, and who did it."""
-        line = {"at": iso(self._now()), "what": what, "who": self._clean(who)}
-        line |= {name: self._clean(value) for name, value in said.items()}
+        line = {"at": iso(self._now()), "what": what, **self._clean({"who": who, **said})}
         self.last.append(line)
         if self._path is not None:
             self._write(line)
@@ -148,9 +148,12 @@ class Audit:
             os.close(self._descriptor)
             self._descriptor = -1
 
-    def _clean(self, value: Any) -> Any:
+    def _clean(self, line: dict[str, Any]) -> dict[str, Any]:
+        # As it would be written: what is no JSON is redacted in the text that stands for it.
+        plain = json.loads(json.dumps(line, default=str))
         # The other way round a secret across the cut would be half written.
-        return _short(self._redactor.text(value)) if isinstance(value, str) else value
+        cleaned: dict[str, Any] = _shortened(self._redactor.json(plain))
+        return cleaned
 
     def _write(self, line: dict[str, Any]) -> None:
         assert self._path is not None
@@ -168,8 +171,14 @@ class Audit:
             _logger.error("the audit cannot be written: %s: %s", error, body.decode())
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} [… cut]"
+def _shortened(value: Any) -> Any:
+    """`value` with every text in it cut to what a line can hold."""
+    if is_object(value):
+        return {name: _shortened(member) for name, member in value.items()}
+    if is_array(value):
+        return [_shortened(member) for member in value]
+    cut = isinstance(value, str) and len(value) > _LONGEST
+    return f"{value[:_LONGEST]} [… cut]" if cut else value
 
 
 CSP: Final = (

@@ -85,7 +85,7 @@ async def begin(call: ApiCall) -> BaseModel:
     """Begin to sign in."""
     url = call.body.server
     address = await call.server.signins.begin(call.principal, url, _redirect(call.request))
-    call.server.audit("mcp_signin", call.principal.id, detail=f"begun at {url}"[:300])
+    call.server.audit("mcp_signin", call.principal.id, detail=f"begun at {url}")
     return SignInPage(address=address)
 
 
@@ -102,15 +102,14 @@ def _redirect(request: Request) -> str:
 async def finish(call: ApiCall) -> BaseModel:
     """End a sign-in."""
     url, signed_in = await call.server.signins.finish(call.principal, call.body.address)
-    call.server.audit("mcp_signin", call.principal.id, detail=f"done at {url}"[:300])
+    call.server.audit("mcp_signin", call.principal.id, detail=f"done at {url}")
     return SignedInView(server=url, tools=signed_in.tools, scope=signed_in.scope)
 
 
 async def forget(call: ApiCall) -> BaseModel:
     """Delete the caller's tokens."""
     if await call.server.signins.forget(call.principal, call.body.server):
-        detail = f"out of {call.body.server}"[:300]
-        call.server.audit("mcp_signout", call.principal.id, detail=detail)
+        call.server.audit("mcp_signout", call.principal.id, detail=f"out of {call.body.server}")
     return await servers(call)
 
 
