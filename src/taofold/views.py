@@ -1,4 +1,4 @@
-"""Runs and approvals as JSON, written once for `--json` and for HTTP. Pure.
+"""Runs and approvals as JSON, and the names of sessions: once for the command line and for HTTP.
 
 A view is a dict of plain JSON values. Whoever shows it may add keys of its own (the command line
 a session, HTTP a goal), but a key that is here means the same everywhere:
@@ -6,20 +6,45 @@ a session, HTTP a goal), but a key that is here means the same everywhere:
     >>> run_state_json("r1", records)["status"]
     'finished'
 
-`data` and tool results are what the log holds, and it holds no secrets.
+`data` and tool results are what the log holds, and it holds no secrets. All but `session_in_log`
+is pure.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from taofold.core.events import Record
 from taofold.core.json_values import plain
 from taofold.core.state import RunState, fold
 from taofold.core.text import iso
 from taofold.core.trace import opening
-from taofold.log.log import RunRow
+from taofold.core.values import Principal
+from taofold.log.log import Log, RunRow
 from taofold.runtime.ratings import Rating
 from taofold.runtime.setup import Approval
+
+LOCAL: Final = Principal().id
+"""The principal of this machine: its sessions are the same in a terminal and at a server."""
+
+
+def inner_session(principal: Principal, name: str) -> str:
+    """The session as the log names it: what others call the same is another conversation."""
+    # A principal's name has no slash (`credentials`), so no two have the same. The names of this
+    # machine's user have no principal before them unless they have a slash themselves.
+    if not name or (principal.id == LOCAL and "/" not in name):
+        return name
+    return f"{principal.id}/{name}"
+
+
+async def session_in_log(log: Log, principal: Principal, name: str) -> str:
+    """The session that `principal` calls `name`, as `log` names it."""
+    if principal.id == LOCAL and "/" in name:
+        # Earlier releases wrote such a name as it is: a session of that name goes on, if it is
+        # not another principal's.
+        rows = await log.rows(session=name, limit=1)
+        if rows and rows[0].principal == LOCAL:
+            return name
+    return inner_session(principal, name)
 
 
 def run_state_json(run: str, records: Sequence[Record]) -> dict[str, Any]:

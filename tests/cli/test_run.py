@@ -1,5 +1,6 @@
 """`taofold run`: result, trace, exit codes, sessions."""
 
+import asyncio
 import json
 import signal
 import subprocess
@@ -9,6 +10,10 @@ from pathlib import Path
 
 import pytest
 from tests.terminal import Result, Taofold
+
+from taofold import Agent, Principal
+from taofold.log.sqlite.log import SqliteLog
+from taofold.testing import ScriptedModel
 
 Start = Callable[..., subprocess.Popen[str]]
 
@@ -107,6 +112,33 @@ def test_a_session_has_one_run_at_a_time(taofold: Taofold) -> None:
     done = taofold("run", "agents.py:listening", "hello", "--session", "s")
     assert done.code == 1
     assert "has not ended" in done.err
+
+
+async def _remembered(log: SqliteLog, principal: str, session: str) -> None:
+    agent = Agent(ScriptedModel(["my name is Ada_1"]), strategy="direct", log=log)
+    await agent.run("my name is Ada_1", session=session, principal=Principal(principal))
+    await log.close()
+
+
+def test_a_session_with_the_name_of_somebody_elses_is_another_conversation(
+    taofold: Taofold, project: Path
+) -> None:
+    # A server keeps the session x of ann as `ann/x`.
+    taofold("run", "agents.py:listening", "hello")
+    asyncio.run(_remembered(SqliteLog(project / ".taofold/runs.db"), "ann", "ann/x"))
+    asks = ("run", "agents.py:listening", "who am I?", "--session", "ann/x")
+    assert "Ada_1" not in taofold(*asks).out
+    taofold("run", "agents.py:listening", "my name is Bob_1", "--session", "ann/x")
+    assert "Bob_1" in taofold(*asks).out
+
+
+def test_a_session_that_an_earlier_release_named_with_a_slash_goes_on(
+    taofold: Taofold, project: Path
+) -> None:
+    taofold("run", "agents.py:listening", "hello")
+    asyncio.run(_remembered(SqliteLog(project / ".taofold/runs.db"), "local", "team/x"))
+    done = taofold("run", "agents.py:listening", "who am I?", "--session", "team/x")
+    assert "Ada_1" in done.out
 
 
 def test_child_runs_are_told_inside_their_parents(taofold: Taofold) -> None:

@@ -39,18 +39,7 @@ from taofold.server.streams.hub import Hub, Watching
 from taofold.server.streams.relay import Broadcast, Relay
 from taofold.shared_document import Shared, Shelf
 from taofold.tools.media import Prompt
-
-_LOCAL: Final = Principal().id
-"""The principal of this machine: shares its sessions with the command line."""
-
-
-def inner_session(principal: Principal, name: str) -> str:
-    """The session as the log names it: what others call the same is another conversation. Pure."""
-    # A principal's name has no slash (`credentials`), so no two have the same. The names of this
-    # machine's user have no principal before them unless they have a slash themselves.
-    if not name or (principal.id == _LOCAL and "/" not in name):
-        return name
-    return f"{principal.id}/{name}"
+from taofold.views import LOCAL, session_in_log
 
 
 class Worker:
@@ -331,13 +320,7 @@ class Server:
 
     async def session(self, principal: Principal, name: str) -> str:
         """The session as the log names it."""
-        if principal.id == _LOCAL and "/" in name:
-            # The command line names it as it is, as servers once did: such a session goes on,
-            # if it is not another principal's.
-            rows = await self.log.rows(session=name, limit=1)
-            if rows and rows[0].principal == _LOCAL:
-                return name
-        return inner_session(principal, name)
+        return await session_in_log(self.log, principal, name)
 
     async def session_to_continue(self, principal: Principal, name: str) -> str:
         """The session as the log names it, for another run in it.
@@ -346,10 +329,10 @@ class Server:
             Problem: 409, it was begun by this machine's user.
         """
         session = await self.session(principal, name)
-        if not session or principal.id == _LOCAL:
+        if not session or principal.id == LOCAL:
             return session
         # `ann/x`, written at the command line, is no conversation of ann's.
-        if await self.log.rows(session=session, principal=_LOCAL, limit=1):
+        if await self.log.rows(session=session, principal=LOCAL, limit=1):
             raise Problem(409, "session", "the session is another's: choose another name")
         return session
 

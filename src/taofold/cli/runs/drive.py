@@ -168,22 +168,25 @@ def run(
     chosen_agent = make(choice)
     log = open_store(create=True)
     name = new_id()
-    result = drive(
-        log,
-        name,
-        lambda listener, approver: chosen_agent.but(approve=approver, log=log).run(
+
+    async def work(listener: "Listener", approver: "Approver | None") -> "RunResult[Any]":
+        named = session
+        if named:
+            from taofold.core.values import Principal
+            from taofold.views import session_in_log
+
+            # As a server names it: `ann/x` of this machine's user is no conversation of ann's.
+            named = await session_in_log(log, Principal(), named)
+        return await chosen_agent.but(approve=approver, log=log).run(
             [goal, *files] if files else goal,
             run_id=name,
-            session=session,
+            session=named,
             data=data,
             listener=listener,
             settings=choice.settings(),
-        ),
-        approve=approve,
-        json=json,
-        quiet=quiet,
-    )
-    finish(result)
+        )
+
+    finish(drive(log, name, work, approve=approve, json=json, quiet=quiet))
 
 
 def _arguments(agent: str, goal: str) -> tuple[str, str]:
