@@ -86,3 +86,21 @@ async def test_a_strategy_that_is_mistyped_is_guessed() -> None:
 def test_what_becomes_of_a_denial_is_one_of_two_words() -> None:
     with pytest.raises(ConfigError, match="'continue' or 'stop', not 'halt'"):
         Agent("openai:gpt-5", on_denial="halt")
+
+
+class City:
+    """A class that no schema can be made of."""
+
+
+@pytest.mark.parametrize(
+    ("output", "words"),
+    [
+        ("City", "output: is a type: write output=City, not 'City'"),
+        (3, "output: 3 is no type of an answer"),
+        (City, "output: <class .*City'> is no type of an answer"),
+        (list["Nowhere"], "output: .* is no type of an answer"),  # type: ignore[name-defined]  # noqa: F821
+    ],
+)
+def test_an_output_that_is_no_type_is_refused_with_what_to_write(output: Any, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        Agent(ScriptedModel(["x"]), output=output).run_sync("g")

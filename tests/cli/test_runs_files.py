@@ -69,6 +69,48 @@ def test_check_imports_only_when_it_is_told_to(taofold: Taofold, project: Path) 
     assert (project / "sprung").exists()
 
 
+def test_what_check_finds_by_importing_has_file_line_and_key_like_any_fault(
+    taofold: Taofold, project: Path
+) -> None:
+    write(
+        project,
+        agent="model: offline:repair\ntools: ['agents.py:missing']\noutput: 'agents.py:nothing'\n",
+    )
+    lines = taofold("check", "agent.yaml", "--import").out.splitlines()
+    assert [line.partition(": ")[0] for line in lines] == ["agent.yaml:2", "agent.yaml:3"]
+    assert not [line for line in lines if line.rstrip().endswith(":")]
+    rows = json.loads(taofold("check", "agent.yaml", "--import", "--json").out)
+    assert [(row["file"], row["line"], row["path"]) for row in rows] == [
+        ("agent.yaml", 2, "tools[0]"),
+        ("agent.yaml", 3, "output"),
+    ]
+
+
+def test_check_tells_what_the_state_must_have_at_the_start(taofold: Taofold, project: Path) -> None:
+    write(project, flow="name: f\nnodes: [{name: a, set: {x: '{{ state.custmer }}'}}]\n")
+    done = taofold("check", "flow.yaml")
+    assert (done.code, done.out) == (0, "")
+    assert "no node sets state.custmer" in done.err
+    assert "--set custmer=" in done.err
+
+
+def test_an_agent_file_is_tried_without_a_model(taofold: Taofold, project: Path) -> None:
+    write(
+        project,
+        agent="model: openai:gpt-5\nname: adds\ntools: ['agents.py:add']\n"
+        "output: {total: int, note: str}\n",
+    )
+    done = taofold("run", "agent.yaml", "what is 1 + 1?", "--model", "test:tools", "--json")
+    told = json.loads(done.out)
+    assert (told["status"], told["tool_calls"], told["output"]["total"]) == ("finished", 1, 0)
+    done = taofold("run", "agent.yaml", "what is 1 + 1?", "--model", "test:answer", "--json")
+    told = json.loads(done.out)
+    assert (told["status"], told["tool_calls"], told["output"]["total"]) == ("finished", 0, 0)
+    done = taofold("run", "agent.yaml", "what is 1 + 1?", "--model", "test:all")
+    assert done.code == 2
+    assert "there is no test:all: test:answer answers" in done.err
+
+
 def test_an_agent_file_runs(taofold: Taofold, project: Path) -> None:
     write(
         project,

@@ -261,3 +261,11 @@ async def test_exact_is_of_types_and_forgives_blanks_at_the_ends() -> None:
     assert (await evaluate(number, [Case("g", 42, scorers=[exact])])).rate == 1.0
     assert (await evaluate(answering({"g": " Oslo\n"}), [Case("g", "Oslo")])).rate == 1.0
     assert (await evaluate(answering({"g": "42"}), [Case("g", 42)])).rate == 0.0
+
+
+@pytest.mark.parametrize("cases", [["a"], "a", [{"goal": "a"}], [Case("a"), "b"], (None,)])
+async def test_what_are_no_cases_is_refused_with_what_to_write(cases: Any) -> None:
+    asked: list[str] = []
+    with pytest.raises(ConfigError, match=r"cases: are Case objects: write \[Case\(goal"):
+        await evaluate(answering({}, asked), cases)
+    assert not asked

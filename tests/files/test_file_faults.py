@@ -49,6 +49,9 @@ def faults(folder: Path, text: str) -> list[str]:
         ("policy: {autonomi: balanced}", "autonomy"),
         ("limits: {stepps: 3}", "steps"),
         ("limits: {steps: -3}", "greater than or equal to 0"),
+        ("limits: 5", "limits: must be a mapping, not 5; write limits: {steps: 5}; its keys are"),
+        ("limits: [5]", "limits: must be a mapping, not [5]; write limits: {steps: …}; its keys"),
+        ("models: 3", "models: must be a mapping, not 3; write models: {KEY: …}"),
     ],
 )
 def test_a_fault_names_its_key_and_what_to_write(tmp_path: Path, text: str, said: str) -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from taofold import Agent
 from taofold.core.content import Conversation, Issuer, Message
 from taofold.core.errors import ConfigError, ModelError
 from taofold.core.values import Profile, Reply
@@ -171,3 +172,28 @@ def test_a_registered_provider_makes_what_is_named_and_goes_when_it_is_forgotten
 def test_what_names_no_model_is_refused(spec: Any) -> None:
     with pytest.raises(ConfigError):
         resolve(spec)
+
+
+class Plain(Named):
+    """Its author forgot `async`."""
+
+    def complete(self, request: Request, on_text: OnText | None = None) -> Any:  # type: ignore[override]
+        return Reply("hello")
+
+
+@pytest.mark.parametrize("in_list", [False, True])
+async def test_a_model_whose_complete_is_a_plain_function_is_named(in_list: bool) -> None:
+    model: Any = [Plain("a"), Named("b")] if in_list else Plain("a")
+    with pytest.raises(ConfigError, match=r"Plain.complete is no async function: write `async"):
+        await Agent(model, strategy="direct").run("go")
+
+
+class Returning(Named):
+    """A plain function that returns something to await is as good."""
+
+    def complete(self, request: Request, on_text: OnText | None = None) -> Any:  # type: ignore[override]
+        return super().complete(request, on_text)
+
+
+async def test_a_plain_function_that_returns_a_coroutine_is_a_model() -> None:
+    assert (await Agent(Returning("a"), strategy="direct").run("go")).output == "a"

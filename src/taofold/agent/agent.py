@@ -13,6 +13,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, Generic, cast
 
+from pydantic import PydanticUserError
+
 from taofold.agent.activation import STRICT, Activation, settle_log
 from taofold.agent.batch import Batch, BatchState, Interrupted, run_batch
 from taofold.agent.history import Earlier
@@ -137,6 +139,9 @@ class Agent(Generic[Deps, Out]):
             value: Any = getattr(self, name)
             if isinstance(value, str) or not isinstance(value, Iterable):
                 raise ConfigError(f"is a list: write {example}", path=name)
+        output: Any = self.output
+        if isinstance(output, str):
+            raise ConfigError(f"is a type: write output={output}, not {output!r}", path="output")
         # Anything else would mean "continue" without a word, for whoever wanted it to stop.
         if self.on_denial not in ("continue", "stop"):
             raise ConfigError(f"is 'continue' or 'stop', not {self.on_denial!r}", path="on_denial")
@@ -205,8 +210,18 @@ class Agent(Generic[Deps, Out]):
 
     @cached_property
     def answer(self) -> Output:
-        """How the answer's type is asked for and checked."""
-        return Output(self.output)
+        """How the answer's type is asked for and checked.
+
+        Raises:
+            ConfigError: no such value can be asked for.
+        """
+        try:
+            return Output(self.output)
+        except PydanticUserError as error:
+            what = error.message.partition("\n")[0]
+            raise ConfigError(
+                f"{self.output!r} is no type of an answer: {what}", path="output"
+            ) from error
 
     @cached_property
     def replies(self) -> dict[str, Reply]:

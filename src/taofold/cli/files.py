@@ -60,7 +60,7 @@ def _check(path: Path, operator: "Policy", *, run_code: bool) -> "list[Fault]":
     from taofold.files.config import Config, PolicyFile, read_learning
     from taofold.files.document import check as against
     from taofold.files.document import load
-    from taofold.files.flow.file import read_agent
+    from taofold.files.flow.file import FlowFile, read_agent
 
     document, faults = load(path)
     if document is None:
@@ -77,6 +77,12 @@ def _check(path: Path, operator: "Policy", *, run_code: bool) -> "list[Fault]":
     ):
         return against(document, PolicyFile)[1]
     file, faults = read_agent(path, operator)
+    if isinstance(file, FlowFile):
+        for name in sorted(file.flow.needs):
+            say(
+                f"note: {path}: no node sets state.{name}: it must be there at the start "
+                f"(--set {name}=…, or named in state_schema)"
+            )
     if file is None or not run_code:
         return faults
     return _build(path, operator)
@@ -85,7 +91,7 @@ def _check(path: Path, operator: "Policy", *, run_code: bool) -> "list[Fault]":
 def _build(path: Path, operator: "Policy") -> "list[Fault]":
     from taofold.core.errors import ConfigError
     from taofold.files.config import Config
-    from taofold.files.document import Fault
+    from taofold.files.document import Fault, FaultyFile
     from taofold.files.flow.build import build
     from taofold.files.flow.file import read_agent
 
@@ -96,7 +102,10 @@ def _build(path: Path, operator: "Policy") -> "list[Fault]":
         # With an empty configuration: the file is checked, not this project.
         build(file, Config(), Path.cwd())
     except ExceptionGroup as group:
-        return [Fault(str(error), "") for error in group.exceptions]
+        return [
+            error.fault if isinstance(error, FaultyFile) else Fault(str(path), str(error))
+            for error in group.exceptions
+        ]
     except ConfigError as error:
         return [Fault(str(path), str(error))]
     return []

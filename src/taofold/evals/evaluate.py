@@ -15,6 +15,7 @@ from typing import Any, Final
 from taofold.agent import Agent, RunResult
 from taofold.agent.batch import BatchState, Failure
 from taofold.core.errors import ConfigError
+from taofold.core.text import excerpt
 from taofold.core.values import Usage
 from taofold.evals.cases import Case
 from taofold.evals.scorers import Score, Scorer, score
@@ -261,6 +262,12 @@ async def evaluate(
     """
     if not cases:
         raise ConfigError("there is no case to evaluate", path="cases")
+    wrong: list[Any] = [case for case in cases if not isinstance(case, Case)]  # pyright: ignore[reportUnnecessaryIsInstance]
+    if isinstance(cases, str) or wrong:
+        raise ConfigError(
+            f"are Case objects: write [Case(goal, expect=…)], not {excerpt(repr(cases), 80)}",
+            path="cases",
+        )
     if repeat < 1:
         raise ConfigError(f"a case is run 1 time or more, not {repeat!r}", path="repeat")
     batch = name or f"eval-{urandom(4).hex()}"

@@ -43,13 +43,21 @@ class Fault:
         return f"{self.location}: {self.text}"
 
 
+class FaultyFile(ConfigError):
+    """One fault of a file, as an error."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.text, path=fault.location)
+        self.fault = fault
+
+
 def refuse(faults: Sequence[Fault], what: str) -> NoReturn:
     """Raise all faults at once.
 
     Raises:
-        ExceptionGroup: one `ConfigError` for each fault.
+        ExceptionGroup: one `FaultyFile` for each fault.
     """
-    raise ExceptionGroup(what, [ConfigError(fault.text, path=fault.location) for fault in faults])
+    raise ExceptionGroup(what, [FaultyFile(fault) for fault in faults])
 
 
 _LARGEST: Final = 1 << 20
@@ -183,8 +191,28 @@ def _fault(
         return document.fault((*key_path, *inner), f"unknown key {key!r}", hint)
     if error["type"] == "missing":
         return document.fault((*key_path, *inner), f"the key {str(inner[-1])!r} is missing")
+    if error["type"] in ("model_type", "dict_type"):
+        inside = _model(model, (*inner, "")) if error["type"] == "model_type" else None
+        hint = _example(str(inner[-1]), inside, error["input"])
+        message = f"must be a mapping, not {_short(error['input'])}"
+        return document.fault((*key_path, *inner), message, hint)
     message = error["msg"].replace("Input should be", "must be").removeprefix("Value error, ")
     return document.fault((*key_path, *inner), f"{message}, not {_short(error['input'])}")
+
+
+def _example(key: str, model: type[BaseModel] | None, value: object) -> str:
+    """What to write at `key`, where there is a bare `value` and a mapping (a `model`) belongs."""
+    if model is None:
+        return f"write {key}: {{KEY: …}}"
+    keys, first = _keys(model), next(iter(model.model_fields.values()))
+    # A bare number is most often meant for the first key: `limits: 5`, `retry: 3`.
+    meant = isinstance(value, int | float) and _takes_number(first.annotation)
+    example = _short(value) if meant else "…"
+    return f"write {key}: {{{keys[0]}: {example}}}; its keys are {', '.join(keys)}"
+
+
+def _takes_number(annotation: Any) -> bool:
+    return annotation in (int, float) or any(map(_takes_number, get_args(annotation)))
 
 
 def _model(model: type[BaseModel], inner: Sequence[str | int]) -> type[BaseModel]:

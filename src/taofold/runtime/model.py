@@ -12,8 +12,9 @@ import importlib
 import json
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from difflib import get_close_matches
+from inspect import isawaitable
 from typing import Any, Final, NoReturn, Protocol, TypeAlias, cast, get_args
 
 import msgspec
@@ -176,6 +177,18 @@ def _common(inputs: Sequence[tuple[str, ...]]) -> tuple[str, ...] | None:
     return tuple([kind for kind in inputs[0] if all(kind in others for others in inputs)])
 
 
+def awaitable(model: Model, reply: Any) -> Awaitable[Reply]:
+    """What `model.complete` returned, to be awaited.
+
+    Raises:
+        ConfigError: it cannot be: `complete` is a plain function.
+    """
+    if not isawaitable(reply):
+        name = f"{type(model).__name__}.complete"
+        raise ConfigError(f"{name} is no async function: write `async def complete(…)`")
+    return reply
+
+
 class FallbackModel:
     """Asks `models` in order. A model that failed rests for `rest` seconds, so that a dead
     one does not delay every call; `Reply.model` says which one answered.
@@ -228,7 +241,7 @@ class FallbackModel:
             if speaker:
                 speaker.rewind()
             try:
-                reply = await model.complete(request, speaker)
+                reply = await awaitable(model, model.complete(request, speaker))
             except ModelError as error:
                 # A malformed request or an overflow would fail the same way at the next model.
                 if error.kind not in NEXT:
@@ -337,6 +350,7 @@ BUILT_IN: Final[dict[str, str]] = {
     "vllm": "taofold.models.presets:vllm",
     "anthropic": "taofold.models.anthropic:connect",
     "ollama": "taofold.models.ollama:connect",
+    "test": "taofold.testing.models:connect",
 }
 """Ours, so that finding one does not cost a scan of all installed packages (20 ms)."""
 

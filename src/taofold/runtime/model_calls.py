@@ -29,7 +29,7 @@ from taofold.policy.limits import STOP_REASON, Held
 from taofold.policy.redaction.stream import Trickle
 from taofold.runtime.hooks import AddMessage, HookOutcome
 from taofold.runtime.ledger import Denied, Ledger, Park, hook_context
-from taofold.runtime.model import Model, OnText, Request, ToolSpec, dearest
+from taofold.runtime.model import Model, OnText, Request, ToolSpec, awaitable, dearest
 from taofold.runtime.redaction import check_reply, redact_reply
 from taofold.runtime.setup import Setup
 from taofold.tools.result import utf8
@@ -442,7 +442,7 @@ class ModelCall:
         if setup.on_delta is not None and not setup.hooks.at("after_model"):
             on_text = StreamedText(partial(setup.on_delta, run), setup)
         try:
-            call = model.complete(request, on_text)
+            call = awaitable(model, model.complete(request, on_text))
             if self.effect.seconds is not None:
                 late = f"no reply within {self.effect.seconds} s"
                 call = _within(call, self.effect.seconds, ModelError(late, kind="timeout"))

@@ -172,6 +172,23 @@ class FunctionModel:
 _PROFILE: Final = Profile(window=1_000_000, window_known=True, native_tools=True, json_schema=True)
 
 
+def connect(model: str, **options: Any) -> "TestModel":
+    """`test:answer` or `test:tools`, to try an agent without a model. Other options do nothing.
+
+    Raises:
+        ConfigError: neither of the two.
+    """
+    # Whatever address or key an agent has for its own model: this one stands in for it.
+    if model == "answer":
+        return TestModel(call=(), name="test:answer")
+    if model == "tools":
+        return TestModel(name="test:tools")
+    raise ConfigError(
+        f"there is no test:{model}: test:answer answers with the simplest value of the output's "
+        "type, test:tools calls every tool first, with the simplest arguments"
+    )
+
+
 class TestModel:
     """Calls each tool once with the simplest arguments that its schema allows, then answers.
 
@@ -221,7 +238,13 @@ class TestModel:
         if missing and not called:
             raise ConfigError(f"TestModel shall call {missing[0]!r}, which is not offered")
         calls = [] if request.schema else self._calls(request, called)
-        text = "" if calls else self._text(request, called)
+        if calls:
+            # A strict agent wants to be told why something is called.
+            text = (
+                f"I call {', '.join(call.name for call in calls)}, to try what is around a model."
+            )
+        else:
+            text = self._text(request, called)
         if text and on_text is not None:
             on_text(text)
         return Reply(text, calls, model=self.name)

@@ -7,6 +7,8 @@ from tests.files.flow.kit import faults, made
 
 from taofold import Tier
 from taofold.files import Config, build, read_agent
+from taofold.files.document import parse
+from taofold.files.flow.file import read_flow
 
 WRONG = """\
 name: wrong
@@ -273,3 +275,42 @@ def test_a_misspelt_variable_of_the_state_is_named() -> None:
         (16, "nodes[2].while.condition", "no node sets state.pagee; did you mean 'page'?"),
         (20, "nodes[3].with.critic_prompt", "no node sets state.urgencyy; did you mean 'urgency'?"),
     ]
+
+
+def test_a_constant_that_the_file_does_not_have_is_a_fault() -> None:
+    text = """\
+name: f
+variables: {limit: 3, words: {a: 1}}
+nodes:
+  - name: a
+    set: {x: "{{ variables.limit }} {{ variables.limmit }} {{ variables.words.b }}"}
+    goto: [{if: "variables.nope > 1 or variables['limit'] > 2", to: b}, {to: b}]
+  - name: b
+    set: {y: "{{ variables.z | default(1) }} {{ variables.w is defined }}"}
+result: "{{ variables['nothing'] }}"
+"""
+    assert [(one.line, one.path, one.text) for one in faults(text)] == [
+        (5, "nodes[0].set", "the file has no variables.limmit; did you mean 'limit'?"),
+        (6, "nodes[0].goto[0].if", "the file has no variables.nope; known are limit, words"),
+        (9, "result", "the file has no variables.nothing; known are limit, words"),
+    ]
+
+
+def test_what_must_be_in_the_state_at_the_start_is_known() -> None:
+    """A name that no node sets and that is no near miss: whoever starts the run must give it."""
+    text = """\
+name: f
+input: question
+state_schema: {customer: str, question: str}
+nodes:
+  - name: a
+    set: {x: "{{ state.question }} {{ state.nope }} {{ state.customer }} {{ state.z is defined }}"}
+    goto: [{if: "state.other > 1 and get(state, 'w', 1)", to: b}, {to: b}]
+  - name: b
+    set: {y: "{{ state.x }}"}
+"""
+    document, _ = parse(text, "flow.yaml")
+    assert document is not None
+    file, found = read_flow(document, root=Path())
+    assert file is not None, found
+    assert file.flow.needs == {"nope", "other"}

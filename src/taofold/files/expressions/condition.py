@@ -6,7 +6,7 @@ keys of mappings; the functions are in `FUNCTIONS`, and `* ** %` are bounded.
 
 import ast
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from simpleeval import InvalidExpression, SimpleEval  # type: ignore[import-untyped]
@@ -181,8 +181,10 @@ class Condition:
             for node in ast.walk(self._tree)
             if isinstance(node, ast.Name) and node.id not in FUNCTIONS | _CONSTANTS
         )
-        self.reads = frozenset([name for node in ast.walk(self._tree) if (name := _read(node))])
+        self.reads = frozenset(_reads(self._tree, "state"))
         """Variables of the state that must be there."""
+        self.constants = frozenset(_reads(self._tree, "variables"))
+        """Of the file's `variables`, those that must be there."""
 
     def holds(self, variables: Mapping[str, Any]) -> bool:
         """Is it true?
@@ -202,15 +204,18 @@ class Condition:
         return bool(value)
 
 
-def _read(node: ast.AST) -> str:
-    """The variable, if the node is `state.NAME` or `state["NAME"]`; else ""."""
-    match node:
-        case ast.Attribute(value=ast.Name(id="state"), attr=name):
-            return name
-        case ast.Subscript(value=ast.Name(id="state"), slice=ast.Constant(value=str(name))):
-            return name
-        case _:
-            return ""
+def _reads(tree: ast.Expression, of: str) -> Iterator[str]:
+    """The names that are read as `OF.NAME` or `OF["NAME"]`."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(value=ast.Name(id=owner), attr=name) if owner == of:
+                yield name
+            case ast.Subscript(value=ast.Name(id=owner), slice=ast.Constant(value=str(name))) if (
+                owner == of
+            ):
+                yield name
+            case _:
+                pass
 
 
 def _check(tree: ast.Expression) -> None:

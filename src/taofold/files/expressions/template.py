@@ -102,8 +102,10 @@ class Template:
             tree = ENVIRONMENT.parse(source)
             _check(tree)
             self.names = frozenset(_free(tree))
-            self.reads = frozenset(_reads(tree))
+            self.reads = frozenset(_reads(tree, "state"))
             """Variables of the state that must be there."""
+            self.constants = frozenset(_reads(tree, "variables"))
+            """Of the file's `variables`, those that must be there."""
             # After the check and the names: what is put in here is ours.
             _guarded(tree)
             lone = _lone(tree)
@@ -177,22 +179,24 @@ def _free(tree: nodes.Template) -> Iterator[str]:
             yield node.name
 
 
-def _reads(tree: nodes.Template) -> set[str]:
-    """Variables of the state, but for those that the template itself asks whether they exist."""
+def _reads(tree: nodes.Template, of: str) -> set[str]:
+    """What is read `of` a mapping, but for what the template itself asks whether it exists."""
     lenient: list[nodes.Node] = [
         *[test.node for test in tree.find_all(nodes.Test) if test.name in ("defined", "undefined")],
         *[one.node for one in tree.find_all(nodes.Filter) if one.node and one.name in _DEFAULTS],
     ]
-    reads = {_variable(node) for node in tree.find_all((nodes.Getattr, nodes.Getitem))}
-    return reads - {_variable(node) for node in lenient} - {""}
+    reads = {_member(node, of) for node in tree.find_all((nodes.Getattr, nodes.Getitem))}
+    return reads - {_member(node, of) for node in lenient} - {""}
 
 
-def _variable(node: nodes.Node) -> str:
-    """The variable, if the node is `state.NAME` or `state["NAME"]`; else ""."""
+def _member(node: nodes.Node, of: str) -> str:
+    """The name, if the node is `OF.NAME` or `OF["NAME"]`; else ""."""
     match node:
-        case nodes.Getattr(node=nodes.Name(name="state"), attr=str(name)):
+        case nodes.Getattr(node=nodes.Name(name=owner), attr=str(name)) if owner == of:
             return name
-        case nodes.Getitem(node=nodes.Name(name="state"), arg=nodes.Const(value=str(name))):
+        case nodes.Getitem(node=nodes.Name(name=owner), arg=nodes.Const(value=str(name))) if (
+            owner == of
+        ):
             return name
         case _:
             return ""

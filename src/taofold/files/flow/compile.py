@@ -44,8 +44,8 @@ class Compiler:
     actions: Actions
     keys: FlowKeys
     faults: list[Fault] = field(default_factory=list[Fault])
-    reads: list[tuple[KeyPath, frozenset[str]]] = field(default_factory=list[Any])
-    """What is read of the state, and where."""
+    expressions: list[tuple[KeyPath, Template | Condition]] = field(default_factory=list[Any])
+    """All that reads the state or the file's variables, and where."""
 
     def wrong(self, path: KeyPath, message: str, hint: str = "") -> None:
         """Note a fault."""
@@ -56,7 +56,7 @@ class Compiler:
         compiled = Given(self._compiled(value, path, 0))
         for template in templates(compiled.raw):
             self._known(template.names, path, extra)
-            self.reads.append((path, template.reads))
+            self.expressions.append((path, template))
         return compiled
 
     def _compiled(self, value: Any, path: KeyPath, depth: int) -> Any:
@@ -89,7 +89,7 @@ class Compiler:
             self.wrong(path, str(error))
             return None
         self._known(condition.names, path, extra)
-        self.reads.append((path, condition.reads))
+        self.expressions.append((path, condition))
         return condition
 
     def _known(self, names: Iterable[str], path: KeyPath, extra: Iterable[str]) -> None:
@@ -99,19 +99,26 @@ class Compiler:
             hint = near(name, names_here) if near(name, names_here).startswith("did") else ""
             self.wrong(path, f"unknown name {name!r}", hint or f"write state.{name}?")
 
-    def misspelt(self, variables: Collection[str]) -> None:
-        """Fault what is read of the state if it is nearly one of its `variables`.
+    def check_reads(self, variables: Collection[str]) -> frozenset[str]:
+        """Fault what nobody sets: constants that the file does not have, misspelt `variables`.
 
-        Any other name may be there at the start: a run can be begun with a state.
+        Returns what is read of the state and must be there at the start: a run can be begun with
+        a state, so a name that is not nearly another's is no fault.
         """
-        for path, reads in self.reads:
-            for name in sorted(reads - set(variables)):
+        started: set[str] = set()
+        for path, expression in self.expressions:
+            for name in sorted(expression.constants - set(self.keys.variables)):
+                hint = near(name, self.keys.variables) if self.keys.variables else ""
+                self.wrong(path, f"the file has no variables.{name}", hint)
+            started |= expression.reads - set(variables)
+            for name in sorted(expression.reads - set(variables)):
                 # A list and one of its entries are two variables.
                 others = [known for known in variables if name not in (f"{known}s", known[:-1])]
                 similar = get_close_matches(name, others, n=1, cutoff=0.8)
                 if similar:
                     hint = f"did you mean {similar[0]!r}? If it is there at the start, name it in"
                     self.wrong(path, f"no node sets state.{name}", f"{hint} state_schema")
+        return frozenset(started)
 
     def kind(self, name: str, path: KeyPath) -> Kind | None:
         """The action of this name, or a fault."""
@@ -291,7 +298,7 @@ class Nodes:
             template = self.c.template(str(written[name]), (*where, name))
             if template is not None:
                 deferred[name] = template
-                self.c.reads.append(((*where, name), template.reads))
+                self.c.expressions.append(((*where, name), template))
         now = {name: value for name, value in written.items() if name not in kind.deferred}
         values = self.c.given(now, where, extra)
         self.c.action_keys(kind, written, values, where)

@@ -127,10 +127,10 @@ def _flow(compiler: Compiler, document: YamlDocument) -> Flow:
             types[name] = TypeAdapter(info.annotation)
         if keys.input and keys.input not in types:
             compiler.wrong(("input",), f"{keys.input!r} is not in state_schema")
-    compiler.misspelt({*_produced(nodes), *types, keys.input, *OWN} - {""})
+    needs = compiler.check_reads({*_produced(nodes), *types, keys.input, *OWN} - {""})
     adapter = None if state is None else TypeAdapter(state)
     typed = "output" in keys.model_fields_set
-    return Flow(keys.name, keys, nodes, keys.variables, adapter, types, result, typed)
+    return Flow(keys.name, keys, nodes, keys.variables, adapter, types, result, typed, needs)
 
 
 def _state(compiler: Compiler, produced: set[str]) -> Any:

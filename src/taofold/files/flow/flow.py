@@ -271,6 +271,8 @@ class Flow:
     result: Given | None = None
     typed: bool = False
     """Does the file say what type the answer has?"""
+    needs: frozenset[str] = frozenset()
+    """Variables that it reads and that nothing in the file sets or declares."""
 
     @property
     def every(self) -> "list[Node]":
