@@ -7,6 +7,7 @@ piece holds its blocks and the border to the role before it.
 """
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -38,10 +39,14 @@ from taofold.models.encoding import (
     blob,
     content_for,
     encode,
+    flat,
     follows_its_call,
+    leading,
+    open_role,
     pending,
-    pieces,
+    present,
     raw,
+    system_texts,
     wire_name,
 )
 from taofold.models.endpoint import ReplyReader
@@ -57,10 +62,9 @@ from taofold.models.remote import (
     key_for,
     refuse_unknown,
 )
-from taofold.models.replies import EventReader, ReplyContext, decode, reported_error
-from taofold.models.responses import leading
+from taofold.models.replies import EventReader, ReplyContext, count_of, decode, reported_error
 from taofold.models.transport import same_server
-from taofold.runtime.model import Request, Speaker
+from taofold.runtime.model import Request, Speaker, ToolSpec
 
 VERSION: Final = "2023-06-01"
 _HOST: Final = "api.anthropic.com"
@@ -80,6 +84,7 @@ _BUDGETS: Final[Mapping[Effort, int]] = {
 """Tokens of thinking for models that are asked by budget."""
 _BLOCK_LIMIT: Final = 32 << 20
 """Bytes of a request that the API takes."""
+_NOT_IN_IDS: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class MessagesModel(RemoteModel):
@@ -130,7 +135,7 @@ class MessagesModel(RemoteModel):
     # --- writing ---------------------------------------------------------------------------------
 
     def _head(self, turn: ModelTurn, notes: list[str]) -> bytes:
-        settings, allowed = turn.settings, turn.request.allowed
+        settings = turn.settings
         thinking, config = self._thinking(settings.effort, notes)
         thinks = thinking.get("type") in ("adaptive", "enabled") or (
             not thinking and self._rules.thinking in ("always", "default")
@@ -143,22 +148,22 @@ class MessagesModel(RemoteModel):
             if limit <= budget:
                 thinking = {**thinking, "budget_tokens": max(limit - 1, 1_024)}
                 body["max_tokens"] = max(limit, 1_025)
-        if thinking:
-            body["thinking"] = thinking
         if turn.schema is not None and self._shapes:
             config["format"] = {"type": "json_schema", "schema": turn.schema}
-        if config:
-            body["output_config"] = config
-        body |= self._sampling(turn, thinks, notes)
-        if turn.request.stop:
-            body["stop_sequences"] = turn.request.stop
-        if settings.service_tier:
-            body["service_tier"] = settings.service_tier
-        if turn.streaming:
-            body["stream"] = True
-        if self._caches(turn) and self._whole_cache:
-            body["cache_control"] = cache_mark(turn.settings)
-        body |= self._tools(turn, allowed)
+        body |= present({"thinking": thinking, "output_config": config})
+        body |= self._sampling(self._rules, settings, notes, thinks=thinks)
+        body |= present(
+            {
+                "stop_sequences": turn.request.stop,
+                "service_tier": settings.service_tier,
+                "stream": turn.streaming,
+                "cache_control": self._whole_cache and self._cache_mark(turn),
+                "tools": [_tool(tool) for tool in turn.tools],
+                # Current models refuse to be forced, so nobody is: the offer stays, calling may
+                # be off.
+                "tool_choice": turn.tools and turn.request.allowed == () and {"type": "none"},
+            }
+        )
         # Without the closing brace, which `_messages` writes: tools and system follow as bytes.
         return encode({**body, **settings.extra})[:-1]
 
@@ -191,57 +196,22 @@ class MessagesModel(RemoteModel):
             return (thinking if rules.thinking in ("always", "default") else {}), {}
         return thinking, {"effort": effort_at_most(effort, rules.efforts, notes, self.name)}
 
-    def _sampling(self, turn: ModelTurn, thinks: bool, notes: list[str]) -> dict[str, Any]:
-        blocks: dict[str, Any] = {}
-        for name in ("temperature", "top_p"):
-            value = getattr(turn.settings, name)
-            if value is None:
-                continue
-            if self._rules.sampling == "yes" or (
-                self._rules.sampling == "not_thinking" and not thinks
-            ):
-                blocks[name] = value
-            else:
-                notes.append(f"{name} is not sent: {self.name} does not take it")
-        return blocks
-
-    def _tools(self, turn: ModelTurn, allowed: tuple[str, ...] | None) -> dict[str, Any]:
-        if not turn.tools:
-            return {}
-        tools = [
-            {
-                "name": wire_name(tool.name),
-                "description": tool.description,
-                "input_schema": tool.parameters,
-            }
-            for tool in turn.tools
-        ]
-        # Current models refuse to be forced, so nobody is: the offer stays, calling may be off.
-        return {"tools": tools} | ({"tool_choice": {"type": "none"}} if allowed == () else {})
-
-    def _caches(self, turn: ModelTurn) -> bool:
-        return turn.settings.prompt_cache != "off"
+    def _cache_mark(self, turn: ModelTurn) -> dict[str, str]:
+        """What marks the end of what is to be kept; {} = nothing is."""
+        return {} if turn.settings.prompt_cache == "off" else cache_mark(turn.settings)
 
     def _messages(self, turn: ModelTurn) -> Sequence[bytes]:
-        conversation, blobs = turn.request.conversation, turn.request.blobs
-        native = self.profile.native_tools
-        if native:
-            written = conversation.fragments(
-                self._form, lambda c, i: pieces(self._native(c, i), blobs), b""
-            )
-            ending = self._ending(conversation, _missing(conversation, len(conversation)))
-        else:
-            written = conversation.fragments(
-                f"{self._form} text", lambda c, i: pieces(self._plain(c, i), blobs), b""
-            )
-            ending = self._ending(conversation, [])
+        conversation, native = turn.request.conversation, self.profile.native_tools
+        written = self._written(turn, b"")
+        lacking = _missing(conversation, len(conversation)) if native else []
+        ending = self._ending(conversation, lacking)
         # Fragments without a message: the system's go into a field of their own (`_system`).
         if not written:
             raise ModelError("a conversation needs a message besides the system's", kind="request")
         past = self._past_tools(turn) if native and not turn.tools else b""
         body = [past + self._system(turn) + b',"messages":[', *written, ending, b"]}]}"]
-        if self._caches(turn) and not self._whole_cache:
-            body = _with_cache_mark(body, turn)
+        if not self._whole_cache:
+            body = _with_cache_mark(body, self._cache_mark(turn))
         size = sum([len(piece) for piece in body])
         # Said here, with a cure, before megabytes are sent to be refused.
         if size > _BLOCK_LIMIT:
@@ -262,18 +232,15 @@ class MessagesModel(RemoteModel):
         return b"," + encode({"tools": tools, "tool_choice": {"type": "none"}})[1:-1]
 
     def _system(self, turn: ModelTurn) -> bytes:
-        conversation = turn.request.conversation
-        blocks: list[dict[str, Any]] = []
-        for message in conversation:
-            # Only those that lead: later ones stay in place,
-            # where the prefix before them keeps its bytes.
-            if message.role != "system":
-                break
-            blocks += [{"type": "text", "text": message.text}] if message.text.strip() else []
+        # Only those that lead: later ones stay in place, where the prefix before them keeps its
+        # bytes.
+        texts = system_texts(turn.request.conversation)
+        blocks: list[dict[str, Any]] = [
+            {"type": "text", "text": text} for text in texts if text.strip()
+        ]
         if not blocks:
             return b""
-        if self._caches(turn):
-            blocks[-1]["cache_control"] = cache_mark(turn.settings)
+        blocks[-1] |= present({"cache_control": self._cache_mark(turn)})
         return b',"system":' + encode(blocks)
 
     def _native(self, conversation: Conversation, index: int) -> bytes:
@@ -294,7 +261,7 @@ class MessagesModel(RemoteModel):
         content = self._model_turn(conversation, index)
         if not lacking:
             return _piece(conversation, index, content)
-        between = join(lacking, "user", _before(conversation, index))
+        between = join(lacking, "user", open_role(conversation, index))
         return between + join(content, "assistant", "user")
 
     def _plain(self, conversation: Conversation, index: int) -> bytes:
@@ -328,14 +295,8 @@ class MessagesModel(RemoteModel):
         return blocks or [{"type": "text", "text": "(empty)"}]
 
     def _visible_content(self, content: Content) -> list[Any]:
-        plain: list[Part] = []
-        for part in parts_of(content):
-            plain += part.parts if isinstance(part, ToolResult) else (part,)
-        blocks = [
-            block
-            for part in acceptable_parts(plain, self.profile.inputs)
-            if (block := _block(part)) is not None
-        ]
+        taken = acceptable_parts(flat(parts_of(content)), self.profile.inputs)
+        blocks = [block for block in map(_block, taken) if block is not None]
         # The API refuses empty blocks, and leaving the message out would merge its neighbours.
         return blocks or [{"type": "text", "text": "(empty)"}]
 
@@ -356,7 +317,7 @@ class MessagesModel(RemoteModel):
         if not lacking and (last is None or last.role != "assistant" or _paused(last)):
             return b""
         blocks = lacking or [{"type": "text", "text": "(go on)"}]
-        return join(blocks, "user", _before(messages, len(messages)))
+        return join(blocks, "user", open_role(messages, len(messages)))
 
     def _reader(self, frame: ReplyContext) -> ReplyReader:
         return MessagesReader(frame)
@@ -368,22 +329,27 @@ def _paused(message: Message) -> bool:
     return bool(parts) and isinstance(parts[-1], OpaquePart) and "tool" in parts[-1].kind
 
 
-def _with_cache_mark(body: list[bytes], turn: ModelTurn) -> list[bytes]:
-    """The body with a cache mark at its last block."""
+def _with_cache_mark(body: list[bytes], cache: dict[str, str]) -> list[bytes]:
+    """The body with the mark at its last block."""
+    if not cache:
+        return body
     # The last piece that is not empty ends with a block's `}`: the mark goes in front of that.
     last = max([at for at, piece in enumerate(body[:-1]) if piece])
-    mark = b',"cache_control":' + encode(cache_mark(turn.settings)) + b"}"
+    mark = b',"cache_control":' + encode(cache) + b"}"
     return [*body[:last], body[last][:-1] + mark, *body[last + 1 :]]
 
 
 def _id(call_id: str) -> str:
     """An id in the alphabet that the API takes."""
-    if call_id and call_id.isascii() and call_id.replace("_", "").replace("-", "").isalnum():
-        return call_id
-    return (
-        "".join([c if c.isascii() and (c.isalnum() or c in "_-") else "_" for c in call_id])
-        or "call"
-    )
+    return _NOT_IN_IDS.sub("_", call_id) or "call"
+
+
+def _tool(tool: ToolSpec) -> dict[str, Any]:
+    return {
+        "name": wire_name(tool.name),
+        "description": tool.description,
+        "input_schema": tool.parameters,
+    }
 
 
 def _missing(messages: Sequence[Message], end: int) -> list[Any]:
@@ -432,14 +398,7 @@ def _piece(messages: Sequence[Message], index: int, blocks: Sequence[Any]) -> by
     if message.role == "system" and leading(messages, index):
         return b""
     role = "assistant" if message.role == "assistant" else "user"
-    return join(blocks, role, _before(messages, index))
-
-
-def _before(messages: Sequence[Message], index: int) -> str:
-    """The role that is open when message `index` comes; "" if none is."""
-    if index == 0 or leading(messages, index - 1):
-        return ""
-    return "assistant" if messages[index - 1].role == "assistant" else "user"
+    return join(blocks, role, open_role(messages, index))
 
 
 def connect(model: str, **options: Unpack[ModelOptions]) -> MessagesModel:
@@ -575,8 +534,8 @@ class MessagesReader(EventReader):
             raise self._frame.unreadable("it holds no content")
         for index, block in enumerate(answer.content):
             self._blocks[index] = _Growing(block)
-            if self._frame.speaker and block.get("type") == "text":
-                self._frame.speaker(str(block.get("text") or ""))
+            if block.get("type") == "text":
+                self._frame.speak(block.get("text"))
         self._finish = answer.stop_reason
         self._count(answer.usage)
         self._note(answer)
@@ -603,12 +562,12 @@ class MessagesReader(EventReader):
                 if event.index in self._blocks:
                     raise self._frame.unreadable(f"block {event.index} begins twice")
                 self._blocks[event.index] = _Growing(event.content_block)
-                self._speak(event.content_block.get("text"))
+                self._frame.speak(event.content_block.get("text"))
             case "content_block_delta" if event.delta:
                 # A delta of a block that nobody began counts as text.
                 block = self._blocks.setdefault(event.index, _Growing({"type": "text"}))
                 block.add(event.delta)
-                self._speak(event.delta.text)
+                self._frame.speak(event.delta.text)
             case "message_delta":
                 self._finish = (event.delta and event.delta.stop_reason) or self._finish
                 self._count(event.usage)
@@ -618,10 +577,6 @@ class MessagesReader(EventReader):
                 self._ended = True
             case _:
                 pass
-
-    def _speak(self, text: Any) -> None:
-        if self._frame.speaker and isinstance(text, str) and text:
-            self._frame.speaker(text)
 
     def _note(self, answer: _Answer) -> None:
         for change in answer.input_transformations or ():
@@ -649,14 +604,14 @@ class MessagesReader(EventReader):
 
     def _total(self) -> Usage:
         used = self._usage
-        read, written = used.cache_read_input_tokens or 0, used.cache_creation_input_tokens or 0
-        details = used.output_tokens_details
+        read = count_of(used, "cache_read_input_tokens")
+        written = count_of(used, "cache_creation_input_tokens")
         return self._frame.usage(
             # Anthropic's `input_tokens` leaves out what was read from or written to the cache.
-            (used.input_tokens or 0) + read + written,
-            used.output_tokens or 0,
+            count_of(used, "input_tokens") + read + written,
+            count_of(used, "output_tokens"),
             read,
             written,
-            (details.thinking_tokens if details else None) or 0,
+            count_of(used, "output_tokens_details", "thinking_tokens"),
             used.service_tier or "",
         )

@@ -24,7 +24,6 @@ from taofold.core.content import (
     TextPart,
     ThinkingPart,
     ToolCall,
-    ToolResult,
     finish_of,
     parts_of,
 )
@@ -34,7 +33,6 @@ from taofold.core.values import JSON, Effort, ModelSettings, Reply, Usage
 from taofold.models.capabilities import Abilities
 from taofold.models.encoding import (
     NO_RESULT,
-    acceptable_parts,
     arguments_of,
     as_text,
     batch,
@@ -43,12 +41,15 @@ from taofold.models.encoding import (
     data_url,
     encode,
     follows_its_call,
-    pieces,
+    more_entries,
+    present,
     raw,
+    sampling,
+    text_or_blocks,
     wire_name,
 )
 from taofold.models.remote import Connection, ModelTurn, RemoteModel, cache_mark, effort_at_most
-from taofold.models.replies import DONE, EventReader, ReplyContext, decode, reported_error
+from taofold.models.replies import DONE, EventReader, ReplyContext, count_of, decode, reported_error
 from taofold.runtime.model import Request, Speaker, ToolSpec
 
 DETAILS: Final = "reasoning_details"
@@ -211,8 +212,7 @@ class ChatReader(EventReader):
         message = answer.choices[0].message if answer.choices else None
         if message is None:
             raise self._frame.unreadable("it holds no message")
-        if self._frame.speaker:
-            self._frame.speaker(_text(message.content))
+        self._frame.speak(_text(message.content))
         self._take(message)
         self._finish = (answer.choices or [_Choice()])[0].finish_reason
         self._usage, self._tier = answer.usage, answer.service_tier or ""
@@ -243,8 +243,7 @@ class ChatReader(EventReader):
         choice = answer.choices[0]
         self._finish = choice.finish_reason or self._finish
         if choice.delta is not None:
-            if self._frame.speaker:
-                self._frame.speaker(_text(choice.delta.content))
+            self._frame.speak(_text(choice.delta.content))
             self._take(choice.delta)
 
     def _take(self, message: _Message) -> None:
@@ -312,20 +311,16 @@ class ChatReader(EventReader):
 
     def _count(self) -> Usage:
         usage = self._usage
-        if usage is None:
-            return Usage()
-        details, output_details = usage.prompt_tokens_details, usage.completion_tokens_details
-        # DeepSeek's own name for it.
-        cached = (details.cached_tokens if details else None) or usage.prompt_cache_hit_tokens
+        cached = count_of(usage, "prompt_tokens_details", "cached_tokens")
         counted = self._frame.usage(
-            usage.prompt_tokens or 0,
-            usage.completion_tokens or 0,
-            cached or 0,
-            (details.cache_write_tokens if details else None) or 0,
-            reasoning=(output_details.reasoning_tokens if output_details else None) or 0,
+            count_of(usage, "prompt_tokens"),
+            count_of(usage, "completion_tokens"),
+            cached or count_of(usage, "prompt_cache_hit_tokens"),  # DeepSeek's name for it
+            count_of(usage, "prompt_tokens_details", "cache_write_tokens"),
+            reasoning=count_of(usage, "completion_tokens_details", "reasoning_tokens"),
             tier=self._tier,
         )
-        if usage.cost and 0 < usage.cost < _MOST_USD:  # what the server itself charges
+        if usage and usage.cost and 0 < usage.cost < _MOST_USD:  # what the server itself charges
             return msgspec.structs.replace(counted, usd=float(usage.cost))
         return counted
 
@@ -401,28 +396,28 @@ class ChatModel(RemoteModel):
         settings, dialect = turn.settings, self._dialect
         body: dict[str, Any] = {"model": self.connection.model, **dialect.extra}
         body |= self._thinking(settings.effort, notes)
-        if turn.tools:
-            body["tools"] = [_tool(tool) for tool in turn.tools]
-            body |= _choice(turn.request.allowed)
+        body |= present(
+            {
+                "tools": [_tool(tool) for tool in turn.tools],
+                # The offer stays what it is, so that its bytes do; only whether to call is said.
+                "tool_choice": turn.tools and turn.request.allowed == () and "none",
+            }
+        )
         if turn.schema is not None and self._level < 2:
             body["response_format"] = _format(turn.schema, self._level)
-        if settings.temperature is not None:
-            body["temperature"] = settings.temperature
-        if settings.top_p is not None:
-            body["top_p"] = settings.top_p
-        if turn.request.stop:
-            body["stop"] = turn.request.stop
-        if settings.service_tier:
-            body["service_tier"] = settings.service_tier
-        if settings.max_tokens:
-            # `max_tokens` among what is left out means: take the other of the two names.
-            new = dialect.new_limit != ("max_tokens" in self._without)
-            body["max_completion_tokens" if new else "max_tokens"] = settings.max_tokens
-        if self._marks_cache(settings):
-            body["cache_control"] = cache_mark(settings)
-        if turn.streaming:
-            body["stream"] = True
-            body["stream_options"] = {"include_usage": True}
+        # `max_tokens` among what is left out means: take the other of the two names.
+        new = dialect.new_limit != ("max_tokens" in self._without)
+        body |= sampling(settings)
+        body |= present(
+            {
+                "stop": turn.request.stop,
+                "service_tier": settings.service_tier,
+                "max_completion_tokens" if new else "max_tokens": settings.max_tokens,
+                "cache_control": self._marks_cache(settings) and cache_mark(settings),
+                "stream": turn.streaming,
+                "stream_options": turn.streaming and {"include_usage": True},
+            }
+        )
         accepted = {
             name: value
             for name, value in body.items()
@@ -451,20 +446,10 @@ class ChatModel(RemoteModel):
         return {"reasoning_effort": taken}
 
     def _messages(self, turn: ModelTurn) -> Sequence[bytes]:
-        conversation, blobs = turn.request.conversation, turn.request.blobs
-        if not self.profile.native_tools:
-            return [
-                *conversation.fragments(
-                    f"{self._form} text", lambda c, i: pieces(self._plain(c, i), blobs)
-                ),
-                b"]}",
-            ]
-        written = conversation.fragments(self._form, lambda c, i: pieces(self._native(c, i), blobs))
-        ending: list[bytes] = []
-        for entry in self._behind(conversation, len(conversation)):
-            chunks = pieces(entry, blobs)
-            ending += (b",", chunks) if isinstance(chunks, bytes) else (b",", *chunks)
-        return [*written, *ending, b"]}"]
+        conversation, native = turn.request.conversation, self.profile.native_tools
+        behind = self._behind(conversation, len(conversation)) if native else ()
+        ending = more_entries(behind, turn.request.blobs)
+        return [*self._written(turn), *ending, b"]}"]
 
     def _reader(self, frame: ReplyContext) -> ChatReader:
         return ChatReader(frame)
@@ -552,13 +537,7 @@ class ChatModel(RemoteModel):
         """Text as it is; text and media as parts."""
         if isinstance(content, str):
             return content
-        plain: list[Part] = []
-        for part in content:
-            plain += part.parts if isinstance(part, ToolResult) else (part,)
-        parts = acceptable_parts(plain, self.profile.inputs)
-        if not any([isinstance(part, MediaPart) for part in parts]):
-            return "".join([part.text for part in parts if isinstance(part, TextPart)])
-        return [entry for entry in map(_block, parts) if entry is not None]
+        return text_or_blocks(content, self.profile.inputs, _block)
 
     def _less(self, request: Request, error: ModelError) -> tuple[int, frozenset[str]] | None:
         """What to ask for next, None if nothing can be left out."""
@@ -614,11 +593,6 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
         "parameters": tool.parameters,
     }
     return {"type": "function", "function": function}
-
-
-def _choice(allowed: tuple[str, ...] | None) -> dict[str, Any]:
-    """The offer stays what it is, so that its bytes do; only whether to call is said here."""
-    return {"tool_choice": "none"} if allowed == () else {}
 
 
 def _format(schema: dict[str, JSON], level: int) -> dict[str, Any]:

@@ -6,6 +6,7 @@ provider, and nothing of replies (`replies`).
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import takewhile
 from secrets import token_hex
 from typing import Any, Final, NamedTuple
 
@@ -26,7 +27,7 @@ from taofold.core.content import (
 )
 from taofold.core.errors import ModelError
 from taofold.core.json_values import is_object, is_sequence
-from taofold.core.values import Message, ToolCall
+from taofold.core.values import Message, ModelSettings, ToolCall
 from taofold.runtime.model import Request, ToolSpec
 
 _ENCODE: Final = msgspec.json.Encoder().encode
@@ -201,6 +202,62 @@ def content_for(conversation: Conversation, index: int, issuer: Issuer) -> Conte
         return without_issuer_parts(content)
     same = maker.model == issuer.model or issuer.wire != "chat"
     return content if same else without_issuer_parts(content)
+
+
+def leading(messages: Sequence[Message], index: int) -> bool:
+    """Is message `index` one of the system's that precede all others?"""
+    return all([messages[at].role == "system" for at in range(index + 1)])
+
+
+def system_texts(messages: Sequence[Message]) -> list[str]:
+    """What the system's messages that precede all others say; later ones stay in their place."""
+    first = takewhile(lambda message: message.role == "system", messages)
+    return [message.text for message in first if message.text]
+
+
+def open_role(messages: Sequence[Message], index: int) -> str:
+    """Who speaks before message `index`, where the system's have no place: "" = nobody yet."""
+    if index == 0 or leading(messages, index - 1):
+        return ""
+    return "assistant" if messages[index - 1].role == "assistant" else "user"
+
+
+def present(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a request that say something: not None, False, 0 or empty."""
+    return {name: value for name, value in fields.items() if value}
+
+
+def sampling(settings: ModelSettings, top_p: str = "top_p") -> dict[str, Any]:
+    """Temperature and nucleus as far as they are set; a temperature of 0 is."""
+    values = {"temperature": settings.temperature, top_p: settings.top_p}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def more_entries(entries: Iterable[bytes], blobs: Mapping[str, bytes]) -> list[bytes]:
+    """Further entries of a list of JSON, each after a comma."""
+    more: list[bytes] = []
+    for entry in entries:
+        chunks = pieces(entry, blobs)
+        more += (b",", chunks) if isinstance(chunks, bytes) else (b",", *chunks)
+    return more
+
+
+def flat(parts: Iterable[Part]) -> list[Part]:
+    """The parts, and in the place of a tool's result what it holds."""
+    plain: list[Part] = []
+    for part in parts:
+        plain += part.parts if isinstance(part, ToolResult) else (part,)
+    return plain
+
+
+def text_or_blocks(
+    parts: Iterable[Part], inputs: tuple[str, ...] | None, block: Callable[[Part], Any]
+) -> Any:
+    """Text as it is; text and media as blocks, those that a model with `inputs` can take."""
+    taken = acceptable_parts(flat(parts), inputs)
+    if not any([isinstance(part, MediaPart) for part in taken]):
+        return "".join([part.text for part in taken if isinstance(part, TextPart)])
+    return [entry for entry in map(block, taken) if entry is not None]
 
 
 def acceptable_parts(parts: Iterable[Part], inputs: tuple[str, ...] | None) -> list[Part]:

@@ -21,7 +21,6 @@ from taofold.core.content import (
     TextPart,
     ThinkingPart,
     ToolCall,
-    ToolResult,
     parts_of,
 )
 from taofold.core.errors import ConfigError, ModelError
@@ -34,13 +33,20 @@ from taofold.models.encoding import (
     acceptable_parts,
     arguments_of,
     as_text,
+    batch,
     blob,
     content_for,
     encode,
+    flat,
     follows_its_call,
+    leading,
+    open_role,
     pending,
     pieces,
+    present,
     raw,
+    sampling,
+    system_texts,
     wire_name,
 )
 from taofold.models.endpoint import ReplyReader
@@ -55,9 +61,9 @@ from taofold.models.remote import (
     key_for,
     refuse_unknown,
 )
-from taofold.models.replies import EventReader, ReplyContext, decode, reported_error
-from taofold.models.responses import leading
+from taofold.models.replies import EventReader, ReplyContext, count_of, decode, reported_error
 from taofold.models.transport import same_server
+from taofold.runtime.model import ToolSpec
 
 _URL: Final = "https://generativelanguage.googleapis.com"
 _KEY: Final = "GEMINI_API_KEY"
@@ -110,35 +116,19 @@ class GeminiModel(RemoteModel):
 
     def _head(self, turn: ModelTurn, notes: list[str]) -> bytes:
         settings = turn.settings
-        config: dict[str, Any] = {}
-        if settings.max_tokens:
-            config["maxOutputTokens"] = settings.max_tokens
-        if settings.temperature is not None:
-            config["temperature"] = settings.temperature
-        if settings.top_p is not None:
-            config["topP"] = settings.top_p
-        if turn.request.stop:
-            config["stopSequences"] = turn.request.stop
+        config = present({"maxOutputTokens": settings.max_tokens})
+        config |= sampling(settings, "topP") | present({"stopSequences": turn.request.stop})
         # Before Gemini 3 a schema and tools exclude each other: the reply is read all the same.
         if turn.schema is not None and (self._rules.signed or not turn.tools):
             config |= {"responseMimeType": "application/json", "responseJsonSchema": turn.schema}
-        thinking = self._thinking(settings.effort, notes)
-        if thinking:
-            config["thinkingConfig"] = thinking
-        body: dict[str, Any] = {"generationConfig": config}
-        if turn.tools:
-            declared = [
-                {
-                    "name": wire_name(tool.name),
-                    "description": tool.description,
-                    "parametersJsonSchema": tool.parameters,
-                }
-                for tool in turn.tools
-            ]
-            body["tools"] = [{"functionDeclarations": declared}]
-            body |= _choice(turn.request.allowed)
-        if settings.service_tier:
-            body["serviceTier"] = settings.service_tier
+        config |= present({"thinkingConfig": self._thinking(settings.effort, notes)})
+        body = {"generationConfig": config} | present(
+            {
+                "tools": turn.tools and [{"functionDeclarations": list(map(_tool, turn.tools))}],
+                "toolConfig": turn.tools and _choice(turn.request.allowed),
+                "serviceTier": settings.service_tier,
+            }
+        )
         return encode({**body, **settings.extra})[:-1]
 
     def _thinking(self, effort: Effort | None, notes: list[str]) -> dict[str, Any]:
@@ -157,18 +147,17 @@ class GeminiModel(RemoteModel):
 
     def _messages(self, turn: ModelTurn) -> Sequence[bytes]:
         conversation, blobs = turn.request.conversation, turn.request.blobs
-        native = self.profile.native_tools
-        form = self._form if native else f"{self._form} text"
-        write = self._native if native else self._plain
-        written = conversation.fragments(form, lambda c, i: pieces(write(c, i), blobs), b"")
+        written = self._written(turn, b"")
         if not written:
             raise ModelError("a conversation needs a message besides the system's", kind="request")
         ending: list[bytes] = []
+        native = self.profile.native_tools
         behind = self._behind(conversation, len(conversation)) if native else []
         if behind:
-            more = pieces(_join(behind, "user", _before(conversation, len(conversation))), blobs)
+            more = pieces(_join(behind, "user", open_role(conversation, len(conversation))), blobs)
             ending = [more] if isinstance(more, bytes) else list(more)
-        system = _system(conversation)
+        parts = [{"text": text} for text in system_texts(conversation)]
+        system = b',"systemInstruction":' + encode({"parts": parts}) if parts else b""
         media = sum([part.size for part in conversation.media if part.digest])
         if media > _INLINE_LIMIT:
             raise ModelError(
@@ -190,8 +179,8 @@ class GeminiModel(RemoteModel):
         )
         if not behind:
             return _piece(conversation, index, parts)
-        between = _join(behind, "user", _before(conversation, index))
-        return between + _content_border(parts, "model" if message.role == "assistant" else "user")
+        between = _join(behind, "user", open_role(conversation, index))
+        return between + _content_border(parts, message.role)
 
     def _plain(self, conversation: Conversation, index: int) -> bytes:
         message = conversation[index]
@@ -203,18 +192,13 @@ class GeminiModel(RemoteModel):
         """What follows the batch of results before `end`: those that are missing, and the media
         of all where a result holds none.
         """
-        declarations: list[Any] = [
-            self._response(call.name, call.id, {"output": NO_RESULT})
-            for call in pending(conversation, end)
+        before = batch(conversation, end)
+        missing = [
+            self._response(call.name, call.id, {"output": NO_RESULT}) for call in before.open_calls
         ]
-        if self._rules.media_results:
-            return declarations
-        media: list[Any] = []
-        at = end - 1
-        while at >= 0 and conversation[at].role == "tool":
-            media = [*self._visible_content(conversation[at].media), *media]
-            at -= 1
-        return [*declarations, *media]
+        if self._rules.media_results or not before.media:
+            return missing
+        return [*missing, *self._visible_content(before.media)]
 
     def _model_turn(self, conversation: Conversation, index: int) -> list[Any]:
         """What the model said, part by part as it came."""
@@ -266,18 +250,9 @@ class GeminiModel(RemoteModel):
         return {"functionResponse": body}
 
     def _visible_content(self, parts: Sequence[Part]) -> list[Any]:
-        plain: list[Part] = []
-        for part in parts:
-            plain += part.parts if isinstance(part, ToolResult) else (part,)
-        wire_parts: list[Any] = []
-        for part in acceptable_parts(plain, self.profile.inputs):
-            if isinstance(part, TextPart):
-                wire_parts += [{"text": part.text}] if part.text else []
-            elif isinstance(part, MediaPart) and part.url:
-                wire_parts.append({"fileData": {"fileUri": part.url, "mimeType": part.media_type}})
-            elif isinstance(part, MediaPart):
-                wire_parts.append({"inlineData": {"mimeType": part.media_type, "data": blob(part)}})
-        return wire_parts or [{"text": "(empty)"}]
+        taken = acceptable_parts(flat(parts), self.profile.inputs)
+        blocks = [block for block in map(_block, taken) if block is not None]
+        return blocks or [{"text": "(empty)"}]
 
     def _reader(self, frame: ReplyContext) -> ReplyReader:
         return GeminiReader(frame)
@@ -288,26 +263,33 @@ def _fields(opaque: str) -> dict[str, Any]:
     return wire_part
 
 
-def _choice(allowed: tuple[str, ...] | None) -> dict[str, Any]:
+def _block(part: Part) -> dict[str, Any] | None:
+    match part:
+        case TextPart():
+            return {"text": part.text} if part.text else None
+        case MediaPart() if part.url:
+            return {"fileData": {"fileUri": part.url, "mimeType": part.media_type}}
+        case MediaPart():
+            return {"inlineData": {"mimeType": part.media_type, "data": blob(part)}}
+        case _:
+            return None
+
+
+def _tool(tool: ToolSpec) -> dict[str, Any]:
+    return {
+        "name": wire_name(tool.name),
+        "description": tool.description,
+        "parametersJsonSchema": tool.parameters,
+    }
+
+
+def _choice(allowed: tuple[str, ...] | None) -> dict[str, Any] | None:
     """Narrows what may be called and leaves the offer as it is."""
-    if allowed is None:
-        return {}
-    calling: dict[str, Any] = {"mode": "NONE"}
-    if allowed:
-        names = [wire_name(name) for name in allowed]
-        # VALIDATED narrows the calls without demanding one, as ANY would.
-        calling = {"mode": "VALIDATED", "allowedFunctionNames": names}
-    return {"toolConfig": {"functionCallingConfig": calling}}
-
-
-def _system(messages: Sequence[Message]) -> bytes:
-    texts: list[str] = []
-    for message in messages:
-        if message.role != "system":
-            break
-        texts.append(message.text)
-    parts = [{"text": text} for text in texts if text]
-    return b',"systemInstruction":' + encode({"parts": parts}) if parts else b""
+    if not allowed:
+        return None if allowed is None else {"functionCallingConfig": {"mode": "NONE"}}
+    # VALIDATED narrows the calls without demanding one, as ANY would.
+    names = [wire_name(name) for name in allowed]
+    return {"functionCallingConfig": {"mode": "VALIDATED", "allowedFunctionNames": names}}
 
 
 def _join(parts: Sequence[Any], role: str, before: str) -> bytes:
@@ -320,31 +302,25 @@ def _join(parts: Sequence[Any], role: str, before: str) -> bytes:
     opened = _content_border(parts, role)[3:]
     # A call must come after something that the user said.
     first = b'{"role":"user","parts":[{"text":"(start)"}]},'
-    return first + opened if role == "model" else opened
+    return first + opened if role == "assistant" else opened
 
 
 def _content_border(parts: Sequence[Any], role: str) -> bytes:
-    """The end of a content and the beginning of another."""
-    return b']},{"role":"%b","parts":[%b' % (role.encode(), encode(parts)[1:-1])
+    """The end of a content and the beginning of another. An assistant is a model here."""
+    name = b"model" if role == "assistant" else b"user"
+    return b']},{"role":"%b","parts":[%b' % (name, encode(parts)[1:-1])
 
 
 def _piece(messages: Sequence[Message], index: int, parts: Sequence[Any]) -> bytes:
     message = messages[index]
     if message.role == "system" and leading(messages, index):
         return b""
-    role = "model" if message.role == "assistant" else "user"
-    before = _before(messages, index)
+    role = "assistant" if message.role == "assistant" else "user"
+    before = open_role(messages, index)
     # What the user says is a turn of its own: it must not stand among the answers of functions.
     if role == before == "user" and message.role != "tool" and messages[index - 1].role == "tool":
         return _content_border(parts, "user")
     return _join(parts, role, before)
-
-
-def _before(messages: Sequence[Message], index: int) -> str:
-    """The role that is open when message `index` comes; "" if none is."""
-    if index == 0 or leading(messages, index - 1):
-        return ""
-    return "model" if messages[index - 1].role == "assistant" else "user"
 
 
 def connect(model: str, **options: Unpack[ModelOptions]) -> GeminiModel:
@@ -466,8 +442,7 @@ class GeminiReader(EventReader):
             elif text:
                 self._add(ThinkingPart(text))
             return
-        if text and self._frame.speaker:
-            self._frame.speaker(text)
+        self._frame.speak(text)
         # Pieces of a stream are one text; a signed part is never joined with another.
         if isinstance(last, TextPart) and not last.opaque and not opaque:
             self._more.append(text)
@@ -497,13 +472,11 @@ class GeminiReader(EventReader):
 
     def _count(self) -> Usage:
         usage = self._usage
-        if usage is None:
-            return Usage()
-        thoughts = usage.thoughtsTokenCount or 0
+        thoughts = count_of(usage, "thoughtsTokenCount")
         return self._frame.usage(
-            (usage.promptTokenCount or 0) + (usage.toolUsePromptTokenCount or 0),
+            count_of(usage, "promptTokenCount") + count_of(usage, "toolUsePromptTokenCount"),
             # Google counts thoughts apart from the answer; both are paid as output.
-            (usage.candidatesTokenCount or 0) + thoughts,
-            usage.cachedContentTokenCount or 0,
+            count_of(usage, "candidatesTokenCount") + thoughts,
+            count_of(usage, "cachedContentTokenCount"),
             reasoning=thoughts,
         )

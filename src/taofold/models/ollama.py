@@ -19,7 +19,6 @@ from taofold.core.content import (
     Part,
     TextPart,
     ThinkingPart,
-    ToolResult,
     finish_of,
     parts_of,
 )
@@ -32,12 +31,16 @@ from taofold.models.encoding import (
     acceptable_parts,
     arguments_of,
     as_text,
+    batch,
     blob,
     content_for,
     encode,
+    flat,
     follows_its_call,
+    more_entries,
     pending,
-    pieces,
+    present,
+    sampling,
     wire_name,
 )
 from taofold.models.endpoint import ReplyReader, fault
@@ -148,8 +151,7 @@ class OllamaReader:
     def _take(self, message: _Message) -> None:
         if message.content:
             self._text.append(message.content)
-            if self._frame.speaker:
-                self._frame.speaker(message.content)
+            self._frame.speak(message.content)
         if message.thinking:
             self._thinking.append(message.thinking)
         self._calls += message.tool_calls or ()
@@ -188,14 +190,8 @@ class OllamaModel(RemoteModel):
         settings = turn.settings
         # Without it Ollama takes a small default and drops the beginning of a longer prompt.
         options: dict[str, Any] = {"num_ctx": self.profile.window}
-        if settings.max_tokens:
-            options["num_predict"] = settings.max_tokens
-        if settings.temperature is not None:
-            options["temperature"] = settings.temperature
-        if settings.top_p is not None:
-            options["top_p"] = settings.top_p
-        if turn.request.stop:
-            options["stop"] = turn.request.stop
+        options |= present({"num_predict": settings.max_tokens}) | sampling(settings)
+        options |= present({"stop": turn.request.stop})
         body: dict[str, Any] = {
             "model": self.connection.model,
             "stream": turn.streaming,
@@ -233,16 +229,10 @@ class OllamaModel(RemoteModel):
         return {"none": "low", "minimal": "low", "xhigh": "high"}.get(effort, effort)
 
     def _messages(self, turn: ModelTurn) -> Sequence[bytes]:
-        conversation, blobs = turn.request.conversation, turn.request.blobs
-        native = self.profile.native_tools
-        form = self._form if native else f"{self._form} text"
-        write = self._native if native else self._plain
-        written = conversation.fragments(form, lambda c, i: pieces(write(c, i), blobs))
-        ending: list[bytes] = []
-        for entry in self._behind(conversation, len(conversation)) if native else ():
-            chunks = pieces(encode(entry), blobs)
-            ending += (b",", chunks) if isinstance(chunks, bytes) else (b",", *chunks)
-        return [*written, *ending, b"]}"]
+        conversation, native = turn.request.conversation, self.profile.native_tools
+        behind = self._behind(conversation, len(conversation)) if native else ()
+        ending = more_entries(map(encode, behind), turn.request.blobs)
+        return [*self._written(turn), *ending, b"]}"]
 
     def _reader(self, frame: ReplyContext) -> ReplyReader:
         return OllamaReader(frame)
@@ -291,13 +281,9 @@ class OllamaModel(RemoteModel):
         """What follows the batch of results before `end`: those that are missing, and the images
         of all, because a result holds only text here.
         """
-        missing = [_result(call.name, NO_RESULT, call.id) for call in pending(conversation, end)]
-        media: list[Part] = []
-        at = end - 1
-        while at >= 0 and conversation[at].role == "tool":
-            media = [*conversation[at].media, *media]
-            at -= 1
-        images = [part for part in media if isinstance(part, MediaPart) and self._takes(part)]
+        before = batch(conversation, end)
+        missing = [_result(call.name, NO_RESULT, call.id) for call in before.open_calls]
+        images = [part for part in before.media if self._takes(part)]
         if images:
             text = TextPart("What the tools returned:")
             missing.append({"role": "user", **self._content((text, *images))})
@@ -310,9 +296,7 @@ class OllamaModel(RemoteModel):
 
     def _content(self, parts: Sequence[Part]) -> dict[str, Any]:
         """The text, and the images beside it; other media are lines of the text."""
-        plain: list[Part] = []
-        for part in parts:
-            plain += part.parts if isinstance(part, ToolResult) else (part,)
+        plain = flat(parts)
         images = [blob(part) for part in plain if isinstance(part, MediaPart) and self._takes(part)]
         others = [part for part in plain if not (isinstance(part, MediaPart) and self._takes(part))]
         texts = [part.text for part in acceptable_parts(others, ()) if isinstance(part, TextPart)]

@@ -16,11 +16,11 @@ from urllib.parse import urlsplit
 import msgspec
 from typing_extensions import Unpack
 
-from taofold.core.content import Issuer, Wire
+from taofold.core.content import Conversation, Issuer, Wire
 from taofold.core.errors import ConfigError
 from taofold.core.values import EFFORTS, JSON, Effort, ModelSettings, Profile, PromptCache, Reply
 from taofold.models.capabilities import Abilities, rules_for
-from taofold.models.encoding import Memo, estimate, names_of
+from taofold.models.encoding import Memo, estimate, names_of, pieces, sampling
 from taofold.models.endpoint import Endpoint, Limiter, ReplyReader, RetryPolicy, Sign
 from taofold.models.prices import CatalogueEntry, Price, Prices, find, own_price
 from taofold.models.replies import ReplyContext
@@ -188,6 +188,27 @@ class RemoteModel:
         """Where the request goes, if not to the endpoint's own URL."""
         return ""
 
+    def _written(self, turn: ModelTurn, separator: bytes = b",") -> list[bytes]:
+        """The messages, each encoded once in its life, with `separator` between them."""
+        blobs, native = turn.request.blobs, self.profile.native_tools
+        write = self._native if native else self._plain
+        return turn.request.conversation.fragments(
+            self._form if native else f"{self._form} text",
+            lambda conversation, index: pieces(write(conversation, index), blobs),
+            separator,
+        )
+
+    def _sampling(
+        self, rules: Abilities, settings: ModelSettings, notes: list[str], *, thinks: bool
+    ) -> dict[str, Any]:
+        """Temperature and nucleus, if the model takes them where it `thinks` or does not."""
+        wanted = sampling(settings)
+        if rules.sampling == "yes" or (rules.sampling == "not_thinking" and not thinks):
+            return wanted
+        while_ = " while it thinks" if rules.sampling == "not_thinking" else ""
+        notes += [f"{name} is not sent: {self.name} does not take it{while_}" for name in wanted]
+        return {}
+
     def _head(self, turn: ModelTurn, notes: list[str]) -> bytes:
         """The body up to the messages: the same bytes for every call of a run.
 
@@ -197,6 +218,14 @@ class RemoteModel:
 
     def _messages(self, turn: ModelTurn) -> Sequence[bytes]:
         """The rest of the body."""
+        raise NotImplementedError
+
+    def _native(self, conversation: Conversation, index: int) -> bytes:
+        """Message `index`, and before it what the batch of calls before it lacks."""
+        raise NotImplementedError
+
+    def _plain(self, conversation: Conversation, index: int) -> bytes:
+        """Message `index` for a model without native tools: calls and results are text."""
         raise NotImplementedError
 
     def _reader(self, frame: ReplyContext) -> ReplyReader:

@@ -64,6 +64,13 @@ def _told_apart(parts: Sequence[Part]) -> Sequence[Part]:
     return distinct
 
 
+def count_of(usage: Any, *path: str) -> int:
+    """The count at `path` of what a provider reports; what is absent or null counts as 0."""
+    for name in path:
+        usage = getattr(usage, name, None)
+    return usage or 0
+
+
 def _count(tokens: int) -> int:
     return min(max(tokens, 0), _MOST_TOKENS)
 
@@ -85,6 +92,11 @@ class ReplyContext(msgspec.Struct, frozen=True):
         original = self.names.get(name, name)
         # Servers that send no id get one that is the same in a replay: turn and place.
         return ToolCall(original, arguments, id or f"call_{self.turn}_{index}", opaque)
+
+    def speak(self, text: Any) -> None:
+        """Tell whoever listens, if there is something to tell."""
+        if self.speaker and text and isinstance(text, str):
+            self.speaker(text)
 
     def check_calls(self, count: int) -> None:
         """Raise `ModelError` for more calls than anybody makes in one reply."""

@@ -33,21 +33,30 @@ from taofold.models.capabilities import Abilities
 from taofold.models.chat import is_strict
 from taofold.models.encoding import (
     NO_RESULT,
-    acceptable_parts,
     as_text,
     content_for,
     data_url,
     encode,
     follows_its_call,
+    leading,
     pending,
-    pieces,
+    present,
     raw,
+    system_texts,
+    text_or_blocks,
     wire_name,
 )
 from taofold.models.endpoint import ReplyReader
 from taofold.models.remote import Connection, ModelTurn, RemoteModel, effort_at_most
-from taofold.models.replies import EventReader, ReplyContext, decode, objects, reported_error
-from taofold.runtime.model import Request, Speaker
+from taofold.models.replies import (
+    EventReader,
+    ReplyContext,
+    count_of,
+    decode,
+    objects,
+    reported_error,
+)
+from taofold.runtime.model import Request, Speaker, ToolSpec
 
 _DROPPABLE: Final = (
     "reasoning.summary",
@@ -98,34 +107,22 @@ class ResponsesModel(RemoteModel):
     def _head(self, turn: ModelTurn, notes: list[str]) -> bytes:
         settings = turn.settings
         effort = effort_at_most(settings.effort, self._rules.efforts, notes, self.name)
+        rules = self._rules
+        thinks = effort != "none" and not (effort is None and rules.thinking == "opt_in")
         body: dict[str, Any] = {"model": self.connection.model, "store": False}
-        if turn.streaming:
-            body["stream"] = True
+        body |= present({"stream": turn.streaming})
         body |= self._reasoning(effort)
-        body |= self._sampling(turn, effort, notes)
-        if settings.max_tokens:
-            body["max_output_tokens"] = settings.max_tokens
-        if settings.service_tier:
-            body["service_tier"] = settings.service_tier
-        if turn.request.run and settings.prompt_cache != "off":
-            # Routes calls of one run to the same cache.
-            # Hashed: a run's id says nothing to the provider.
-            name = blake2b(turn.request.run.encode(), digest_size=16).hexdigest()
-            body["prompt_cache_key"] = name
-        if turn.schema is not None:
-            body["text"] = {"format": _format(turn.schema)}
-        if turn.tools:
-            body["tools"] = [
-                {
-                    "type": "function",
-                    "name": wire_name(tool.name),
-                    "description": tool.description,
-                    "parameters": tool.parameters,
-                    "strict": strict(tool.parameters),
-                }
-                for tool in turn.tools
-            ]
-            body |= _choice(turn.request.allowed)
+        body |= self._sampling(rules, settings, notes, thinks=thinks)
+        body |= present(
+            {
+                "max_output_tokens": settings.max_tokens,
+                "service_tier": settings.service_tier,
+                "prompt_cache_key": _cache_key(turn),
+                "text": None if turn.schema is None else {"format": _format(turn.schema)},
+                "tools": [_tool(tool) for tool in turn.tools],
+                "tool_choice": turn.tools and _choice(turn.request.allowed),
+            }
+        )
         accepted = {name: value for name, value in body.items() if name not in self._without}
         return encode({**accepted, **settings.extra})[:-1]
 
@@ -139,30 +136,12 @@ class ResponsesModel(RemoteModel):
         fields_of: dict[str, Any] = {"include": ["reasoning.encrypted_content"]}
         return fields_of | ({"reasoning": reasoning} if reasoning else {})
 
-    def _sampling(self, turn: ModelTurn, effort: str | None, notes: list[str]) -> dict[str, Any]:
-        text_format: dict[str, Any] = {}
-        rules = self._rules
-        thinks = effort != "none" and not (effort is None and rules.thinking == "opt_in")
-        takes = rules.sampling == "yes" or (rules.sampling == "not_thinking" and not thinks)
-        for name in ("temperature", "top_p"):
-            value = getattr(turn.settings, name)
-            if value is None:
-                continue
-            if takes:
-                text_format[name] = value
-            else:
-                notes.append(f"{name} is not sent: {self.name} does not take it while it thinks")
-        return text_format
-
     def _messages(self, turn: ModelTurn) -> Sequence[bytes]:
-        conversation, blobs = turn.request.conversation, turn.request.blobs
-        native = self.profile.native_tools
-        form = self._form if native else f"{self._form} text"
-        write = self._native if native else self._plain
-        written = conversation.fragments(form, lambda c, i: pieces(write(c, i), blobs))
+        conversation, native = turn.request.conversation, self.profile.native_tools
+        written = self._written(turn)
         if not written:
             raise ModelError("a conversation needs a message besides the system's", kind="request")
-        opening = _instructions(conversation)
+        opening = "\n\n".join(system_texts(conversation))
         head = b"," + encode({"instructions": opening})[1:-1] if opening else b""
         missing = [
             b"," + encode(_output(call.id, NO_RESULT))
@@ -235,28 +214,25 @@ class ResponsesModel(RemoteModel):
         return _output(result.id, self._content(result.content))
 
     def _content(self, parts: Sequence[Part]) -> Any:
-        """Text as it is; text and media as parts."""
-        plain: list[Part] = []
-        for part in parts:
-            plain += part.parts if isinstance(part, ToolResult) else (part,)
-        media = acceptable_parts(plain, self.profile.inputs)
-        if not any([isinstance(part, MediaPart) for part in media]):
-            return "".join([part.text for part in media if isinstance(part, TextPart)])
-        return [entry for entry in map(_block, media) if entry is not None]
+        return text_or_blocks(parts, self.profile.inputs, _block)
 
 
-def leading(messages: Sequence[Message], index: int) -> bool:
-    """Is message `index` one of the system's that precede all others?"""
-    return all([messages[at].role == "system" for at in range(index + 1)])
+def _cache_key(turn: ModelTurn) -> str:
+    """Routes calls of one run to the same cache; "" = nothing is to be kept."""
+    if turn.settings.prompt_cache == "off" or not turn.request.run:
+        return ""
+    # Hashed: a run's id says nothing to the provider.
+    return blake2b(turn.request.run.encode(), digest_size=16).hexdigest()
 
 
-def _instructions(messages: Sequence[Message]) -> str:
-    texts: list[str] = []
-    for message in messages:
-        if message.role != "system":
-            break
-        texts.append(message.text)
-    return "\n\n".join(filter(None, texts))
+def _tool(tool: ToolSpec) -> dict[str, Any]:
+    return {
+        "type": "function",
+        "name": wire_name(tool.name),
+        "description": tool.description,
+        "parameters": tool.parameters,
+        "strict": strict(tool.parameters),
+    }
 
 
 def _items(items: Sequence[Any]) -> bytes:
@@ -286,14 +262,12 @@ def _block(part: Part) -> dict[str, Any] | None:
             return None
 
 
-def _choice(allowed: tuple[str, ...] | None) -> dict[str, Any]:
+def _choice(allowed: tuple[str, ...] | None) -> Any:
     """Narrows what may be called and leaves the offer as it is: reasoning is bound to that."""
-    if allowed is None:
-        return {}
     if not allowed:
-        return {"tool_choice": "none"}
+        return None if allowed is None else "none"
     names = [{"type": "function", "name": wire_name(name)} for name in allowed]
-    return {"tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": names}}
+    return {"type": "allowed_tools", "mode": "auto", "tools": names}
 
 
 def _format(schema: dict[str, JSON]) -> dict[str, Any]:
@@ -375,10 +349,9 @@ class ResponsesReader(EventReader):
     def whole(self, body: bytes) -> Reply:
         """Read a response that was not streamed."""
         self._last = decode(self._frame, _RESPONSE, body)
-        if self._frame.speaker:
-            for item in self._last.output or ():
-                for text in _texts(item):
-                    self._frame.speaker(text)
+        for item in self._last.output or ():
+            for text in _texts(item):
+                self._frame.speak(text)
         return self._reply()
 
     @property
@@ -394,8 +367,7 @@ class ResponsesReader(EventReader):
                 place = len(self._items) if event.output_index is None else event.output_index
                 self._items[place] = event.item
             case "response.output_text.delta" | "response.refusal.delta":
-                if self._frame.speaker and isinstance(event.delta, str):
-                    self._frame.speaker(event.delta)
+                self._frame.speak(event.delta)
             case "error":
                 raise reported_error(self._frame, {"code": event.code, "message": event.message})
             case name if name in _ENDS and event.response is not None:
@@ -459,15 +431,12 @@ class ResponsesReader(EventReader):
 
     def _count(self, response: _Response) -> Usage:
         usage = response.usage
-        if usage is None:
-            return Usage()
-        read, output_details = usage.input_tokens_details, usage.output_tokens_details
         return self._frame.usage(
-            usage.input_tokens or 0,
-            usage.output_tokens or 0,
-            (read.cached_tokens if read else None) or 0,
-            (read.cache_write_tokens if read else None) or 0,
-            (output_details.reasoning_tokens if output_details else None) or 0,
+            count_of(usage, "input_tokens"),
+            count_of(usage, "output_tokens"),
+            count_of(usage, "input_tokens_details", "cached_tokens"),
+            count_of(usage, "input_tokens_details", "cache_write_tokens"),
+            count_of(usage, "output_tokens_details", "reasoning_tokens"),
             response.service_tier or "",
         )
 
