@@ -134,9 +134,7 @@ class Mutants:
     def outcome(self, mutant: Json, original: str) -> str:
         """`killed by TEST`, `hung in TEST` (or it ended the process), `survived` or `untested`."""
         path = self.tree / mutant["path"]
-        tests = [test for test in mutant["tests"] if test in self.items]
-        if not tests:
-            return "untested"
+        tests = shown = [test for test in mutant["tests"] if test in self.items]
         while tests := [test for test in tests if test not in self.broken]:
             fresh = False
             outcome = self.forked(tests, mutant, original)
@@ -158,7 +156,7 @@ class Mutants:
             if again != "survived":
                 return again
             tests = tests[tests.index(test) + 1 :]
-        return "survived"
+        return "survived" if set(shown) - self.broken else "untested"
 
     def few_files_first(self, tests: list[str]) -> str:
         often = dict(Counter(map(file_of, tests)).most_common(FEW_FILES))
@@ -211,6 +209,7 @@ class Mutants:
     def fresh(self, tests: list[str]) -> str:
         """In a process that imports the mutant anew."""
         command = [sys.executable, "-m", "pytest", "-x", "-v", "--tb=no", *PLUGINS, *OPTIONS[1:]]
+        command.append(f"--basetemp={self.tree / 'temporary-fresh'}")
         log = self.tree / "fresh.log"
         with log.open("w") as out:
             process = subprocess.Popen(
@@ -235,7 +234,9 @@ def run(tree: Path, until: float) -> int:
     os.environ.update(surroundings(tree))
     sys.path[:0] = os.environ["PYTHONPATH"].split(os.pathsep)
     mutants = Mutants(tree, time.monotonic() + until)
-    return int(pytest.main([*PLUGINS, *OPTIONS, *TESTS], [mutants]))
+    # Folders of its own: the numbered ones of pytest are shared by all that run on this machine.
+    folder = f"--basetemp={tree / 'temporary'}"
+    return int(pytest.main([*PLUGINS, *OPTIONS, folder, *TESTS], [mutants]))
 
 
 def report(tree: Path) -> None:

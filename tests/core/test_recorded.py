@@ -10,6 +10,7 @@ from typing import Any, get_args
 
 import msgspec
 import pytest
+from tests.frozen import classes
 
 from taofold.core import events as e
 from taofold.core.events import Record, decode
@@ -29,6 +30,7 @@ LINES = (
     *("FAILED a\nFAILED b\nFAILED c\nFAILED d\n1 passed", "  padded  \n\n  more  ", "Fehler: nö"),
 )
 
+STORED = [f"taofold.core.{module}" for module in ("content", "events", "trace", "values")]
 DISK = {"parked", "resolved", "started_once", "steered"}
 
 
@@ -70,7 +72,30 @@ def texts() -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("table", [logs, texts])
+def defaults() -> dict[str, Any]:
+    """What a stored row leaves out, and what it means then: of older logs, too."""
+    stored: dict[str, Any] = {}
+    for kind in classes("taofold.core"):
+        if not issubclass(kind, msgspec.Struct) or kind.__module__ not in STORED:
+            continue
+        fields = {
+            field.name: "required"
+            if field.required
+            else plain(
+                field.default_factory()
+                if field.default is msgspec.NODEFAULT
+                else None
+                if field.default is msgspec.UNSET
+                else field.default
+            )
+            for field in msgspec.structs.fields(kind)
+        }
+        facts = {name: getattr(kind, name) for name in ("disk", "timed") if hasattr(kind, name)}
+        stored[kind.__name__] = {"tag": kind.__struct_config__.tag, **facts, "fields": fields}
+    return stored
+
+
+@pytest.mark.parametrize("table", [logs, texts, defaults])
 def test_what_is_read_out_of_a_log_is_what_the_table_says(table: Any) -> None:
     path = FOLDER / f"{table.__name__}.json"
     now = json.loads(msgspec.json.encode(table(), order="sorted"))

@@ -8,18 +8,29 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.policy.test_first_look import KNOWN, NAMES, REDACTOR, SHAPES
 
-from taofold.core.content import MediaPart
+from taofold.core.content import (
+    Issuer,
+    MediaPart,
+    OpaquePart,
+    TextPart,
+    ThinkingPart,
+    ToolResult,
+)
 from taofold.core.effects import Act
 from taofold.core.errors import ModelError
-from taofold.core.values import Action, Reply, Thought, ToolCall, Usage
+from taofold.core.values import Action, Message, Observation, Reply, Thought, ToolCall, Usage
 from taofold.policy.redaction import MARK
 from taofold.runtime.redaction import (
     DEEPEST,
     MOST,
+    OPAQUE_DROPPED,
     RedactionPass,
     check_reply,
+    redact_json,
     redact_reply,
     redact_step,
+    redact_visible,
+    unsaid,
 )
 
 PIECES = st.sampled_from(
@@ -107,3 +118,146 @@ class Name(str):
 def test_what_is_as_good_as_the_usual_types_is_taken() -> None:
     for reply in (Reply(Name("x")), Reply("x", usage=Usage(usd=1)), Reply("x", usage=Usage(1.5))):  # type: ignore[arg-type]
         assert check_reply(reply) is reply
+
+
+ISSUER = Issuer("acme", "messages", "http://acme")
+SEALED = (OpaquePart("sealed", "reasoning"), ThinkingPart("hm", "echo"), TextPart("t", opaque="o"))
+
+
+def test_what_an_adapter_leaves_out_is_no_fault_of_the_reply() -> None:
+    silent: Any = Reply("hello", model=None, finish=None)  # type: ignore[arg-type]
+    checked = check_reply(silent)
+    assert (checked.model, checked.finish, checked.text) == ("", "", "hello")
+
+
+@pytest.mark.parametrize(
+    ("word", "finish"),
+    [("STOP", "stop"), ("safety", "content_filter"), ("abort", "error"), ("odd", "odd"), ("", "")],
+)
+def test_a_providers_own_word_for_an_end_means_what_ours_does(word: str, finish: str) -> None:
+    assert check_reply(Reply("hello", finish=word)).finish == finish
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        TextPart("t", opaque=7),  # type: ignore[arg-type]
+        ThinkingPart(7),  # type: ignore[arg-type]
+        ThinkingPart("t", 7),  # type: ignore[arg-type]
+        OpaquePart(7, "k"),  # type: ignore[arg-type]
+        OpaquePart("d", 7),  # type: ignore[arg-type]
+        OpaquePart("d", "k", 7),  # type: ignore[arg-type]
+        ToolCall("n", 7),  # type: ignore[arg-type]
+        ToolCall("n", "{}", 7),  # type: ignore[arg-type]
+        ToolCall("n", "{}", "1", 7),  # type: ignore[arg-type]
+    ],
+)
+def test_a_part_with_something_else_for_a_text_is_refused(part: Any) -> None:
+    with pytest.raises(ModelError, match="has a int for a text") as caught:
+        check_reply(Reply(parts=(TextPart("fine"), part)))
+    assert caught.value.kind == "reply"
+
+
+@pytest.mark.parametrize("part", [ToolResult("1", "x"), MediaPart("image", "image/png"), "text"])
+def test_a_part_that_no_model_makes_is_refused(part: Any) -> None:
+    with pytest.raises(ModelError, match="for a part"):
+        check_reply(Reply(parts=(part, TextPart("t"))))
+
+
+def test_a_secret_beside_what_is_sealed_drops_it_and_says_so() -> None:
+    fine = Reply(parts=SEALED, issuer=ISSUER, model="m")
+    assert redact_reply(REDACTOR, fine, fine.usage, "m") is fine
+    named = redact_reply(REDACTOR, fine, Usage(1, 1), "m")
+    assert (named.parts, named.issuer, named.usage) == (SEALED, ISSUER, Usage(1, 1))
+    parts = (*SEALED, TextPart(f"it is {KNOWN}"))
+    kept = redact_reply(REDACTOR, Reply(parts=parts, issuer=ISSUER), Usage(), "m")
+    assert kept.parts == (TextPart("t"), TextPart(f"it is {MARK}"))
+    assert kept.notes == (OPAQUE_DROPPED,)
+    # Without anything sealed nothing is dropped and nothing said.
+    kept = redact_reply(REDACTOR, Reply(f"it is {KNOWN}"), Usage(), "m")
+    assert (kept.text, kept.notes) == (f"it is {MARK}", ())
+
+
+def test_a_message_of_an_earlier_conversation_keeps_what_everybody_understands() -> None:
+    picture = MediaPart("image", "image/png", "d", 1, f"{KNOWN}.png")
+    result = ToolResult("1", (TextPart(f"saw {KNOWN}"), picture), error=True)
+    link = MediaPart("image", "image/png", url=f"http://x/{KNOWN}")
+    call = ToolCall("f", "{}", "1", "sealed")
+    message = Message("user", (*SEALED, call, result, link), ISSUER)
+    kept = unsaid(REDACTOR, message)
+    clean = msgspec.structs.replace(picture, name=f"{MARK}.png")
+    assert kept.issuer is None
+    assert kept.parts == (
+        TextPart("t"),
+        ToolCall("f", "{}", "1"),
+        ToolResult("1", (TextPart(f"saw {MARK}"), clean), error=True),
+        msgspec.structs.replace(link, url=f"http://x/{MARK}"),
+    )
+    assert unsaid(REDACTOR, Message("user", f"a {KNOWN}")) == Message("user", f"a {MARK}")
+
+
+def nested(depth: int, inner: Any) -> Any:
+    for level in range(depth):
+        inner = [inner] if level % 2 else {"a": inner}
+    return inner
+
+
+def test_what_is_nested_too_deep_is_said_to_be() -> None:
+    fine = nested(DEEPEST, "x")
+    assert redact_json(REDACTOR, fine) is fine
+    assert redact_json(REDACTOR, nested(DEEPEST, [])) == nested(DEEPEST, [])
+    assert redact_json(REDACTOR, nested(DEEPEST, ["x"])) == f"(nested deeper than {DEEPEST})"
+    assert redact_json(REDACTOR, nested(DEEPEST, {"x": 1})) == f"(nested deeper than {DEEPEST})"
+
+
+def test_what_does_not_change_is_not_copied_and_what_is_no_json_is_left() -> None:
+    for value in ([1, True, None], (1, [2]), {"a": [1.5]}, b"bytes", {1, 2}):
+        assert redact_json(REDACTOR, value) is value
+    changed = redact_json(REDACTOR, (True, 1, KNOWN))
+    assert changed == [True, 1, MARK]
+    assert changed[0] is True
+    assert redact_json(REDACTOR, {1: "a"}) == {"1": "a"}
+    assert redact_json(REDACTOR, float("nan")) == "nan"
+
+
+def test_what_follows_its_name_is_hidden_and_marks_the_step_as_guessed() -> None:
+    walk = RedactionPass(REDACTOR)
+    assert walk.value(["--token", "q1w2e3r4"]) == ["--token", MARK]
+    assert walk.lost
+    walk = RedactionPass(REDACTOR)
+    assert walk.value(["-v", "q1w2e3r4"]) == ["-v", "q1w2e3r4"]
+    assert not walk.lost
+
+
+@pytest.mark.parametrize("field", ["result", "extraction"])
+def test_what_a_strategy_says_that_it_saw_is_clean_and_what_it_did_not_say_stays_unsaid(
+    field: str,
+) -> None:
+    fine = Observation("fine", extraction="fine")
+    seen = msgspec.structs.replace(fine, **{field: f"it is {KNOWN}"})
+    actions = (Action("a"), Action("b"), Action("c"))
+    step = redact_step(REDACTOR, Act(Thought(f"I think {KNOWN}"), actions, (None, seen, fine)))
+    assert step.thought.content == f"I think {MARK}"
+    cleaned = msgspec.structs.replace(fine, **{field: f"it is {MARK}"})
+    assert step.local == (None, cleaned, fine)
+    assert step.local[2] is fine
+    assert not step.planned
+    assert redact_step(REDACTOR, Act(Thought("t"), actions, planned=True)).planned
+
+
+@pytest.mark.parametrize("tool", ["add", "finish", "ask_user"])
+def test_an_answer_may_lose_a_secret_and_any_other_action_is_guessed(tool: str) -> None:
+    effect = Act(Thought("t"), (Action(tool, {"a": f"it is {KNOWN}"}),))
+    (action,) = redact_step(REDACTOR, effect).actions
+    assert action.parameters == {"a": f"it is {MARK}"}
+    assert action.guessed == (tool == "add")
+    again = redact_step(REDACTOR, Act(Thought("t"), (action,))).actions[0]
+    assert again == action
+
+
+def test_content_in_parts_is_cleaned_part_by_part() -> None:
+    walk = RedactionPass(REDACTOR)
+    picture = MediaPart("image", "image/png", "d", 1, "x")
+    assert redact_visible(walk, f"a {KNOWN}") == f"a {MARK}"
+    parts = (TextPart(KNOWN), picture, OpaquePart("sealed", "k"))
+    assert redact_visible(walk, parts) == (TextPart(MARK), picture)

@@ -1,0 +1,119 @@
+"""Events as rows: of older releases, as people are shown them, and what cannot be written."""
+
+import json
+from typing import Any
+
+import pytest
+
+from taofold.core import events as e
+from taofold.core.content import Issuer, MediaPart, OpaquePart, TextPart, ThinkingPart, ToolCall
+from taofold.core.errors import LimitReached, ReplayDiverged, RunError
+from taofold.core.events import decode, encode, public
+from taofold.core.values import Message, Observation, Thought
+
+
+def old(**row: Any) -> Any:
+    return decode(json.dumps(row), 1)
+
+
+@pytest.mark.parametrize(
+    ("fields", "content"),
+    [
+        ({"text": "hi"}, "hi"),
+        ({}, ""),
+        ({"reasoning": "hm"}, (ThinkingPart("hm"),)),
+        ({"reasoning": "hm", "text": "hi"}, (ThinkingPart("hm"), TextPart("hi"))),
+        ({"calls": [{"name": "f", "arguments": "{}"}]}, (ToolCall("f", "{}"),)),
+        (
+            {"text": "hi", "calls": [{"name": "f", "arguments": "{}", "id": "1"}]},
+            (TextPart("hi"), ToolCall("f", "{}", "1")),
+        ),
+    ],
+)
+def test_a_reply_of_the_first_version_has_its_parts(fields: dict[str, Any], content: Any) -> None:
+    assert old(e="replied", key="1", prompt="p", **fields).content == content
+
+
+def test_a_history_of_the_first_version_has_its_parts_and_a_start_without_one_has_none() -> None:
+    call = {"name": "f", "arguments": "{}", "id": "1"}
+    history = [
+        {"role": "user", "content": "do"},
+        {"role": "assistant", "content": "I do", "calls": [call]},
+        {"role": "assistant", "content": "", "calls": [call]},
+        {"role": "tool", "content": "done", "call_id": "1"},
+    ]
+    started = old(e="run_started", goal="x", history=history)
+    assert [message.calls for message in started.history] == [
+        (), (ToolCall("f", "{}", "1"),), (ToolCall("f", "{}", "1"),), ()
+    ]  # fmt: skip
+    assert [message.text for message in started.history] == ["do", "I do", "", "done"]
+    assert started.history[3].results[0].id == "1"
+    assert old(e="run_started", goal="x").history == ()
+
+
+def test_other_events_of_the_first_version_are_what_they_were() -> None:
+    thought = {"content": "t", "type": "goal"}
+    assert old(e="proposed", key="1", thought=thought, actions=[]) == e.Proposed(
+        key="1", thought=Thought("t", "goal"), actions=()
+    )
+    # A field of the name that a reply had is the event's own.
+    assert old(e="noted", key="1", kind="x", data={"text": "t"}).data == {"text": "t"}
+    noted = {"e": "parked", "reason": "x", "text": "t"}
+    assert old(**noted) == decode(json.dumps(noted))
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+def test_a_number_that_json_has_not_is_not_written(number: float) -> None:
+    for value in (number, [number], {"a": {"b": (number,)}}):
+        with pytest.raises(ValueError, match="no numbers of JSON"):
+            encode(e.Updated(name="x", value=value))
+    fine = e.Updated(name="x", value=[None, "null", 1.5])
+    assert decode(encode(fine)) == fine
+
+
+def test_people_are_shown_nothing_that_only_a_provider_can_read() -> None:
+    sealed = (OpaquePart("secret", "kind"), TextPart("hi", opaque="secret"))
+    shown = public(e.Replied(key="1", prompt="p", content=sealed))
+    assert "secret" not in encode(shown).decode()
+    assert "hi" in encode(shown).decode()
+    issuer = Issuer("openai", "responses", "http://x")
+    history = (Message("assistant", sealed, issuer), Message("user", "plain"))
+    start = public(e.RunStarted(goal="g", history=history))
+    assert isinstance(start, e.RunStarted)
+    assert "secret" not in encode(start).decode()
+    assert [message.role for message in start.history] == ["assistant", "user"]
+    assert (start.history[0].issuer, start.history[1]) == (issuer, history[1])
+    for event in (e.RunStarted(goal="g"), e.Parked(reason="x")):
+        assert public(event) is event
+
+
+def test_a_goal_is_what_it_was_given_as() -> None:
+    picture = MediaPart("image", "image/png", "d", 1, "x")
+    assert e.RunStarted(goal="g").content == "g"
+    assert e.RunStarted(goal="g", parts=(TextPart("g"), picture)).content == (
+        TextPart("g"),
+        picture,
+    )
+
+
+def test_which_bytes_an_event_speaks_of() -> None:
+    picture = MediaPart("image", "image/png", "d1", 1, "x")
+
+    def observed(**fields: Any) -> tuple[str, ...]:
+        return e.Observed(key="1", observation=Observation("r", **fields)).blobs()
+
+    assert observed() == ()
+    assert observed(blob="b") == ("b",)
+    assert observed(parts=(TextPart("t"), picture)) == ("d1",)
+    assert observed(blob="b", parts=(picture,)) == ("b", "d1")
+
+
+def test_errors_carry_what_is_needed_to_act_on_them() -> None:
+    limit = LimitReached("over", "partial")
+    assert (str(limit), limit.result) == ("over", "partial")
+    diverged = ReplayDiverged("2.1", {"a": 1}, None)
+    assert (diverged.key, diverged.recorded, diverged.requested) == ("2.1", {"a": 1}, None)
+    assert "at effect '2.1'" in str(diverged)
+    assert "recorded  {'a': 1}" in str(diverged)
+    assert "requested None" in str(diverged)
+    assert isinstance(limit, RunError)

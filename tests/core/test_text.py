@@ -1,0 +1,133 @@
+"""Text for people: what is shortened where, what is made visible, what a name was meant to be."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taofold.core.text import clip, excerpt, iso, join_names, key_line, milliseconds, near, visible
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "clipped"),
+    [("abcde", 5, "abcde"), ("abcdef", 5, "abcd…"), ("abc def", 5, "abc…"), ("", 1, "")],
+)
+def test_a_text_is_clipped_to_a_width(text: str, width: int, clipped: str) -> None:
+    assert clip(text, width) == clipped
+
+
+@pytest.mark.parametrize(
+    ("names", "joined"),
+    [([], ""), (["a"], "a"), (["a", "b"], "a, b"), (["a", "b", "c"], "a, b, …")],
+)
+def test_of_many_names_the_first_are_joined(names: str, joined: str) -> None:
+    assert join_names(list(names), 2) == joined
+
+
+def test_an_excerpt_is_head_and_tail_of_three_tenths_each_and_says_what_is_missing() -> None:
+    text = "".join([chr(97 + n % 26) for n in range(200)])
+    assert excerpt(text, 200) == text
+    assert excerpt(text, 100) == f"{text[:30]}\n[… 140 characters left out …]\n{text[-30:]}"
+    assert excerpt(text, 1) == f"{text[:1]}\n[… 198 characters left out …]\n{text[-1:]}"
+
+
+def test_an_excerpt_keeps_the_first_error_lines_that_fit_between_head_and_tail() -> None:
+    head, tail = "h" * 299 + "\n", "\n" + "t" * 299
+    lines = [f"line {n}" for n in range(100)]
+    lines[10] = "error: first " + "x" * 300
+    lines[20] = "E   second"
+    lines[30] = "all failed"
+    middle = "\n".join(lines)
+    shown = excerpt(head + middle + tail, 1000)
+    kept = "\n".join([lines[10][:200], lines[20], lines[30]])
+    left = len(middle) - len(kept)
+    assert shown == f"{head}\n[… {left} characters left out …]\n{kept}\n[…]\n{tail}"
+    # 400 characters are left for errors: each counts with the end of its line.
+    full = "\n".join(["error " + "y" * 193] * 3 + ["noise"] * 100)
+    shown = excerpt(head + full + tail, 1000)
+    assert shown.count("error y") == 2
+    assert excerpt(head + full + tail, 990).count("error y") == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "is_error"),
+    [
+        ("AssertionError: no", True),
+        ("Traceback (most recent call last):", True),
+        ("assert x == 1", True),
+        ("kernel panic", True),
+        ("E", False),
+        ("E x", True),
+        ("terror", False),
+        ("x" * 1994 + " error", True),
+        ("x" * 2000 + " error", False),
+    ],
+)
+def test_which_line_of_a_failure_is_its_key(line: str, is_error: bool) -> None:
+    text = f"\n  first  \n{line}\nlast"
+    assert key_line(text) == "first"
+    assert key_line(text, failed=True) == (line.strip()[:200] if is_error else "first")
+
+
+def test_a_key_line_is_short_and_of_nothing_there_is_none() -> None:
+    assert key_line("x" * 300) == "x" * 200
+    assert key_line(" \n \n") == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a\tb\nc", "a\tb\nc"),
+        ("a\r\nb", "a\nb"),
+        ("a\rb", "a␍b"),
+        ("\x1b[2J", "␛[2J"),
+        ("\x00\x08\x0b\x1f", "␀␈␋␟"),
+        ("\x7f\x80\x9f\xa0", "\\u{7f}\\u{80}\\u{9f}\xa0"),
+        ("\u061b\u061c\u061d", "\u061b\\u{61c}\u061d"),
+        ("\u200a\u200b\u200f\u2010", "\u200a\\u{200b}\\u{200f}\u2010"),
+        ("\u2027\u2028\u202e\u202f", "\u2027\\u{2028}\\u{202e}\u202f"),
+        ("\u205f\u2060\u2069\u206a", "\u205f\\u{2060}\\u{2069}\u206a"),
+        ("\ufefe\ufeff", "\ufefe\\u{feff}"),
+        ("\U000dffff\U000e0000\U000e007f\U000e0080", "\U000dffff\\u{e0000}\\u{e007f}\U000e0080"),
+        ("\ud7ff\ud800\udfff\ue000", "\ud7ff\\u{d800}\\u{dfff}\ue000"),
+    ],
+)
+def test_what_acts_on_a_screen_is_made_visible_and_nothing_else(text: str, shown: str) -> None:
+    assert visible(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("word", "known", "hint"),
+    [
+        ("reakt", ["react", "plan"], "did you mean 'react'?"),
+        ("REACT", ["react", "plan"], "did you mean 'react'?"),
+        ("plam", ["plan", "plum", "pla"], "did you mean 'pla' or 'plum'?"),
+        ("zzz", ["react", "plan"], "known are plan, react"),
+        ("zzz", [], ""),
+        ("zzz", list("abcdefghijkl"), "known are a, b, c, d, e, f, g, h, i, j, k, l"),
+        ("zzz", list("abcdefghijklm"), ""),
+        ("needle", [*[f"{n:04}" for n in range(499)], "needle"], "did you mean 'needle'?"),
+        ("needle", [*[f"{n:04}" for n in range(500)], "needle"], ""),
+        ("abcde", ["abcxx"], "did you mean 'abcxx'?"),
+        ("abcde", ["abxxx"], "known are abxxx"),
+    ],
+)  # fmt: skip
+def test_what_a_word_was_meant_to_be(word: str, known: list[str], hint: str) -> None:
+    assert near(word, known) == hint
+
+
+@given(st.integers(-62_135_596_800_000, 253_402_300_799_999))
+def test_an_instant_comes_back_to_the_millisecond(ms: int) -> None:
+    assert milliseconds(iso(ms)) == ms
+    instant = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
+    assert iso(ms) == f"{instant:%Y-%m-%dT%H:%M:%S}".rjust(19, "0") + f".{ms % 1000:03}Z"
+
+
+def test_a_time_without_an_offset_is_utc_and_one_with_is_taken_with_it() -> None:
+    assert iso(0) == "1970-01-01T00:00:00.000Z"
+    assert milliseconds("1970-01-01T00:00:01.5") == 1500
+    assert milliseconds("1970-01-01T01:00:01.500+01:00") == 1500
+    assert milliseconds("1969-12-31T23:59:59.999Z") == -1
+    with pytest.raises(ValueError, match="soon"):
+        milliseconds("soon")
