@@ -159,7 +159,7 @@ def discover(
 ) -> list[FoundPattern]:
     """Take in what a loop's end gave. The same loop again changes nothing."""
     results: dict[str, FoundPattern] = {}
-    for draft in drafts:
+    for draft in map(tx.clean, drafts):
         if draft.kind == "template" and not settings.extract_code_templates:
             continue
         same = tx.same(draft)

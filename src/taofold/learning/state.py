@@ -74,7 +74,11 @@ class View(Protocol):
 
 
 class Writing(View, Protocol):
-    """A view that takes events; what was emitted is seen at once."""
+    """A view that takes events, without the secrets in them; what was emitted is seen at once."""
+
+    def clean(self, pattern: Pattern) -> Pattern:
+        """The pattern without the secrets in what it says: an id is made of its name."""
+        ...
 
     def emit(self, event: LearningEvent) -> None:
         """Note the event, and what it changes."""

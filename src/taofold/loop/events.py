@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from taofold.core.json_values import is_object
 from taofold.core.values import Value
 from taofold.loop.values import (
     Ending,
@@ -22,6 +23,7 @@ from taofold.loop.values import (
     Spent,
 )
 from taofold.loop.verdict import Verdict
+from taofold.policy.redaction import Redactor
 
 PREFIX: Final = "loop/"
 
@@ -255,9 +257,35 @@ class LoopRecord(msgspec.Struct, frozen=True, gc=False):
     event: LoopEvent
 
 
+_HANDLES: Final = frozenset(
+    {"e", "owner", "run", "snapshot", "baseline", "before", "folder", "kept", "files", "digest"}
+    | {"changed", "paths", "dropped", "touched", "commit", "reverted", "left", "bounds", "spent"}
+    | {"root", "commands", "agent", "model", "principal", "branch", "allow_edit", "tools"}
+    # What the gates said comes without secrets already, and is found again by its names.
+    | {"verdict"}
+)
+"""Fields that hold no prose: by these a loop finds files, runs and commands again."""
+
+
 def encode(event: LoopEvent) -> bytes:
     """The event as JSON; what holds its default is left out."""
     return _ENCODER.encode(event)
+
+
+def encode_redacted(event: LoopEvent, redactor: Redactor) -> bytes:
+    """The event as it is stored: without the secrets in its texts."""
+    return _ENCODER.encode(_cleaned(msgspec.to_builtins(event), redactor))
+
+
+def _cleaned(fields: dict[str, Any], redactor: Redactor) -> dict[str, Any]:
+    return {
+        name: value
+        if name in _HANDLES
+        else _cleaned(value, redactor)
+        if is_object(value)
+        else redactor.json(value)
+        for name, value in fields.items()
+    }
 
 
 def decode(body: bytes) -> LoopEvent:

@@ -17,6 +17,7 @@ from taofold.loop import events as loop_events
 from taofold.loop.state import START, LoopState, fold
 from taofold.loop.values import DRIVEN, Lessons
 from taofold.runtime import owner
+from taofold.runtime.inbox import environment_redactor
 from taofold.runtime.lease import HEART, LEASE_MS, release
 
 Heard = Callable[[loop_events.LoopRecord], None]
@@ -49,6 +50,7 @@ class LoopStream:
         self.state: LoopState = START
         self.records: list[loop_events.LoopRecord] = []
         self._lock = asyncio.Lock()
+        self._redactor = environment_redactor()
         # Sequence numbers: where this driver began, and the last foreign fact about the course.
         self._mine = self._foreign = -1
 
@@ -100,7 +102,7 @@ class LoopStream:
         # Folded before anything is written, so that a fact which may not follow is refused whole.
         for record in records:
             states.append(fold([record], states[-1] if states else self.state))
-        facts = [(at, loop_events.encode(event)) for event in events]
+        facts = [(at, loop_events.encode_redacted(event, self._redactor)) for event in events]
         try:
             await self.journal.write(
                 self.name, head, facts, disk=disk, owner=_driver(events), lease_ms=LEASE_MS

@@ -156,7 +156,8 @@ def imported(tx: Writing, given: Mapping[str, bytes], at: int) -> ImportReport:
     added: list[str] = []
     present: list[str] = []
     renamed: list[tuple[str, str]] = []
-    for incoming in reading.found:
+    for raw in reading.found:
+        incoming = raw._replace(pattern=tx.clean(raw.pattern))
         there = _known(tx, incoming)
         if there:
             present.append(there)

@@ -5,6 +5,7 @@ same transaction. Two processes take turns, so every event of both counts.
 """
 
 import asyncio
+import os
 import sqlite3
 import time
 import weakref
@@ -15,8 +16,26 @@ from typing import Final, TypeVar
 import msgspec
 
 from taofold.core.errors import Conflict, LogError
-from taofold.learning.events import STREAM, LearningEvent, decode, encode
+from taofold.learning.events import (
+    STREAM,
+    LearningEvent,
+    LoopReopened,
+    LoopSettled,
+    PatternApplied,
+    PatternArchived,
+    PatternDiscovered,
+    PatternEdited,
+    PatternImported,
+    PatternMerged,
+    PatternRestored,
+    PatternRetired,
+    PatternsInjected,
+    SearchSettled,
+    decode,
+    encode,
+)
 from taofold.learning.fold import step
+from taofold.learning.patterns.pattern import Pattern
 from taofold.learning.registry import Registry
 from taofold.learning.retrieval.meaning import Embedder
 from taofold.learning.state import View, Writing
@@ -27,6 +46,7 @@ from taofold.log.patterns import tables
 from taofold.log.sqlite import journal as journals
 from taofold.log.sqlite.file import SqliteFile, full_sync
 from taofold.log.sqlite.log import SqliteLog
+from taofold.policy.redaction import Redactor
 
 T = TypeVar("T")
 
@@ -172,12 +192,39 @@ class _Change(tables.Tables):
     def __init__(self, db: sqlite3.Connection, at: int) -> None:
         super().__init__(db)
         self._at = at
+        self._redactor = Redactor(Redactor.secrets_in(os.environ))
         self.events: list[LearningEvent] = []
 
+    def clean(self, pattern: Pattern) -> Pattern:
+        """The pattern without the secrets in what it says."""
+        # Raises if nothing is left that is a pattern: then nothing is kept.
+        cleaned = msgspec.convert(self._redactor.json(msgspec.to_builtins(pattern)), Pattern)
+        return msgspec.structs.replace(cleaned, id=pattern.id)
+
     def emit(self, event: LearningEvent) -> None:
-        """Note the event, and what it changes."""
+        """Note the event, without the secrets in its texts, and what it changes."""
+        event = self._cleaned(event)
         self.events.append(event)
         self.keep(step(self, event, self._at))
+
+    def _cleaned(self, event: LearningEvent) -> LearningEvent:
+        text = self._redactor.text
+        match event:
+            case PatternDiscovered() | PatternMerged() | PatternImported():
+                return msgspec.structs.replace(event, pattern=self.clean(event.pattern))
+            case PatternEdited(id=identity):
+                edited = self.clean(Pattern(identity, event.name, event.body, tags=event.tags))
+                return msgspec.structs.replace(
+                    event, name=edited.name, tags=edited.tags, body=edited.body
+                )
+            case PatternsInjected():
+                return msgspec.structs.replace(event, text=text(event.text))
+            case PatternRetired() | PatternArchived():
+                return msgspec.structs.replace(event, reason=text(event.reason))
+            case PatternApplied() | LoopSettled() | SearchSettled() | LoopReopened():
+                return event  # names, numbers and digests
+            case PatternRestored():
+                return event
 
 
 class JournalBook:

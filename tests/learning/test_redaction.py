@@ -1,0 +1,129 @@
+"""No secret that somebody wrote to a loop or into a pattern is stored."""
+
+import asyncio
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from taofold.core.json_values import plain
+from taofold.learning.events import STREAM, PatternDiscovered, encode
+from taofold.learning.registry import Registry
+from taofold.log.journal import MemoryJournal
+from taofold.log.patterns.stores import memory_registry, open_registry
+from taofold.loop.events import (
+    Intervened,
+    LoopEnded,
+    LoopStarted,
+    encode_redacted,
+)
+from taofold.loop.stream import LoopStream
+from taofold.loop.values import LoopRequest
+from taofold.policy.redaction import Redactor
+
+from .make import ALWAYS, EXTRACT, approach, case, error, template
+
+SHAPED = "ghp_" + "a1B2c3D4e5F6" * 3
+OWN = "correct-horse-battery"
+
+
+@pytest.fixture(autouse=True)
+def _secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHOP_PASSWORD", OWN)
+
+
+def clean(stored: bytes) -> None:
+    assert SHAPED.encode() not in stored
+    assert OWN.encode() not in stored
+    assert OWN.replace("-", "").encode() not in stored
+
+
+def said(text: str) -> str:
+    return f"{text} with {SHAPED} or {OWN}"
+
+
+async def facts(journal: MemoryJournal, stream: str = STREAM) -> bytes:
+    return b"\n".join([fact.body for fact in await journal.facts(stream)])
+
+
+def test_what_is_learnt_edited_or_retired_is_stored_without_secrets() -> None:
+    async def story() -> None:
+        journal = MemoryJournal()
+        registry = memory_registry(journal)
+        drafts = [
+            error(said("Null"), said("Cannot read '.*' of null"), diff=f"-x\n+login('{SHAPED}')"),
+            approach(said("Way"), said("Try"), task=said("Log in")),
+            template(OWN, f"login('{OWN}')", said("Log in")),
+        ]
+        found = await registry.discover("loop-a", drafts, EXTRACT)
+        assert all(OWN not in one.id for one in found), "an id is made of a name"
+        await registry.discover("loop-b", drafts, EXTRACT)
+        first = found[0].id
+        body: dict[str, Any] = plain((await registry.show(first)).body)
+        body["fix"] |= {"description": said("Ask for the key first"), "vain": [said("no")]}
+        await registry.edit(first, name=said("Mine"), tags=[OWN], body=body, by="ann")
+        assert "Ask for the key first" in str(await registry.show(first))
+        await registry.inject("loop-c", case(), ALWAYS)
+        await registry.retire(first, said("old"))
+        clean(await facts(journal))
+        clean(json.dumps(await registry.export()).encode())
+
+    asyncio.run(story())
+
+
+def test_what_a_file_brings_is_stored_without_secrets(tmp_path: Path) -> None:
+    async def filled(registry: Registry) -> dict[str, Any]:
+        await registry.discover("loop-a", [error(fix="PLACE of the null")], EXTRACT)
+        return await registry.export()
+
+    async def story() -> None:
+        content = json.dumps((await filled(memory_registry()))["patterns/error-patterns.json"])
+        content = content.replace("PLACE", said("place")).replace('"loop-a"', f'"{SHAPED}"')
+        registry = open_registry(tmp_path / "r.db")
+        files = {"patterns/error-patterns.json": content.encode()}
+        assert (await registry.import_(files)).added
+        again = await registry.import_(files)
+        assert (len(again.known), again.added) == (1, ()), "the same is known again"
+        await registry.close()
+
+    asyncio.run(story())
+    for file in tmp_path.iterdir():
+        clean(file.read_bytes())
+
+
+def test_what_an_older_release_kept_is_not_stored_again() -> None:
+    async def story() -> None:
+        journal = MemoryJournal()
+        old = PatternDiscovered("loop-a", error(fix=said("place"), identity="pat-error-x-001"))
+        await journal.write(STREAM, -1, [(1, encode(old))])
+        registry = memory_registry(journal)
+        assert (await registry.inject("loop-b", case(), ALWAYS)).ids == ("pat-error-x-001",)
+        _, injected = await journal.facts(STREAM)
+        assert b"Cross-Loop Learning" in injected.body
+        clean(injected.body)
+
+    asyncio.run(story())
+
+
+def test_what_people_say_to_a_loop_is_stored_without_secrets() -> None:
+    async def story() -> None:
+        journal = MemoryJournal()
+        stream = LoopStream(journal, "x")
+        wish = LoopRequest(said("Log in"), ("true",), "/w", notes=(said("Mind"),))
+        await stream.append(LoopStarted(wish))
+        await stream.append(LoopEnded("aborted", said("No more"), by="ann"))
+        clean(await facts(journal, "loop/x"))
+        again = await LoopStream(journal, "x").read()
+        assert re.fullmatch(r"Log in with \S+ or \S+", again.wish.task), "the rest stays"
+        assert again.wish.commands == ("true",)
+
+    asyncio.run(story())
+
+
+def test_every_text_of_a_loop_fact_is_cleaned_but_what_it_finds_things_by() -> None:
+    redactor = Redactor((OWN,))
+    stored = encode_redacted(Intervened(1, "redirect", "plateau", said("a"), said("b")), redactor)
+    clean(stored)
+    assert b'"level":"redirect"' in stored
