@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace as dataclass_replace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from msgspec.structs import replace
 
@@ -51,6 +51,10 @@ ENVELOPE = _SAID | {
     "id",
     "type",
 }
+DECISIVE = frozenset(
+    {"action", "actions", "tool", "tool_calls", "thought", "tool_name", "tool_uses", "final_answer"}
+)
+"""Keys that no data has beside itself: an object with one of them is a decision."""
 _FORMS = GENERIC_ACTIONS | {"function", "function_call", "tool_use", "action"}
 """Values of `type` and of a second name that only say that this is a call."""
 _THOUGHTS = frozenset(
@@ -61,9 +65,21 @@ _CLAIMS = frozenset({"id", "tier", "approved"})
 _NUMBERED = ("call_", "call-", "toolu_", "fc_")
 
 
-def given_in(
-    item: dict[str, Any], used: str, name: str, around: dict[str, Any] | None
-) -> tuple[Any, bool, bool]:
+class Given(NamedTuple):
+    """What an object gives as the parameters of its call.
+
+    Attributes:
+        parameters: As written.
+        inline: Whether they stood beside the name instead of under a key of their own.
+        doubtful: Whether some of it may be meant otherwise.
+    """
+
+    parameters: Any
+    inline: bool = False
+    doubtful: bool = False
+
+
+def given_in(item: dict[str, Any], used: str, name: str, around: dict[str, Any] | None) -> Given:
     """What an object gives as the parameters of its call.
 
     Args:
@@ -71,10 +87,6 @@ def given_in(
         used: Its key that holds the name of the tool.
         name: That name.
         around: The object that holds it, asked only if the object itself gives nothing.
-
-    Returns:
-        The parameters as written, whether they stood inline instead of under a key of their own,
-        and whether some of it may be meant otherwise: what the parameters *say* is in doubt.
     """
     keys = [key for key in PARAMETER_KEYS if key in item and key != used]
     inline = {k: v for k, v in item.items() if k != used and _is_parameter(k, v, name, item)}
@@ -83,21 +95,22 @@ def given_in(
         # The first key that holds something: an empty `"parameters"` may
         # stand beside a full `"args"`.
         chosen = item[(filled or keys)[0]]
-        beside = any(key not in _CLAIMS and not _is_empty(value) for key, value in inline.items())
-        return chosen, False, beside or any(item[key] != chosen for key in filled)
+        rivals = [key for key in filled[1:] if item[key] != chosen]
+        rivals += [key for key in inline if key not in _CLAIMS and not _is_empty(inline[key])]
+        return Given(chosen, doubtful=bool(rivals))
     if not inline and around is not None:
         # `{"action": {"tool": "x"}, "parameters": {…}}`: the arguments stand
         # beside the call's object.
         outer = {key: value for key, value in around.items() if value is not item}
-        parameters, inside, doubtful = given_in(outer, "", name, None)
-        doubtful = doubtful or not all(
-            map(_is_empty, parameters.values() if inside else [parameters])
-        )
-        return ({} if inside else parameters), False, doubtful
+        beside = given_in(outer, "", name, None)
+        if beside.inline:  # what stands there without a key of its own may be no parameter
+            is_empty = all(map(_is_empty, beside.parameters.values()))
+            return Given({}, doubtful=beside.doubtful or not is_empty)
+        return beside._replace(doubtful=beside.doubtful or not _is_empty(beside.parameters))
     if name == FINISH and inline.keys() == {"final_answer"}:
-        return {"answer": inline["final_answer"]}, True, False
+        return Given({"answer": inline["final_answer"]}, inline=True)
     doubtful = bool(keys) or not inline.keys().isdisjoint(ENVELOPE)
-    return inline, bool(inline), doubtful
+    return Given(inline, inline=bool(inline), doubtful=doubtful)
 
 
 def _is_parameter(key: str, value: Any, name: str, item: dict[str, Any]) -> bool:
@@ -129,6 +142,9 @@ NAMELESS = "the action names no tool"
 SEVERAL = "it holds several different decisions"
 _NESTING = frozenset({*BATCH_KEYS, *CALL_KEYS, "action"})
 """Keys that hold calls, if no text."""
+_HOLDERS = (*BATCH_KEYS, "action", *CALL_KEYS)
+"""The same, the one that counts first."""
+_DECIDING = frozenset({*_HOLDERS, *TOOL_KEYS, *ANSWER_KEYS})
 _LABELS = ("name", "recipient_name")
 _LIMIT = 160
 _MOST = 1e6
@@ -154,16 +170,14 @@ def is_decision(value: object, names: Collection[str] = ()) -> bool:
     keys = value
     if len(keys) == 1 and is_object(next(iter(keys.values()))) and next(iter(keys)) in names:
         return True
-    if any(key in keys for key in ("action", "actions", "tool", "tool_calls", "thought")):
-        return True
-    if any(key in keys for key in ("tool_name", "final_answer", "tool_uses")):
+    if not keys.keys().isdisjoint(DECISIVE):
         return True
     if any(isinstance(keys.get(key), dict) for key in CALL_KEYS):
         return True
     # Data has these keys too: only with nothing beside them that is not the protocol's.
     if "answer" in keys or "reasoning" in keys:
         return keys.keys() <= ENVELOPE
-    return ("name" in keys or "function" in keys) and any(key in keys for key in PARAMETER_KEYS)
+    return ("name" in keys or "function" in keys) and not keys.keys().isdisjoint(PARAMETER_KEYS)
 
 
 def turn_of(value: Object, tools: Tools, repairs: tuple[Repair, ...] = ()) -> Turn:
@@ -179,7 +193,9 @@ def _calls(value: Object, tools: Tools) -> tuple[Call, ...]:
     if not decisions:
         return ()
     chosen, *others = decisions
-    return chosen if _agree(chosen, others) else (Call("", {}, error=SEVERAL),)
+    if others and not _agree(chosen, others):
+        return (Call("", {}, error=SEVERAL),)
+    return chosen
 
 
 def _decisions(value: Object, tools: Tools, *, decided: bool = False) -> Iterator[tuple[Call, ...]]:
@@ -188,28 +204,30 @@ def _decisions(value: Object, tools: Tools, *, decided: bool = False) -> Iterato
     A batch stands before a single call, and that before the object's own names: the outer key
     decides. Beside another decision (`decided`) what is empty is none.
     """
-    for key in (*BATCH_KEYS, "action"):
-        batch = value.get(key)
-        if is_array(batch) and batch:
-            yield tuple(call_of(item, tools) for item in batch)
+    for key in _HOLDERS:
+        held = value.get(key)
+        # Most are not there, and the others are a text: no call is made for these.
+        if isinstance(held, dict):
+            if not held and decided:
+                continue
+            # Of a batch or an action what stands beside it may be its own, of a call its number is.
+            is_call = key in CALL_KEYS
+            call = call_of(held, tools, None if is_call else value)
+            yield (_with_id(call, value) if is_call else call,)
             decided = True
-        elif isinstance(batch, dict) and (batch or not decided):
-            yield (call_of(batch, tools, value),)
+        elif held and is_array(held) and key not in CALL_KEYS:
+            yield tuple(call_of(item, tools) for item in held)
             decided = True
-    for key in CALL_KEYS:
-        call = value.get(key)
-        if isinstance(call, dict) and (call or not decided):
-            yield (_with_id(call_of(call, tools), value),)
-            decided = True
-    inner = _executed(value)
+    inner = _executed(value) if "action" in value else None
     if inner is not None:
         yield (call_of(inner, tools, value),)
         decided = True
-    if not decided and any(isinstance(value.get(key), str) for key in TOOL_KEYS):
+    names = [key for key in TOOL_KEYS if isinstance(value.get(key), str)]
+    if names and not decided:
         # Whatever else the object holds is a parameter of this call, or marks it.
         yield (call_of(value, tools),)
         return
-    named = _named_beside(value, tools)
+    named = _named_beside(value, names, tools) if names else None
     if named is not None:
         yield (named,)
     for key in ANSWER_KEYS:
@@ -218,15 +236,17 @@ def _decisions(value: Object, tools: Tools, *, decided: bool = False) -> Iterato
             decided = True
 
 
-def _named_beside(value: Object, tools: Tools) -> Call | None:
-    """The call that an object makes by a name of its own, beside calls that it holds."""
+def _named_beside(value: Object, names: list[str], tools: Tools) -> Call | None:
+    """The call that an object makes by a name of its own, beside calls that it holds.
+
+    `names` are its keys that may hold that name.
+    """
     own = {key: each for key, each in value.items() if key not in _NESTING or isinstance(each, str)}
-    for key in TOOL_KEYS:
-        name = own.get(key)
-        if not isinstance(name, str) or not name.strip():
-            continue
+    for key in names:
+        name = own[key].strip()
         # Words such as "execute", or the name of an agent or a step, only head the calls.
-        if name.lower() in _FORMS or (key in _LABELS and not is_offered(name.strip(), tools)):
+        is_heading = name.lower() in _FORMS or (key in _LABELS and not is_offered(name, tools))
+        if is_heading or not name:
             continue
         return call_of({k: v for k, v in own.items() if k == key or k not in TOOL_KEYS}, tools)
     return None
@@ -425,7 +445,8 @@ def call_of(item: Any, tools: Tools, around: Object | None = None) -> Call:
     if is_object(name):  # {"function": {"name", "arguments"}, "id"}
         call = call_of(name, tools)
         rest = {key: each for key, each in item.items() if key != used}
-        if not _agree((call,), _decisions(rest, tools, decided=True)):
+        others = () if rest.keys().isdisjoint(_DECIDING) else _decisions(rest, tools, decided=True)
+        if not _agree((call,), others):
             return Call("", {}, error=SEVERAL)
         return _with_id(call, item)
     rationale = _rationale(item) or ("" if around is None else _rationale(around))
@@ -445,9 +466,9 @@ def call_of(item: Any, tools: Tools, around: Object | None = None) -> Call:
 
 def _name_in(item: Object) -> tuple[str, Any]:
     for key in TOOL_KEYS:
-        name = item.get(key)
+        name: Any = item.get(key)
         if isinstance(name, str | dict):
-            return key, cast("Any", name)
+            return key, name
     return "", None
 
 

@@ -137,6 +137,7 @@ _LISTED = re.compile(
 )
 _MOST_LISTS: Final = 1_000
 _ASSIGNED = re.compile(r"([A-Za-z_]\w{0,63}) ?= ?(?=\w)")
+_WORD = re.compile(r"\w")
 _SPEAKER = re.compile(r"[ \t#*_]{0,8}(?:user|human)\b", re.IGNORECASE)
 _SPILLED = re.compile(r'[,}\]\s]*+"[^"\n]{1,80}"\s*+:')
 """A member that follows the object which it belongs to."""
@@ -218,12 +219,11 @@ def has_marks(text: str) -> bool:
 
 @dataclass(slots=True)
 class _Piece:
-    """A value or a block of calls at its place in the reply."""
+    """A value that is a decision, at its place in the reply."""
 
     start: int
     end: int
-    value: Any = None
-    block: Block | None = None
+    value: Any
     repairs: tuple[Repair, ...] = ()
 
 
@@ -313,14 +313,9 @@ class _Reply:
         if refused is not None:
             return refused
         pieces = [self._piece(each) for each in spans if self._is_call(each)]
-        pieces += [_Piece(each.start, each.end, block=each) for each in scanned.blocks]
-        pieces.sort(key=lambda each: each.start)
         if scanned.blocks:
-            turn = self._marked(scanned, pieces)
-        elif pieces:
-            turn = self._alone(scanned, pieces, spans)
-        else:
-            turn = self._pythonic(scanned)
+            return self._marked(scanned, pieces)
+        turn = self._alone(scanned, pieces, spans) if pieces else self._pythonic(scanned)
         if turn is not None:
             return turn
         return self._prose(scanned)
@@ -366,70 +361,74 @@ class _Reply:
 
     # ---- calls behind a mark
 
-    def _marked(self, scanned: Scan, pieces: list[_Piece]) -> Turn | Unparsed | None:
-        calls: list[Call] = []
-        for piece in pieces:
-            block = piece.block
-            if block is None:
-                # A JSON value beside marked calls that names no tool on offer is data.
-                if not self._offers(piece.value):
-                    continue
-                return self._refuse("ambiguous", _SEVERAL)
+    def _marked(self, scanned: Scan, values: list[_Piece]) -> Turn | Unparsed:
+        blocks = scanned.blocks
+        for block in blocks:
             if block.error:
                 return self._refuse("invalid", f"{_MARKUP}{block.error}. Send it again.")
             if not block.closed:
                 return refusal("incomplete", self._text)
-            for request in block.calls:
-                calls += self._calls_of(request)
+        # A JSON value beside marked calls that names no tool on offer is data.
+        if any(self._offers(each.value) for each in values):
+            return self._refuse("ambiguous", _SEVERAL)
+        requests = [request for block in blocks for request in block.calls]
+        calls = [call for request in requests for call in self._calls_of(request)]
         if not calls:
             return self._refuse("invalid", _INVALID)
-        calls = [calls[0], *(_again(call, previous) for previous, call in pairwise(calls))]
-        blocks = [each for each in pieces if each.block]
-        unmarked = all(each.block and each.block.bare for each in blocks)
-        offered = all(is_offered(call.tool, self._tools) for call in calls)
-        # A bare tag in prose that names no tool is HTML, or a tool that was made up: either way
-        # nothing runs, and the model is told instead of the user.
-        if unmarked and not offered and self._outside(scanned, blocks).strip():
-            return self._refuse("invalid", _INVALID)
-        # A tag that names a tool and holds nothing, between words: it is only spoken of.
-        is_empty = unmarked and not any(call.parameters for call in calls)
-        if is_empty and self._is_in_line(blocks):
-            return self._refuse("ambiguous", _ALONE)
-        start = blocks[0].start
-        lead = self._shown(scanned, 0, start)
-        # Marks without a call before it: half of what was called would run.
-        if _strip_marks(lead) is None:
-            return self._refuse("invalid", _INVALID)
+        lead = self._shown(scanned, 0, blocks[0].start)
         edges = [*[each.start for each in blocks[1:]], len(self._text)]
         gaps = [
-            self._shown(scanned, left.end, right) for left, right in zip(blocks, edges, strict=True)
+            self._shown(scanned, block.end, edge) for block, edge in zip(blocks, edges, strict=True)
         ]
+        rest = "".join(gaps)
         # A mark that is left over belongs to a call that was not understood: then none runs.
-        rest = _strip_marks("".join(gaps))
-        if rest is None:
+        if _strip_marks(lead) is None or _strip_marks(rest) is None:
             return self._refuse("invalid", _INVALID)
-        beside = bool(rest.strip()) or not _is_led(lead) or self._is_after_end(scanned, start)
+        if all(each.bare for each in blocks):
+            refused = self._spoken_of(calls, blocks, lead + rest)
+            if refused is not None:
+                return refused
+        calls = [calls[0], *(_again(call, previous) for previous, call in pairwise(calls))]
+        doubts = self._doubts(scanned, lead, rest)
+        return Turn(_remark(lead), tuple(calls), (Repair("dialect", "none", at=blocks[0].start), *doubts))
+
+    def _spoken_of(self, calls: list[Call], blocks: list[Block], beside: str) -> Unparsed | None:
+        """Why calls that no family's mark opens are none; the model is told instead of the user."""
+        # A bare tag in prose that names no tool is HTML, or a tool that was made up.
+        if beside.strip() and not all(is_offered(call.tool, self._tools) for call in calls):
+            return self._refuse("invalid", _INVALID)
+        # One that names a tool and holds nothing, between words, is only spoken of.
+        before = self._text[: blocks[0].start].rpartition("\n")[2]
+        after = self._text[blocks[-1].end :].partition("\n")[0]
+        is_in_line = _WORD.search(_bare(before)) and _WORD.search(_bare(after))
+        if is_in_line and not any(call.parameters for call in calls):
+            return self._refuse("ambiguous", _ALONE)
+        return None
+
+    def _doubts(self, scanned: Scan, lead: str, rest: str) -> list[Repair]:
+        """What puts calls behind marks in doubt: the text beside them, lists, a missing end."""
+        blocks = scanned.blocks
         # Before a family's own block a call without a mark may be one that the lead-in shows.
-        mixed = any(each.block.bare != unmarked for each in blocks if each.block)
-        beside = beside or (mixed and bool(lead.strip()))
-        repairs = [Repair("dialect", "none", at=start)]
-        repairs += [BESIDE] if beside else []
-        repairs += [SECOND_LIST] if sum(b.block.listed for b in blocks if b.block) > 1 else []
-        if not self._finished and not all(each.block.ended for each in blocks if each.block):
-            repairs.append(OPEN_END)
-        return Turn(_remark(lead), tuple(calls), tuple(repairs))
+        is_shown = bool(lead.strip()) and len({each.bare for each in blocks}) > 1
+        doubts: list[Repair] = []
+        if (
+            rest.strip()
+            or is_shown
+            or not _is_led(lead)
+            or self._is_after_end(scanned, blocks[0].start)
+        ):
+            doubts.append(BESIDE)
+        if sum(each.listed for each in blocks) > 1:
+            doubts.append(SECOND_LIST)
+        if not self._finished and not all(each.ended for each in blocks):
+            doubts.append(OPEN_END)
+        return doubts
 
     def _is_after_end(self, scanned: Scan, at: int) -> bool:
         """Whether the reply was over before an offset: what follows is another one."""
         before = self._raw(scanned, 0, at)
         end = ENDS.search(before)
         return end is not None and bool(_strip_noise(before[: end.start()]).strip())
-
-    def _is_in_line(self, blocks: list[_Piece]) -> bool:
-        """Whether words stand both before and after the calls on their own lines."""
-        before = self._text[: blocks[0].start].rpartition("\n")[2]
-        after = self._text[blocks[-1].end :].partition("\n")[0]
-        return all(re.search(r"\w", _bare(each)) for each in (before, after))
 
     def _calls_of(self, request: RawCall) -> list[Call]:
         if request.source is None:
@@ -588,13 +587,6 @@ class _Reply:
             if begin < end and stop > start
         ]
         return "".join(parts)
-
-    def _outside(self, scanned: Scan, pieces: list[_Piece]) -> str:
-        edges = [0, *[edge for each in pieces for edge in (each.start, each.end)], len(self._text)]
-        return "".join(
-            self._shown(scanned, start, end)
-            for start, end in zip(edges[::2], edges[1::2], strict=True)
-        )
 
 
 def _without(

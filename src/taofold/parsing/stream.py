@@ -23,6 +23,7 @@ from typing import Any, Final
 from taofold.parsing.decision import (
     ANSWER_KEYS,
     CALL_KEYS,
+    DECISIVE,
     ENVELOPE,
     FINISH,
     PARAMETER_KEYS,
@@ -47,10 +48,6 @@ from taofold.parsing.reply import read_reply
 from taofold.parsing.spans import ANGLES
 from taofold.parsing.typed import parse_partial
 
-_DECISIVE: Final = frozenset(
-    {"action", "actions", "tool", "tool_calls", "thought", "tool_name", "tool_uses", "final_answer"}
-)
-"""Keys that no data has beside itself: the object is a decision."""
 _MESSAGE: Final = frozenset({"role", "content", "refusal"})
 """Keys of a whole message of a chat, which may hold calls."""
 _KEY: Final = re.compile(r'"((?:[^"\\]|\\.)*+)"', re.DOTALL)
@@ -182,7 +179,7 @@ class Envelope:
         frame = self._frames[-1]
         frame.key, frame.wants_key = key[1], False
         if len(self._frames) == 1 and not self.is_plain:
-            self._is_decision = self._is_decision or frame.key in _DECISIVE
+            self._is_decision = self._is_decision or frame.key in DECISIVE
             undecided = frame.key in ENVELOPE or frame.key in CALL_KEYS or frame.key in _MESSAGE
             if not self._is_decision and not undecided:
                 self._become_plain()
