@@ -214,6 +214,20 @@ def test_a_family_that_writes_one_list_asks_when_there_is_none_or_another(family
     assert min(ran(LISTED[family])[0]) == "rm -rf /"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{SHELL}</tool_call>",
+        f"[{SHELL}]</TOOLCALL>",
+        "<tool_call>shell<arg_key>command</arg_key><arg_value>rm -rf /</tool_call>",
+    ],
+)
+def test_a_call_that_lost_one_of_its_marks_asks_before_it_runs_once(text):
+    """Mutants: a closing mark that nothing opened, or the lost end of a value, is not marked."""
+    assert ran(text, effect="once")[0] == []
+    assert ran(text)[0] == ["rm -rf /"]
+
+
 def test_quotes_that_a_raw_string_escapes_ask_before_it_runs_once():
     """Mutant: what stands between raw quotes is never in doubt."""
     text = '<|tool_call>call:shell{command:<|"|>echo \\"a\\"<|"|>}<tool_call|>'

@@ -36,7 +36,7 @@ from taofold.parsing.outcome import (
     Turn,
     Unparsed,
 )
-from taofold.parsing.outline import dedent, outline_in, scalar
+from taofold.parsing.outline import dedent, indented, outline_in, scalar
 from taofold.parsing.schema.coercion import refusal
 from taofold.parsing.schema.scalars import LooseText
 from taofold.parsing.schema.shape import ANYTHING, fold
@@ -280,13 +280,7 @@ def _value(lines: list[str], number: int, indent: int, given: str) -> tuple[Any,
             return given, -1, False
         body, number = _until(lines, number, quotes, margin=not rest)
         return (f"{rest}\n{body}" if rest else body), number, True
-    block: list[str] = []
-    while number < len(lines):
-        line = lines[number]
-        if line.strip() and len(line) - len(line.lstrip(" \t")) <= indent:
-            break
-        block.append(line)
-        number += 1
+    block, number = indented(lines, number, indent)
     if given in ("|", "|-", "|+", ">", ">-"):
         # As in YAML: `-` drops the last line break, the other marks keep one.
         return dedent(block) + ("" if given.endswith("-") else "\n"), number, False
@@ -419,25 +413,32 @@ def _python(text: str, at: int, request: RawCall) -> RawCall | None:
 def _on_one_line(rest: str, below: str, request: RawCall, tools: Tools) -> RawCall:
     """Parameters beside the name of the tool: `path: a.py, mode: r`."""
     names = parameter_names(request.tool, tools)
-    keys = list(_keys_pattern(names).finditer(rest))
-    # Text before the first key: no list of keys, but one bare value.
-    if not keys or keys[0].start() > 0:
-        if below.strip() or not rest:
-            return replace(request, error=f"expected parameters, got {rest[:80]!r}", closed=True)
-        return replace(request, parameters=LooseText(rest), closed=True)
     values: dict[str, Any] = {}
-    for number, each in enumerate(keys):
-        end = keys[number + 1].start() if number + 1 < len(keys) else len(rest)
-        key = each["key"]
+    key, begin = "", 0
+    # One after another: a line of many keys is over at the first that is given twice.
+    for mark in _keys_pattern(names).finditer(rest):
+        if key:
+            values[key] = _on_line(rest[begin : mark.start()])
+        elif mark.start() > 0:
+            break  # text before the first key: no list of keys, but one bare value
+        key, begin = mark["key"], mark.end()
         if key in values:
             return replace(request, error=f"the parameter {key!r} is given twice", closed=True)
-        values[key] = literal(rest[each.end() : end].strip().rstrip(",;|").strip())
+    if not key and (below.strip() or not rest):
+        return replace(request, error=f"expected parameters, got {rest[:80]!r}", closed=True)
+    if not key:
+        return replace(request, parameters=LooseText(rest), closed=True)
+    values[key] = _on_line(rest[begin:])
     more = parameters_of(below, names)
     if more.error or not more.values.keys().isdisjoint(values):
         note = more.error or "a parameter is given twice"
         return replace(request, error=note, closed=True)
     more.values = values | more.values
     return _with_parameters(request, more)
+
+
+def _on_line(text: str) -> Any:
+    return literal(text.strip().rstrip(",;|").strip())
 
 
 def _keys_pattern(names: Collection[str]) -> re.Pattern[str]:

@@ -45,6 +45,8 @@ BESIDE = Repair("beside_prose", "none", content=True)
 """There is text beside the call: it may be shown, or taken back."""
 OPEN_END = Repair("open_end", "none", content=True)
 """Nothing says that the call is whole, or the last of its reply."""
+UNOPENED = Repair("unopened", "none", content=True)
+"""A mark closes calls that none opened: what stood before them may be lost."""
 SECOND_LIST = Repair("second_list", "none", content=True)
 """A family that writes all calls in one list wrote two: the second may stand for the first."""
 REPEATED = Repair("repeated_call", "none", content=True)

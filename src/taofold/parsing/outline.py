@@ -109,7 +109,8 @@ class _Layout:
         if key in top or (given[:1] in ("'", '"') and given[0] not in given[1:]):
             raise ValueError(key)
         if _BLOCK.match(given):
-            top[key], self._number = _block(self._lines, self._number, indent, given)
+            block, self._number = indented(self._lines, self._number, indent)
+            top[key] = dedent(block) + ("" if given.endswith("-") else "\n")
         elif given:
             top[key] = scalar(given)
         else:
@@ -142,15 +143,15 @@ class _Layout:
         return stack[-1].container
 
 
-def _block(lines: list[str], number: int, indent: int, mark: str) -> tuple[str, int]:
-    taken: list[str] = []
+def indented(lines: list[str], number: int, indent: int) -> tuple[list[str], int]:
+    """The lines from a number on that are deeper than an indentation, and the next number."""
+    begin = number
     while number < len(lines):
         line = lines[number]
         if line.strip() and len(line) - len(line.lstrip(" \t")) <= indent:
             break
-        taken.append(line)
         number += 1
-    return dedent(taken) + ("" if mark.endswith("-") else "\n"), number
+    return lines[begin:number], number
 
 
 def dedent(lines: list[str]) -> str:

@@ -55,6 +55,7 @@ from taofold.parsing.outcome import (
     RAW_LIMIT,
     REPEATED,
     SECOND_LIST,
+    UNOPENED,
     Call,
     Prose,
     Reason,
@@ -389,8 +390,9 @@ class _Reply:
             if refused is not None:
                 return refused
         calls = [calls[0], *(_again(call, previous) for previous, call in pairwise(calls))]
-        doubts = self._doubts(scanned, lead, rest)
-        return Turn(_remark(lead), tuple(calls), (Repair("dialect", "none", at=blocks[0].start), *doubts))
+        located = Repair("dialect", "none", at=blocks[0].start)
+        repairs = (located, *self._doubts(scanned, lead, rest))
+        return Turn(_remark(lead), tuple(calls), repairs)
 
     def _spoken_of(self, calls: list[Call], blocks: list[Block], beside: str) -> Unparsed | None:
         """Why calls that no family's mark opens are none; the model is told instead of the user."""
@@ -462,6 +464,8 @@ class _Reply:
             if len(turns) != 1:
                 return self._refuse("ambiguous", _SEVERAL)
         turn = turns[0]
+        if CALL_CLOSE.search(trail):
+            turn = replace(turn, repairs=(*turn.repairs, UNOPENED))
         if not outside and not others:
             return turn
         if (

@@ -39,6 +39,12 @@ _COMMENT = re.compile(r"//|/\*|#")
 _ITEM = re.compile(r"""\s*+(?:["'“‘`\[{\]\d,-]|true\b|false\b|null\b|None\b|True\b|False\b|$)""")
 
 
+def after_blank(text: str, at: int) -> int:
+    """The offset of what follows the blanks at an offset."""
+    blank = BLANK.match(text, at)
+    return blank.end() if blank else at
+
+
 class Quoting:
     """The evidence about one text: which keys are known, whether keys come without quotes."""
 
@@ -85,8 +91,7 @@ class Quoting:
         # Of a long text full of quotes nearly all are decided here.
         if text[at : at + 1].isalnum():
             return False
-        blank = BLANK.match(text, at)
-        at = blank.end() if blank else at
+        at = after_blank(text, at)
         char = text[at : at + 1]
         if char and char not in _EVIDENCE and "\n" not in text[after:at]:
             return False
@@ -116,8 +121,7 @@ class Quoting:
         if role == "member":
             if self.is_key(at, dirty):
                 return True
-            blank = BLANK.match(self._text, at)
-            at = blank.end() if blank else at
+            at = after_blank(self._text, at)
             if _COMMENT.match(self._text, at) or self._text.startswith(("...", "…", ","), at):
                 return True
             return self._text[at : at + 1] in ("", "}", "]")

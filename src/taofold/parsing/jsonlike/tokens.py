@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from taofold.parsing.jsonlike.quoting import BLANK, CLOSING, MARK, TRIPLE, Quoting, Role
+from taofold.parsing.jsonlike.quoting import CLOSING, MARK, TRIPLE, Quoting, Role, after_blank
 from taofold.parsing.outcome import Level, Repair
 from taofold.parsing.schema.shape import ReadingPlan
 
@@ -198,8 +198,7 @@ class TokenReader:
         if text[at : at + 1] in _SOLID:
             return at
         while True:
-            blank = BLANK.match(text, at)
-            at = blank.end() if blank else at
+            at = after_blank(text, at)
             char = text[at : at + 1]
             if char == "#" or (char == "/" and text.startswith("//", at)):
                 end = text.find("\n", at)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from taofold.parsing.jsonlike.quoting import after_blank
 from taofold.parsing.jsonlike.reader import JsonReader
 from taofold.parsing.markup.families import (
     ATTRIBUTE,
@@ -29,10 +30,11 @@ from taofold.parsing.markup.families import (
     SEPARATOR,
     closer_of,
     closing,
+    closing_of,
     opening,
     tags_of,
 )
-from taofold.parsing.markup.tags import Entries, TagReader
+from taofold.parsing.markup.tags import NO_TAG, Entries, TagReader
 from taofold.parsing.outcome import Repair
 from taofold.parsing.schema.scalars import LooseText
 from taofold.parsing.schema.shape import ANYTHING
@@ -43,7 +45,6 @@ _DEPTH = 8
 """How deep blocks may stand in blocks."""
 _MARKS = 10_000
 """The most marks of calls that one text may hold."""
-_BLANK = re.compile(r"[\s\ufeff\u200b]*")
 _BETWEEN = re.compile(r"[\s,;]*(?:```(?:json|python|py|xml)?(?=\s|$))?[\s,;]*")
 _NAMED = re.compile(
     r"(?:(?:call)?:\s{0,4})?(?P<space>functions\.|default_api\.|tools\.)?(?P<name>[A-Za-z_][\w.-]{0,127}(?::[A-Za-z_][\w.-]{0,63}){0,3})(?::\d{1,4})?"
@@ -150,10 +151,6 @@ class CallReader:
         header = HEADER.match(self._text, at)
         if header:
             return self._addressed(header)
-        empty = EMPTY.match(self._text, at)
-        if empty and empty["key"] in self._offered:
-            call = RawCall(empty["key"], {}, at=at)
-            return Block(at, empty.end(), [call], bare=True)
         if HEAD.match(self._text, at) or self._is_offered_tag(at):
             bare, end = self._item(at)
             if bare is None:
@@ -179,6 +176,10 @@ class CallReader:
         return block
 
     def _is_offered_tag(self, at: int) -> bool:
+        """Whether a tag stands at an offset whose name is a tool's, and which opens a call."""
+        empty = EMPTY.match(self._text, at)
+        if empty is not None:
+            return empty["key"] in self._offered
         child = CHILD.match(self._text, at)
         if child is None or child["key"] not in self._offered:
             return False
@@ -188,8 +189,7 @@ class CallReader:
         return bool(CHILD.match(self._text, after)) or self._text.startswith("</", after)
 
     def _blank(self, at: int) -> int:
-        blank = _BLANK.match(self._text, at)
-        return blank.end() if blank else at
+        return after_blank(self._text, at)
 
     def _addressed(self, header: re.Match[str]) -> Block | None:
         """A message of harmony to a tool; `None` when it is to nobody."""
@@ -323,13 +323,13 @@ class CallReader:
         head = HEAD.match(text, at)
         if head:
             return self._tagged(head["name"], head)
-        empty = EMPTY.match(text, at)
-        if empty and empty["key"] in self._offered:
-            return RawCall(empty["key"], {}, at=at), empty.end()
         if self._is_offered_tag(at):
-            child = CHILD.match(text, at)
-            assert child is not None
-            return self._tagged(child["key"], child, child["key"])
+            tag = EMPTY.match(text, at)
+            if tag is not None:
+                return RawCall(tag["key"], {}, at=at), tag.end()
+            tag = CHILD.match(text, at)
+            assert tag is not None
+            return self._tagged(tag["key"], tag, tag["key"])
         attributes = ATTRIBUTES.match(text, at)
         if attributes:
             return self._attributes(attributes)
@@ -348,9 +348,7 @@ class CallReader:
         entries = Entries()
         for each in ATTRIBUTE.finditer(found["rest"]):
             entries.put(each["key"], LooseText(each["value"].replace('\\"', '"')))
-        repeated = frozenset(entries.repeated)
-        call = RawCall(found["name"], entries.values, at=found.start(), repeated=repeated)
-        return call, found.end()
+        return _of_entries(found["name"], found.start(), entries), found.end()
 
     def _described(self, name: re.Match[str]) -> tuple[RawCall | None, int]:
         """A call whose name and object stand in a tag each."""
@@ -376,7 +374,7 @@ class CallReader:
         if head.groupdict().get("empty"):
             return RawCall(name, {}, at=head.start()), head.end()
         tag = tag or head["tag"]
-        end = re.compile(closing(re.escape(tag)))
+        end = closing_of(tag)
         at = self._blank(head.end())
         if self._text[at : at + 1] == "{" or _FENCE.match(self._text, at):
             call, stop = self._arguments(name, head.start(), at)
@@ -394,21 +392,10 @@ class CallReader:
                 return None, at
         declared = self._parameters(name)
         entries = self._tags.entries(head.end(), end, children=True, declared=declared)
-        parameters = dict(entries.values)
         # Cut off before the first argument: that is said, not what the stump looked like.
-        if not parameters and not entries.closed:
+        if not entries.values and not entries.closed:
             entries.error = ""
-        call = RawCall(
-            name,
-            parameters,
-            None,
-            head.start(),
-            tuple(entries.repairs),
-            entries.closed,
-            error=entries.error,
-            repeated=frozenset(entries.repeated),
-        )
-        return call, entries.end
+        return _of_entries(name, head.start(), entries), entries.end
 
     def named(self, at: int) -> tuple[RawCall | None, int]:
         """A name, then perhaps separators, then arguments."""
@@ -438,21 +425,11 @@ class CallReader:
         if KEY.match(self._text, after) or CHILD.match(self._text, after):
             opener = CALL_OPEN.match(self._text, after)
             if opener is None:
-                entries = self._tags.entries(after, _NOTHING, children=True)
-                # There is no closing tag that could be missing: the block's own
-                # mark ends the arguments.
-                repairs = tuple(r for r in entries.repairs if r.at != entries.end)
-                closed = bool(CALL_CLOSE.match(self._text, entries.end)) or bool(entries.error)
-                return RawCall(
-                    name,
-                    entries.values,
-                    None,
-                    at,
-                    repairs,
-                    closed,
-                    error=entries.error,
-                    repeated=frozenset(entries.repeated),
-                ), entries.end
+                # The block's own mark ends the arguments.
+                entries = self._tags.entries(after, NO_TAG, children=True)
+                is_ended = CALL_CLOSE.match(self._text, entries.end) is not None
+                entries.closed = is_ended or bool(entries.error)
+                return _of_entries(name, at, entries), entries.end
         if CALL_CLOSE.match(self._text, after) or CALL_OPEN.match(self._text, after):
             # Families whose arguments are one object always write it, others leave tags out.
             is_object = self._is_separated or named[0].startswith("call:")
@@ -529,11 +506,20 @@ class CallReader:
         return at
 
 
+def _of_entries(name: str, at: int, entries: Entries) -> RawCall:
+    return RawCall(
+        name,
+        entries.values,
+        at=at,
+        repairs=tuple(entries.repairs),
+        closed=entries.closed,
+        error=entries.error,
+        repeated=frozenset(entries.repeated),
+    )
+
+
 def _noted(call: RawCall, note: Repair) -> RawCall:
     return replace(call, repairs=(*call.repairs, note))
-
-
-_NOTHING = re.compile(r"(?!)")
 
 
 def blocks_in(text: str, offered: Collection[str]) -> Iterator[Block]:

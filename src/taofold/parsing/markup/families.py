@@ -174,6 +174,12 @@ def closing(name: str) -> str:
     return rf"{_CLOSE}{name}(?::\w{{1,24}})?{_END}"
 
 
+@lru_cache(maxsize=256)
+def closing_of(name: str) -> re.Pattern[str]:
+    """Finds the closing tag of a name that a text gave; bounded, because models make names up."""
+    return re.compile(closing(re.escape(name)))
+
+
 _NAMED = r"(?::\w{1,24})?(?:\s?=|[\sĠ]*(?:name|tool)=)"
 """What follows the tag that names its tool: `=`, or an attribute."""
 NAME: Final = r"[^\W\d][\w.:-]{0,127}?"

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from html import unescape
 from typing import Any
 
+from taofold.parsing.jsonlike.quoting import after_blank
 from taofold.parsing.markup.families import (
     CALL_CLOSE,
     CALL_OPEN,
@@ -24,6 +25,7 @@ from taofold.parsing.markup.families import (
     KEY,
     NOISE,
     closing,
+    closing_of,
 )
 from taofold.parsing.outcome import Repair
 from taofold.parsing.schema.scalars import LooseText, TaggedText
@@ -31,7 +33,6 @@ from taofold.parsing.schema.scalars import LooseText, TaggedText
 DEPTH = 40
 ENTRIES = 5_000
 """The most arguments that the calls of one text may have, repeated ones included."""
-_BLANK = re.compile(r"[\s\ufeff\u200b]*")
 _CDATA = re.compile(r"\s*<!\[CDATA\[(.*?)\]\]>\s*", re.DOTALL)
 _VERBATIM = re.compile(
     r"(?:string\s*=\s*[\"']?true|type\s*=\s*[\"']?(?:string|str\b))|^\s*string\s*$"
@@ -46,6 +47,7 @@ _ENTITY = re.compile(r"&(?:lt|gt|amp|quot|apos|#\d{1,7}|#x[0-9a-fA-F]{1,6});")
 _QUOTED = re.compile(r'\s*+"(?:[^"\\]|\\.)*+"\s*+', re.DOTALL)
 """A text as JSON has it, where a text needs no quotes."""
 _INNER = re.compile(r"</?(?:parameters|arguments|args|params)>")
+NO_TAG = re.compile(r"(?!)")
 _ITEMS = frozenset({"item", "li", "entry", "element", "value"})
 
 
@@ -99,7 +101,7 @@ class TagReader:
 
         Args:
             at: Where the first argument may begin.
-            end: The closing tag of the call.
+            end: The closing tag of the call; `NO_TAG` if it has none.
             children: Whether the tag of an argument may be its name.
             declared: The names of the parameters, if they are known: a tag inside the value of
                 one of them that names another is a part of that value.
@@ -121,7 +123,7 @@ class TagReader:
                     continue
                 opener = CHILD.match(self._text, at)
             if opener is None or self._is_boundary(at):
-                return self._unclosed(out, at)
+                return self._unclosed(out, at, end)
             at = self._value(out, opener, end, declared)
             if at < 0:
                 out.closed, out.end = False, len(self._text)
@@ -131,8 +133,7 @@ class TagReader:
 
     def _blank(self, at: int) -> int:
         while True:
-            blank = _BLANK.match(self._text, at)
-            at = blank.end() if blank else at
+            at = after_blank(self._text, at)
             inner = _INNER.match(self._text, at)
             if inner is None:
                 return at
@@ -149,13 +150,13 @@ class TagReader:
             or NOISE.match(self._text, at)
         )
 
-    def _unclosed(self, out: Entries, at: int) -> Entries:
+    def _unclosed(self, out: Entries, at: int, end: re.Pattern[str]) -> Entries:
         out.end = at
         if at >= len(self._text):
             out.closed = False
         elif not self._is_boundary(at):
             out.error = f"text that is no argument: {self._text[at : at + 60]!r}"
-        else:
+        elif end is not NO_TAG:
             out.repairs.append(Repair("missing_closer", "syntax", content=True, at=at, cost=3))
         return out
 
@@ -170,7 +171,7 @@ class TagReader:
         groups = opener.groupdict()
         key = _key_of(opener)
         follower = ENTRY if opener.re is ENTRY else KEY if opener.re is KEY else None
-        closer = _ENTRY_END if follower is ENTRY else _KEY_END if follower else _closing_of(key)
+        closer = _ENTRY_END if follower is ENTRY else _KEY_END if follower else closing_of(key)
         begin = opener.end()
         stop = self._search(closer, begin)
         following = self._search(follower, begin) if follower else None
@@ -237,18 +238,6 @@ class TagReader:
 def _key_of(opener: re.Match[str]) -> str:
     groups = opener.groupdict()
     return str(groups.get("key") or groups.get("bare"))
-
-
-_CLOSINGS: dict[str, re.Pattern[str]] = {}
-
-
-def _closing_of(name: str) -> re.Pattern[str]:
-    if name not in _CLOSINGS:
-        if len(_CLOSINGS) > 256:
-            # Names come from models' texts: without a bound a server's memory would fill with them.
-            _CLOSINGS.clear()
-        _CLOSINGS[name] = re.compile(closing(re.escape(name)))
-    return _CLOSINGS[name]
 
 
 def _leaf(body: str, attributes: str) -> Any:
