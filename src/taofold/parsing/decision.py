@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import replace as dataclass_replace
 from typing import Any, NamedTuple, cast
 
 from msgspec.structs import replace
@@ -321,31 +320,30 @@ def _is_named_by_keys(item: Any) -> bool:
 
 def call_of_request(request: RawCall, tools: Tools) -> Call:
     """The call that was found in text, its arguments typed by the tool's schema if it is known."""
-    if request.error:
-        return Call(request.tool, {}, "", "", request.repairs, request.error)
+    call = Call(request.tool, {}, repairs=request.repairs, error=request.error)
     arguments = request.parameters
+    if request.error:
+        return call
     if arguments is None:
-        return _complete(Call(request.tool, {}, "", "", request.repairs), None)
+        return _complete(call, None)
     if not is_object(arguments):
         source = str(arguments) if isinstance(arguments, str) else arguments
-        parameters, repairs, error = arguments_of(request.tool, source, tools)
-        return Call(request.tool, parameters, "", "", request.repairs + repairs, error)
-    tool = _offered_name(request.tool, tools)
-    request = request if tool == request.tool else dataclass_replace(request, tool=tool)
-    schema = schema_of(tool, tools)
+        parameters, notes, error = arguments_of(call.tool, source, tools)
+        return replace(call, parameters=parameters, repairs=(*call.repairs, *notes), error=error)
+    call = replace(call, tool=_offered_name(call.tool, tools))
+    schema = schema_of(call.tool, tools)
     shape = plan_of_schema(schema or {}).shape
     arguments = _unwrapped(arguments, shape)
-    again = [key for key in arguments if key in request.repeated]
-    twice = [key for key in again if not _takes_list(shape.fields.get(key))]
-    if twice:
-        error = f"the parameter {twice[0]!r} of {request.tool!r} is given several times"
-        return Call(request.tool, {}, "", "", request.repairs, error)
+    for key in arguments:
+        if key in request.repeated and not _takes_list(shape.fields.get(key)):
+            error = f"the parameter {key!r} of {call.tool!r} is given several times"
+            return replace(call, error=error)
     arguments = {key: _as_text(value, shape.fields.get(key)) for key, value in arguments.items()}
-    values, notes = _typed(arguments, shape, is_known=schema is not None)
+    values, typing = _typed(arguments, shape, is_known=schema is not None)
     # Neither blanks nor escapes nor quotes are a part of what is no text.
     solid = {f"parameters.{key}" for key, value in values.items() if not isinstance(value, str)}
-    kept = [each for each in request.repairs if each.kind not in _OF_TEXT or each.path not in solid]
-    return Call(request.tool, values, "", "", (*kept, *notes))
+    kept = [each for each in call.repairs if each.kind not in _OF_TEXT or each.path not in solid]
+    return replace(call, parameters=values, repairs=(*kept, *typing))
 
 
 def _typed(arguments: Object, shape: TypeShape, *, is_known: bool) -> tuple[Object, list[Repair]]:
