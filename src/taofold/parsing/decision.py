@@ -64,7 +64,7 @@ _CLAIMS = frozenset({"id", "tier", "approved"})
 _NUMBERED = ("call_", "call-", "toolu_", "fc_")
 
 
-class Given(NamedTuple):
+class GivenParameters(NamedTuple):
     """What an object gives as the parameters of its call.
 
     Attributes:
@@ -78,7 +78,9 @@ class Given(NamedTuple):
     doubtful: bool = False
 
 
-def given_in(item: dict[str, Any], used: str, name: str, around: dict[str, Any] | None) -> Given:
+def given_in(
+    item: dict[str, Any], used: str, name: str, around: dict[str, Any] | None
+) -> GivenParameters:
     """What an object gives as the parameters of its call.
 
     Args:
@@ -96,7 +98,7 @@ def given_in(item: dict[str, Any], used: str, name: str, around: dict[str, Any] 
         chosen = item[(filled or keys)[0]]
         rivals = [key for key in filled[1:] if item[key] != chosen]
         rivals += [key for key in inline if key not in _CLAIMS and not _is_empty(inline[key])]
-        return Given(chosen, doubtful=bool(rivals))
+        return GivenParameters(chosen, doubtful=bool(rivals))
     if not inline and around is not None:
         # `{"action": {"tool": "x"}, "parameters": {…}}`: the arguments stand
         # beside the call's object.
@@ -104,12 +106,12 @@ def given_in(item: dict[str, Any], used: str, name: str, around: dict[str, Any] 
         beside = given_in(outer, "", name, None)
         if beside.inline:  # what stands there without a key of its own may be no parameter
             is_empty = all(map(_is_empty, beside.parameters.values()))
-            return Given({}, doubtful=beside.doubtful or not is_empty)
+            return GivenParameters({}, doubtful=beside.doubtful or not is_empty)
         return beside._replace(doubtful=beside.doubtful or not _is_empty(beside.parameters))
     if name == FINISH and inline.keys() == {"final_answer"}:
-        return Given({"answer": inline["final_answer"]}, inline=True)
+        return GivenParameters({"answer": inline["final_answer"]}, inline=True)
     doubtful = bool(keys) or not inline.keys().isdisjoint(ENVELOPE)
-    return Given(inline, inline=bool(inline), doubtful=doubtful)
+    return GivenParameters(inline, inline=bool(inline), doubtful=doubtful)
 
 
 def _is_parameter(key: str, value: Any, name: str, item: dict[str, Any]) -> bool:
