@@ -217,6 +217,8 @@ class Mutants:
                 stderr=out, start_new_session=True,
             )  # fmt: skip
             in_time = ended(process.pid, self.most(tests))
+        # It has been waited for; else it would warn, and fail, in whichever test frees it.
+        process.returncode = 0
         lines = log.read_text(encoding="utf-8", errors="replace")
         if not in_time:
             shown = re.findall(r"^(tests/\S+::.*?)(?: [A-Z]+ .*)?$", lines, re.MULTILINE)
