@@ -541,6 +541,10 @@ async def _write_ending(
         why = "it was resolved already"
         store.dispatch(e.DecisionRefused(id=name, by=signal.by, why=why, at=signal.at))
         inbox.take(signal)
+    if quiet:
+        # By itself: if a message is in the way, only the parking is not written, and no reply that
+        # was paid for is lost with it.
+        await store.flush(consume=inbox.spend())
     store.dispatch(event)
     return await store.flush(
         consume=inbox.spend(),
