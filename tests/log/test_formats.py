@@ -10,7 +10,7 @@ from taofold.core.metrics import measure
 from taofold.core.rules import check, recorded_violations, violations
 from taofold.core.state import fold
 from taofold.core.trace import turns
-from taofold.core.values import FINISH, Action, Observation, Thought
+from taofold.core.values import FINISH, Action, Observation, Thought, Usage
 from taofold.log.formats.export import FORMATS, export, read
 
 many = settings(
@@ -235,3 +235,31 @@ def test_a_bad_react_trace_is_refused_with_path_and_line(old, new, where, why):
     with pytest.raises(ConfigError, match=why) as caught:
         read(TRACE.replace(old, new, 1), "react-json", source="f")
     assert caught.value.path.startswith(where)
+
+
+LESS_THAN_NOTHING = {
+    '"usd":0.5': '"usd":-0.5',
+    '"input_tokens":3': '"input_tokens":-3',
+    '"calls":[2,1]': '"calls":[2,-1]',
+    '"tools":{"look":1}': '"tools":{"look":-1}',
+    '"elapsed":7': '"elapsed":-7',
+}
+
+
+@pytest.mark.parametrize(("honest", "lie"), LESS_THAN_NOTHING.items())
+def test_a_file_that_spent_less_than_nothing_is_refused(honest, lie):
+    """It would lift the limits of whoever goes on with it."""
+    action = Action("look", {})
+    events = [
+        e.RunStarted(goal="x", agent="a"),
+        e.Proposed(key="0", thought=Thought("I look", "progress"), actions=(action,)),
+        e.Started(key="0"),
+        e.Observed(
+            key="0", observation=Observation("seen"), usage=Usage(3, 0, usd=0.5), calls=(2, 1),
+            tools={"look": 1}, elapsed=7,
+        ),
+    ]  # fmt: skip
+    text = export([e.Record("r", n, 1000 + n, event) for n, event in enumerate(events)], "ndjson")
+    assert problem(text, "ndjson") == ""
+    assert honest in text
+    assert ">= 0" in problem(text.replace(honest, lie), "ndjson")

@@ -82,11 +82,12 @@ def test_the_last_turn_is_the_one_before_the_bound(limits: Limits, spent: Any, l
 def test_a_call_is_blocked_at_its_bound_inside_a_batch_too(
     limits: Limits, spent: Any, ready: Any, blocked: bool
 ) -> None:
-    assert bool(limits.blocks(spent, "a", ready)) == blocked
+    held = [Held(tool_calls=1, per_tool={tool: 1}) for tool in ready]
+    assert bool(limits.blocks(spent, "a", held)) == blocked
 
 
 def test_calls_under_way_count_against_a_call() -> None:
-    assert Limits(tool_calls=3).blocks(state(), "a", (), [Held(tool_calls=3)])
+    assert Limits(tool_calls=3).blocks(state(), "a", [Held(tool_calls=3)])
 
 
 def test_all_that_a_child_may_consume_is_held_and_what_is_unbounded_is_not() -> None:

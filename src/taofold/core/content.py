@@ -15,7 +15,7 @@ own encoded fragments here. Pure.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Final, Literal, TypeAlias, overload
+from typing import Annotated, Final, Literal, TypeAlias, overload
 
 import msgspec
 
@@ -329,19 +329,24 @@ def blob_digest(content: bytes) -> str:
     return blake2b(content, digest_size=20).hexdigest()
 
 
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+"""A number of something: checked where it is decoded."""
+
+
 class Usage(Value, frozen=True):
     """What model calls consumed: tokens and US dollars. Usages add up.
 
     `input_tokens` includes those read from the provider's cache (`cached_tokens`) and written to
-    it (`written_tokens`), `output_tokens` those of reasoning (`reasoning_tokens`).
+    it (`written_tokens`), `output_tokens` those of reasoning (`reasoning_tokens`). What is decoded
+    is 0 or more: less would lift the limits of whoever goes on.
     """
 
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cached_tokens: int = 0
-    usd: float = 0.0
-    written_tokens: int = 0
-    reasoning_tokens: int = 0
+    input_tokens: Count = 0
+    output_tokens: Count = 0
+    cached_tokens: Count = 0
+    usd: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    written_tokens: Count = 0
+    reasoning_tokens: Count = 0
 
     @property
     def tokens(self) -> int:

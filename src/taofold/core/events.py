@@ -6,12 +6,13 @@ their JSON.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Annotated, Any, ClassVar, Final, Self, TypeAlias
+from typing import Any, ClassVar, Final, Self, TypeAlias
 
 import msgspec
 
 from taofold.core.content import (
     Content,
+    Count,
     Issuer,
     OpaquePart,
     Part,
@@ -49,7 +50,7 @@ class Happened(Value, frozen=True, kw_only=True, tag_field="e"):
     timed: ClassVar[bool] = True
     """Does the time since the record before count as activity? Not where nobody was active then:
     at the start, at a resume, behind a fork."""
-    elapsed: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    elapsed: Count | None = None
     """Milliseconds of activity since the record before, by a clock that nobody can set; None =
     what the records' times say."""
 
@@ -374,8 +375,8 @@ class Observed(Happened, frozen=True, tag="observed"):
     index: int = 0
     update: tuple[str, Any] | None = None
     usage: Usage | None = None
-    calls: tuple[int, int] | None = None  # model calls and tool calls of a child run
-    tools: dict[str, int] = {}
+    calls: tuple[Count, Count] | None = None  # model calls and tool calls of a child run
+    tools: dict[str, Count] = {}
     models: dict[str, Usage] = {}
     """`usage` by model; nothing in logs of older releases."""
     hooks: tuple[str, ...] = ()

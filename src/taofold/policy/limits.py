@@ -3,7 +3,7 @@
 Pure: what was spent comes from the run's state, what a call may cost from its caller.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, Final, Literal, NamedTuple
@@ -29,13 +29,24 @@ REFUSED_ROW: Final = 3
 
 
 class Held(NamedTuple):
-    """What a call under way may still consume: nobody else may count on it."""
+    """What a call under way, or about to start, may still consume: nobody else may count on it."""
 
     model_calls: int = 0
     tool_calls: int = 0
     tokens: int = 0
     usd: float = 0.0
     per_tool: Mapping[str, int] = {}
+
+    def plus(self, other: "Held") -> "Held":
+        """Both together."""
+        tools = {*self.per_tool, *other.per_tool}
+        return Held(
+            self.model_calls + other.model_calls,
+            self.tool_calls + other.tool_calls,
+            self.tokens + other.tokens,
+            self.usd + other.usd,
+            {tool: self.per_tool.get(tool, 0) + other.per_tool.get(tool, 0) for tool in tools},
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +105,7 @@ class Limits:
         if self.steps is not None and len(state.steps) >= self.steps:
             return "steps"
         calls = self.calls
-        if calls is not None and self._asked(state) >= calls:
+        if calls is not None and self.asked(state) >= calls:
             return "model_calls"
         if self.seconds is not None and state.active_ms >= self.seconds * 1000:
             return "seconds"
@@ -109,33 +120,28 @@ class Limits:
         if self.steps is not None and len(state.steps) + 1 >= self.steps:
             return "steps"
         calls = self.calls
-        if calls is not None and self._asked(state) + 1 >= calls:
+        if calls is not None and self.asked(state) + 1 >= calls:
             return "model_calls"
         if self.tool_calls is not None and _acted(state) >= self.tool_calls:
             return "tool_calls"
         return None
 
-    def _asked(self, state: RunState) -> int:
+    def asked(self, state: RunState) -> int:
+        """The model calls that count against `calls`."""
         # A bound derived from `steps` is about this run's own turns; children have their own.
         children = 0 if self.model_calls is None else state.child_model_calls
         return state.model_calls + children
 
-    def blocks(
-        self, state: RunState, tool: str, ready: Sequence[str] = (), held: Iterable[Held] = ()
-    ) -> str:
-        """Why one more call of `tool` may not start, or "".
-
-        `ready` are the tools of this batch that are about to start and not in `state` yet.
-        """
-        held = tuple(held)
-        if self.tool_calls is not None:
-            reserved = sum([share.tool_calls for share in held])
-            if _acted(state) + len(ready) + reserved >= self.tool_calls:
-                return f"limit reached: {self.tool_calls} tool calls"
+    def blocks(self, state: RunState, tool: str, held: Iterable[Held] = ()) -> str:
+        """Why one more call of `tool` may not start beside what is `held`, or ""."""
         bound = self.per_tool.get(tool)
-        if bound is not None:
-            begun = sum([share.per_tool.get(tool, 0) for share in held]) + ready.count(tool)
-            if state.per_tool.get(tool, 0) + begun >= bound:
+        if self.tool_calls is not None or bound is not None:
+            held = tuple(held)
+            reserved = sum([share.tool_calls for share in held])
+            if self.tool_calls is not None and _acted(state) + reserved >= self.tool_calls:
+                return f"limit reached: {self.tool_calls} tool calls"
+            reserved = sum([share.per_tool.get(tool, 0) for share in held])
+            if bound is not None and state.per_tool.get(tool, 0) + reserved >= bound:
                 return f"limit reached: {bound} calls of {tool!r}"
         # Checked for calls too: a batch may run past the deadline that held when its turn began.
         if self.seconds is not None and state.active_ms >= self.seconds * 1000:
@@ -160,7 +166,7 @@ class Limits:
             sum([share.usd for share in held]),
         )
         spent = {
-            "model_calls": self._asked(state) + whole.model_calls,
+            "model_calls": self.asked(state) + whole.model_calls,
             "tool_calls": _acted(state) + whole.tool_calls,
             "tokens": state.usage.tokens + whole.tokens,
         }

@@ -16,6 +16,7 @@ from taofold.core import events as e
 from taofold.core.effects import Act
 from taofold.core.values import ASK_USER, Action, Observation, Step, Tier
 from taofold.policy import Facts, Ruling
+from taofold.policy.limits import Held
 from taofold.policy.repetition import CallIdentity
 from taofold.runtime.approvals import OpenQuestion
 from taofold.runtime.ledger import Denied, Ledger, Park, hook_context
@@ -67,20 +68,26 @@ class ActionBatch:
     async def perform(self) -> tuple[Observation, ...]:
         """Run what may run, in order; whatever stands behind a waiting action waits too."""
         local, past = self.effect.local, not self.ledger.recording.fresh
-        for index, action in enumerate(tuple(self.actions)):
-            observation = local[index] if index < len(local) else None
-            if observation is not None:
-                self._observe(index, observation)
-            elif self.observations[index] is not None or (past and self._recall(index)):
-                continue
-            # What stands before the question runs first: its results may be
-            # what the person asks about.
-            elif action.tool == ASK_USER:
-                await self._run_ready()
-                await self._ask_user(index, action)
-            else:
-                await self._consider(index, action)
-        await self._run_ready()
+        try:
+            for index, action in enumerate(tuple(self.actions)):
+                observation = local[index] if index < len(local) else None
+                if observation is not None:
+                    self._observe(index, observation)
+                elif self.observations[index] is not None or (past and self._recall(index)):
+                    continue
+                # What stands before the question runs first: its results may be
+                # what the person asks about.
+                elif action.tool == ASK_USER:
+                    await self._run_ready()
+                    await self._ask_user(index, action)
+                else:
+                    await self._consider(index, action)
+            await self._run_ready()
+        except BaseException:
+            # Calls that were allowed do not begin now: branches beside this one may.
+            for index in range(len(self.actions)):
+                self._release(index)
+            raise
         # Every action has its observation here: whoever could not be answered has raised `Park`.
         observations = tuple(filter(None, self.observations))
         if not self.effect.planned:
@@ -221,8 +228,7 @@ class ActionBatch:
         observation = Observation(
             ledger.setup.redactor.text(utf8(reason)), "failure", refused="denied"
         )
-        ledger.put(e.Observed(key=key, index=index, observation=observation, hooks=(name,)))
-        self.observations[index] = observation
+        self._observe(index, observation, (name,))
         if ledger.setup.on_denial == "stop":
             raise Denied(str(observation.result))
         return True
@@ -326,7 +332,10 @@ class ActionBatch:
         return bool(why)
 
     def _limit_reason(self, index: int, tool: str) -> str:
-        """Why a limit forbids the call, or "": in the past, what was recorded."""
+        """Why a limit forbids the call, or "": in the past, what was recorded.
+
+        A call that is allowed is reserved until it begins or is answered.
+        """
         ledger, key = self.ledger, self.key
         recording = ledger.recording
         if not recording.fresh and recording.settles_limits(key):
@@ -335,13 +344,11 @@ class ActionBatch:
             recorded = recording.event(e.Observed, key, index)
             if recorded is not None and recorded.observation.refused == "limit":
                 return str(recorded.observation.result)
-        # What an earlier life started is in the state's count already.
-        ready = [
-            ready_call.tool.name
-            for ready_call in self._ready
-            if ready_call.position not in self._attempts
-        ]
-        return ledger.setup.limits.blocks(ledger.store.state, tool, ready, ledger.held.values())
+        place = f"{key}[{index}]"
+        reason = ledger.setup.limits.blocks(ledger.store.state, tool, ledger.reserved(place))
+        if not reason:
+            ledger.allowed[place] = Held(tool_calls=1, per_tool={tool: 1})
+        return reason
 
     async def _ask_user(self, index: int, action: Action) -> None:
         """The reserved action: the run waits until a person has answered."""
@@ -393,6 +400,7 @@ class ActionBatch:
         if ready_call.position in self._attempts:
             return
         ledger.put(start_event(key, ready_call.position, ready_call.tool))
+        self._release(ready_call.position)  # it is in the state's count now
         if not ledger.recording.fresh:
             # An earlier life may have started it more than once; each start on record is this one.
             ledger.recording.recall(e.Started, key, ready_call.position)
@@ -422,10 +430,14 @@ class ActionBatch:
         if len(self.effect.actions) > 1:
             await ledger.flush()
 
-    def _observe(self, index: int, observation: Observation) -> None:
-        observed = e.Observed(key=self.key, index=index, observation=observation)
+    def _observe(self, index: int, observation: Observation, hooks: tuple[str, ...] = ()) -> None:
+        observed = e.Observed(key=self.key, index=index, observation=observation, hooks=hooks)
         self.ledger.put(observed)
         self.observations[index] = observation
+        self._release(index)
+
+    def _release(self, index: int) -> None:
+        self.ledger.allowed.pop(f"{self.key}[{index}]", None)
 
 
 def _bind(tool: Tool | None, action: Action) -> Bound | Observation:

@@ -6,6 +6,7 @@ ends and the present begins, and refuses the world to an exact replay. The signa
 into events. Knows nothing about strategies.
 """
 
+import asyncio
 from base64 import b64encode
 from collections.abc import Sequence
 from hashlib import blake2b
@@ -70,6 +71,13 @@ class Ledger:
         self.resumed = resumed
         self.held: dict[str, Held] = {}
         """What calls under way may still consume, by place."""
+        self.allowed: dict[str, Held] = {}
+        """Calls of tools that the limits allowed and that have not begun, by place.
+
+        Between the two others may be allowed: each must see those before it.
+        """
+        self.sampling = asyncio.Lock()
+        """Held while a tool asks the run's model: whoever asks may use all that is left."""
         self.queue: set[str] = set()
         """Places of child runs that are about to start."""
         self.people: list[str] = []
@@ -88,6 +96,11 @@ class Ledger:
         """Fingerprints of the calls that timed out, in the first `_looked` steps."""
         self._looked = self._rewinds = 0
         self._mutating = frozenset([t.name for t in self.tools.values() if t.effect != "read"])
+
+    def reserved(self, beside: str) -> list[Held]:
+        """What all others may still consume, for the call at `beside`."""
+        tables = (self.held, self.allowed)
+        return [share for held in tables for at, share in held.items() if at != beside]
 
     def sharing(self, key: str) -> int:
         """The number of consumers that the remaining limits are divided by, at least 1.

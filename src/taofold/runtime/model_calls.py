@@ -332,12 +332,13 @@ class ModelCall:
         ledger = self.ledger
         limits, state = ledger.setup.limits, ledger.store.state
         hit = limits.hit(state)
-        bound = needed = 0.0
+        bound = needed = prompt = 0.0
         # Tokens are refused on a lower estimate, dollars on an upper bound: one reply may exceed
         # `tokens`, none may exceed `usd` where its price is known.
         if hit is None and limits.tokens is not None:
             prompt = _bytes(request) / _USUAL_BYTES_PER_TOKEN
-            if state.usage.tokens + prompt > limits.tokens:
+            beside = sum([call.tokens for call in ledger.held.values()])
+            if state.usage.tokens + beside + prompt > limits.tokens:
                 hit, needed = "tokens", round(prompt)
         if hit is None and limits.usd is not None:
             held = sum([call.usd for call in ledger.held.values()])
@@ -347,7 +348,7 @@ class ModelCall:
         # Only in a fork: alone, `hit` above has counted every call that was made.
         if hit is None and ledger.others and limits.calls is not None:
             asking = sum([call.model_calls for call in ledger.held.values()])
-            if state.model_calls + asking >= limits.calls:
+            if limits.asked(state) + asking >= limits.calls:
                 hit = "model_calls"
         # A limit on steps ends turns, not calls: a critic or a judge may still be asked.
         if hit is not None and hit != "steps":
@@ -355,7 +356,9 @@ class ModelCall:
             event = e.LimitHit(key=self.key, limit=hit, value=1, needed=needed, allowed=allowed)
             ledger.put(event)
             raise Halt(STOP_REASON[hit])
-        return Held(model_calls=1, usd=bound) if bound else _ONE_CALL
+        if not bound and not prompt:
+            return _ONE_CALL
+        return Held(model_calls=1, tokens=round(prompt), usd=bound)
 
     # The call itself.
 

@@ -26,7 +26,7 @@ from taofold.runtime.approvals import OpenQuestion
 from taofold.runtime.hooks import Replace
 from taofold.runtime.ledger import Cancelled, Ledger, Park, hook_context
 from taofold.runtime.redaction import RedactionPass, redact_visible
-from taofold.runtime.setup import Parent
+from taofold.runtime.setup import Parent, Sampling
 from taofold.tools import (
     Bound,
     InputRequired,
@@ -80,6 +80,9 @@ class ToolQuestions:
         """What must become of the run once the tool has returned."""
         self.sampled = False
         """Did the tool ask the run's model?"""
+        self._waits = 0
+        self._left = 0.0
+        """Seconds of the deadline when the first of `_waits` began to wait."""
 
     async def __call__(self, wants: InputRequired) -> PersonAnswer:
         """The answer; the call goes on with it, and is on record as going on.
@@ -118,17 +121,21 @@ class ToolQuestions:
     def _stopped(self) -> Generator[None]:
         """While the call's deadline waits."""
         timer, clock = self.timer, asyncio.get_running_loop().time
-        left = timer.when() if timer is not None else None
-        if timer is None or left is None:  # several may wait at once: the first has stopped it
+        if timer is None:
             yield
             return
-        # Stopped and restarted, not extended: a person may take a day for an answer.
-        left -= clock()
-        timer.reschedule(None)
+        # Several may wait at once: the first stops it, the last starts it again.
+        if not self._waits:
+            # Stopped and restarted, not extended: a person may take a day for an answer.
+            self._left = (timer.when() or 0.0) - clock()
+            timer.reschedule(None)
+        self._waits += 1
         try:
             yield
         finally:
-            timer.reschedule(clock() + left)
+            self._waits -= 1
+            if not self._waits:
+                timer.reschedule(clock() + self._left)
 
 
 class StoredResult(NamedTuple):
@@ -277,37 +284,38 @@ class Invocation:
         setup, run = ledger.setup, ledger.store.run
         if setup.sampling is None:
             raise ValueError("there is no model that could answer")
-        # The person who cancels pays for nothing that begins afterwards.
-        ledger.inbox.stale = True
-        await ledger.raise_if_cancelled()
         number = int.from_bytes(blake2b(msgspec.json.encode(question), digest_size=5).digest())
         location = f"{self.key}[{self.index}]"
-        spent = await setup.sampling.spent(run, child_id(run, self.key, self.index))
-        calls, usage = spent.calls or (0, 0), spent.usage or Usage()
-        consumed = Held(calls[0], calls[1], usage.tokens, usage.usd)
-        # What it has consumed is not in the run's state before the call is over.
-        limits = setup.limits.left(ledger.store.state, [*self._held_beside(), consumed])
-        share = limits.held()
-        ledger.held[location] = Held(
-            consumed.model_calls + share.model_calls,
-            consumed.tool_calls + share.tool_calls,
-            consumed.tokens + share.tokens,
-            consumed.usd + share.usd,
-        )
-        try:
-            child = await setup.sampling.answer(
-                question,
-                run=sample_id(run, self.key, self.index, number),
-                parent=self._parent(limits),
-            )
-        finally:
+        # One after another, in the whole run: each may use all that is left.
+        async with ledger.sampling:
+            # The person who cancels pays for nothing that begins afterwards.
             ledger.inbox.stale = True
-        if child.waiting_for:
-            raise Park(child.waiting_for)
+            await ledger.raise_if_cancelled()
+            consumed = await self._consumed(setup.sampling)
+            limits = setup.limits.left(ledger.store.state, [*ledger.reserved(location), consumed])
+            ledger.held[location] = consumed.plus(limits.held())
+            try:
+                child = await setup.sampling.answer(
+                    question,
+                    run=sample_id(run, self.key, self.index, number),
+                    parent=self._parent(limits),
+                )
+            finally:
+                ledger.inbox.stale = True
+            if child.waiting_for:  # its share stays held: it goes on
+                raise Park(child.waiting_for)
+            ledger.held[location] = await self._consumed(setup.sampling)
         observation = child.observation
         if observation.status != "success":
             raise ValueError(f"the run's model gave no answer: {observation.result}")
         return ModelAnswer(str(observation.result), setup.model("executor").name)
+
+    async def _consumed(self, sampling: Sampling) -> Held:
+        """What the call's samples have consumed: not in the run's state before the call is over."""
+        run = self.ledger.store.run
+        spent = await sampling.spent(run, child_id(run, self.key, self.index))
+        calls, usage = spent.calls or (0, 0), spent.usage or Usage()
+        return Held(calls[0], calls[1], usage.tokens, usage.usd)
 
     async def _hooked(self, outcome: Outcome) -> tuple[Outcome, tuple[str, ...]]:
         """The outcome as hooks leave it, and the names of those that changed it."""
@@ -389,7 +397,7 @@ class Invocation:
         run = child_id(ledger.store.run, self.key, self.index, state.rewinds)
         ledger.queue.discard(location)
         # Computed before its own share is held, or it would count against itself.
-        limits = setup.limits.left(state, self._held_beside(), ledger.sharing(self.key))
+        limits = setup.limits.left(state, ledger.reserved(location), ledger.sharing(self.key))
         parent = self._parent(limits)
         ledger.held[location] = limits.held()
         begin = perf_counter()
@@ -452,12 +460,9 @@ class Invocation:
     def _limited(self) -> str:
         """Why a limit forbids one more call of the tool, or ""."""
         limits, state = self.ledger.setup.limits, self.ledger.store.state
-        return limits.blocks(state, self.tool.name, held=self._held_beside())
-
-    def _held_beside(self) -> list[Held]:
-        """What other calls under way may still consume."""
-        location = f"{self.key}[{self.index}]"
-        return [share for at, share in self.ledger.held.items() if at != location]
+        return limits.blocks(
+            state, self.tool.name, self.ledger.reserved(f"{self.key}[{self.index}]")
+        )
 
     def _deadline(self, bound: Bound) -> float:
         """Seconds the call may take: the tool's or what the action asks for, within the run's."""
