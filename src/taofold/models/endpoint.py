@@ -13,7 +13,7 @@ import asyncio
 import random
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from hashlib import blake2b
@@ -168,25 +168,46 @@ def _printable(text: str) -> str:
     return "".join([char if char.isprintable() or char == "\n" else " " for char in text])
 
 
-def _sort(status: int, said: str) -> tuple[str, str]:
+class _Sorting(NamedTuple):
+    """Errors of one kind: `always` with these statuses, `among` others if a mark is in the text."""
+
+    kind: str
+    advice: str
+    always: Container[int] = ()
+    among: Container[int] = ()
+    marks: tuple[str, ...] = ()
+
+    def fits(self, status: int, text: str) -> bool:
+        if status in self.always:
+            return True
+        return status in self.among and any([mark in text for mark in self.marks])
+
+
+_ANY: Final = range(1 << 16)
+_SORTINGS: Final = (
     # Google answers 400 to a wrong key, so its text counts too.
-    if status in (401, 403) or "api_key_invalid" in said or "api key not valid" in said:
-        return "auth", "auth"
-    if status in (400, 404, 422) and any(mark in said for mark in _BINDING):
-        return "binding", "binding"
+    _Sorting("auth", "auth", (401, 403), _ANY, ("api_key_invalid", "api key not valid")),
+    _Sorting("binding", "binding", (), (400, 404, 422), _BINDING),
     # Before 429: OpenAI sends that for an empty account too, and no waiting helps there.
-    if any(mark in said for mark in _QUOTA) or status == 402:
-        return "auth", "quota"
+    _Sorting("auth", "quota", (402,), _ANY, _QUOTA),
     # Not from 429 on: a rate limit also speaks of too many tokens.
-    if status == 413 or (status < 429 and any(mark in said for mark in _OVERFLOW)):
-        return "overflow", "overflow"
-    if status == 429 or (not status and "rate_limit" in said):
-        return "rate", "rate"
-    if status == 408 or status >= 500:
-        return "server", ""
-    if not status:
-        return ("request", "") if "invalid_request" in said else ("server", "")
-    return "request", "404" if status == 404 else "3xx" if 300 <= status < 400 else ""
+    _Sorting("overflow", "overflow", (413,), range(429), _OVERFLOW),
+    _Sorting("rate", "rate", (429,), (0,), ("rate_limit",)),
+    _Sorting("server", "", (408,)),
+    _Sorting("server", "", range(500, 1 << 16)),
+    _Sorting("request", "", (), (0,), ("invalid_request",)),
+    _Sorting("server", "", (0,)),
+    _Sorting("request", "404", (404,)),
+    _Sorting("request", "3xx", range(300, 400)),
+    _Sorting("request", "", _ANY),
+)
+"""In this order: the first that fits. 0 is the status of what came in a stream or a body."""
+
+
+def _sort(status: int, text: str) -> tuple[str, str]:
+    """The kind of the error, and which advice it gets."""
+    sorting = next(sorting for sorting in _SORTINGS if sorting.fits(status, text))
+    return sorting.kind, sorting.advice
 
 
 def reason(body: bytes) -> tuple[str, str]:

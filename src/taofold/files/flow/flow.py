@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final
 
-from pydantic import Field, TypeAdapter
+from pydantic import Field, TypeAdapter, ValidationError
 
 from taofold.core.values import Effort
 from taofold.files.actions import Kind
@@ -274,6 +274,22 @@ class Flow:
     needs: frozenset[str] = frozenset()
     """Variables that it reads and that nothing in the file sets or declares."""
 
+    def start_state(self, data: Mapping[str, Any], goal: str) -> dict[str, Any]:
+        """The state that a run starts with; the goal stands where the file wants it."""
+        state, name = dict(data), self.keys.input
+        return {**state, name: state.get(name, goal)} if name else state
+
+    def state_fault(self, state: Mapping[str, Any]) -> str:
+        """Why the whole state does not fit `state_schema`, or ""."""
+        return _fault(self.state, state)
+
+    def update_fault(self, update: Mapping[str, Any]) -> str:
+        """Why one of the variables that are set does not fit `state_schema`, or ""."""
+        for name, value in update.items():
+            if fault := _fault(self.types.get(name), value):
+                return f"{name!r} does not fit state_schema: {fault}"
+        return ""
+
     @property
     def every(self) -> "list[Node]":
         """All nodes, those inside others too."""
@@ -285,3 +301,22 @@ class Flow:
             for _, nodes in node.inner:
                 todo += nodes
         return found
+
+
+def _fault(adapter: TypeAdapter[Any] | None, value: Any) -> str:
+    if adapter is None:
+        return ""
+    try:
+        adapter.validate_python(value)
+    except ValidationError as error:
+        return faults_text(error)
+    return ""
+
+
+def faults_text(error: ValidationError) -> str:
+    """The faults in one line."""
+    faults = [
+        f"{'.'.join(map(str, detail['loc'])) or 'value'}: {detail['msg']}"
+        for detail in error.errors()
+    ]
+    return "; ".join(faults)[:500]

@@ -21,7 +21,7 @@ from taofold.files.actions.strategy import Unusable
 from taofold.files.actions.tools import APPROVE, WAIT, perform
 from taofold.files.expressions.condition import Unclear
 from taofold.files.expressions.template import Unrenderable
-from taofold.files.flow.flow import END, MOST_VISITS, Flow, Given, Node, Spread
+from taofold.files.flow.flow import END, MOST_VISITS, Flow, Given, Node, Spread, faults_text
 from taofold.parsing import Unparsed
 from taofold.reasoning import Task
 from taofold.reasoning.nested import closing
@@ -57,47 +57,43 @@ class Scope:
             **self.extra,
         }
 
-
-def opening(flow: Flow, task: Task) -> dict[str, Any]:
-    state = dict(task.data)
-    if flow.keys.input:
-        state.setdefault(flow.keys.input, task.goal)
-    return state
-
-
-def misfit(flow: Flow, state: Mapping[str, Any]) -> str:
-    if flow.state is None:
+    def next_node(self, node: Node) -> str:
+        """Where the node's `goto` sends whoever is done with it; "" = to the next one."""
+        for edge in node.goto:
+            if edge.condition is None or edge.condition.holds(self.variables):
+                return edge.to
         return ""
-    try:
-        flow.state.validate_python(state)
-    except ValidationError as error:
-        return said_of(error)
-    return ""
 
+    def put(self, update: Mapping[str, Any]) -> Strategy[None]:
+        """Set variables of the state."""
+        self.state.update(update)
+        # A branch has its own copy of the state, which ends with it: nothing of it is on record.
+        if not self.inside:
+            yield Note("state", dict(update))
 
-def record(node: Node, scope: Scope, done: Done, *, output: bool) -> Strategy[str]:
-    """Put what the node gave into the state. Returns why it cannot stand there, or ""."""
-    tracing = scope.flow.keys.settings.tracing
-    # The trace is only a convenience in the state: it can be turned off, the log has it anyway.
-    update = {k: v for k, v in done.state.items() if tracing or k != TRACE}
-    if node.kind is not None:
-        # An action has told its model what people said: the next one does not hear it again.
-        scope.heard = []
-    wrong = ""
-    if output:
-        try:
-            update |= _outputs(node, done.value)
-        except LookupError as error:
-            wrong = f"output: {error.args[0]}"
-        wrong = wrong or _untyped(scope.flow, update)
-        if wrong:
-            # The value does not fit: only the action's own variables are put on the record.
-            update = {k: v for k, v in done.state.items() if tracing or k != TRACE}
-        elif node.kind is not None or node.spread is not None or node.sets is not None:
-            scope.last = done.value
-    if update:
-        yield from put(scope, update)
-    return wrong
+    def record(self, node: Node, done: Done, *, output: bool) -> Strategy[str]:
+        """Put what the node gave into the state. Returns why it cannot stand there, or ""."""
+        # The trace is only a convenience in the state: it can be turned off, the log has it anyway.
+        tracing = self.flow.keys.settings.tracing
+        own = {name: value for name, value in done.state.items() if tracing or name != TRACE}
+        if node.kind is not None:
+            # An action has told its model what people said: the next one does not hear it again.
+            self.heard = []
+        update, fault = own, ""
+        if output:
+            try:
+                update = own | _outputs(node, done.value)
+                fault = self.flow.update_fault(update)
+            except LookupError as error:
+                fault = f"output: {error.args[0]}"
+            if fault:
+                # The value does not fit: only the action's own variables are put on the record.
+                update = own
+            elif node.kind is not None or node.spread is not None or node.sets is not None:
+                self.last = done.value
+        if update:
+            yield from self.put(update)
+        return fault
 
 
 def _outputs(node: Node, value: Any) -> dict[str, Any]:
@@ -123,47 +119,13 @@ def _at(value: Any, path: str) -> Any:
     return value
 
 
-def _untyped(flow: Flow, update: Mapping[str, Any]) -> str:
-    for name, value in update.items():
-        adapter = flow.types.get(name)
-        if adapter is None:
-            continue
-        try:
-            adapter.validate_python(value)
-        except ValidationError as error:
-            return f"{name!r} does not fit state_schema: {said_of(error)}"
-    return ""
-
-
-def put(scope: Scope, update: Mapping[str, Any]) -> Strategy[None]:
-    scope.state.update(update)
-    # A branch has its own copy of the state, which ends with it: nothing of it is on record.
-    if not scope.inside:
-        yield Note("state", dict(update))
-
-
-def way_on(node: Node, scope: Scope) -> str:
-    for edge in node.goto:
-        if edge.condition is None or edge.condition.holds(scope.variables):
-            return edge.to
-    return ""
-
-
-def said_of(error: ValidationError) -> str:
-    faults = [
-        f"{'.'.join(map(str, detail['loc'])) or 'value'}: {detail['msg']}"
-        for detail in error.errors()
-    ]
-    return "; ".join(faults)[:500]
-
-
 Runner: TypeAlias = Callable[[Sequence[Node], Scope], Strategy[Done]]
 """Runs a list of nodes."""
 Job: TypeAlias = tuple[Sequence[Node], dict[str, Any]]
 """A branch: its nodes, and the names that only it sees."""
 
 
-def spread_out(node: Node, spread: Spread, scope: Scope, runner: Runner) -> Strategy[Done]:
+def _fan_out(node: Node, spread: Spread, scope: Scope, runner: Runner) -> Strategy[Done]:
     """Branches at the same time; their values and traces are joined in declared order."""
     jobs: list[Job]
     if spread.items is not None:
@@ -262,9 +224,9 @@ def _branch(
 
 def run(flow: Flow, task: Task) -> Strategy[Answer]:
     """The strategy."""
-    scope = Scope(flow, task, opening(flow, task))
+    scope = Scope(flow, task, flow.start_state(task.data, task.goal))
     try:
-        wrong = misfit(flow, scope.state)
+        wrong = flow.state_fault(scope.state)
         if wrong:
             return Answer(None, "error", f"the state does not fit state_schema: {wrong}")
         ended = yield from _sequence(flow.nodes, scope)
@@ -317,17 +279,17 @@ def _visit(node: Node, scope: Scope) -> Strategy[tuple[Done, str]]:
         return Done(stop=outlook.stop), ""
     done = yield from _attempts(node, scope)
     if done.stop:
-        yield from record(node, scope, done, output=False)
+        yield from scope.record(node, done, output=False)
         return done, ""
     if done.good:
         try:
-            wrong = yield from record(node, scope, done, output=True)
+            wrong = yield from scope.record(node, done, output=True)
             if not wrong:
                 # A node that works again has no error any more: `goto` conditions read this.
                 if node.name in scope.state.get("errors", {}):
                     errors = {k: v for k, v in scope.state["errors"].items() if k != node.name}
-                    yield from put(scope, {"errors": errors})
-                to = way_on(node, scope)
+                    yield from scope.put({"errors": errors})
+                to = scope.next_node(node)
                 if any(edge.condition is not None for edge in node.goto):
                     yield Note("branch", {"node": node.name, "to": to})
                 return done, to
@@ -341,9 +303,9 @@ def _failed(node: Node, scope: Scope, done: Done) -> Strategy[tuple[Done, str]]:
     rule = node.on_error
     yield Note("node_failed", {"node": node.name, "error": done.error[:1000]})
     tolerated = bool(rule.fallback) or rule.then == "continue"
-    yield from record(node, scope, done, output=tolerated)
+    yield from scope.record(node, done, output=tolerated)
     errors = {**scope.state.get("errors", {}), node.name: done.error}
-    yield from put(scope, {"errors": errors})
+    yield from scope.put({"errors": errors})
     if rule.fallback:
         return Done(done.value), rule.fallback
     if rule.then == "continue":
@@ -395,7 +357,7 @@ def _work(node: Node, scope: Scope) -> Strategy[Done]:
         if node.loop is not None:
             return (yield from _loop(node, scope))
         if node.spread is not None:
-            return (yield from spread_out(node, node.spread, scope, _sequence))
+            return (yield from _fan_out(node, node.spread, scope, _sequence))
         return (yield from _sequence(node.steps, scope))
     except (Unrenderable, Unclear, Unusable) as error:
         return Done(error=str(error))
@@ -409,7 +371,7 @@ def _act(node: Node, scope: Scope) -> Strategy[Done]:
     try:
         keys = node.kind.keys.model_validate(values)
     except ValidationError as error:
-        return Done(error=f"with: {said_of(error)}")
+        return Done(error=f"with: {faults_text(error)}")
 
     def render(key: str, variables: Mapping[str, Any]) -> Any:
         rendered = node.deferred[key].render({**scope.variables, **variables})
@@ -455,8 +417,8 @@ def nested_flow(flow: Flow, call: ActionCall[Any]) -> Strategy[Done]:
     state = dict(call.keys.model_extra or {})
     task = replace(call.task, goal=str(state.pop("goal", call.task.goal)), data=state)
     # Its variables are its own; the outer flow records only its result.
-    scope = Scope(flow, task, opening(flow, task), inside=True)
-    wrong = misfit(flow, scope.state)
+    scope = Scope(flow, task, flow.start_state(task.data, task.goal), inside=True)
+    wrong = flow.state_fault(scope.state)
     if wrong:
         return Done(error=f"with: it does not fit the state_schema of {flow.name!r}: {wrong}")
     ended = yield from _sequence(flow.nodes, scope)
