@@ -1,5 +1,7 @@
 """`taofold eval`: an agent on a file of cases, perhaps beside another one."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +12,7 @@ from taofold.cli.outcome import UNREACHED, fail, give, give_json, say
 
 if TYPE_CHECKING:
     from taofold.agent import Agent
-    from taofold.evals import Report, Trial
+    from taofold.evals import Case, Comparison, Report, Trial
     from taofold.log.log import Log
 
 
@@ -82,7 +84,7 @@ def evaluate(
     if file is None:
         fail("name a file of cases: taofold eval cases.yaml (see docs/evals.md)")
     from taofold.cli.project import home
-    from taofold.evals import compare, evaluate, read_cases
+    from taofold.evals import compare, read_cases
     from taofold.evals.report_files import store_report
 
     agents: dict[str, Agent[Any, Any]] = {}
@@ -95,30 +97,64 @@ def evaluate(
     named = agent or (str(file.parent / cases.agent) if cases.agent else "")
     if not named:
         fail("no agent is named: write `agent:` into the file, or say --agent FILE")
+    plan = _Plan(
+        cases.cases,
+        repeat or cases.repeat,
+        concurrency,
+        usd,
+        progress=None if quiet or json else "terminal",
+    )
 
     async def work(log: "Log") -> "list[Report]":
-        reports: list[Report] = []
-        for which, path in enumerate([named, against] if against else [named]):
-            agents["agent"] = evaluated = _agent(path, "" if which else model, root).but(log=log)
+        async def report(path: str, model: str, name: str) -> "Report":
+            evaluated = _agent(path, model, root).but(log=log)
             # The reports name their agent: two of one name could not be told apart.
-            evaluated = evaluated.but(name=_label(path, evaluated.name)) if against else evaluated
-            reports.append(
-                await evaluate(
-                    evaluated,
-                    cases.cases,
-                    repeat=repeat or cases.repeat,
-                    concurrency=concurrency,
-                    # Each agent has an evaluation of its own, which is carried on by its name.
-                    name=f"{name}-{'b' if which else 'a'}" if name and against else name,
-                    usd=usd,
-                    progress=None if quiet or json else "terminal",
-                )
-            )
-        return reports
+            label = _label(path, evaluated.name) if against else evaluated.name
+            agents["agent"] = evaluated = evaluated.but(name=label)
+            return await plan.report(evaluated, name)
+
+        if not against:
+            return [await report(named, model, name)]
+        # Each agent has an evaluation of its own, which is carried on by its name.
+        first, second = (f"{name}-a", f"{name}-b") if name else ("", "")
+        return [await report(named, model, first), await report(against, "", second)]
 
     reports = with_log(work, create=True)
     comparison = compare(*reports) if against else None
     store_report(home(), name or file.stem, reports, comparison)
+    _print(reports, comparison, json=json)
+    if least is None:
+        least = 0.0 if against else 1.0
+    if reports[0].rate < least or (comparison is not None and comparison.lost):
+        raise typer.Exit(UNREACHED)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """How each agent is evaluated."""
+
+    cases: "Sequence[Case]"
+    repeat: int
+    concurrency: int
+    usd: float | None
+    progress: str | None
+
+    async def report(self, agent: "Agent[Any, Any]", name: str) -> "Report":
+        from taofold.evals import evaluate
+
+        return await evaluate(
+            agent,
+            self.cases,
+            repeat=self.repeat,
+            concurrency=self.concurrency,
+            name=name,
+            usd=self.usd,
+            progress=self.progress,
+        )
+
+
+def _print(reports: "Sequence[Report]", comparison: "Comparison | None", *, json: bool) -> None:
+    """The reports; ends the program if nothing was measured."""
     if json:
         document: dict[str, Any] = {"reports": [report.as_json() for report in reports]}
         if comparison is not None:
@@ -129,13 +165,9 @@ def evaluate(
             _show(report)
         if comparison is not None:
             give(str(comparison))
-    lost = [trial for report in reports for trial in report.trials if _unmeasured(trial)]
-    if lost and len(lost) == sum(len(report.trials) for report in reports):
-        fail(f"nothing was measured, every run failed: {lost[0].reason}")
-    if least is None:
-        least = 0.0 if against else 1.0
-    if reports[0].rate < least or (comparison is not None and comparison.lost):
-        raise typer.Exit(UNREACHED)
+    trials = [trial for report in reports for trial in report.trials]
+    if trials and all(map(_unmeasured, trials)):
+        fail(f"nothing was measured, every run failed: {trials[0].reason}")
 
 
 def _unmeasured(trial: "Trial") -> bool:

@@ -11,7 +11,7 @@ themselves say about tests is believed only as far as the gates agree: a test ru
 iteration belongs to the agent, the gate does not.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import Final, Protocol
 
 from msgspec.structs import replace
@@ -219,37 +219,35 @@ async def _attempts(
     command edited them, the files before and after the iteration are compared instead.
     """
     failed, fails = before.errors, ended.verdict.errors
-    left = {name for check in fails for name in _names(check.id)}
-    turned = {name for f in failed if f.id not in {g.id for g in fails} for name in _names(f.id)}
+    still = {check.id for check in fails}
+    turned = _names([check for check in failed if check.id not in still])
     records = await work.records(ended.run)
-    texts = await _texts(records, snapshot, work)
-    reading = read_run(records, ended.number, failed, texts)
-    fine = [
+    reading = read_run(records, ended.number, failed, await _texts(records, snapshot, work))
+    left = _names(fails)
+    credible = [
         replace(attempt, kept=attempt.kept and not _doubtful(attempt, left), quality=ended.quality)
         for attempt in reading.attempts
         if attempt.judged
     ]
-    explained = {
-        name for attempt in fine if attempt.kept for f in attempt.turned for name in _names(f.id)
-    }
-    unexplained = turned and await _edited_otherwise(ended, reading, work)
-    if unexplained or not turned <= explained or (ended.changed and not fine):
-        changes = await _changes(ended, snapshot, work)
-        whole = RepairAttempt(
-            ended.number,
-            failed,
-            changes,
-            fails,
-            True,
-            tuple(sorted(ended.tools)),
-            ended.quality,
-            ended.spent.usage.tokens,
-        )
+    kept = [attempt for attempt in credible if attempt.kept]
+    explained = _names([check for attempt in kept for check in attempt.turned])
+    unexplained = bool(turned) and await _edited_otherwise(ended, reading, work)
+    if turned <= explained and not unexplained and (credible or not ended.changed):
+        return credible
+    whole = RepairAttempt(
+        ended.number,
+        failed,
+        await _changes(ended, snapshot, work),
+        fails,
+        True,
+        tuple(sorted(ended.tools)),
+        ended.quality,
+        ended.spent.usage.tokens,
+    )
+    if unexplained:
         # The log does not explain the files: what it claims to have mended is not believed.
-        if unexplained:
-            return [*(attempt for attempt in fine if not attempt.kept), whole]
-        fine.append(whole)
-    return fine
+        credible = [attempt for attempt in credible if not attempt.kept]
+    return [*credible, whole]
 
 
 async def _texts(records: Sequence[Record], snapshot: str, work: Work) -> dict[str, str]:
@@ -282,15 +280,16 @@ async def _edited_otherwise(ended: IterationEnded, reading: RunReading, work: Wo
 
 def _doubtful(attempt: RepairAttempt, left: set[str]) -> bool:
     """Does it claim that a check passes which the gates found failing?"""
-    claimed = [name for fault in attempt.turned for name in _names(fault.id)]
-    return bool(claimed) and all(name in left for name in claimed)
+    claimed = _names(attempt.turned)
+    return bool(claimed) and claimed <= left
 
 
-def _names(check: str) -> tuple[str, ...]:
-    """What a check is called, whoever reports it: a test's own name with its parameters."""
+def _names(checks: Iterable[Check]) -> set[str]:
+    """What the checks are called, whoever reports them: a test's own name with its parameters."""
     # Runners spell the same id differently (`a.py::T::test_b`, `a.T.test_b`), so the last part
     # is compared; with parameters the whole, for they may hold dots.
-    return (check.replace("::", ".").rpartition(".")[2] if "[" not in check else check,)
+    ids = [check.id for check in checks]
+    return {id_ if "[" in id_ else id_.replace("::", ".").rpartition(".")[2] for id_ in ids}
 
 
 async def _changes(ended: IterationEnded, snapshot: str, work: Work) -> tuple[FileChange, ...]:

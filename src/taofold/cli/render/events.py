@@ -23,10 +23,10 @@ def kind(event: e.Event) -> str:
 
 def essence(event: e.Event, width: int = 100) -> str:
     """The event in at most about `width` characters."""
-    return line(_said(event), width)
+    return line(_described(event), width)
 
 
-def _said(event: e.Event) -> str:  # noqa: C901 - one case for each kind of event
+def _described(event: e.Event) -> str:  # noqa: C901 - one case for each kind of event
     match event:
         case e.RunStarted():
             return f"{event.agent} ({event.strategy}) with {event.model}: {event.goal}"
@@ -108,14 +108,14 @@ class Difference(NamedTuple):
         """For programs."""
         first: Any = None
         if self.first is not None:
-            first = [None if record is None else _shown(record) for record in self.first]
+            first = [None if record is None else _as_json(record) for record in self.first]
         steps = [{"step": position, "a": a, "b": b} for position, a, b in self.steps]
         return {"same": self.same, "first": first, "steps": steps}
 
 
 def compare(a: Sequence[e.Record], b: Sequence[e.Record]) -> Difference:
     """The first event in which they differ, and the steps that do."""
-    first_run, theirs = _told(a), _told(b)
+    first_run, theirs = _compared(a), _compared(b)
     first = next(
         (
             (record, other)
@@ -150,11 +150,11 @@ def difference_text(difference: Difference) -> str:
     return "\n".join(lines)
 
 
-def _told(records: Sequence[e.Record]) -> list[e.Record]:
+def _compared(records: Sequence[e.Record]) -> list[e.Record]:
     return [record for record in live(records) if not isinstance(record.event, _INCIDENTAL)]
 
 
-def _shown(record: e.Record) -> dict[str, Any]:
+def _as_json(record: e.Record) -> dict[str, Any]:
     return {"seq": record.seq, "event": msgspec.to_builtins(e.public(record.event))}
 
 

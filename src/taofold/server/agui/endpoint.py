@@ -54,7 +54,7 @@ _ENCODER: Final = EventEncoder()
 
 
 @dataclass(frozen=True, slots=True)
-class _Turn:
+class _StreamSource:
     """What one request is answered with."""
 
     scene: Scene
@@ -81,34 +81,56 @@ async def talk(call: ApiCall) -> Response:
     # run that has not ended (the log refuses two).
     rows = await server.log.rows(session=session, limit=1)
     last = rows[0] if rows else None
+    source = await _source(call, last, session, thread, name)
+    source.notes.extend(await _ignored_tools(server, source.tail.run, body))
+    frames = _frames(call, source, cancel=cancel)
+    return event_response(server, while_allowed(call, source.tail.run, frames))
+
+
+async def _source(
+    call: ApiCall, last: RunRow | None, session: str, thread: str, name: str
+) -> _StreamSource:
+    """What the request means for the `last` run of the thread: answer it, come back, or begin.
+
+    Raises:
+        Problem: 409, the thread is busy, or nothing in it waits for the answers.
+    """
+    body: RunAgentInput = call.body
+    server = call.server
     if body.resume and not _answered(last, body.resume):
         answers = {entry.interrupt_id: decision(entry) for entry in body.resume}
-        turn = await _resumed(call, last, answers, thread, name)
-    elif last is not None and (done := await _done(server, last, body)):
-        turn = await _resumed(call, last, done, thread, name)
-    elif last is not None and (body.resume or await _same(server, last, body)):
-        turn = await _back(server, last, body)
-    elif last is not None and last.status == "waiting":
-        tail, scene = Tail(server.log, last.run), Scene(last.run, thread, name)
-        # The run waits and nobody answered: the client gets the open questions once more.
-        scene.before([record async for record in tail.pull()])
-        turn = _Turn(scene, tail)
-    elif last is not None and last.status not in ENDED:
-        raise Problem(409, "session_busy", "the thread has a run that has not ended")
-    else:
-        run = await _start(call, body, session)
-        turn = _Turn(Scene(run, thread, name), Tail(server.log, run))
-    if body.tools:
-        started = opening(await server.log.read(turn.tail.run, limit=1))
-        settings: Any = None if started is None else started.settings.get(SETTINGS)
-        offers: Any = settings.get(CLIENT_TOOLS, ()) if is_object(settings) else ()
-        offered = {definition["name"] for definition in offers}
-        ignored = [tool.name for tool in body.tools if tool.name not in offered]
-        if ignored:
-            turn.notes.append(CustomEvent(name="tools_ignored", value=ignored))
-    return event_response(
-        server, while_allowed(call, turn.tail.run, _frames(call, turn, cancel=cancel))
-    )
+        return await _resumed(call, last, answers, thread, name)
+    if last is not None:
+        if results := await _client_results(server, last, body):
+            return await _resumed(call, last, results, thread, name)
+        if body.resume or await _same(server, last, body):
+            return await _back(server, last, body)
+        if last.status == "waiting":
+            # Nobody answered: the client gets the open questions once more.
+            source = _StreamSource(Scene(last.run, thread, name), Tail(server.log, last.run))
+            source.scene.before([record async for record in source.tail.pull()])
+            return source
+        if last.status not in ENDED:
+            raise Problem(409, "session_busy", "the thread has a run that has not ended")
+    run = await _start(call, body, session)
+    return _StreamSource(Scene(run, thread, name), Tail(server.log, run))
+
+
+async def _ignored_tools(server: Server, run: str, body: RunAgentInput) -> list[BaseEvent]:
+    """Says which of the client's tools the run does not have, if there are any."""
+    if not body.tools:
+        return []
+    offers: Any = (await _settings(server, run)).get(CLIENT_TOOLS, ())
+    offered = {definition["name"] for definition in offers}
+    ignored = [tool.name for tool in body.tools if tool.name not in offered]
+    return [CustomEvent(name="tools_ignored", value=ignored)] if ignored else []
+
+
+async def _settings(server: Server, run: str) -> dict[str, Any]:
+    """What this server kept with the run when it began it."""
+    started = opening(await server.log.read(run, limit=1))
+    settings: Any = None if started is None else started.settings.get(SETTINGS)
+    return settings if is_object(settings) else {}
 
 
 def _cancels(body: RunAgentInput) -> bool:
@@ -140,9 +162,7 @@ async def _same(server: Server, last: RunRow, body: RunAgentInput) -> bool:
     By its runId, also when the run has ended: a request that is sent twice acts once. While the run
     is under way also by the user's message: who was cut off asks again under another runId.
     """
-    started = opening(await server.log.read(last.run, limit=1))
-    stored: Any = None if started is None else started.settings.get(SETTINGS)
-    request: Any = stored.get(ASKED) if is_object(stored) else None
+    request: Any = (await _settings(server, last.run)).get(ASKED)
     if not is_object(request):
         return False
     if request.get("run") == body.run_id:
@@ -169,13 +189,13 @@ def _identity(message: UserMessage) -> str:
     return blake2b(text.encode("utf-8", "replace"), digest_size=8).hexdigest()
 
 
-async def _back(server: Server, last: RunRow, body: RunAgentInput) -> _Turn:
+async def _back(server: Server, last: RunRow, body: RunAgentInput) -> _StreamSource:
     """Bring a client up to date, and go on with the run if it has not ended."""
     tail, scene = Tail(server.log, last.run), Scene(last.run, body.thread_id, body.run_id)
     records = [record async for record in tail.pull()]
     ends = records and records[-1].run == last.run and isinstance(records[-1].event, e.RunFinished)
     end = records.pop() if ends else None
-    return _Turn(scene, tail, messages=_thread(body, scene.before(records)), end=end)
+    return _StreamSource(scene, tail, messages=_thread(body, scene.before(records)), end=end)
 
 
 def _thread(body: RunAgentInput, told: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -186,7 +206,7 @@ def _thread(body: RunAgentInput, told: list[dict[str, Any]]) -> list[dict[str, A
     return [*dumped, *told]
 
 
-async def _done(server: Server, last: RunRow, body: RunAgentInput) -> dict[str, Decide]:
+async def _client_results(server: Server, last: RunRow, body: RunAgentInput) -> dict[str, Decide]:
     """What the client has done of the calls that the waiting run left to it."""
     newest = body.messages[-1] if body.messages else None
     if last.status != "waiting" or not isinstance(newest, ToolMessage):
@@ -227,7 +247,7 @@ def _results(messages: Sequence[Any], open_calls: Mapping[str, str]) -> dict[str
 
 async def _resumed(
     call: ApiCall, last: RunRow | None, answers: dict[str, Decide], thread: str, name: str
-) -> _Turn:
+) -> _StreamSource:
     """Carry on the run that waits for the answers."""
     body: RunAgentInput = call.body
     run = _asking(None if last is None or last.status in ENDED else last, answers)
@@ -240,25 +260,25 @@ async def _resumed(
     scene = Scene(run, thread, name, taken)
     earlier = scene.before(records)
     # Who answers a second time comes back, and may have missed what followed the first.
-    return _Turn(scene, tail, notes, _thread(body, earlier) if notes else [])
+    return _StreamSource(scene, tail, notes, _thread(body, earlier) if notes else [])
 
 
-async def _frames(call: ApiCall, turn: _Turn, *, cancel: bool) -> AsyncIterator[bytes]:
+async def _frames(call: ApiCall, source: _StreamSource, *, cancel: bool) -> AsyncIterator[bytes]:
     try:
         with call.server.watching.place(call.principal.id):
-            async for event in _events(call.server, turn):
+            async for event in _events(call.server, source):
                 yield _ENCODER.encode(event).encode()
     finally:
-        if cancel and not turn.scene.ended:
-            leave(call.server, turn.tail.run, call.principal)
+        if cancel and not source.scene.ended:
+            leave(call.server, source.tail.run, call.principal)
 
 
-async def _events(server: Server, turn: _Turn) -> AsyncIterator[BaseEvent]:
-    scene, tail = turn.scene, turn.tail
-    for event in (*scene.open(turn.messages), *turn.notes, *scene.waiting()):
+async def _events(server: Server, source: _StreamSource) -> AsyncIterator[BaseEvent]:
+    scene, tail = source.scene, source.tail
+    for event in (*scene.open(source.messages), *source.notes, *scene.waiting()):
         yield event
-    if turn.end is not None:
-        for event in scene.tell(turn.end):
+    if source.end is not None:
+        for event in scene.tell(source.end):
             yield event
         return
     async with server.hub.watch(scene.run) as channel:
