@@ -36,11 +36,11 @@ from taofold.runtime.model import OnText, Request
 from taofold.tools import tool
 from taofold.tools.files import file_tools
 from taofold_repair import replies
-from taofold_repair.policy import decide
+from taofold_repair.model import decide
 from taofold_repair.rank import ranking
-from taofold_repair.search import deeds_of
+from taofold_repair.search import actions_of
 from taofold_repair.source import Project, Source
-from taofold_repair.state import tell
+from taofold_repair.state import search_state
 from taofold_repair.transcript import collect
 
 FIRST = 150
@@ -103,8 +103,8 @@ async def look(bug: Bug, checks: Checks) -> list[Edit]:
         limits=Limits(steps=30, model_calls=40, tool_calls=90), approve="all",
     )  # fmt: skip
     result = await agent.run(GOAL)
-    deeds = deeds_of(result.records)
-    files, report = collect(deeds), tell(deeds).report
+    actions = actions_of(result.records)
+    files, report = collect(actions), search_state(actions).report
     if report is None or report.ok:
         return []
     texts = {path: files.text(path) for path in files.known}

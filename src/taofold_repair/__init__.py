@@ -4,6 +4,6 @@ Candidate edits come from documented templates (`templates.TEMPLATES`), one per 
 It is a search policy, not a language model, and says so.
 """
 
-from taofold_repair.policy import NAME, RepairModel, connect
+from taofold_repair.model import NAME, RepairModel, connect
 
 __all__ = ["NAME", "RepairModel", "connect"]

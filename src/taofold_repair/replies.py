@@ -111,13 +111,13 @@ def marks(said: str) -> frozenset[str]:
     return frozenset([mark for marks in lists for mark in marks.split()])
 
 
-def changed(deeds: Sequence[PastAction]) -> str:
+def changed(actions: Sequence[PastAction]) -> str:
     """The kept edits, as one says them in an answer."""
     edits: list[str] = []
-    for deed in deeds:
-        old = [line.strip() for line in str(deed.parameters.get("old", "")).split("\n")]
-        new = [line.strip() for line in str(deed.parameters.get("new", "")).split("\n")]
+    for action in actions:
+        old = [line.strip() for line in str(action.parameters.get("old", "")).split("\n")]
+        new = [line.strip() for line in str(action.parameters.get("new", "")).split("\n")]
         out = " / ".join([line for line in old if line not in new])
         put = " / ".join([line for line in new if line not in old])
-        edits.append(f"{deed.parameters.get('path')}: `{out}` -> `{put}`")
+        edits.append(f"{action.parameters.get('path')}: `{out}` -> `{put}`")
     return "; ".join(edits) or "no edit kept"

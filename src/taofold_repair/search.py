@@ -10,10 +10,10 @@ from taofold.core.events import Observed, Proposed, Record
 from taofold.core.values import FINISH
 from taofold.learning.patterns.pattern import Rate
 from taofold.learning.rates import EditRates, outcome
-from taofold_repair.policy import NAME
+from taofold_repair.model import NAME
 from taofold_repair.rank import ranking, section
 from taofold_repair.source import Project, Source
-from taofold_repair.state import key_of, tell
+from taofold_repair.state import key_of, search_state
 from taofold_repair.transcript import PastAction, collect, flat
 
 
@@ -42,18 +42,18 @@ def search_outcome(
     records: Sequence[Record], rates: EditRates
 ) -> tuple[dict[str, Rate], tuple[float, ...]] | None:
     """What a run says of the edits that made its tests pass; None if none of its edits did."""
-    return outcome_of(deeds_of(records), rates)
+    return outcome_of(actions_of(records), rates)
 
 
 def outcome_of(
-    deeds: Sequence[PastAction], rates: EditRates
+    actions: Sequence[PastAction], rates: EditRates
 ) -> tuple[dict[str, Rate], tuple[float, ...]] | None:
     """The same of the run's actions. Each edit that was kept is the end of a search of its own."""
-    story = tell(deeds)
+    state = search_state(actions)
     # A run that did not end green proves none of its edits.
-    if story.report is None or not story.report.ok:
+    if state.report is None or not state.report.ok:
         return None
-    ends = [end for winner in story.kept if (end := _end(deeds, winner, rates)) is not None]
+    ends = [end for winner in state.kept if (end := _end(actions, winner, rates)) is not None]
     total: dict[str, Rate] = {}
     for ending, _ in ends:
         for key, rate in ending.items():
@@ -63,12 +63,12 @@ def outcome_of(
 
 
 def _end(
-    deeds: Sequence[PastAction], winner: PastAction, rates: EditRates
+    actions: Sequence[PastAction], winner: PastAction, rates: EditRates
 ) -> tuple[dict[str, Rate], tuple[float, ...]] | None:
     """What the search says that `winner` ended, from the ranking as it stood before."""
     # By identity: the same edit may have been tried, taken back and kept later.
-    before = deeds[: max(n for n, deed in enumerate(deeds) if deed is winner)]
-    files, standing = collect(before), tell(before)
+    before = actions[: max(n for n, action in enumerate(actions) if action is winner)]
+    files, standing = collect(before), search_state(before)
     if standing.report is None:
         return None
     texts = {path: files.text(path) for path in files.known}
@@ -84,10 +84,10 @@ def _end(
     return outcome(rates, [(candidate.score, candidate.keys) for candidate in candidates], index)
 
 
-def deeds_of(records: Sequence[Record]) -> list[PastAction]:
+def actions_of(records: Sequence[Record]) -> list[PastAction]:
     """The actions of a run with what came back, oldest first."""
     actions: dict[tuple[str, int], tuple[str, Mapping[str, object]]] = {}
-    deeds: list[PastAction] = []
+    past: list[PastAction] = []
     for record in records:
         match record.event:
             case Proposed(key=key, actions=batch):
@@ -96,7 +96,7 @@ def deeds_of(records: Sequence[Record]) -> list[PastAction]:
             case Observed(key=key, index=index, observation=seen):
                 tool, parameters = actions.get((key, index), (FINISH, {}))
                 if tool != FINISH:
-                    deeds.append(PastAction(tool, parameters, seen.status, flat(seen.result), 0))
+                    past.append(PastAction(tool, parameters, seen.status, flat(seen.result), 0))
             case _:
                 pass
-    return deeds
+    return past

@@ -75,87 +75,87 @@ def inverse(one: PastAction, other: PastAction) -> bool:
     )
 
 
-def tell(deeds: Sequence[PastAction]) -> SearchState:
+def search_state(actions: Sequence[PastAction]) -> SearchState:
     """Fold what was done, oldest first."""
-    story = SearchState()
-    for number, deed in enumerate(deeds):
-        if deed.tool == "run_command":
-            following = deeds[number + 1] if number + 1 < len(deeds) else None
-            _ran(story, deed, following)
-        elif deed.tool == "edit_file":
-            _edited(story, deed)
-    return story
+    state = SearchState()
+    for number, action in enumerate(actions):
+        if action.tool == "run_command":
+            following = actions[number + 1] if number + 1 < len(actions) else None
+            _ran(state, action, following)
+        elif action.tool == "edit_file":
+            _edited(state, action)
+    return state
 
 
-def _edited(story: SearchState, deed: PastAction) -> None:
-    undo = story.undo
+def _edited(state: SearchState, action: PastAction) -> None:
+    undo = state.undo
     # Nothing is remembered between calls: what an edit was for follows from what it takes back.
-    if undo is not None and inverse(undo, deed):
-        story.undo = None
+    if undo is not None and inverse(undo, action):
+        state.undo = None
         # What the file holds is not known any more, so the tests have to be run before going on.
-        if deed.failed:
-            story.lost = True
-            story.report = None
+        if action.failed:
+            state.lost = True
+            state.report = None
         return
-    if story.kept and inverse(story.kept[-1], deed) and not deed.failed:
-        _given_up(story, story.kept.pop(), story.earlier.pop())
+    if state.kept and inverse(state.kept[-1], action) and not action.failed:
+        _given_up(state, state.kept.pop(), state.earlier.pop())
         return
-    story.tried.add(key_of(deed.parameters))
-    story.candidates += 1
-    story.since += 1
-    if deed.failed:
-        story.fruitless[key_of(deed.parameters), standing(story.report)] = None
+    state.tried.add(key_of(action.parameters))
+    state.candidates += 1
+    state.since += 1
+    if action.failed:
+        state.fruitless[key_of(action.parameters), standing(state.report)] = None
     else:
-        story.pending = deed
+        state.pending = action
 
 
-def _given_up(story: SearchState, edit: PastAction, before: Before) -> None:
+def _given_up(state: SearchState, edit: PastAction, before: Before) -> None:
     """As before `edit`: what was tried with it may be right without it.
 
     The first time it may be kept once more, when nothing better is found.
     """
     key = key_of(edit.parameters)
-    story.report, story.step, story.since = before.report, before.step, 0
+    state.report, state.step, state.since = before.report, before.step, 0
     # What was tried on top of the edit is forgotten: without it the same candidates may help.
-    story.tried = {*before.tried, key}
-    story.fruitless[key, standing(before.report)] = None
-    if key not in story.doubted:
-        story.doubted.add(key)
-        story.further[key] = edit
+    state.tried = {*before.tried, key}
+    state.fruitless[key, standing(before.report)] = None
+    if key not in state.doubted:
+        state.doubted.add(key)
+        state.further[key] = edit
 
 
 @lru_cache(maxsize=128)
 def _report(text: str) -> PytestReport | None:
-    """The whole story is told every turn, and each report read once."""
+    """The whole search is folded anew every turn, and each report read once."""
     return parse(text)
 
 
-def _ran(story: SearchState, deed: PastAction, following: PastAction | None) -> None:
-    report = _report(deed.text)
-    pending, story.pending = story.pending, None
+def _ran(state: SearchState, action: PastAction, following: PastAction | None) -> None:
+    report = _report(action.text)
+    pending, state.pending = state.pending, None
     if pending is None:
-        story.unreadable = story.unreadable + 1 if report is None else 0
-        story.report, story.step = report, deed.step
+        state.unreadable = state.unreadable + 1 if report is None else 0
+        state.report, state.step = report, action.step
         return
     # On its second look a weak sign is enough.
-    again = story.further.pop(key_of(pending.parameters), None) is not None
+    again = state.further.pop(key_of(pending.parameters), None) is not None
     if following is not None:
         # What was decided then holds, even if the observation has been shortened since.
         keep = not inverse(pending, following)
     else:
         keep = report is not None and (
-            better(story.report, report) or (again and _progress(story.report, report))
+            better(state.report, report) or (again and _progress(state.report, report))
         )
     if keep:
-        story.kept.append(pending)
-        story.earlier.append(Before(story.report, story.step, frozenset(story.tried)))
-        story.since = 0
-        story.report, story.step = report, deed.step
+        state.kept.append(pending)
+        state.earlier.append(Before(state.report, state.step, frozenset(state.tried)))
+        state.since = 0
+        state.report, state.step = report, action.step
     else:
-        story.undo = pending
-        story.fruitless[key_of(pending.parameters), standing(story.report)] = None
-        if report is not None and _progress(story.report, report) and not again:
-            story.further[key_of(pending.parameters)] = pending
+        state.undo = pending
+        state.fruitless[key_of(pending.parameters), standing(state.report)] = None
+        if report is not None and _progress(state.report, report) and not again:
+            state.further[key_of(pending.parameters)] = pending
 
 
 def better(before: PytestReport | None, after: PytestReport) -> bool:

@@ -55,9 +55,9 @@ class Transcript:
     """Are tools withdrawn?"""
 
     @property
-    def deeds(self) -> tuple[PastAction, ...]:
+    def actions(self) -> tuple[PastAction, ...]:
         """Every action with its observation, oldest first."""
-        return tuple([deed for turn in self.turns for deed in turn])
+        return tuple([action for turn in self.turns for action in turn])
 
     def offers(self, tool: str) -> bool:
         """Does the prompt name `tool`?"""
@@ -99,11 +99,11 @@ class _Fold:
             self._told(text)
             return
         lead, *blocks = answers
-        deeds = [
+        actions = [
             PastAction(tool, parameters, status, plain(body), step)
             for (tool, parameters), (step, status, body) in zip(self.open, blocks, strict=False)
         ]
-        self.turns.append(tuple(deeds))
+        self.turns.append(tuple(actions))
         self.open = []
         self.newest = lead[2]
         if lead[2].strip():
@@ -243,26 +243,26 @@ class Files:
         return file is None or not (file.complete or file.refused)
 
 
-def collect(deeds: Iterable[PastAction]) -> Files:
+def collect(actions: Iterable[PastAction]) -> Files:
     """Fold reads, lists, writes and edits, oldest first."""
     files = Files()
-    for deed in deeds:
-        path = str(deed.parameters.get("path", "")).removeprefix("./")
-        match deed.tool:
+    for action in actions:
+        path = str(action.parameters.get("path", "")).removeprefix("./")
+        match action.tool:
             case "list_files":
                 files.asked = True
-                if not deed.failed:
-                    files.listed = tuple(dict.fromkeys([*files.listed, *paths(deed.text)]))
+                if not action.failed:
+                    files.listed = tuple(dict.fromkeys([*files.listed, *paths(action.text)]))
             case "read_file":
-                _read(files.known.setdefault(path, ShownFile(path)), deed)
-            case "edit_file" if not deed.failed:
-                _edited(files, path, deed.parameters)
+                _read(files.known.setdefault(path, ShownFile(path)), action)
+            case "edit_file" if not action.failed:
+                _edited(files, path, action.parameters)
             # Perhaps the file was not what we took it for: it is read again.
-            case "edit_file" | "write_file" if deed.failed:
+            case "edit_file" | "write_file" if action.failed:
                 files.known.pop(path, None)
             case "write_file":
                 file = files.known[path] = ShownFile(path, complete=True)
-                _fill(file, str(deed.parameters.get("content", "")), 1)
+                _fill(file, str(action.parameters.get("content", "")), 1)
             case _:
                 pass
     return files
@@ -295,29 +295,29 @@ def _fill(file: ShownFile, text: str, first: int) -> int:
     return len(lines)
 
 
-def _read(file: ShownFile, deed: PastAction) -> None:
-    start, end = deed.parameters.get("start"), deed.parameters.get("end")
+def _read(file: ShownFile, action: PastAction) -> None:
+    start, end = action.parameters.get("start"), action.parameters.get("end")
     ranged = isinstance(start, int) and isinstance(end, int)
-    if deed.failed:
+    if action.failed:
         # Past the end of the file there is nothing; otherwise it cannot be read at all.
         file.complete = ranged and bool(file.lines)
         file.refused = not file.complete
         return
     if not ranged:
         file.lines = {}
-    if deed.text.strip() in ("", f"{file.path} is empty"):
+    if action.text.strip() in ("", f"{file.path} is empty"):
         file.complete = True
         return
-    numbered = _numbered(deed.text)
-    if numbered is None and deed.cut:
+    numbered = _numbered(action.text)
+    if numbered is None and action.cut:
         file.cuts += 1
         return
     if numbered is None:
-        got = _fill(file, deed.text, start if isinstance(start, int) else 1)
+        got = _fill(file, action.text, start if isinstance(start, int) else 1)
     else:
         file.lines.update(numbered)
         got = len(numbered)
-    if deed.cut:
+    if action.cut:
         file.cuts += 1
     # Fewer lines than were asked for: the end of the file was reached.
     elif not ranged or (isinstance(start, int) and isinstance(end, int) and got < end - start + 1):

@@ -14,9 +14,9 @@ from taofold.tools import tool
 from taofold.tools.files import file_tools
 from taofold_repair import NAME, RepairModel
 from taofold_repair.rank import HEADING, LearntOrder, keys_of, learnt_in, section
-from taofold_repair.search import RepairSearch, deeds_of
+from taofold_repair.search import RepairSearch, actions_of
 from taofold_repair.source import Change, Source
-from taofold_repair.state import tell
+from taofold_repair.state import search_state
 
 KEYS = {"s" + "a" * 12: Rate(5.0, 1.0), "l" + "b" * 12: Rate(0.0, 3.0), "s" + "c" * 12: Rate(1, 1)}
 
@@ -126,5 +126,5 @@ def _repair(folder: Path, rates: str, steps: int = 200) -> tuple[int, tuple[Reco
     )
     result = asyncio.run(agent.run("Make the failing tests pass: run `python -m pytest -q`"))
     pytest_.close()
-    story = tell(deeds_of(result.records))
-    return story.candidates, tuple(result.records)
+    state = search_state(actions_of(result.records))
+    return state.candidates, tuple(result.records)

@@ -15,8 +15,8 @@ from taofold.core.grounding import ground
 from taofold.core.values import Action, Message, Observation, Step, Thought
 from taofold.runtime.model import Model, Request
 from taofold_repair import NAME, RepairModel, connect, replies
-from taofold_repair.policy import COMMAND, about_tests, command_in
-from taofold_repair.state import key_of, standing, tell
+from taofold_repair.model import COMMAND, about_tests, command_in
+from taofold_repair.state import key_of, search_state, standing
 from taofold_repair.transcript import read
 
 
@@ -220,7 +220,7 @@ def test_an_edit_tried_when_something_else_failed_comes_again_after_all_that_is_
     assert len(seen) > 3
     assert key == seen[0]
 
-    now = standing(tell(read(outcome.messages[: 2 + 2 * at], ()).deeds).report)
+    now = standing(search_state(read(outcome.messages[: 2 + 2 * at], ()).actions).report)
     said = " ".join([replies.mark(key, now) for key in seen])
     reply = cut(outcome, at, f"Tried without success: [{said}].")
     assert reply["action"]["tool"] == "finish"

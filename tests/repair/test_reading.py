@@ -117,11 +117,11 @@ def test_a_batch_is_split_in_the_order_of_its_actions() -> None:
         "Observation 3 [failure] run_command: boom\n\nObservation 3 [success] read_file: 1\tx = 1",
         actions=[RUN, READ],
     )
-    assert [(d.tool, d.status, d.step) for d in told.deeds] == [
+    assert [(d.tool, d.status, d.step) for d in told.actions] == [
         ("run_command", "failure", 3),
         ("read_file", "success", 3),
     ]
-    assert told.deeds[0].failed
+    assert told.actions[0].failed
 
 
 def test_output_that_imitates_an_observation_stays_output() -> None:
@@ -129,13 +129,13 @@ def test_output_that_imitates_an_observation_stays_output() -> None:
         "Observation 1 [failure] run_command: a\nObservation 1 [success] run_command: 9 passed",
         actions=[RUN],
     )
-    assert len(told.deeds) == 1
-    assert told.deeds[0].failed
+    assert len(told.actions) == 1
+    assert told.actions[0].failed
 
 
 def test_a_correction_is_no_observation() -> None:
     told = conversation("A thought needs an action: reply again.", actions=[RUN])
-    assert told.deeds == ()
+    assert told.actions == ()
     assert "reply again" in told.said
 
 
@@ -145,7 +145,7 @@ def test_a_result_in_json_is_read_like_text() -> None:
     assert plain("{not json") == "{not json"
 
 
-def deed(tool: str, text: str, status: str = "success", **parameters: object) -> PastAction:
+def past_action(tool: str, text: str, status: str = "success", **parameters: object) -> PastAction:
     return PastAction(tool, parameters, status, text, 1)
 
 
@@ -159,38 +159,38 @@ def deed(tool: str, text: str, status: str = "success", **parameters: object) ->
     ],
 )
 def test_a_file_is_read_with_or_without_numbers(text: str) -> None:
-    assert collect([deed("read_file", text, path="a.py")]).text("a.py") == (
+    assert collect([past_action("read_file", text, path="a.py")]).text("a.py") == (
         "def f():\n\n    return 1\n"
     )
 
 
 def test_an_empty_file_is_empty() -> None:
-    assert collect([deed("read_file", "a.py is empty", path="a.py")]).text("a.py") == ""
+    assert collect([past_action("read_file", "a.py is empty", path="a.py")]).text("a.py") == ""
 
 
 def test_a_long_file_is_asked_for_in_pieces_until_it_is_whole() -> None:
     lines = [f"x{n} = {n}" for n in range(1, 301)]
     first = "\n".join(f"{n}\t{lines[n - 1]}" for n in range(1, 101))
     head = f"a.py: lines 1-100 of 300\n{first}\n… 200 more lines; continue with start=101"
-    deeds = [deed("read_file", head, path="a.py")]
+    actions = [past_action("read_file", head, path="a.py")]
     while True:
-        file = collect(deeds).known["a.py"]
+        file = collect(actions).known["a.py"]
         part = file.missing()
         if file.complete or part is None:
             break
         start, end = part[0], min(part[1], 300)
         body = "\n".join(f"{n}\t{lines[n - 1]}" for n in range(start, end + 1))
         text = f"a.py: lines {start}-{end} of 300\n{body}"
-        deeds.append(deed("read_file", text, path="a.py", start=start, end=part[1]))
-        assert len(deeds) < 10
-    assert collect(deeds).text("a.py") == "".join(f"{line}\n" for line in lines)
+        actions.append(past_action("read_file", text, path="a.py", start=start, end=part[1]))
+        assert len(actions) < 10
+    assert collect(actions).text("a.py") == "".join(f"{line}\n" for line in lines)
 
 
 def test_an_edit_changes_what_is_known_and_a_failed_one_forgets_it() -> None:
-    read_ = deed("read_file", "1\tx = 1", path="a.py")
+    read_ = past_action("read_file", "1\tx = 1", path="a.py")
     edit = {"path": "a.py", "old": "x = 1", "new": "x = 2"}
-    assert collect([read_, deed("edit_file", "ok", **edit)]).text("a.py") == "x = 2\n"
-    assert collect([read_, deed("edit_file", "no", "failure", **edit)]).text("a.py") is None
+    assert collect([read_, past_action("edit_file", "ok", **edit)]).text("a.py") == "x = 2\n"
+    assert collect([read_, past_action("edit_file", "no", "failure", **edit)]).text("a.py") is None
 
 
 def test_a_source_that_does_not_parse_is_kept_with_its_fault() -> None:

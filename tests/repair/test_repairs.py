@@ -26,8 +26,8 @@ Patterns from previous loops that may help with this task:
 
 def learnt(outcome: Outcome) -> str:
     """The section of rates that the next loop is told after `outcome`."""
-    deeds = [deed for turn in read(outcome.messages).turns for deed in turn]
-    counted = outcome_of(deeds, EditRates())
+    actions = [action for turn in read(outcome.messages).turns for action in turn]
+    counted = outcome_of(actions, EditRates())
     assert counted is not None
     return f"\n\n{section(EditRates().plus(*counted))}"
 

@@ -20,7 +20,7 @@ from taofold.runtime.model import OnText, Request
 from taofold_repair import replies
 from taofold_repair.rank import Candidate, learnt_in, ranked, settled
 from taofold_repair.source import Project, Source, is_test
-from taofold_repair.state import SearchState, key_of, standing, tell
+from taofold_repair.state import SearchState, key_of, search_state, standing
 from taofold_repair.transcript import Files, Transcript, collect, read
 
 COMMAND: Final = "python -m pytest -q --tb=short"
@@ -107,15 +107,15 @@ def decide(messages: Sequence[Message], tools: Iterable[str] = ()) -> str:
 
 @dataclass(frozen=True)
 class _Move:
-    told: Transcript
+    transcript: Transcript
 
     @cached_property
-    def story(self) -> SearchState:
-        return tell(self.told.deeds)
+    def state(self) -> SearchState:
+        return search_state(self.transcript.actions)
 
     @cached_property
     def files(self) -> Files:
-        return collect(self.told.deeds)
+        return collect(self.transcript.actions)
 
     @cached_property
     def project(self) -> Project:
@@ -126,43 +126,43 @@ class _Move:
     @property
     def latest(self) -> int:
         """The number of the newest step."""
-        return self.told.deeds[-1].step if self.told.deeds else 0
+        return self.transcript.actions[-1].step if self.transcript.actions else 0
 
     def kind(self, otherwise: ThoughtType) -> ThoughtType:
         """The type of the next thought: an exception after a failure."""
-        turn = self.told.turns[-1] if self.told.turns else ()
-        return "exception" if any(deed.failed for deed in turn) else otherwise
+        turn = self.transcript.turns[-1] if self.transcript.turns else ()
+        return "exception" if any(action.failed for action in turn) else otherwise
 
     def reply(self) -> str:
         refused = self._declined()
         if refused:
             return refused
-        story = self.story
+        state = self.state
         # No tool can be used any more, so the order of the moves below does not count.
-        if self.told.last_call:
-            return self._stop("unfinished: the limit is reached", story.report)
+        if self.transcript.last_call:
+            return self._stop("unfinished: the limit is reached", state.report)
         # An edit that is applied is always tested before anything else, also after
         # a resume: the files are only known by what the tests said of them.
-        if story.pending is not None:
+        if state.pending is not None:
             return self._test("Test the candidate")
-        if story.undo is not None:
+        if state.undo is not None:
             return self._undo()
-        if story.report is None:
+        if state.report is None:
             return self._first_run()
-        if story.report.ok:
-            return self._done(story.report)
-        return self._search(story.report)
+        if state.report.ok:
+            return self._done(state.report)
+        return self._search(state.report)
 
     def _declined(self) -> str:
-        if not about_tests(self.told.goal):
+        if not about_tests(self.transcript.goal):
             return replies.finish(
                 "declined: only goals about failing tests of a Python project are taken",
                 f"I am a {replies.WHAT}: I repair failing tests. This goal is not about "
                 "failing tests, so I decline it.",
                 "goal",
             )
-        missing = [tool for tool in NEEDED if not self.told.offers(tool)]
-        if missing and not self.told.last_call:
+        missing = [tool for tool in NEEDED if not self.transcript.offers(tool)]
+        if missing and not self.transcript.last_call:
             return replies.finish(
                 f"declined: the tools {', '.join(missing)} are not on offer",
                 f"I am a {replies.WHAT}. Without {', '.join(missing)} nothing can be repaired.",
@@ -171,11 +171,11 @@ class _Move:
         return ""
 
     def _first_run(self) -> str:
-        story = self.story
-        if story.unreadable > 1:
+        state = self.state
+        if state.unreadable > 1:
             return self._stop("failed: no test report could be read", None)
-        if story.unreadable == 1:
-            last = self.told.deeds[-1]
+        if state.unreadable == 1:
+            last = self.transcript.actions[-1]
             beginning = last.text.strip()[:120]
             thought = (
                 f"No test report in step {last.step}: {beginning!r}. Start pytest another way."
@@ -188,38 +188,38 @@ class _Move:
             f"I am a {replies.WHAT}. Goal: make the failing tests pass by trying documented repair "
             "templates, one candidate edit per turn. First see what fails."
         )
-        if story.lost or story.kept or self.told.deeds:
+        if state.lost or state.kept or self.transcript.actions:
             thought = f"After step {self.latest} no full report is in sight: run the tests again."
         action = replies.call("run_command", "see which tests fail", command=self._command())
         return replies.reply(thought, self.kind("goal"), [self.latest], action)
 
     def _command(self) -> str:
-        return command_in(self.told.said)
+        return command_in(self.transcript.said)
 
     def _test(self, why: str) -> str:
-        story = self.story
-        edit = story.pending
+        state = self.state
+        edit = state.pending
         where = f"{edit.parameters.get('path')}" if edit else ""
-        before = replies.failing(story.report) if story.report else "no report"
-        thought = f"{why} {story.candidates} in {where}; before it: {before}."
+        before = replies.failing(state.report) if state.report else "no report"
+        thought = f"{why} {state.candidates} in {where}; before it: {before}."
         parameters: dict[str, Any] = {"command": self._ran_before() or self._command()}
-        if story.report is not None and story.report.seconds:
-            parameters["timeout_s"] = round(max(_PATIENCE, 20 * story.report.seconds))
+        if state.report is not None and state.report.seconds:
+            parameters["timeout_s"] = round(max(_PATIENCE, 20 * state.report.seconds))
         action = replies.call("run_command", "judge the candidate by the tests", **parameters)
-        return replies.reply(thought, self.kind("progress"), [story.step, self.latest], action)
+        return replies.reply(thought, self.kind("progress"), [state.step, self.latest], action)
 
     def _ran_before(self) -> str:
-        ran = [d for d in self.told.deeds if d.tool == "run_command"]
+        ran = [d for d in self.transcript.actions if d.tool == "run_command"]
         return str(ran[-1].parameters.get("command", "")) if ran else ""
 
     def _undo(self) -> str:
-        story = self.story
-        edit = story.undo
-        fails = replies.failing(story.report) if story.report else "no report"
+        state = self.state
+        edit = state.undo
+        fails = replies.failing(state.report) if state.report else "no report"
         parameters = dict(edit.parameters) if edit else {}
         path = str(parameters.get("path", ""))
         thought = (
-            f"Candidate {story.candidates} in {path} did not help; without it: {fails}. "
+            f"Candidate {state.candidates} in {path} did not help; without it: {fails}. "
             "Take it back."
         )
         action = replies.call(
@@ -230,52 +230,52 @@ class _Move:
             old=parameters.get("new", ""),
             new=parameters.get("old", ""),
         )
-        return replies.reply(thought, self.kind("reasoning"), [story.step, self.latest], action)
+        return replies.reply(thought, self.kind("reasoning"), [state.step, self.latest], action)
 
     def _search(self, report: PytestReport) -> str:
-        lists = self.told.offers("list_files")
+        lists = self.transcript.offers("list_files")
         paths = unread(self.files, self.project, report, lists=lists)
         if paths:
             return self._read(report, paths)
-        story = self.story
+        state = self.state
         # Order: an edit that helped a little comes before giving up one that was kept.
-        if story.since >= SECOND_LOOK and story.further:
+        if state.since >= SECOND_LOOK and state.further:
             return self._second_look(report)
-        candidate = self._next(report) if story.candidates < MOST_CANDIDATES else None
+        candidate = self._next(report) if state.candidates < MOST_CANDIDATES else None
         # A kept edit may have silenced a failure by
         # chance, and then everything after it is in vain.
-        if story.kept and (candidate is None or story.since >= self._patience()):
+        if state.kept and (candidate is None or state.since >= self._patience()):
             return self._retreat(report)
         if candidate is not None:
-            thought, rationale = replies.proposal(candidate, story.candidates + 1)
+            thought, rationale = replies.proposal(candidate, state.candidates + 1)
             edit = candidate.edit
             action = replies.call(
                 "edit_file", rationale, path=edit.path, old=edit.old, new=edit.new
             )
-            because = [story.step, *self._read_steps(edit.path)]
+            because = [state.step, *self._read_steps(edit.path)]
             return replies.reply(thought, self.kind("reasoning"), because, action)
         return self._stop(
-            f"failed: no template helps after {self.story.candidates} candidates", report
+            f"failed: no template helps after {self.state.candidates} candidates", report
         )
 
     def _patience(self) -> int:
         """Candidates without success that the newest kept edit is worth."""
-        given_up_before = key_of(self.story.kept[-1].parameters) in self.story.doubted
+        given_up_before = key_of(self.state.kept[-1].parameters) in self.state.doubted
         return LAST_RETREAT if given_up_before else RETREAT
 
     def _second_look(self, report: PytestReport) -> str:
-        edit = next(iter(self.story.further.values()))
+        edit = next(iter(self.state.further.values()))
         thought = (
-            f"{self.story.since} candidates in a row changed nothing in {replies.failing(report)}. "
+            f"{self.state.since} candidates in a row changed nothing in {replies.failing(report)}. "
             f"One of step {edit.step} let a test come further: keep it and search on."
         )
         action = replies.call(
             "edit_file", "second look at an edit that helped a little", **dict(edit.parameters)
         )
-        return replies.reply(thought, self.kind("reasoning"), [self.story.step, edit.step], action)
+        return replies.reply(thought, self.kind("reasoning"), [self.state.step, edit.step], action)
 
     def _retreat(self, report: PytestReport) -> str:
-        edit = self.story.kept[-1]
+        edit = self.state.kept[-1]
         parameters = edit.parameters
         thought = (
             f"No candidate settles {replies.failing(report)}. The edit of step {edit.step} may "
@@ -288,12 +288,16 @@ class _Move:
             old=parameters.get("new"),
             new=parameters.get("old"),
         )
-        return replies.reply(thought, self.kind("reasoning"), [self.story.step, edit.step], action)
+        return replies.reply(thought, self.kind("reasoning"), [self.state.step, edit.step], action)
 
     def _next(self, report: PytestReport) -> Candidate | None:
         """The best candidate that was not tried on what fails now; new ones come first."""
-        order = ranked(self.project, report, learnt_in(self.told.said))
-        tried, earlier, now = self.story.tried, replies.marks(self.told.said), standing(report)
+        order = ranked(self.project, report, learnt_in(self.transcript.said))
+        tried, earlier, now = (
+            self.state.tried,
+            replies.marks(self.transcript.said),
+            standing(report),
+        )
         edits = {replies.edit_of(tried_mark) for tried_mark in earlier}
         again: Candidate | None = None
         # Bounded: most of the first ones have been tried in a long search.
@@ -311,14 +315,14 @@ class _Move:
     def _read_steps(self, path: str) -> list[int]:
         read = [
             d.step
-            for d in self.told.deeds
+            for d in self.transcript.actions
             if d.tool == "read_file" and d.parameters.get("path") == path
         ]
         return read[-1:]
 
     def _read(self, report: PytestReport, wanted: list[str]) -> str:
         calls: list[dict[str, Any]] = []
-        if not self.files.asked and self.told.offers("list_files"):
+        if not self.files.asked and self.transcript.offers("list_files"):
             calls.append(replies.call("list_files", "find the modules behind the tests"))
         for path in wanted:
             file = self.files.known.get(path)
@@ -328,29 +332,29 @@ class _Move:
                 replies.call("read_file", "the failing tests lead here", path=path, **lines)
             )
         thought = f"{replies.failing(report)}. Read {', '.join(wanted)}."
-        return replies.reply(thought, self.kind("extraction"), [self.story.step], *calls)
+        return replies.reply(thought, self.kind("extraction"), [self.state.step], *calls)
 
     def _done(self, report: PytestReport) -> str:
-        history = self.story.kept
+        history = self.state.kept
         what = replies.changed(history) if history else "nothing to repair"
         thought = f"{report.summary}: no test fails any more. I am a {replies.WHAT}; kept: {what}."
         return replies.finish(
             f"repaired: {report.summary}. {what}",
             thought,
             self.kind("synthesis"),
-            [self.story.step],
+            [self.state.step],
         )
 
     def _stop(self, why: str, report: PytestReport | None) -> str:
         left = f" Still failing: {replies.failing(report)}." if report and not report.ok else ""
         if report and report.ok:
             return self._done(report)
-        history = self.story.kept
-        open_ = self.story.pending or self.story.undo
+        history = self.state.kept
+        open_ = self.state.pending or self.state.undo
         note = f" Not taken back: {replies.changed([open_])}." if open_ else ""
-        tried = replies.tried(self.story.fruitless)
+        tried = replies.tried(self.state.fruitless)
         answer = f"{why}. Kept: {replies.changed(history)}.{left}{note}{tried}"
-        return replies.finish(answer, f"{why}.{left}", self.kind("synthesis"), [self.story.step])
+        return replies.finish(answer, f"{why}.{left}", self.kind("synthesis"), [self.state.step])
 
 
 NAME: Final = "offline:repair"
