@@ -21,7 +21,7 @@ import msgspec
 
 from taofold.core.checks import Check, Location
 from taofold.diagnostics.pytest_output import PytestReport
-from taofold.learning.extraction.diffs import abstracted, shape
+from taofold.learning.extraction.diffs import abstracted
 from taofold.learning.rates import (
     LINE,
     MOST_KEYS,
@@ -33,6 +33,7 @@ from taofold.learning.rates import (
     learnt_order,
 )
 from taofold_repair.clue import Clue, clue_of
+from taofold_repair.shapes import shape
 from taofold_repair.site import Site
 from taofold_repair.source import Change, Edit, Project, Source, Unit, is_test
 from taofold_repair.templates import TEMPLATES

@@ -3,7 +3,7 @@
 import pytest
 
 from taofold.learning.extraction.categories import category_of
-from taofold.learning.extraction.diffs import deeds, deeds_in, shape, swap
+from taofold.learning.extraction.diffs import edit_kinds, edit_kinds_in
 from taofold.learning.extraction.history import FileChange
 from taofold.learning.extraction.lessons import difference
 
@@ -36,39 +36,16 @@ def test_a_change_of_dependencies_is_told_by_its_file() -> None:
     assert category_of([FileChange("requirements.txt", "a==1", "a==2")]) == "update_dependency"
 
 
-def test_the_same_edit_in_other_words_has_the_same_shape_and_its_reverse_has_not() -> None:
-    one = shape("if amount > LIMIT:", "if amount >= LIMIT:")
-    assert one == shape("    while x.y > 3:", "    while x.y >= 3:")
-    assert one != shape("if amount >= LIMIT:", "if amount > LIMIT:")
-
-
-def test_the_shape_survives_being_stored_as_a_difference() -> None:
+def test_the_kind_of_an_edit_survives_being_stored_as_a_difference() -> None:
     for old, new, _ in EDITS:
         change = FileChange("a.py", old, new)
-        assert deeds(change) <= deeds_in(difference((change,)))
+        assert edit_kinds(change) <= edit_kinds_in(difference((change,)))
 
 
-def test_an_edit_that_exchanges_several_names_has_no_shape_to_be_recognised_by() -> None:
-    assert deeds(FileChange("a.py", "return wid(x)", "return width(y)")) == frozenset()
-
-
-def test_an_edit_that_exchanges_one_name_is_recognised_by_its_line_and_place() -> None:
-    (deed,) = deeds(FileChange("a.py", "return wid", "return width"))
-    assert deed in deeds(FileChange("b.py", "return low", "return high"))
-    assert deed not in deeds(FileChange("b.py", "return low + 1", "return high + 1"))
-    assert deed not in deeds(FileChange("b.py", "yield low", "yield high"))
-
-
-def test_a_rotation_of_two_parts_is_a_swap_and_an_exchange_is_not() -> None:
-    assert swap(["a", "-", "b"], ["b", "-", "a"]) == ("-",)
-    assert swap(["a", "-", "b"], ["a", "-", "c"]) is None
-    assert swap(["a"], ["a"]) is None
-
-
-def test_parts_that_change_places_have_one_shape_whatever_they_are() -> None:
-    one = shape("return f(a) - b", "return b - f(a)")
-    assert one == shape("x = {{variable}} - {{variable_2}}", "x = {{variable_2}} - {{variable}}")
-    assert one == shape("gap = row['a'] - limit[2].x", "gap = limit[2].x - row['a']")
-    assert one != shape("return a / b", "return b / a")
-    assert one != shape("return f(a, b)", "return f(b, a)")
-    assert one != shape("return a - b", "return a + b")
+def test_an_edit_is_recognised_under_other_names_unless_names_are_all_that_it_changes() -> None:
+    (bound,) = edit_kinds(FileChange("a.py", "if a < LIMIT:", "if a <= LIMIT:"))
+    assert bound in edit_kinds(FileChange("b.py", "if age < least:", "if age <= least:"))
+    assert bound not in edit_kinds(FileChange("b.py", "if age <= least:", "if age < least:"))
+    (renamed,) = edit_kinds(FileChange("a.py", "return wid", "return width"))
+    assert renamed in edit_kinds(FileChange("b.py", "return wid", "return width"))
+    assert renamed not in edit_kinds(FileChange("b.py", "return low", "return high"))

@@ -129,7 +129,7 @@ def test_an_error_that_stays_three_times_is_a_mistake_to_avoid_though_the_loop_f
     (found,) = extract(history(*stuck, outcome="exhausted"), ("anti",))[:1]
     assert isinstance(found.body, Avoidance)
     assert found.body.mode == "repeated_same_error"
-    assert "`if amount > LIMIT:` to `if amount >= LIMIT:`" in found.body.approach
+    assert "`if amount > LIMIT:` became `if amount >= LIMIT:`" in found.body.approach
     assert found.body.signature is not None
     assert extract(history(*stuck[:2], outcome="exhausted"), ("anti",)) == ()
 
@@ -138,7 +138,7 @@ def test_a_mistake_that_was_overcome_says_what_helped() -> None:
     stuck = [attempt(BOUND, after=(fault(),), iteration=n) for n in (1, 2, 3)]
     (found,) = extract(history(*stuck, attempt(GUARD, iteration=4)), ("anti",))
     assert isinstance(found.body, Avoidance)
-    assert found.body.better == "The error was gone after adding `if user is None:`"
+    assert found.body.better == "The error was gone after `if user is None:` was added"
 
 
 def test_what_only_moved_the_error_and_was_undone_is_no_better_way() -> None:
@@ -158,7 +158,7 @@ def test_a_change_that_broke_what_passed_is_named() -> None:
     (found,) = extract(history(down, outcome="exhausted"), ("anti",))
     assert isinstance(found.body, Avoidance)
     assert found.body.mode == "breaking_change"
-    assert "adding `if user is None:`" in found.body.approach
+    assert "`if user is None:` was added" in found.body.approach
 
 
 def test_a_file_that_was_written_over_teaches_nothing_where_its_earlier_text_is_unknown() -> None:
@@ -256,5 +256,5 @@ def test_what_was_changed_where_another_error_points_is_not_this_ones_fix() -> N
     change = FileChange("m.py", text, new)
     (found,) = extract(history(attempt(change, before=(name, two), after=(two,))), ("error",))
     assert isinstance(found.body, ErrorFix)
-    assert found.body.fix.diff == "+from numbers import one"
+    assert found.body.fix.diff == "+from numbers import one\n def a():\n     return one"
     assert not found.body.fix.hard_won

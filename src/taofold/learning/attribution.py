@@ -15,7 +15,7 @@ import msgspec
 
 from taofold.core.checks import Check
 from taofold.core.values import Value
-from taofold.learning.extraction.diffs import EditKind, deeds, deeds_in
+from taofold.learning.extraction.diffs import EditKind, edit_kinds, edit_kinds_in
 from taofold.learning.extraction.generalisation import error_type_of
 from taofold.learning.extraction.history import LoopHistory, RepairAttempt
 from taofold.learning.loops import LoopNote, LoopStats
@@ -190,9 +190,9 @@ class Application(Value, frozen=True):
 def applications(history: LoopHistory, patterns: Iterable[Pattern]) -> tuple[Application, ...]:
     """Each use of the `patterns`: at most one won and one lost per pattern and iteration."""
     uses: dict[tuple[str, int, bool], Application] = {}
-    proposals = [(pattern, _deeds(pattern)) for pattern in patterns]
+    proposals = [(pattern, _proposed(pattern)) for pattern in patterns]
     for attempt in history.attempts:
-        done = frozenset([deed for change in attempt.changes for deed in deeds(change)])
+        done = frozenset([kind for change in attempt.changes for kind in edit_kinds(change)])
         for pattern, proposed in proposals:
             # Without a run of the checks afterwards nobody knows what an edit was good for.
             if attempt.judged and done & proposed:
@@ -202,11 +202,11 @@ def applications(history: LoopHistory, patterns: Iterable[Pattern]) -> tuple[App
     return tuple(uses.values())
 
 
-def _deeds(pattern: Pattern) -> frozenset[EditKind]:
+def _proposed(pattern: Pattern) -> frozenset[EditKind]:
     match pattern.body:
         case ErrorFix(fix=fix):
             # Files of other projects have a template and no difference.
-            return deeds_in(fix.diff) or _put_in(fix.code)
+            return edit_kinds_in(fix.diff) or _put_in(fix.code)
         case CodeTemplate(code=code):
             # A template's code is put in, nothing is taken out.
             return _put_in(code)
@@ -217,7 +217,7 @@ def _deeds(pattern: Pattern) -> frozenset[EditKind]:
 def _put_in(code: str) -> frozenset[EditKind]:
     """What it does to a file that `code` is added to it."""
     lines = code.rstrip("\n").split("\n")
-    return deeds_in("\n".join([f"+{line}" for line in lines])) if code.strip() else _NONE
+    return edit_kinds_in("\n".join([f"+{line}" for line in lines])) if code.strip() else _NONE
 
 
 def _won(pattern: Pattern, attempt: RepairAttempt) -> bool:

@@ -14,13 +14,10 @@ from taofold.core.checks import Check, is_assertion, is_test
 from taofold.learning.extraction.diffs import IMPORT, KNOWN, ChangedLines, hunks, narrowed, spans
 from taofold.learning.extraction.history import FileChange
 
-_MOST_STATEMENT: Final = 12
-"""Lines that a statement is followed over."""
 _NAME: Final = re.compile(r"[A-Za-z_]\w+")
 _DEFINED: Final = re.compile(
     r"\b(?:def|class|fn|struct|enum|trait|func|function|const|let|var|type|interface)\s+(\w+)"
 )
-_OPEN, _CLOSED = re.compile(r"[(\[{]"), re.compile(r"[)\]}]")
 
 
 class Blame(NamedTuple):
@@ -41,88 +38,65 @@ def blame(changes: Sequence[FileChange], check: Check, others: Iterable[Check]) 
 
     Line numbers are those of the texts before the changes.
     """
+    own: list[_Place] = []
+    free: list[_Place] = []
     foreign = [place for other in others for place in other.places]
-    own: dict[int, list[ChangedLines]] = {}
-    free: dict[int, list[ChangedLines]] = {}
-    for number, change in enumerate(changes):
-        lines = change.before.splitlines()
-        mine = _statements(lines, [p.line for p in check.places if p.path == change.path])
-        theirs = _statements(lines, [p.line for p in foreign if p.path == change.path])
+    for change in changes:
+        mine = [place.line - 1 for place in check.places if place.path == change.path]
+        theirs = [place.line - 1 for place in foreign if place.path == change.path]
         for span in spans(change):
-            # The very statement first: edits of neighbouring lines may be of two errors.
-            if _hits(span, mine) or (not _hits(span, theirs) and _beside(span, mine)):
-                own.setdefault(number, []).append(span)
-            elif not _hits(span, theirs):
-                free.setdefault(number, []).append(span)
-    every = {n: [*own.get(n, []), *free.get(n, [])] for n in {**own, **free}}
-    wanted = _with_linked(changes, own, free) if own else every
-    partial = sum(map(len, wanted.values())) < sum(map(len, every.values()))
-    parts = tuple([narrowed(changes[number], wanted[number]) for number in sorted(wanted)])
+            place = _Place(change, span)
+            # The very line first: edits of neighbouring lines may be of two errors.
+            if _near(span, mine, 0) or (not _near(span, theirs, 0) and _near(span, mine, 1)):
+                own.append(place)
+            elif not _near(span, theirs, 0):
+                free.append(place)
+    wanted = [*own, *_linked(own, free)] if own else free
+    parts = tuple(
+        [
+            narrowed(change, spans_there)
+            for change in changes
+            if (spans_there := [place.span for place in wanted if place.change is change])
+        ]
+    )
     away = not own and _points_away(check, changes) and not _imports_only(parts)
-    return Blame(parts, bool(own), away, partial)
+    return Blame(parts, bool(own), away, partial=len(wanted) < len(own) + len(free))
 
 
-def _statements(lines: Sequence[str], numbers: Iterable[int]) -> set[int]:
-    """The indices of the lines of the statements that begin at `numbers` (from 1)."""
-    found: set[int] = set()
-    for number in numbers:
-        depth = 0
-        for index in range(number - 1, min(number - 1 + _MOST_STATEMENT, len(lines))):
-            if index < 0:
-                break
-            found.add(index)
-            depth += len(_OPEN.findall(lines[index])) - len(_CLOSED.findall(lines[index]))
-            # What opens a block is no statement of many lines.
-            if depth <= 0 or lines[index].rstrip().endswith(("{", ":")):
-                break
-    return found
+class _Place(NamedTuple):
+    """A changed place of a file."""
+
+    change: FileChange
+    span: ChangedLines
+
+    @property
+    def texts(self) -> tuple[str, str]:
+        """The place before and after."""
+        old, new = self.change.before.splitlines(), self.change.after.splitlines()
+        gone = old[self.span.start : self.span.end]
+        return "\n".join(gone), "\n".join(new[self.span.new_start : self.span.new_end])
+
+    @property
+    def names(self) -> set[str]:
+        """The names that it takes out or puts in."""
+        gone, new = self.texts
+        return ({*_NAME.findall(gone)} ^ {*_NAME.findall(new)}) - KNOWN
 
 
-def _hits(span: ChangedLines, statements: set[int]) -> bool:
-    return any(index in statements for index in range(span.start, span.end))
+def _near(span: ChangedLines, lines: Iterable[int], around: int) -> bool:
+    return any(span.start - around <= line < span.end + around for line in lines)
 
 
-def _beside(span: ChangedLines, statements: set[int]) -> bool:
-    """Is it the statement, or a line right before or behind it?"""
-    return any(index in statements for index in range(span.start - 1, span.end + 1))
-
-
-def _with_linked(
-    changes: Sequence[FileChange],
-    own: dict[int, list[ChangedLines]],
-    free: dict[int, list[ChangedLines]],
-) -> dict[int, list[ChangedLines]]:
-    """`own` with each free place that brings, takes away, or defines, a name which those use."""
-    wanted = {number: list(places) for number, places in own.items()}
-    spans_of = [(changes[number], span) for number, places in own.items() for span in places]
-    used = {name for place in spans_of for name in _names(*place)}
-    called = {name for place in spans_of for text in _texts(*place) for name in _NAME.findall(text)}
-    grown = True
-    while grown:
-        grown = False
-        for number, places in free.items():
-            for span in places:
-                names = _names(changes[number], span)
-                # A call was changed, and what it calls.
-                defines = {*_DEFINED.findall("\n".join(_texts(changes[number], span)))}
-                linked = names & used or defines & called
-                if span not in wanted.get(number, []) and linked:
-                    wanted.setdefault(number, []).append(span)
-                    used |= names
-                    grown = True
-    return wanted
-
-
-def _texts(change: FileChange, span: ChangedLines) -> tuple[str, str]:
-    """The place before and after."""
-    gone = "\n".join(change.before.splitlines()[span.start : span.end])
-    return gone, "\n".join(change.after.splitlines()[span.new_start : span.new_end])
-
-
-def _names(change: FileChange, span: ChangedLines) -> set[str]:
-    """The names that the place takes out or puts in."""
-    gone, new = _texts(change, span)
-    return ({*_NAME.findall(gone)} ^ {*_NAME.findall(new)}) - KNOWN
+def _linked(own: Iterable[_Place], free: Iterable[_Place]) -> list[_Place]:
+    """The free places that bring or take away a name which the own ones do, or define one there."""
+    used = {name for place in own for name in place.names}
+    called = {name for place in own for text in place.texts for name in _NAME.findall(text)}
+    return [
+        place
+        for place in free
+        # A call was changed, and what it calls.
+        if place.names & used or called.intersection(_DEFINED.findall("\n".join(place.texts)))
+    ]
 
 
 def _points_away(check: Check, changes: Iterable[FileChange]) -> bool:

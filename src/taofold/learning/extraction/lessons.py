@@ -56,16 +56,6 @@ Sign = tuple[str, str]
 
 def avoidances(history: LoopHistory) -> Iterator[Pattern]:
     """The mistakes in a loop."""
-    yield from _repeated(history)
-    if not history.succeeded:
-        yield from _broken(history)
-
-
-def _sign_of(check: Check) -> Sign:
-    return check.error_type, pattern_of(check.message)
-
-
-def _repeated(history: LoopHistory) -> Iterator[Pattern]:
     judged = [attempt for attempt in history.attempts if attempt.judged and attempt.changes]
     for sign in _signs(judged):
         stayed = [attempt for attempt in judged if _in_vain(attempt, sign)]
@@ -76,14 +66,46 @@ def _repeated(history: LoopHistory) -> Iterator[Pattern]:
         if times < REPEATED or not edits:
             continue
         check = next(f for attempt in stayed for f in attempt.after if _sign_of(f) == sign)
-        yield _pattern(
+        yield _avoidance(
             history,
-            "repeated_same_error",
+            check,
             "; ".join(edits),
+            "repeated_same_error",
             f"the same error stayed after {times} of {times} edits",
             _better(history, sign),
-            check,
         )
+    for attempt in () if history.succeeded else history.attempts:
+        broken = next(filter(_told, attempt.broke), None)
+        if broken is not None and attempt.kept and (edits := _edits([attempt])):
+            approach = f"{'; '.join(edits)}: {gist(*_sign_of(broken))} was new after it"
+            symptom = f"{len(attempt.broke)} checks that passed failed after it"
+            yield _avoidance(history, broken, approach, "breaking_change", symptom)
+            return
+
+
+def _avoidance(
+    history: LoopHistory,
+    check: Check,
+    approach: str,
+    mode: FailureMode,
+    symptom: str,
+    better: str = "",
+) -> Pattern:
+    language = history.language or language_of(check.place.path)
+    signature, category = signature_of(check, history), task_category(history.task)
+    return Pattern(
+        "",
+        gist(*_sign_of(check)),
+        Avoidance(
+            approach, mode, (symptom,), better=better, category=category, signature=signature
+        ),
+        PatternScope(history.repository, language),
+        _tags(language, mode),
+    )
+
+
+def _sign_of(check: Check) -> Sign:
+    return check.error_type, pattern_of(check.message)
 
 
 def _signs(attempts: Sequence[RepairAttempt]) -> list[Sign]:
@@ -104,34 +126,17 @@ def _in(sign: Sign, checks: Sequence[Check]) -> bool:
 
 
 def _edits(attempts: Sequence[RepairAttempt]) -> list[str]:
-    """The different edits that were made, each in one line; a chain of edits of a line is one."""
-    chains: list[list[str]] = []
-    for attempt in attempts:
-        for change in attempt.changes:
-            pair = edit_line(change) if not is_test(change.path) else None
-            chain = next((c for c in chains if pair and pair[0] and c[-1] == pair[0]), None)
-            if chain is not None and pair is not None and pair[1] not in chain:
-                chain.append(pair[1])
-            elif chain is None and pair and list(pair) not in chains:
-                chains.append(list(pair))
-    return [_chain(chain) for chain in chains][:_MOST_EDITS]
+    """The different edits that were made, each in one line."""
+    changes = [c for attempt in attempts for c in attempt.changes if not is_test(c.path)]
+    edits = [edit for change in changes if (edit := _edit_line(change))]
+    return list(dict.fromkeys(edits))[:_MOST_EDITS]
 
 
-def _chain(lines: Sequence[str]) -> str:
-    gone, *new = [f"`{line[:_MOST_EDIT]}`" if line else "" for line in lines]
-    if not gone or not new[0]:
-        return f"adding {new[0]}" if new[0] else f"no {gone}"
-    return f"{gone} to {', then '.join(new)}"
-
-
-def edit_line(change: FileChange) -> tuple[str, str] | None:
-    """The line that went and the one that came, of the first place; None where not known."""
-    differences = hunks(change) if not change.unsure else ()
-    if not differences:
-        return None
-    gone = next((line.strip() for line in differences[0].removed if line.strip()), "")
-    new = next((line.strip() for line in differences[0].added if line.strip()), "")
-    return (gone, new) if gone or new else None
+def _edit_line(change: FileChange) -> str:
+    """The line that went and the one that came, of the first place; "" where not known."""
+    for hunk in hunks(change)[:1]:
+        return _shortly(hunk.removed, hunk.added)
+    return ""
 
 
 def _better(history: LoopHistory, sign: Sign) -> str:
@@ -144,49 +149,6 @@ def _better(history: LoopHistory, sign: Sign) -> str:
             edits = [] if _silent(attempt.changes) else _edits([attempt])
             return f"The error was gone after {'; '.join(edits)}" if edits else ""
     return ""
-
-
-def _broken(history: LoopHistory) -> Iterator[Pattern]:
-    """Kept changes that broke what passed."""
-    for attempt in history.attempts:
-        edits = _edits([attempt])
-        check = next(filter(_told, attempt.broke), None)
-        if check is not None and attempt.kept and edits:
-            yield _pattern(
-                history,
-                "breaking_change",
-                f"{'; '.join(edits)}: {gist(*_sign_of(check))} was new after it",
-                f"{len(attempt.broke)} checks that passed failed after it",
-                "",
-                check,
-            )
-            return
-
-
-def _pattern(
-    history: LoopHistory,
-    mode: FailureMode,
-    approach: str,
-    symptom: str,
-    better: str,
-    check: Check,
-) -> Pattern:
-    language = history.language or language_of(check.place.path)
-    signature = signature_of(check, history)
-    return Pattern(
-        "",
-        gist(check.error_type, pattern_of(check.message)),
-        Avoidance(
-            approach,
-            mode,
-            (symptom,),
-            better=better,
-            category=task_category(history.task),
-            signature=signature,
-        ),
-        PatternScope(history.repository, language),
-        tuple([tag for tag in (language, mode.replace("_", "-")) if tag and tag != "other"]),
-    )
 
 
 def signature_of(check: Check, history: LoopHistory) -> ErrorSignature:
@@ -457,7 +419,7 @@ def _error_fix(settled: SettledError, history: LoopHistory) -> ErrorFix:
     return ErrorFix(
         signature_of(check, history),
         Fix(
-            f"The error was gone after {_shortly(difference(changes))}",
+            f"The error was gone after {_in_short(difference(changes))}",
             category_of(changes),
             code=template_code(differences)[0],
             language=language,
@@ -519,7 +481,7 @@ def approaches(history: LoopHistory, least: float = LEAST) -> Iterator[Pattern]:
         later |= _sign_of(alike[0]) not in first
         where = f" in {body.signature.seen}" if body.signature.seen else ""
         error = gist(alike[0].error_type, alike[0].message)
-        steps.append(f"{error}{where}: {_shortly(body.fix.diff)}")
+        steps.append(f"{error}{where}: {_in_short(body.fix.diff)}")
         languages.append(body.fix.language)
     for attempt in history.attempts:
         tools += attempt.tools
@@ -546,14 +508,22 @@ def approaches(history: LoopHistory, least: float = LEAST) -> Iterator[Pattern]:
     )
 
 
-def _shortly(diff: str) -> str:
+def _shortly(removed: Iterable[str], added: Iterable[str]) -> str:
     """A difference in one line: the first line that went, and the first that came."""
-    lines = diff.split("\n")
-    gone = next((line[1:].strip() for line in lines if line[:1] == "-"), "")
-    new = next((line[1:].strip() for line in lines if line[:1] == "+"), "")
+    gone = next((line.strip()[:_MOST_EDIT] for line in removed if line.strip()), "")
+    new = next((line.strip()[:_MOST_EDIT] for line in added if line.strip()), "")
     if gone and new:
         return f"`{gone}` became `{new}`"
-    return f"`{new}` was added" if new else f"`{gone}` was taken out"
+    return f"`{new}` was added" if new else f"`{gone}` was taken out" if gone else ""
+
+
+def _in_short(diff: str) -> str:
+    """The same of a stored difference."""
+    lines = diff.split("\n")
+    return _shortly(
+        [line[1:] for line in lines if line[:1] == "-"],
+        [line[1:] for line in lines if line[:1] == "+"],
+    )
 
 
 def _templates(history: LoopHistory) -> Iterator[Pattern]:
