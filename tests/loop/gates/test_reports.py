@@ -58,6 +58,12 @@ ISOLATED = ("-I", "-B", "-X", "pycache_prefix=\0cache")
             ("cargo", "+nightly", "test", "--no-fail-fast", "--", "--nocapture"),
         ),
         (
+            "cargo -q test --lib -- --quiet --format terse x",
+            "cargo",
+            ("cargo", "test", "--no-fail-fast", "--lib", "--", "x"),
+        ),
+        ("cargo test --quiet", "cargo", ("cargo", "test", "--no-fail-fast")),
+        (
             "npx tsc --pretty -p .",
             "tsc",
             ("npx", "tsc", "-p", ".", "--pretty", "false", "--listFiles"),

@@ -132,9 +132,11 @@ def _printing(name: str, program: str, rest: list[str]) -> tuple[Runner, list[st
             more = [] if "-json" in rest else ["-json"]
             return "go", [program, "test", *more, "-count=1", *rest[1:]]
         case "cargo" if "test" in rest[:2]:  # cargo +nightly test
-            at = rest.index("test") + 1
-            more = [] if "--no-fail-fast" in rest else ["--no-fail-fast"]
-            return "cargo", [program, *rest[:at], *more, *rest[at:]]
+            # Quiet, it prints dots in place of the names of tests: behind `--` too.
+            loud = [word for word in _without(rest, "--format") if word not in ("-q", "--quiet")]
+            at = loud.index("test") + 1
+            more = [] if "--no-fail-fast" in loud else ["--no-fail-fast"]
+            return "cargo", [program, *loud[:at], *more, *loud[at:]]
         case "tsc":
             at = rest.index("--pretty") if "--pretty" in rest else len(rest)
             explicit = at + 1 < len(rest) and rest[at + 1] in ("true", "false")
