@@ -25,15 +25,9 @@ from taofold.parsing.spans import object_in
 THOUGHT_KEYS = ("thought", "reasoning", "thoughts", "thinking", "reflection")
 TOOL_KEYS = ("tool", "name", "tool_name", "function", "function_name", "action", "recipient_name")
 PARAMETER_KEYS = (
-    "parameters",
-    "params",
-    "arguments",
-    "args",
-    "action_input",
-    "input",
-    "tool_input",
+    "parameters", "params", "arguments", "args", "action_input", "input", "tool_input",
     "kwargs",
-)
+)  # fmt: skip
 BATCH_KEYS = ("actions", "tool_calls", "calls", "tool_uses")
 CALL_KEYS = ("function_call", "functionCall", "tool_call", "function")
 ANSWER_KEYS = ("final_answer", "answer")
@@ -42,14 +36,7 @@ FINISH = "finish"
 _NOTES = ("rationale", "justification", "thought_type", "because", "confidence", "critical")
 _SAID = frozenset([*THOUGHT_KEYS, *_NOTES, "tool_call_id"])
 """What is said about a call, never to its tool."""
-ENVELOPE = _SAID | {
-    *TOOL_KEYS,
-    *PARAMETER_KEYS,
-    *BATCH_KEYS,
-    *ANSWER_KEYS,
-    "id",
-    "type",
-}
+ENVELOPE = _SAID.union(TOOL_KEYS, PARAMETER_KEYS, BATCH_KEYS, ANSWER_KEYS, ("id", "type"))
 DECISIVE = frozenset(
     {"action", "actions", "tool", "tool_calls", "thought", "tool_name", "tool_uses", "final_answer"}
 )

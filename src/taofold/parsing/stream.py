@@ -289,18 +289,9 @@ _ENDS: Final = {
 }
 """Where a mark ends, by its first character, or can be none."""
 _LABELS: Final = (
-    "thought",
-    "action",
-    "final answer",
-    "final_answer",
-    "observation",
-    "user",
-    "human",
-    "tool result",
-    "tool_result",
-    "function result",
-    "function_result",
-)
+    "thought", "action", "final answer", "final_answer", "observation", "user", "human",
+    "tool result", "tool_result", "function result", "function_result",
+)  # fmt: skip
 """What the first word of a line may be, if the line is more than prose."""
 _LABEL_END: Final = re.compile(
     r"[^:：\n\[(]*+(?:[:：\n]"

@@ -21,16 +21,16 @@ from taofold.parsing.markup.families import (
     CALL_OPEN,
     CHILD,
     EMPTY,
+    FAMILIES,
     HEAD,
     HEADER,
     KEY,
-    LISTED,
     NOISE,
-    SEPARATED,
     SEPARATOR,
     closer_of,
     closing,
     closing_of,
+    family_of,
     opening,
     tags_of,
 )
@@ -138,8 +138,8 @@ class CallReader:
         """Finds the tags at which a call may begin that no family's mark opens."""
         self._reader = JsonReader(text, ANYTHING)
         self._tags = TagReader(text)
-        self._is_separated = self._is_listed = False
-        """What the family of the block that is read always writes, see `Family`."""
+        self._family = FAMILIES[0]
+        """The family of the block that is read."""
         self._last_close = -2
         """Where the last closing mark of calls begins: -1 if there is none, -2 if not searched."""
 
@@ -214,8 +214,7 @@ class CallReader:
 
     def _block(self, start: int, opener: re.Match[str]) -> Block:
         block = Block(start, opener.end())
-        self._is_separated = SEPARATED.match(opener[0]) is not None
-        self._is_listed = LISTED.match(opener[0]) is not None
+        self._family = family_of(opener[0])
         stack = [closer_of(opener[0])]
         at = opener.end()
         while stack and block.closed and not block.error:
@@ -266,9 +265,11 @@ class CallReader:
         is_list = self._text[at] == "["
         if is_list and self.is_python_list(at):
             return self._python(block, at)
-        block.listed = block.listed or (is_list and self._is_listed)
+        block.listed = block.listed or (is_list and self._family.listed)
         call, end = self._item(at)
-        lacks_list = self._is_listed and (self._text[at] == "{" or _PYTHON.match(self._text, at))
+        lacks_list = self._family.listed and (
+            self._text[at] == "{" or _PYTHON.match(self._text, at)
+        )
         if call is not None and lacks_list:
             call = _noted(call, Repair("missing_brackets", "syntax", content=True, at=at, cost=2))
         # Up to the closing mark all of it is in doubt: what else stands in the block might be the
@@ -414,7 +415,7 @@ class CallReader:
         char = self._text[after : after + 1]
         if char == "{" or _FENCE.match(self._text, after):
             call, end = self._arguments(name, at, after)
-            if call is not None and char == "{" and after == stop and self._is_separated:
+            if call is not None and char == "{" and after == stop and self._family.separated:
                 note = Repair("missing_separator", "none", content=True, at=after, cost=2)
                 call = _noted(call, note)
             return call, end
@@ -432,7 +433,7 @@ class CallReader:
                 return _of_entries(name, at, entries), entries.end
         if CALL_CLOSE.match(self._text, after) or CALL_OPEN.match(self._text, after):
             # Families whose arguments are one object always write it, others leave tags out.
-            is_object = self._is_separated or named[0].startswith("call:")
+            is_object = self._family.separated or named[0].startswith("call:")
             return RawCall(name, None if is_object else {}, at=at), after
         if after >= len(self._text):
             return RawCall(name, {}, at=at, closed=False), after

@@ -352,14 +352,6 @@ FOREIGN = re.compile(
     _pattern(_caseless(_bodies(mark for family in FAMILIES for mark in family.foreign)))
 )
 """The marks at which a text speaks in another's place."""
-SEPARATED = re.compile(
-    _pattern(_bodies(pair[0] for each in FAMILIES if each.separated for pair in each.calls))
-)
-"""What opens calls in which a separator stands between the name and the arguments."""
-LISTED = re.compile(
-    _pattern(_bodies(pair[0] for each in FAMILIES if each.listed for pair in each.calls))
-)
-"""What opens calls that stand in a list."""
 _TOKENS = {"<": r"(?=\||｜|[a-z_]+\|>)", "[": "", "◁": ""}
 NOISE_TOKEN = re.compile(
     _pattern(
@@ -405,6 +397,15 @@ LEFTOVER = re.compile(
     )
 )
 """The same, and what closes calls: a text that holds one was not understood."""
+
+
+@lru_cache(maxsize=256)
+def family_of(opener: str) -> Family:
+    """The family whose mark opened a block of calls; the first, if several have that mark."""
+    for family in FAMILIES:
+        if any(re.fullmatch(_spelled(mark), opener) for mark, _ in family.calls):
+            return family
+    return FAMILIES[0]  # a mark that is one only before what follows it
 
 
 @lru_cache(maxsize=256)

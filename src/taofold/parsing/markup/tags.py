@@ -349,12 +349,7 @@ def _value(parent: str, children: list[tuple[str, Any]]) -> Any:
 
 def _members(children: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object; a name that occurs several times has a list."""
-    out: dict[str, Any] = {}
-    counts: dict[str, int] = {}
+    out = Entries()
     for name, value in children:
-        counts[name] = counts.get(name, 0) + 1
-        if counts[name] == 1:
-            out[name] = value
-        else:
-            out[name] = [*(out[name] if counts[name] > 2 else [out[name]]), value]
-    return out
+        out.put(name, value)
+    return out.values

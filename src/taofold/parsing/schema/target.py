@@ -133,38 +133,13 @@ def _misspelt(value: dict[str, Any], shape: TypeShape) -> bool:
 
 WRAPPINGS = 3
 """How many wrappers are taken off at most."""
-_BENIGN = frozenset(
-    [
-        "status",
-        "ok",
-        "success",
-        "tokens",
-        "usage",
-        "id",
-        "type",
-        "model",
-        "role",
-        "content",
-        "index",
-        "name",
-        "version",
-        "timestamp",
-        "created",
-        "object",
-        "meta",
-        "metadata",
-        "code",
-        "message",
-        "required",
-        "title",
-        "description",
-        "defs",
-        "schema",
-        "finishreason",
-        "toolcallid",
-        "refusal",
-    ]
-)
+_BENIGN = frozenset([
+    "status", "ok", "success", "tokens", "usage", "id", "type", "model", "role", "content",
+    "index", "name", "version", "timestamp", "created", "object", "meta", "metadata", "code",
+    "message", "required", "title", "description", "defs", "schema", "finishreason",
+    "toolcallid", "refusal",
+])  # fmt: skip
+"""Keys, folded, that say nothing of the value which stands beside them."""
 _ANSWERS = frozenset(
     {"json", "jsontoolcall", "respond", "answer", "output", "finalanswer", "finish"}
 )
