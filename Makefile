@@ -42,10 +42,12 @@ fix: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(BIN)/python -m tests.conformance
+	$(BIN)/python -m tests.conformance_kit
 	$(BIN)/python -m taofold.cli.reference > docs/cli.md
 
 docs: $(STAMP)
 	$(BIN)/python -m tests.conformance
+	$(BIN)/python -m tests.conformance_kit
 	$(BIN)/python -m taofold.cli.reference > docs/cli.md
 
 bench: $(STAMP)

@@ -4,7 +4,7 @@
 import { readFileSync } from "node:fs";
 import { isDeepStrictEqual } from "node:util";
 
-const UNTIMED = new Set(["run_started", "forked", "resumed", "rewound"]);
+const EVENTS = JSON.parse(readFileSync(new URL("events.json", import.meta.url), "utf8"));
 const USAGE = ["input_tokens", "output_tokens", "cached_tokens", "usd", "written_tokens", "reasoning_tokens"];
 const usage = (raw = {}) => Object.fromEntries(USAGE.map((name) => [name, raw[name] ?? 0]));
 const plus = (a, b) => Object.fromEntries(USAGE.map((name) => [name, a[name] + (b?.[name] ?? 0)]));
@@ -60,7 +60,9 @@ function observed(state, event) {
 }
 
 function reduce(state, { at, event }) {
-  const timed = !UNTIMED.has(event.e) && state.status !== "new" && state.status !== "waiting";
+  const kind = EVENTS[event.e];
+  if (kind === undefined) throw new Error(`unknown event ${event.e}`);
+  const timed = kind.timed && state.status !== "new" && state.status !== "waiting";
   const untouched = ["run_started", "resumed", "rewound"].includes(event.e);
   if (!untouched) {
     if (event.elapsed != null) state.active_ms += event.elapsed;
@@ -110,9 +112,7 @@ function reduce(state, { at, event }) {
       Object.assign(state, { status, stop_reason, success, output, error, waiting_for: "" });
       break;
     }
-    case "hooked": case "forked": case "prompt_changed": case "decision_refused": case "ask_failed":
-    case "violated": case "cut": case "compacted": break;
-    default: throw new Error(`unknown event ${event.e}`);
+    default: if (!kind.annotation) throw new Error(`no case for ${event.e}`);
   }
 }
 

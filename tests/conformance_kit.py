@@ -4,17 +4,20 @@
 commit it. The kit itself is data in no language; docs/log-format.md says what the files mean.
 """
 
+import inspect
 import json
+import re
 import shutil
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args, get_type_hints
 
+import msgspec
 from ruamel.yaml import YAML
 from tests.files.flow.kit import with_model
 
-from taofold.core.events import Record, decode
+from taofold.core.events import Annotation, Event, Happened, Record, decode
 from taofold.core.json_values import plain
 from taofold.core.state import RunState, fold
 from taofold.files import Config, build, read_agent
@@ -22,6 +25,8 @@ from taofold.log.formats import ndjson, react_json, tao_yaml
 from taofold.testing.models import ScriptedModel
 
 KIT: Final = Path(__file__).parents[1] / "conformance"
+PAGE: Final = KIT.parent / "docs" / "log-format.md"
+EVENTS: Final[tuple[type[Happened], ...]] = get_args(Event)
 UNCOMPARED: Final = frozenset(
     {
         *("at", "elapsed", "duration_ms", "ms", "prompt", "prefix", "policy", "digest", "settings"),
@@ -128,6 +133,73 @@ def folded(folding: Path) -> list[Json]:
     return [state_json(fold(records[: n + 1])) for n in range(len(records))]
 
 
+def tag_of(kind: type[Happened]) -> str:
+    return str(kind.__struct_config__.tag)
+
+
+def event_kinds() -> Json:
+    """What a reader must know of each kind besides its fields."""
+    return {
+        tag_of(kind): {"timed": kind.timed, "annotation": issubclass(kind, Annotation)}
+        for kind in EVENTS
+    }
+
+
+def annotated() -> Json:
+    """A log with one record of each kind that leaves the state as it is."""
+    examples: dict[Any, Any] = {str: "text", int: 1, tuple[int, ...]: [1]}
+    events: list[Json] = [{"e": "run_started", "goal": "go"}]
+    for kind in EVENTS:
+        if issubclass(kind, Annotation):
+            hints = get_type_hints(kind)
+            fields = [name for name in kind.__struct_fields__ if name != "elapsed"]
+            example = {name: "0" if name == "key" else examples[hints[name]] for name in fields}
+            events.append({"e": tag_of(kind), **example})
+    return {
+        "about": "What only says something: each kind of event that leaves the state as it is.",
+        "records": [
+            {"seq": seq, "at": 1769337000000 + 100 * seq, "event": event}
+            for seq, event in enumerate(events)
+        ],
+    }
+
+
+def event_table() -> str:
+    """The events as the page lists them."""
+    lines = ["| event | fields | effect on the state |", "|---|---|---|"]
+    for kind in EVENTS:
+        state = re.search(r"State: (.*)", inspect.getdoc(kind) or "", re.DOTALL)
+        effect = " ".join(state[1].split()) if state else "none"
+        lines.append(f"| `{tag_of(kind)}` | {_fields_of(kind)} | {effect} |")
+    return "\n".join(lines) + "\n"
+
+
+def _fields_of(kind: type[Happened]) -> str:
+    base = EVENTS[EVENTS.index(kind.__base__)] if kind.__base__ in EVENTS else None
+    own = [
+        f"`{field.name}`{_default(field)}"
+        for field in msgspec.structs.fields(kind)
+        if field.name != "elapsed" and (base is None or field.name not in base.__struct_fields__)
+    ]
+    return ", ".join([f"as `{tag_of(base)}`", *own] if base is not None else own)
+
+
+def _default(field: msgspec.structs.FieldInfo) -> str:
+    if field.default_factory is not msgspec.NODEFAULT:
+        return " {}"
+    if field.default is msgspec.NODEFAULT:
+        return ""
+    written = json.dumps(msgspec.to_builtins(field.default))
+    return f" {written}"
+
+
+def written_page() -> str:
+    """The page, with the table as the code has it."""
+    page = PAGE.read_text(encoding="utf-8")
+    table = re.compile(r"\| event \| fields \|.*?\n\n", re.DOTALL)
+    return table.sub(lambda _: event_table() + "\n", page)
+
+
 def dump(path: Path, value: Any) -> None:
     text = json.dumps(value, indent=2, ensure_ascii=False, sort_keys=True)
     path.write_text(text + "\n", encoding="utf-8")
@@ -139,6 +211,9 @@ def main() -> int:
             dump(case / name, value)
     for document in documents():
         dump(document.with_suffix(".events.json"), taken_in(document))
+    PAGE.write_text(written_page(), encoding="utf-8")
+    dump(KIT / "events.json", event_kinds())
+    dump(KIT / "folding" / "annotations.json", annotated())
     for folding in foldings():
         raw = json.loads(folding.read_text(encoding="utf-8"))
         dump(folding, {**raw, "states": folded(folding)})

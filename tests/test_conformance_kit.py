@@ -12,7 +12,7 @@ from tests.prerequisites import NODE
 
 from taofold.core import events as e
 
-PAGE = kit.KIT.parent / "docs" / "log-format.md"
+PAGE = kit.PAGE
 EVENTS = get_args(e.Event)
 
 
@@ -70,8 +70,15 @@ def test_the_format_page_lists_every_event_with_all_its_fields() -> None:
     assert set(rows) == {event.__struct_config__.tag for event in EVENTS}
     for event in EVENTS:
         tag = event.__struct_config__.tag
-        listed = set(re.findall(r"`(\w+)`", rows[tag].replace("as `decided`", rows["decided"])))
-        assert listed == set(event.__struct_fields__) - {"elapsed"}, tag
+        row = re.sub(r"as `(\w+)`", lambda base: rows[base[1]], rows[tag])
+        assert set(re.findall(r"`(\w+)`", row)) == set(event.__struct_fields__) - {"elapsed"}, tag
+
+
+def test_what_is_derived_from_the_code_is_as_the_code_says() -> None:
+    """`make docs` writes it anew."""
+    assert kit.written_page() == PAGE.read_text("utf-8")
+    assert kit.event_kinds() == read(kit.KIT / "events.json")
+    assert kit.annotated()["records"] == read(kit.KIT / "folding" / "annotations.json")["records"]
 
 
 def test_the_reader_takes_nothing_from_this_package() -> None:

@@ -235,7 +235,7 @@ def _compared(second: "LoopState", control: "LoopState") -> str:
 def _applied(state: "LoopState") -> list[str]:
     """Which of the lessons were used, and where they come from."""
     from taofold.cli.project import with_registry
-    from taofold.cli.render.text import line
+    from taofold.core.text import line
 
     used = [use for use in (state.learnt.injected if state.learnt else ()) if use.applied]
 

@@ -3,6 +3,9 @@
 `key` is the place of an effect in its strategy ("0", "3", inside a fork "3.1.0"), the same on
 replay; `index` that of an action in its batch. Events are never changed; `encode` and `decode` are
 their JSON.
+
+A class says all there is to say of its kind: how durable it is, whether a replay derives it, how
+people read it, and behind `State:` what it does to the state, as `docs/log-format.md` has it.
 """
 
 from collections.abc import Callable, Iterable
@@ -10,6 +13,7 @@ from typing import Any, ClassVar, Final, Self, TypeAlias
 
 import msgspec
 
+from taofold.core import text
 from taofold.core.content import (
     Content,
     Count,
@@ -50,6 +54,18 @@ class Happened(Value, frozen=True, kw_only=True, tag_field="e"):
     timed: ClassVar[bool] = True
     """Does the time since the record before count as activity? Not where nobody was active then:
     at the start, at a resume, behind a fork."""
+    derived: ClassVar[bool] = True
+    """Does an effect of the strategy derive it, at its `key`? Not what whoever drives the run, or a
+    person, adds to it: a replay skips that."""
+    incidental: ClassVar[bool] = False
+    """Says how the run was driven, not what it did: two runs that differ in it alone are equal."""
+    wording: ClassVar[str] = ""
+    """The summary of an event `{0}`."""
+    heading: ClassVar[str] = ""
+    """What stands before its summary where people watch the run; "": they are not told of it, or
+    in another way."""
+    alarming: ClassVar[bool] = False
+    """Should people notice it?"""
     elapsed: Count | None = None
     """Milliseconds of activity since the record before, by a clock that nobody can set; None =
     what the records' times say."""
@@ -58,12 +74,31 @@ class Happened(Value, frozen=True, kw_only=True, tag_field="e"):
         """Digests of the bytes beside the log that it speaks of."""
         return ()
 
+    @property
+    def optional(self) -> bool:
+        """May it be missing in a log of an older release, where this code derives it?"""
+        return False
+
     def timeless(self) -> Self:
         """The event without `elapsed`: what happened, whatever the machine's clock did meanwhile.
 
         A replay derives what happened, never when.
         """
         return self if self.elapsed is None else msgspec.structs.replace(self, elapsed=None)
+
+    @property
+    def summary(self) -> str:
+        """What happened, for people: what `runs log` shows behind the event's name."""
+        return self.wording.format(self).rstrip()
+
+    @property
+    def announcement(self) -> str | None:
+        """What those who watch the run are told; None: nothing, or in another way."""
+        return f"{self.heading} {self.summary}" if self.heading else None
+
+
+class Annotation(Happened, frozen=True):
+    """An event that only says something: the state stays as it is, but for the time."""
 
 
 class ForeignCall(Value, frozen=True):
@@ -96,9 +131,13 @@ class RunStarted(Happened, frozen=True, tag="run_started"):
     """The run's fixed facts. Nothing irreversible has happened yet, so no sync is waited for.
 
     `goal` is its text; `parts` the goal as it was given, if it holds more than text.
+
+    State: `goal`, `data`; `status` is `running`
     """
 
     timed: ClassVar[bool] = False
+    derived: ClassVar[bool] = False
+    wording: ClassVar[str] = "{0.agent} ({0.strategy}) with {0.model}: {0.goal}"
     goal: str
     agent: str = "agent"
     strategy: str = "react"
@@ -127,26 +166,45 @@ class RunStarted(Happened, frozen=True, tag="run_started"):
         return _digests(past, self.parts)
 
 
-class Forked(Happened, frozen=True, tag="forked"):
-    """The events before this one were copied from `run`, up to and including `seq`."""
+class Forked(Annotation, frozen=True, tag="forked"):
+    """The events before this one were copied from `run`, up to and including `seq`.
+
+    State: none: what stands before was copied from there
+    """
 
     timed: ClassVar[bool] = False
+    derived: ClassVar[bool] = False
+    incidental: ClassVar[bool] = True
+    heading: ClassVar[str] = "forked"
+    wording: ClassVar[str] = "from {0.run} at {0.seq}"
     run: str
     seq: int
 
 
 class Resumed(Happened, frozen=True, tag="resumed"):
-    """A new activation took the run over, with fencing token `epoch`."""
+    """A new activation took the run over, with fencing token `epoch`.
+
+    State: `epoch`; `wakes` + 1; `status` is `running`, `waiting_for` ""
+    """
 
     timed: ClassVar[bool] = False
+    derived: ClassVar[bool] = False
+    incidental: ClassVar[bool] = True
+    heading: ClassVar[str] = "resumed,"
+    wording: ClassVar[str] = "epoch {0.epoch}"
     epoch: int
     owner: str = ""
 
 
 class Steered(Happened, frozen=True, tag="steered"):
-    """A person's message reached the run; the model reads it once, at its next turn."""
+    """A person's message reached the run; the model reads it once, at its next turn.
+
+    State: `heard` gets the text
+    """
 
     disk: ClassVar[bool] = True
+    heading: ClassVar[str] = "message"
+    wording: ClassVar[str] = "by {0.by}: {0.text}"
     key: str
     id: str
     text: str
@@ -170,18 +228,31 @@ class LimitHit(Happened, frozen=True, tag="limit_hit"):
     `value` is 1 if nothing more is called, -1 if the coming turn is the last. `needed` is what
     the call that was not made could have taken, `allowed` the bound then; 0 if that is not the
     reason (and in logs of older releases).
+
+    State: `limits_hit` gets the limit (`value` 1: nothing more is called; -1: the coming turn is
+    the last)
     """
 
+    heading: ClassVar[str] = "limit"
     key: str
     limit: str
     value: float
     needed: float = 0.0
     allowed: float = 0.0
 
+    @property
+    def summary(self) -> str:
+        """For people."""
+        return f"{self.limit}{' (last turn)' if self.value < 0 else ''}"
 
-class PromptChanged(Happened, frozen=True, tag="prompt_changed"):
+
+class PromptChanged(Annotation, frozen=True, tag="prompt_changed"):
     """On resume, this code builds another prompt than the one recorded (D13)."""
 
+    derived: ClassVar[bool] = False
+    alarming: ClassVar[bool] = True
+    heading: ClassVar[str] = "the prompt changed since it was recorded:"
+    wording: ClassVar[str] = "{0.recorded} → {0.requested}"
     key: str
     recorded: str
     requested: str
@@ -193,6 +264,9 @@ class Replied(Happened, frozen=True, tag="replied"):
     `prompt` is the digest of what every provider would be told, `prefix` of all that was sent:
     tools, schema and opaque parts too ("" in logs of earlier releases). `notes` are what the
     provider reported about the request.
+
+    State: `model_calls` + 1 unless `cached`; `usage` is added to `usage` and to
+    `usage_by_model[model]`
     """
 
     key: str
@@ -230,54 +304,77 @@ class Replied(Happened, frozen=True, tag="replied"):
         """The readable thinking in it."""
         return "" if isinstance(self.content, str) else thoughts(self.content)
 
+    @property
+    def summary(self) -> str:
+        """For people."""
+        tokens = f"{text.number(self.usage.tokens)} tokens, {text.duration(self.ms)}"
+        reply = self.text or ", ".join([call.name for call in self.calls])
+        return f"{tokens}{' (cached)' * self.cached}: {reply}"
 
-class Cut(Happened, frozen=True, tag="cut"):
+
+class Cut(Annotation, frozen=True, tag="cut"):
     """From here on nothing opaque is sent back from the first `messages` of the conversation.
 
     `reason`: "refused" (the provider would not take it), "prompt_changed", "tools_changed",
     "redacted", "lost" (its bytes are not in this log).
     """
 
+    alarming: ClassVar[bool] = True
+    heading: ClassVar[str] = "what the provider signed is not sent back from here on,"
+    wording: ClassVar[str] = "{0.reason}: {0.messages} messages {0.detail}"
     key: str
     reason: str
     messages: int
     detail: str = ""
 
 
-class Hooked(Happened, frozen=True, tag="hooked"):
+class Hooked(Annotation, frozen=True, tag="hooked"):
     """A hook changed what becomes of the model call at `key`; a replay does the same.
 
     `point` is "before_model" or "after_model". `rejected`: why the run ends here, "" = it goes
     on, and the model is told `message` besides.
     """
 
+    heading: ClassVar[str] = "hook"
     key: str
     hook: str
     point: str
     rejected: str = ""
     message: str = ""
 
+    @property
+    def summary(self) -> str:
+        """For people."""
+        return f"{self.hook} {self.point}: {self.rejected or self.message}"
 
-class AskFailed(Happened, frozen=True, tag="ask_failed"):
+
+class AskFailed(Annotation, frozen=True, tag="ask_failed"):
     """The provider failed after its retries."""
 
+    alarming: ClassVar[bool] = True
+    heading: ClassVar[str] = "the model failed:"
+    wording: ClassVar[str] = "{0.kind}: {0.message}"
     key: str
     kind: str
     message: str
 
 
-class Violated(Happened, frozen=True, tag="violated"):
+class Violated(Annotation, frozen=True, tag="violated"):
     """A rule of the loop was broken; `steps` are the numbers of the steps concerned."""
 
+    heading: ClassVar[str] = "rule"
+    wording: ClassVar[str] = "{0.rule}: {0.detail}"
     key: str
     rule: str
     detail: str = ""
     steps: tuple[int, ...] = ()
 
 
-class Compacted(Happened, frozen=True, tag="compacted"):
+class Compacted(Annotation, frozen=True, tag="compacted"):
     """Observations of the steps up to `upto` were folded in the prompt, not in the log."""
 
+    heading: ClassVar[str] = "compacted"
+    wording: ClassVar[str] = "up to step {0.upto}: {0.chars_before} → {0.chars_after} characters"
     key: str
     upto: int
     chars_before: int
@@ -285,19 +382,50 @@ class Compacted(Happened, frozen=True, tag="compacted"):
 
 
 class Noted(Happened, frozen=True, tag="noted"):
-    """A strategy's own trace entry."""
+    """A strategy's own trace entry.
+
+    State: of kind `state`, its `data` goes over the state's; else none (`branch`: which way a flow
+    took, `{node, to}`)
+    """
 
     key: str
     kind: str
     data: dict[str, Any] = {}
 
+    @property
+    def summary(self) -> str:
+        """For people."""
+        if self.kind == "branch":
+            return f"{self.kind} {self.data['node']} → {self.data['to'] or 'the next node'}"
+        return f"{self.kind} {text.value(self.data)}"
+
+    @property
+    def optional(self) -> bool:
+        """Which way a flow took was not always noted."""
+        return self.kind == "branch"
+
+    @property
+    def announcement(self) -> str | None:
+        """Which way a flow took."""
+        return self.summary if self.kind == "branch" else None
+
 
 class Proposed(Happened, frozen=True, tag="proposed"):
-    """A thought and its batch of actions: the opening of a step."""
+    """A thought and its batch of actions: the opening of a step.
+
+    State: opens the step `key`: a slot for each action
+    """
 
     key: str
     thought: Thought
     actions: tuple[Action, ...]
+
+    @property
+    def summary(self) -> str:
+        """For people."""
+        calls = [f"{a.tool} {text.parameters(a.parameters, 60)}" for a in self.actions]
+        thought = text.line(self.thought.content, 70)
+        return f"{self.thought.type}: {thought} → {'; '.join(calls)}"
 
 
 class Decided(Happened, frozen=True, tag="decided"):
@@ -307,6 +435,8 @@ class Decided(Happened, frozen=True, tag="decided"):
     `request`: of a question in the middle of a call, the answer's `form` and the tool's `state`;
     `attempt`: how often the call had been started when it was asked. An answer is about these
     starts only: after the next one it permits nothing.
+
+    State: `status` is `running`; `action`, if it is there, takes the slot's place
     """
 
     key: str
@@ -328,11 +458,19 @@ class Decided(Happened, frozen=True, tag="decided"):
         """Who decided, for people."""
         return self.by
 
+    @property
+    def summary(self) -> str:
+        """For people."""
+        by = "" if self.by == "policy" else f" by {self.decider}"
+        return f"[{self.index}] {self.verdict}{by} (tier {self.tier}) {self.reason}"
+
 
 class Resolved(Decided, frozen=True, tag="resolved"):
     """An approval was closed: by a person, the clock, or a change of what it was bound to.
 
     `imported`: so says a file that was taken in; nobody checked it here.
+
+    State: as `decided`
     """
 
     disk: ClassVar[bool] = True
@@ -350,8 +488,12 @@ class Started(Happened, frozen=True, tag="started"):
     With `kept` the call goes on: the tool has put on record how (`RunContext.keep`), so that after
     a crash it is called again with that, and nobody needs to be asked whether it happened.
     A `retry` is the call made once more after it raised: the first is 1, and each counts as a call.
+
+    State: if the slot had not started, or `retry` is above 0: `tool_calls` + 1, `per_tool[tool]`
+    + 1, `refused_row` is 0
     """
 
+    wording: ClassVar[str] = "[{0.index}]"
     key: str
     index: int = 0
     kept: Any = None
@@ -361,14 +503,20 @@ class Started(Happened, frozen=True, tag="started"):
 # A class of its own per durability: `disk` is a fact of the type, so that the log knows it without
 # looking into the event.
 class StartedOnce(Started, frozen=True, tag="started_once"):
-    """The same for a tool that must not be repeated: on disk before the call."""
+    """The same for a tool that must not be repeated: on disk before the call.
+
+    State: as `started`
+    """
 
     disk: ClassVar[bool] = True
     effect: str = "once"
 
 
 class Observed(Happened, frozen=True, tag="observed"):
-    """What came back from the action at `key`, `index`; `usage` is what a child run consumed."""
+    """What came back from the action at `key`, `index`; `usage` is what a child run consumed.
+
+    State: see below; `update` is [name, value], `calls` [model, tool]
+    """
 
     key: str
     observation: Observation
@@ -389,10 +537,20 @@ class Observed(Happened, frozen=True, tag="observed"):
             return ()
         return _digests((observation.blob,), observation.parts)
 
+    @property
+    def summary(self) -> str:
+        """For people."""
+        observation = self.observation
+        result = observation.extraction or text.value(observation.result)
+        took = text.duration(observation.duration_ms)
+        return f"[{self.index}] {observation.status} {took}: {result}"
 
-class DecisionRefused(Happened, frozen=True, tag="decision_refused"):
+
+class DecisionRefused(Annotation, frozen=True, tag="decision_refused"):
     """Somebody tried to decide on `id` who may not. Kept for the audit."""
 
+    derived: ClassVar[bool] = False
+    wording: ClassVar[str] = "{0.id} by {0.by}: {0.why}"
     id: str
     by: str
     why: str
@@ -400,36 +558,66 @@ class DecisionRefused(Happened, frozen=True, tag="decision_refused"):
 
 
 class Updated(Happened, frozen=True, tag="updated"):
-    """A Redux-style action changed the state's `name`."""
+    """A Redux-style action changed the state's `name`.
 
+    State: `data[name]` is `value`
+    """
+
+    derived: ClassVar[bool] = False
     name: str
     # A whole value, never a difference: folding needs no earlier state, and a rewind no inverse.
     value: Any = None
     action: str = ""
 
+    @property
+    def summary(self) -> str:
+        """For people."""
+        return f"{self.name} = {text.value(self.value)}"
+
 
 class Parked(Happened, frozen=True, tag="parked"):
-    """The run waits for a person: no process, no slot, only rows."""
+    """The run waits for a person: no process, no slot, only rows.
+
+    State: `status` is `waiting`, `waiting_for` the reason
+    """
 
     disk: ClassVar[bool] = True
+    derived: ClassVar[bool] = False
+    incidental: ClassVar[bool] = True
+    wording: ClassVar[str] = "{0.reason}"
     reason: str
 
 
 class Rewound(Happened, frozen=True, tag="rewound"):
-    """Events after `to` no longer count. They stay in the log."""
+    """Events after `to` no longer count. They stay in the log.
+
+    State: `rewinds` + 1; see below
+    """
 
     timed: ClassVar[bool] = False
+    derived: ClassVar[bool] = False
+    wording: ClassVar[str] = "to {0.to}"
     to: int
 
 
 class RunFinished(Happened, frozen=True, tag="run_finished"):
-    """The end of the run (D1). Lost to a power cut, it is derived again on resume."""
+    """The end of the run (D1). Lost to a power cut, it is derived again on resume.
 
+    State: these five; `waiting_for` is ""
+    """
+
+    derived: ClassVar[bool] = False
     status: str
     stop_reason: str
     success: bool
     output: Any = None
     error: str = ""
+
+    @property
+    def summary(self) -> str:
+        """For people."""
+        ending = self.error or ("" if self.output is None else text.value(self.output))
+        return f"{self.status} ({self.stop_reason}) {ending}"
 
 
 Event: TypeAlias = (

@@ -207,21 +207,11 @@ def reduce(state: RunState, record: e.Record) -> RunState:  # noqa: C901  # one 
             )
         case e.Rewound():
             return replace(state, rewinds=state.rewinds + 1, at=at)
-        case e.PromptChanged() | e.DecisionRefused():
-            return replace(state, active_ms=active, at=at)
         # Before the general `Noted` below: the order of these two cases matters.
         case e.Noted(kind="state"):
             data = {**state.data, **event.data}
             return replace(state, data=data, at=at, active_ms=active)
-        case (
-            e.Forked()
-            | e.AskFailed()
-            | e.Violated()
-            | e.Cut()
-            | e.Hooked()
-            | e.Compacted()
-            | e.Noted()
-        ):
+        case e.Annotation() | e.Noted():
             return replace(state, at=at, active_ms=active)
         case _:
             # The type checker names this line when an event is added and no case folds it.

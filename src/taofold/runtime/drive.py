@@ -121,8 +121,7 @@ class Drive(Ledger):
             event = e.Compacted(key=key, **data)
         else:
             event = e.Noted(key=key, kind=effect.kind, data=data)
-        if self.recording.expects(event, key):
-            self.put(event)
+        self.annotate(event)
 
     async def fork(self, key: str, branches: Sequence[Strategy[Any]]) -> tuple[Any, ...]:
         """Run all branches to their end, even when one stops: their work must reach the log."""

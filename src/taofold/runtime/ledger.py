@@ -152,6 +152,14 @@ class Ledger:
             return self.store.record(event)
         return self.recording.match(event) or self.new(event)
 
+    def annotate(self, event: e.Event) -> None:
+        """Record what is only said about the effect at the event's `key`, or find it recorded.
+
+        The past is not written anew: where an older release did not say it, it stays unsaid.
+        """
+        if self.recording.expects(event, getattr(event, "key", "")):
+            self.put(event)
+
     def new(self, event: e.Event) -> e.Record:
         """Record what never happened before."""
         if not self._live:

@@ -19,11 +19,6 @@ from taofold.log.store import Store
 
 E = TypeVar("E", bound=e.Happened)
 
-WORLD: Final = (
-    *(e.Resumed, e.Parked, e.Forked, e.PromptChanged),
-    *(e.Rewound, e.RunStarted, e.Updated, e.DecisionRefused, e.RunFinished),
-)
-"""Written by whoever drives the run. No effect derives them, so a replay skips them."""
 CALL: Final = (e.Decided, e.Resolved, e.Started, e.Observed)
 """What becomes of one action."""
 
@@ -50,7 +45,7 @@ class Tape:
         for record in live(self._order):
             if isinstance(record.event, e.Steered):
                 self._steered.append(record)
-            elif not isinstance(record.event, WORLD):
+            elif record.event.derived:
                 self._at.setdefault(_place(record.event), deque()).append(record)
                 self._count(getattr(record.event, "key", ""), 1)
 
@@ -310,13 +305,11 @@ class ReplayedRecording(Recording):
         return "." in key and self.tape.behind(key)
 
     def expects(self, note: e.Happened, key: str) -> bool:
-        """Every note is compared, but for one that tells people which way a flow took.
+        """Every note is compared, but for one that older releases did not make.
 
-        A log of a release that did not record that is still the run's.
+        A log without it is still the run's.
         """
-        if isinstance(note, e.Noted) and note.kind == "branch":
-            return not self.tape.behind(key) or self._has(note, key)
-        return True
+        return not note.optional or not self.tape.behind(key) or self._has(note, key)
 
     def settled_call(self, key: str, index: int) -> list[e.Event]:
         """None: it is ruled on again, and that is compared."""

@@ -13,8 +13,9 @@ from taofold.cli import options
 from taofold.cli.loops.drive import as_json, bounds_of, drive, warn
 from taofold.cli.loops.start import Budget, Force, MaxIterations, Steps, Timeout
 from taofold.cli.outcome import fail, give, give_json, say
-from taofold.cli.render.text import dollars, duration, line, number
+from taofold.cli.render.text import dollars
 from taofold.core.errors import ConfigError, UnknownRun
+from taofold.core.text import duration, line, number
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -130,7 +131,8 @@ def list_loops(
 ) -> None:
     """The loops of this project, newest first."""
     from taofold.cli.loops.drive import with_dependencies
-    from taofold.cli.render.text import ago, dollars, line, table
+    from taofold.cli.render.text import ago, dollars, table
+    from taofold.core.text import line
     from taofold.log.store import clock
     from taofold.loop.lifecycle import rows
     from taofold.loop.values import status_of

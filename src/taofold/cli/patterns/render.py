@@ -8,7 +8,8 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from taofold.cli.outcome import give, say
-from taofold.cli.render.text import line, table
+from taofold.cli.render.text import table
+from taofold.core.text import line
 
 if TYPE_CHECKING:
     from taofold.learning.loops import LoopNote, LoopStats

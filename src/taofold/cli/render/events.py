@@ -1,18 +1,19 @@
-"""Events as text: one line for each, and where the events of two runs differ. Pure.
+"""Where the events of two runs differ. Pure.
 
 In a comparison ids, times, durations, epochs and owners do not count: they always differ.
 """
 
 from collections.abc import Sequence
 from itertools import zip_longest
-from typing import Any, NamedTuple, assert_never
+from typing import Any, NamedTuple
 
 import msgspec
 
-from taofold.cli.render.text import clean, duration, line, number, parameters, value
+from taofold.cli.render.text import clean
 from taofold.core import events as e
 from taofold.core.json_values import is_array, is_object
 from taofold.core.state import fold, live
+from taofold.core.text import line, parameters
 from taofold.core.values import Step
 
 
@@ -21,73 +22,6 @@ def kind(event: e.Event) -> str:
     return str(event.__struct_config__.tag)
 
 
-def essence(event: e.Event, width: int = 100) -> str:
-    """The event in at most about `width` characters."""
-    return line(_described(event), width)
-
-
-def _described(event: e.Event) -> str:  # noqa: C901 - one case for each kind of event
-    match event:
-        case e.RunStarted():
-            return f"{event.agent} ({event.strategy}) with {event.model}: {event.goal}"
-        case e.Proposed():
-            calls = "; ".join(f"{a.tool} {parameters(a.parameters, 60)}" for a in event.actions)
-            return f"{event.thought.type}: {line(event.thought.content, 70)} → {calls}"
-        case e.Decided():
-            by = "" if event.by == "policy" else f" by {event.decider}"
-            return f"[{event.index}] {event.verdict}{by} (tier {event.tier}) {event.reason}"
-        case e.Observed():
-            observation = event.observation
-            result_text = observation.extraction or value(observation.result)
-            took = duration(observation.duration_ms)
-            return f"[{event.index}] {observation.status} {took}: {result_text}"
-        case e.Started():
-            return f"[{event.index}]"
-        case e.Replied():
-            tokens = f"{number(event.usage.tokens)} tokens, {duration(event.ms)}"
-            result_text = event.text or ", ".join(call.name for call in event.calls)
-            return f"{tokens}{' (cached)' * event.cached}: {result_text}"
-        case e.RunFinished():
-            ending = event.error or ("" if event.output is None else value(event.output))
-            return f"{event.status} ({event.stop_reason}) {ending}"
-        case e.Steered():
-            return f"by {event.by}: {event.text}"
-        case e.LimitHit():
-            return f"{event.limit}{' (last turn)' if event.value < 0 else ''}"
-        case e.Violated():
-            return f"{event.rule}: {event.detail}"
-        case e.Updated():
-            return f"{event.name} = {value(event.value)}"
-        case e.AskFailed():
-            return f"{event.kind}: {event.message}"
-        case e.Forked():
-            return f"from {event.run} at {event.seq}"
-        case e.Resumed():
-            return f"epoch {event.epoch}"
-        case e.Parked():
-            return event.reason
-        case e.Rewound():
-            return f"to {event.to}"
-        case e.PromptChanged():
-            return f"{event.recorded} → {event.requested}"
-        case e.Cut():
-            return f"{event.reason}: {event.messages} messages {event.detail}".rstrip()
-        case e.Hooked():
-            return f"{event.hook} {event.point}: {event.rejected or event.message}"
-        case e.Compacted():
-            return f"up to step {event.upto}: {event.chars_before} → {event.chars_after} characters"
-        case e.Noted(kind="branch"):
-            return f"{event.kind} {event.data['node']} → {event.data['to'] or 'the next node'}"
-        case e.Noted():
-            return f"{event.kind} {value(event.data)}"
-        case e.DecisionRefused():
-            return f"{event.id} by {event.by}: {event.why}"
-        case _:
-            assert_never(event)
-
-
-_INCIDENTAL = (e.Resumed, e.Parked, e.Forked)
-"""Say how a run was driven, not what it did."""
 _LOOSE = frozenset(
     {"ms", "duration_ms", "at", "expires_at", "settings", "session", "parent", "run"}
 )
@@ -141,7 +75,7 @@ def difference_text(difference: Difference) -> str:
     for name, record in zip("AB", difference.first, strict=True):
         row = "nothing: the run ends here"
         if record is not None:
-            row = f"{record.seq:>4}  {kind(record.event)}  {essence(record.event, 160)}"
+            row = f"{record.seq:>4}  {kind(record.event)}  {line(record.event.summary, 160)}"
         lines.append(f"  {name} {row}")
     for position, first_lines, two in difference.steps:
         lines.append(f"step {position}")
@@ -151,7 +85,7 @@ def difference_text(difference: Difference) -> str:
 
 
 def _compared(records: Sequence[e.Record]) -> list[e.Record]:
-    return [record for record in live(records) if not isinstance(record.event, _INCIDENTAL)]
+    return [record for record in live(records) if not record.event.incidental]
 
 
 def _as_json(record: e.Record) -> dict[str, Any]:

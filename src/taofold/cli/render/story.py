@@ -9,15 +9,15 @@ import os
 import sys
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol, TextIO, assert_never
+from typing import TYPE_CHECKING, Final, Protocol, TextIO
 
 from taofold.agent.result import Delta, Happening, Progress
 from taofold.cli.outcome import invocation
-from taofold.cli.render.events import essence
-from taofold.cli.render.text import clean, dollars, duration, line, number, parameters, value
+from taofold.cli.render.text import clean, dollars
 from taofold.core import events as e
 from taofold.core.content import media_of, parts_of, thoughts
 from taofold.core.state import RunState, reduce
+from taofold.core.text import duration, line, number, parameters, value
 from taofold.core.values import ASK_USER, FINISH, Action, Observation, Thought
 
 if TYPE_CHECKING:
@@ -201,7 +201,9 @@ class Story:
                 known.thinking = thoughts(parts_of(event.content))
                 voice.busy("reading the reply")
             case _:
-                self._beside(event, child=child)
+                announcement = event.announcement
+                if announcement is not None:
+                    voice.note(line(announcement, 160), alarm=event.alarming, child=child)
 
     def _proposed(self, event: e.Proposed, known: _Known, *, child: bool) -> None:
         known.steps += 1
@@ -261,60 +263,6 @@ class Story:
         for text, child in self._held:
             self._voice.note(text, child=child)
         self._held.clear()
-
-    def _beside(self, event: e.Event, *, child: bool) -> None:
-        announcement = _announced(event)
-        if announcement is not None:
-            text, alarm = announcement
-            told = f"{text} {essence(event, 160)}".lstrip()
-            self._voice.note(told, alarm=alarm, child=child)
-
-
-def _announced(event: e.Event) -> tuple[str, bool] | None:
-    """What stands before an event's text in the trace, and whether it is alarming.
-
-    None: it is not announced, or the trace shows it in another way.
-    """
-    match event:
-        case e.Violated():
-            return "rule", False
-        case e.AskFailed():
-            return "the model failed:", True
-        case e.LimitHit():
-            return "limit", False
-        case e.Hooked():
-            return "hook", False
-        case e.Steered():
-            return "message", False
-        case e.Compacted():
-            return "compacted", False
-        case e.Noted(kind="branch"):  # of a flow: which way it took
-            return "", False
-        case e.Cut():
-            return "what the provider signed is not sent back from here on,", True
-        case e.PromptChanged():
-            return "the prompt changed since it was recorded:", True
-        case e.Resumed():
-            return "resumed,", False
-        case e.Forked():
-            return "forked", False
-        case (
-            e.RunStarted()
-            | e.Replied()
-            | e.Noted()
-            | e.Proposed()
-            | e.Decided()
-            | e.Started()
-            | e.Observed()
-            | e.DecisionRefused()
-            | e.Updated()
-            | e.Parked()
-            | e.Rewound()
-            | e.RunFinished()
-        ):
-            return None
-        case _:
-            assert_never(event)
 
 
 def totals(state: RunState) -> str:

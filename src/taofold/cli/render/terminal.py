@@ -8,8 +8,8 @@ from rich.table import Table
 from rich.text import Text
 
 from taofold.cli.render.story import SilentVoice, ending_text, key_line, thought_line
-from taofold.cli.render.text import duration, line, parameters
 from taofold.core import events as e
+from taofold.core.text import duration, line, parameters
 from taofold.core.values import Action, Observation, Thought
 
 _COLOURS: Final = {

@@ -94,9 +94,9 @@ def log_of(run: options.Run, at: options.Seq = None, json: options.Json = False)
     """Every event of a run on one line; with --json as NDJSON, complete."""
     import msgspec
 
-    from taofold.cli.render.events import essence, kind
+    from taofold.cli.render.events import kind
     from taofold.core.events import public
-    from taofold.core.text import iso
+    from taofold.core.text import iso, line
 
     async def work(log: "Log") -> "tuple[str, list[Record]]":
         return await records_of(log, run, at)
@@ -104,22 +104,23 @@ def log_of(run: options.Run, at: options.Seq = None, json: options.Json = False)
     _, records = with_log(work)
     for record in records:
         if json:
-            line = {
+            row = {
                 "run": record.run,
                 "seq": record.seq,
                 "at": record.at,
                 "event": msgspec.to_builtins(public(record.event)),
             }
-            give_json(line, indent=None)
+            give_json(row, indent=None)
         else:
             time, event = iso(record.at)[11:23], record.event
-            give(f"{record.seq:>4}  {time}  {kind(event):<16} {essence(event, 120)}".rstrip())
+            summary = line(event.summary, 120)
+            give(f"{record.seq:>4}  {time}  {kind(event):<16} {summary}".rstrip())
 
 
 def metrics(run: options.Run, json: options.Json = False) -> None:
     """The measures of a run, computed from its log."""
-    from taofold.cli.render.text import value
     from taofold.core.metrics import measure
+    from taofold.core.text import value
 
     async def work(log: "Log") -> "tuple[str, list[Record]]":
         return await records_of(log, run)

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from taofold.cli.render.story import PlainVoice, Story, totals
 from taofold.cli.render.terminal import RichVoice
-from taofold.cli.render.text import clean, parameters, value
+from taofold.cli.render.text import clean
 from taofold.core import events as e
 from taofold.core.errors import ConfigError
 from taofold.core.state import RunState, fold, live
+from taofold.core.text import parameters, value
 from taofold.core.trace import opening
 from taofold.views import run_state_json
 
