@@ -287,6 +287,23 @@ def test_the_schema_says_what_a_text_is(text):
     assert ran(text)[0] == ["02134"]
 
 
+@pytest.mark.parametrize(
+    ("line", "given"),
+    [
+        ("shell command: ls -l", "ls -l"),
+        ('shell command="ls -l"', "ls -l"),
+        ("shell command='ls', zip: 02134", "ls"),
+        ('"shell command: ls"', "ls"),
+        ("[shell command: ls]", "ls"),
+        ("label tags: ['a', \"b\"]", ["a", "b"]),
+        ('label content: x, tags: ["a"]', ["a"]),
+    ],
+)
+def test_parameters_beside_the_name_of_an_action_keep_their_quotes_and_brackets(line, given):
+    """Mutant: every quote and bracket at the end of the line is taken off."""
+    assert ran(f"THOUGHT: t\nACTION: {line}\nOBSERVATION")[0] == [given]
+
+
 UNKNOWN = {
     "another family": f"<|invented_begin|>{SHELL}<|invented_end|>",
     "brackets": "[TOOL_REQUEST]shell[END_TOOL_REQUEST]",

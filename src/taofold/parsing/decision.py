@@ -453,8 +453,8 @@ def call_of(item: Any, tools: Tools, around: Object | None = None) -> Call:
 
 def _name_in(item: Object) -> tuple[str, Any]:
     for key in TOOL_KEYS:
-        name: Any = item.get(key)
-        if isinstance(name, str | dict):
+        name = item.get(key)
+        if isinstance(name, str) or is_object(name):
             return key, name
     return "", None
 

@@ -387,7 +387,7 @@ def _action(text: str, given: str | None, blank: RawCall, tools: Tools) -> RawCa
         return None
     request = replace(blank, tool=named["name"])
     line, _, below = text[named.end() :].partition("\n")
-    rest = line.strip(" \t`*\"'|,;-]").strip() if line.lstrip()[:1] not in "({" else line.strip()
+    rest = _undecorated(line) if line.lstrip()[:1] not in "({" else line.strip()
     if rest[:1] == "(":
         return _python(text, named.start("name"), request)
     if rest[:1] in ("{", ":") and "{" in rest[:3]:
@@ -397,6 +397,13 @@ def _action(text: str, given: str | None, blank: RawCall, tools: Tools) -> RawCa
     if below.lstrip()[:1] in ("{", "`"):
         return _encoded(below, request)
     return _listed(below, request, tools)
+
+
+def _undecorated(line: str) -> str:
+    """A line without the signs around it, and without a bracket or quote that only closes here."""
+    rest = line.strip(" \t`*|,;-").lstrip("\"' \t`*|,;-]")
+    is_loose = rest.count("]") > rest.count("[") if rest[-1:] == "]" else rest.count(rest[-1:]) % 2
+    return rest[:-1].rstrip() if rest[-1:] in ("]", '"', "'") and is_loose else rest
 
 
 def _python(text: str, at: int, request: RawCall) -> RawCall | None:
