@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.learning.loops import attempt, history
+from tests.learning.loops import BOUND, GUARD, attempt, fault, history
 from tests.learning.make import (
     ALWAYS,
     DAY,
@@ -92,6 +92,39 @@ def told(registry_patterns: list[Any]) -> list[tuple[object, ...]]:
         )
         for p in registry_patterns
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kinds", "names"),
+    [
+        (("error",), {"error-patterns.json"}),
+        (("error", "success"), {"error-patterns.json", "success-patterns.json"}),
+        (("success", "template"), {"success-patterns.json", "code-templates.json"}),
+    ],
+)
+@pytest.mark.scenario("XTL-06")
+def test_only_the_files_of_the_types_that_were_extracted_change(
+    tmp_path: Path, kinds: Any, names: set[str]
+) -> None:
+    check = fault("AssertionError", "assert 3 == 4", "t::b", "shop.py")
+    past = history(attempt(GUARD), attempt(BOUND, iteration=2, before=(check,)))
+
+    async def files(registry: Registry, name: str) -> dict[str, str]:
+        await export_to(registry, tmp_path / name)
+        folder = tmp_path / name / "shared" / "patterns"
+        return {path.name: path.read_text() for path in folder.glob("*.json")}
+
+    async def main() -> None:
+        registry = memory_registry(now=Clock())
+        before = await files(registry, "before")
+        drafts = extract(past, kinds)
+        assert {draft.kind for draft in drafts} == set(kinds)
+        await registry.discover("loop", drafts, EXTRACT)
+        after = await files(registry, "after")
+        changed = {name for name, text in after.items() if before.get(name) != text}
+        assert changed == names
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("form", ["folder", "bundle.json"])
