@@ -101,6 +101,9 @@ def test_what_looks_drawn_by_a_machine(value: str, is_random: bool, is_drawn: bo
         ("abcx", True),
         ("verylongwordqq", True),
         ("word-qqqq", False),
+        ("goToMyIdInIt", False),  # words of two letters prove nothing
+        ("theIdOfMyCar", False),
+        ("theCarRedId", True),
     ],
 )
 def test_what_is_made_of_words(value: str, is_worded: bool) -> None:

@@ -244,6 +244,31 @@ async def test_a_result_can_be_replaced_or_withheld() -> None:
     assert observed[0].hooks == ("Watcher",)
 
 
+async def test_the_next_hook_sees_the_result_that_the_one_before_put_there() -> None:
+    seen: list[Any] = []
+
+    class Second(Hook):
+        def after_tool(self, context: HookContext, action: Action, result: Any) -> Any:
+            seen.append((action.tool, action.parameters, result))
+            return Replace(f"{result}!")
+
+    hooks = [Watcher(after_tool=Replace("x")), Second()]
+    result = await agent(*SCRIPT, hooks=hooks).run("goal")
+    assert seen == [("look", {"what": "a"}, "x")]
+    assert result.steps[0].observations[0].result == "x!"
+    observed = [event for event in events(result) if isinstance(event, e.Observed)]
+    assert observed[0].hooks == ("Watcher", "Second")
+
+
+def test_a_hook_that_overrides_nothing_says_nothing() -> None:
+    nothing = Hook()
+    context: Any = None
+    for point in ("before_model", "after_model", "before_tool"):
+        assert getattr(nothing, point)(context, None) is None
+    assert nothing.after_tool(context, Action("look"), "seen") is None
+    assert nothing.name == "Hook"
+
+
 @pytest.mark.parametrize("point", ["before_model", "after_model", "before_tool", "after_tool"])
 @pytest.mark.parametrize("fault", ["raises", "nonsense", "empty"])
 async def test_a_broken_guard_lets_nothing_through(point: str, fault: str) -> None:

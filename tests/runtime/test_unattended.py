@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from taofold import Agent, Limits, MemoryLog
 from taofold.core import events as e
@@ -97,6 +98,26 @@ async def test_times_of_what_is_written_for_a_run_never_go_back() -> None:
     row = await waiting(log, "r", "", 500)
     assert await control.expire(log, row, 501), "by a clock that was set back"
     assert [r.at for r in await log.read("r")][-2:] == [1_000, 1_000]
+
+
+async def test_of_a_run_that_goes_on_or_is_asked_in_time_nothing_is_closed() -> None:
+    log = MemoryLog()
+    row = await waiting(log, "r", "", 5_000)
+    count = len(await log.read("r"))
+    for status, at in (("running", 9_000), ("finished", 9_000), ("waiting", 5_000)):
+        assert not await control.expire(log, replace(row, status=status), at)
+    assert len(await log.read("r")) == count
+    assert (await log.row("r")).waiting_for == "awaiting_approval"
+
+
+async def test_what_is_written_for_a_run_is_not_before_its_last_record() -> None:
+    log = MemoryLog()
+    await waiting(log, "r", "", 500)
+    claim = await log.claim("r", "")
+    later = e.Record("r", len(await log.read("r")), 2_000, e.Parked(reason="awaiting_approval"))
+    await log.append("r", claim.epoch, [later], status="waiting", waiting_for="awaiting_approval")
+    assert await control.expire(log, await log.row("r"), 1_500)
+    assert [r.at for r in await log.read("r")][-3:] == [2_000, 2_000, 2_000]
 
 
 @pytest.mark.parametrize("what", ["expire", "cancel", "end_orphan"])
