@@ -137,13 +137,25 @@ def test_metrics_have_the_names_of_the_source_system_and_a_curve(taught: Taofold
 
 
 @pytest.mark.scenario("XTL-18")
-def test_a_dry_run_tells_what_would_go_and_changes_nothing(taught: Taofold) -> None:
+def test_a_dry_run_tells_what_would_go_and_changes_nothing(
+    taught: Taofold, tmp_path: Path
+) -> None:
+    def files(name: str) -> dict[str, str]:
+        taught("patterns", "export", str(tmp_path / name))
+        return {
+            str(path.relative_to(tmp_path / name)): path.read_text()
+            for path in (tmp_path / name).rglob("*.json")
+        }
+
+    as_they_were = files("before")
+    assert as_they_were
     before = ids(taught("patterns", "list", "--json"))
     dry = taught("patterns", "prune", "--dry-run", "--max-age-days", "0")
     assert dry.code == 0
     assert f"{len(before)} would be archived" in dry.err
     assert [identity for identity in before if identity not in dry.out] == []
     assert ids(taught("patterns", "list", "--json")) == before
+    assert files("after") == as_they_were
 
 
 @pytest.mark.scenario("XTL-21")
