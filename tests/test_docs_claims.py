@@ -9,6 +9,7 @@ import pytest
 import typer
 from tests.test_docs import PAGES, ROOT
 
+from taofold.agent.activation import HISTORY_MEDIA
 from taofold.bridges.mcp.client import results as mcp_results
 from taofold.bridges.mcp.client import transport as mcp_transport
 from taofold.cli import outcome
@@ -18,14 +19,18 @@ from taofold.files.flow.flow import MOST_VISITS
 from taofold.learning.settings import Extraction, Injection, Pruning
 from taofold.loop import snapshots
 from taofold.loop.gates import baseline
+from taofold.models import replies
+from taofold.models.endpoint import RetryPolicy
 from taofold.policy import Limits
 from taofold.runtime.lease import BEAT_S, LEASE_MS
-from taofold.runtime.tool_calls import FIRST_PAUSE
+from taofold.runtime.tool_calls import BLOB, FIRST_PAUSE
 from taofold.server import client_tools
 from taofold.server.api.schemas import MOST_FILES
 from taofold.server.credentials import CODE_S
 from taofold.server.listener import HEADER_S
 from taofold.server.server import Settings
+from taofold.telemetry.prompt import LONGEST_PROMPT
+from taofold.tools import media
 
 PROGRAM = typer.main.get_command(app)
 PROSE = [page for page in PAGES if page.name not in ("cli.md", "conformance.md")]
@@ -185,7 +190,7 @@ def test_the_exit_codes_are_those_of_the_program() -> None:
 
 def figures() -> dict[str, list[str]]:
     """What the pages say of bounds and times, put together from the values of the code."""
-    server, lease = Settings(), LEASE_MS / 1000
+    server, lease, retries = Settings(), LEASE_MS / 1000, RetryPolicy()
     return {
         "server.md": [
             f"sign in (once, within {CODE_S // 60} minutes)",
@@ -224,6 +229,18 @@ def figures() -> dict[str, list[str]]:
         ],
         "loops.md": [f"its lease (of {lease:g} seconds, renewed every {BEAT_S:g})"],
         "agent-files.md": [f"at most {MOST_VISITS:,} times"],
+        "models.md": [
+            f"{retries.attempts} times in all ({retries.rate_attempts} times after 429) "
+            f"and within {retries.seconds:g} seconds",
+            f"a reply with more than {replies._MOST_CALLS} calls",
+            f"larger than {media.LARGEST >> 20} MiB is refused",
+            f"in its later turns, up to {HISTORY_MEDIA >> 20} MiB.",
+        ],
+        "architecture.md": [
+            f"Results above {BLOB >> 10} kB lie in",
+            f"*lease* lasts ({lease:g} seconds, renewed by",
+        ],
+        "traces.md": [f"({LONGEST_PROMPT:,} characters unless it is set)"],
         "tools.md": [f"calls again what raised, after {FIRST_PAUSE:g} s, {2 * FIRST_PAUSE:g} s"],
     }
 

@@ -137,9 +137,7 @@ def test_metrics_have_the_names_of_the_source_system_and_a_curve(taught: Taofold
 
 
 @pytest.mark.scenario("XTL-18")
-def test_a_dry_run_tells_what_would_go_and_changes_nothing(
-    taught: Taofold, tmp_path: Path
-) -> None:
+def test_a_dry_run_tells_what_would_go_and_changes_nothing(taught: Taofold, tmp_path: Path) -> None:
     def files(name: str) -> dict[str, str]:
         taught("patterns", "export", str(tmp_path / name))
         return {
