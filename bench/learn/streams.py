@@ -125,7 +125,7 @@ async def stream(
         trial, plain = await bench.trial(bug, text), await bench.trial(bug)
         history = LoopHistory(
             loop, GOAL, "python", "completed" if trial.solved else "exhausted", trial.attempts,
-            trial.tried, agent="bench", injected=lessons.patterns,
+            trial.tried, agent="bench",
         )  # fmt: skip
         await mind.take_in(history, KINDS if learn else ())
         if trial.solved:

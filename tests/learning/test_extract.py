@@ -91,7 +91,7 @@ def test_an_approach_is_a_chain_of_errors_with_the_edits_that_settled_them() -> 
     assert found.body.category == "debugging"
     assert found.body.tools == ("edit_file", "run_command")
     assert found.body.average_iterations == 2
-    assert found.body.task == "Fix the failing tests of .*"
+    assert found.body.task == "Fix the failing tests of `.*`"
     assert "`if user is None:` was added" in found.body.steps[0]
     assert "`if amount > LIMIT:` became `if amount >= LIMIT:`" in found.body.steps[1]
 

@@ -162,7 +162,6 @@ async def history_of(
     for ended in state.done:
         attempts += await _attempts(ended, before, snapshot, work)
         before, snapshot = ended.verdict, ended.snapshot
-    lessons = [name for injection in state.injected for name in injection.lessons.patterns]
     return LoopHistory(
         loop,
         state.wish.task,
@@ -173,7 +172,6 @@ async def history_of(
         state.at,
         repository,
         by,
-        tuple(dict.fromkeys(lessons)),
         callers=await _callers(attempts, state, work),
     )
 
@@ -225,7 +223,7 @@ async def _attempts(
     reading = read_run(records, ended.number, failed, await _texts(records, snapshot, work))
     left = _names(fails)
     credible = [
-        replace(attempt, kept=attempt.kept and not _doubtful(attempt, left), quality=ended.quality)
+        replace(attempt, kept=attempt.kept and not _doubtful(attempt, left))
         for attempt in reading.attempts
         if attempt.judged
     ]
@@ -241,8 +239,6 @@ async def _attempts(
         fails,
         True,
         tuple(sorted(ended.tools)),
-        ended.quality,
-        ended.spent.usage.tokens,
     )
     if unexplained:
         # The log does not explain the files: what it claims to have mended is not believed.

@@ -21,11 +21,6 @@ _CATEGORIES: Final[tuple[tuple[TaskCategory, str], ...]] = (
     ("documentation", r"\b(?:docs?|document\w*|readme|docstrings?|comments?)\b"),
     ("architecture", r"\b(?:architecture|design|adr)\b"),
 )
-_VARIES: Final = re.compile(
-    r"'[^'\n]*'|\"[^\"\n]*\"|`[^`\n]*`|(?<!\w)[\w.-]*/[\w./-]+|\b\w+\.\w{1,5}\b|\b\w*\d\w*\b"
-    r"|\b\w+_\w+\b|\b[A-Z]\w*[A-Z]\w*\b"
-)
-_MOST_TASK: Final = 160
 _MOST_NAME: Final = 72
 
 
@@ -37,18 +32,6 @@ def task_category(task: str) -> TaskCategory:
         if re.search(words, opening):
             return name
     return "implementation"
-
-
-def task_pattern(task: str) -> str:
-    """The task's first line with `.*` for names, paths, numbers and quotations."""
-    line = task.strip().partition("\n")[0][:_MOST_TASK]
-    parts: list[str] = []
-    end = 0
-    for variable in list(_VARIES.finditer(line))[:3]:
-        # `re.escape` writes a blank as `\ `, which nobody wants to read in a pattern.
-        parts += [re.escape(line[end : variable.start()]).replace("\\ ", " "), ".*"]
-        end = variable.end()
-    return "".join([*parts, re.escape(line[end:]).replace("\\ ", " ")])
 
 
 def gist(error: str, pattern: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, cast
 import msgspec
 
 from taofold.core.checks import Check
-from taofold.core.events import Observed, Proposed, Record, Replied
+from taofold.core.events import Observed, Proposed, Record
 from taofold.core.values import Action, Value
 from taofold.diagnostics import pytest_output
 from taofold.diagnostics.failures import failing_checks
@@ -43,7 +43,6 @@ class RepairAttempt(Value, frozen=True):
     """Changes between two runs of the checks.
 
     `before` and `after` are what failed then. `judged` is false if nothing ran afterwards.
-    `quality` is in 0 to 1, -1 if unknown.
     """
 
     iteration: int
@@ -52,8 +51,6 @@ class RepairAttempt(Value, frozen=True):
     after: tuple[Check, ...] = ()
     judged: bool = True
     tools: tuple[str, ...] = ()
-    quality: float = -1.0
-    tokens: int = 0
     kept: bool = True
     """False if the changes were taken back."""
 
@@ -86,9 +83,6 @@ class LoopHistory(Value, frozen=True):
     at: int = 0
     repository: str = ""
     agent: str = ""
-    injected: tuple[str, ...] = ()
-    scope: tuple[str, ...] = ()
-    """The files that the task names or the failing checks lead to; () = not known."""
     callers: dict[str, str] = {}
     """By the id of a failing check the lines, of a test or a program, by which it came up."""
 
@@ -123,7 +117,6 @@ class _Fold:
     tools: list[str] = field(default_factory=list[str])
     texts: dict[str, str] = field(default_factory=dict[str, str])
     """What files are known to hold now."""
-    tokens: int = 0
     checking: set[str] = field(default_factory=set[str])
     """Commands that reported failing checks before: silence of theirs is success."""
 
@@ -187,11 +180,10 @@ class _Fold:
                     after or (),
                     judged,
                     tuple(dict.fromkeys(self.tools)),
-                    tokens=self.tokens,
                 )
             )
         if self.open or after is not None:
-            self.open, self.tools, self.tokens = [], [], 0
+            self.open, self.tools = [], []
         if after is not None:
             self.known = after
 
@@ -232,8 +224,6 @@ def read_run(
     actions: dict[tuple[str, int], Action] = {}
     for record in records:
         match record.event:
-            case Replied(usage=usage):
-                fold.tokens += usage.tokens
             case Proposed(key=key, actions=batch):
                 actions.update({(key, n): action for n, action in enumerate(batch)})
             # A refused action never ran.

@@ -17,7 +17,6 @@ from taofold.learning.extraction.categories import (
     category_of,
     gist,
     task_category,
-    task_pattern,
 )
 from taofold.learning.extraction.diffs import SEPARATOR, Hunk, excerpt, hunks, tokens
 from taofold.learning.extraction.generalisation import (
@@ -198,14 +197,9 @@ def extract(
 
 
 def _errors(history: LoopHistory) -> Iterator[Pattern]:
-    bodies: set[tuple[str, str, str]] = set()
     for settled in pairs(history):
-        alike, body = settled.alike, _error_fix(settled, history)
-        key = (body.signature.name, body.signature.pattern, body.fix.diff)
-        if key in bodies:
-            continue
-        bodies.add(key)
-        error, fix = alike[0].error_type, body.fix
+        body, error = _error_fix(settled, history), settled.alike[0].error_type
+        fix = body.fix
         yield Pattern(
             "",
             gist(error, body.signature.pattern),
@@ -267,7 +261,7 @@ def pairs(history: LoopHistory) -> Iterator[SettledError]:
             others = [other for other in attempt.before if _sign_of(other) not in own]
             fix = blame((near if len(groups) > 1 else ()) or changes, first, others)
             if fix.changes and all(map(_readable, fix.changes)) and not _silent(fix.changes):
-                vain = [change for past in earlier for change in _in_vain_for(past, *own)]
+                vain = [change for past in earlier for change in _in_vain_for(past, own)]
                 yield SettledError(
                     alike, first, fix.changes, tuple(vain), fix.elsewhere, fix.partial
                 )
@@ -315,23 +309,14 @@ def _undone(attempt: RepairAttempt, check: Check, later: Iterable[RepairAttempt]
     )
 
 
-def _in_vain_for(attempt: RepairAttempt, first: Sign, last: Sign) -> tuple[FileChange, ...]:
-    """What the attempt changed for an error that it left, or only moved."""
-    wasted = _wasted(attempt, first) or _wasted(attempt, last)
-    moved = _in(first, attempt.before) and _in(last, attempt.after) and first != last
-    if wasted or not moved:
-        return wasted
-    return _joined((), [change for change in attempt.changes if not is_test(change.path)])
-
-
-def _wasted(attempt: RepairAttempt, sign: Sign) -> tuple[FileChange, ...]:
-    """What the attempt changed for the error, and left it; of what settled another one nothing."""
+def _in_vain_for(attempt: RepairAttempt, own: Collection[Sign]) -> tuple[FileChange, ...]:
+    """What the attempt changed for an error that it left or moved: of what it settled nothing."""
     left = {_sign_of(check) for check in attempt.after}
-    check = next((check for check in attempt.before if _sign_of(check) == sign), None)
-    if not attempt.judged or check is None or sign not in left:
+    check = next((check for check in attempt.before if _sign_of(check) in own), None)
+    if not attempt.judged or check is None or left.isdisjoint(own):
         return ()
     changes = _joined((), [c for c in attempt.changes if not is_test(c.path)])
-    others = [other for other in attempt.before if _sign_of(other) != sign]
+    others = [other for other in attempt.before if _sign_of(other) not in own]
     if all(_sign_of(other) in left for other in others):
         return changes
     part = blame(changes, check, others)
@@ -499,7 +484,7 @@ def approaches(history: LoopHistory, least: float = LEAST) -> Iterator[Pattern]:
             tuple(steps[:MOST]),
             tuple(dict.fromkeys(tools)),
             spread,
-            task_pattern(history.task),
+            pattern_of(history.task),
             float(history.iterations),
             benefits=(f"{len(steps)} errors settled",),
         ),
@@ -527,15 +512,13 @@ def _in_short(diff: str) -> str:
 
 
 def _templates(history: LoopHistory) -> Iterator[Pattern]:
-    codes: set[str] = set()
     for settled in pairs(history):
         check, changes = settled.first, settled.changes
         differences = [hunk for change in changes for hunk in hunks(change)]
         code, holes = template_code(differences)
         # An exchange of words, or a line alone, is no template: the lesson shows it.
-        if _new_lines(differences) < 2 or code in codes:
+        if _new_lines(differences) < 2:
             continue
-        codes.add(code)
         language = language_of(changes[0].path)
         error = gist(check.error_type, pattern_of(check.message))
         yield Pattern(
