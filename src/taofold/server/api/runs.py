@@ -269,12 +269,21 @@ async def records(call: ApiCall) -> BaseModel:
     return schemas.Records(items=[views.record(record) for record in stored], next=following)
 
 
+def _event_in(row: RunRow, at: int | None) -> int | None:
+    """The number of one of the run's events; None = the last.
+
+    Raises:
+        Problem: 422, it has no such event.
+    """
+    if at is not None and at >= row.events:
+        raise Problem(422, "at", f"the run has the events 0 to {row.events - 1}")
+    return at
+
+
 async def state(call: ApiCall) -> BaseModel:
     """The state as it was after an event."""
     row = await visible_run(call, call.path["run"])
-    at: int | None = call.query.at
-    if at is not None and at >= row.events:
-        raise Problem(422, "at", f"the run has the events 0 to {row.events - 1}")
+    at = _event_in(row, call.query.at)
     stored = await call.server.log.read(row.run, limit=0 if at is None else at + 1)
     return await asyncio.to_thread(views.moment, row.run, stored)
 
@@ -436,6 +445,18 @@ ENDPOINTS: Final = (
 )
 
 
+def _check_agent(server: Server, run: str, started: e.RunStarted) -> None:
+    """Can this server drive the run?
+
+    Raises:
+        Problem: 409, its agent is not offered here, or cannot be made.
+    """
+    try:
+        server.catalog.of(run, started)
+    except ConfigError as error:
+        raise Problem(409, "agent", str(error)) from None
+
+
 async def cancel(call: ApiCall) -> BaseModel:
     """Stop a run: nothing starts afterwards, what was done is kept."""
     row = await own_run(call)
@@ -466,18 +487,12 @@ async def steer(call: ApiCall) -> BaseModel:
 async def fork(call: ApiCall) -> Response:
     """Branch off at a step and go on from there."""
     row = await own_run(call)
-    server, at = call.server, call.body.at
-    if at is not None and at >= row.events:
-        raise Problem(422, "at", f"the run has the events 0 to {row.events - 1}")
+    server, at = call.server, _event_in(row, call.body.at)
     started = opening(await server.log.read(row.run, limit=1))
     if started is None:
         raise Problem(409, "damaged", "the run has no start")
-    try:
-        # Asked before anything is written: a fork that
-        # nobody here can drive would be left behind.
-        server.catalog.of(row.run, started)
-    except ConfigError as error:
-        raise Problem(409, "agent", str(error)) from None
+    # Asked before anything is written: a fork that nobody here can drive would be left behind.
+    _check_agent(server, row.run, started)
     new = new_id()
     await runs.fork(server.log, row.run, new, at=at, now=server.now(), driven=True)
     await server.engine.wake(new)
@@ -501,10 +516,7 @@ async def resume(call: ApiCall) -> BaseModel:
     server.engine.stuck.pop(row.run, None)
     started = opening(records)
     if started is not None:
-        try:
-            server.catalog.of(row.run, started)
-        except ConfigError as error:
-            raise Problem(409, "agent", str(error)) from None
+        _check_agent(server, row.run, started)
     await runs.reopen(server.log, row.run)
     await server.engine.wake(row.run)
     server.audit("resume", call.principal.id, run=row.run)

@@ -19,7 +19,7 @@ from taofold.core.errors import LogError, TaofoldError
 from taofold.log.log import Log
 from taofold.server.endpoint import ApiCall, Problem
 from taofold.server.streams.channel import PartialAnswer, RunChannel
-from taofold.server.streams.relay import Relay
+from taofold.server.streams.relay import NoRelay
 
 LOOK_S: Final = 0.2
 """Seconds between two looks at a run that another process drives."""
@@ -47,8 +47,8 @@ class Hub:
         """Runs that are driven here and of which each reply may be the answer: their tools."""
         self._heads: dict[str, int] = {}
         """How many records the runs have that are driven here."""
-        self.relay: Relay | None = None
-        """To and from other processes; None: the log cannot broadcast."""
+        self.relay = NoRelay()
+        """To and from other processes, where the log can broadcast."""
         self.hears_changes = False
         """Is `poke` called for each change of a status or an inbox, by whomever?"""
 
@@ -64,38 +64,38 @@ class Hub:
 
     def hear(self, root: str, happening: Happening) -> None:
         """What happens in a run of this process or its child runs, durable or a delta."""
-        channel, relay = self._channels.get(root), self.relay
-        if isinstance(happening, Delta):
-            tools = self._answering.get(root)
-            if happening.run == root and tools is not None:
-                reply = self._replies.get(root)
-                if reply is None:
-                    reply = PartialAnswer(tools(), self._heads.get(root, 0))
-                self._replies[root] = reply
-                if reply.feed(happening.text):
-                    if channel is not None:
-                        channel.answer_so_far(reply.text, reply.thought, since=reply.since)
-                    if relay is not None:
-                        relay.arrived(root, reply.text)
+        match happening:
+            case Delta():
+                self._hear_delta(root, happening)
+            case Progress():
+                if (channel := self._channels.get(root)) is not None:
+                    channel.show_progress(happening)
+                self.relay.reported(root, happening)
+            case _:
+                self._hear_record(root, happening)
+
+    def _hear_delta(self, root: str, delta: Delta) -> None:
+        tools = self._answering.get(root)
+        if delta.run != root or tools is None:
             return
-        if isinstance(happening, Progress):
-            if channel is not None:
-                channel.show_progress(happening)
-            if relay is not None:
-                relay.reported(root, happening)
-            return
-        own = happening.run == root
+        reply = self._replies.get(root) or PartialAnswer(tools(), self._heads.get(root, 0))
+        self._replies[root] = reply
+        if reply.feed(delta.text):
+            if (channel := self._channels.get(root)) is not None:
+                channel.answer_so_far(reply.text, reply.thought, since=reply.since)
+            self.relay.arrived(root, reply.text)
+
+    def _hear_record(self, root: str, record: e.Record) -> None:
+        own = record.run == root
         if own:
-            self._heads[root] = happening.seq + 1
+            self._heads[root] = record.seq + 1
         # The reply is complete and in the log: what arrives next belongs to another one.
-        if own and isinstance(happening.event, e.Replied):
+        if own and isinstance(record.event, e.Replied):
             self._replies.pop(root, None)
-            if relay is not None:
-                relay.answered(root)
-        if channel is not None:
-            channel.publish(happening)
-        if relay is not None:
-            relay.wrote(root, happening.seq + 1 if own else None)
+            self.relay.answered(root)
+        if (channel := self._channels.get(root)) is not None:
+            channel.publish(record)
+        self.relay.wrote(root, record.seq + 1 if own else None)
 
     def begin(self, root: str, head: int, tools: ToolNames | None) -> None:
         """The run, which has `head` records, is driven here from now on.
@@ -106,16 +106,14 @@ class Hub:
         self._heads[root] = head
         if tools is not None:
             self._answering[root] = tools
-        if self.relay is not None:
-            self.relay.begin(root, head)
+        self.relay.begin(root, head)
 
     def forget(self, root: str) -> None:
         """The run is not driven here any more."""
         self._replies.pop(root, None)
         self._answering.pop(root, None)
         self._heads.pop(root, None)
-        if self.relay is not None:
-            self.relay.end(root)
+        self.relay.end(root)
 
     def show(self, root: str, text: str, head: int) -> None:
         """Take in the answer of a run of another process, as it was when it had `head` records."""
@@ -152,8 +150,7 @@ class Hub:
             reply = self._replies.get(run)
             if reply is not None and reply.text:
                 channel.answer_so_far(reply.text, reply.thought, since=reply.since)
-            if self.relay is not None:
-                self.relay.watch(run)
+            self.relay.watch(run)
         # Counted before the first await: a leaving client must not close a channel that is wanted.
         channel.watchers += 1
         try:
@@ -171,14 +168,12 @@ class Hub:
         """Let all channels go."""
         for run in list(self._channels):
             await self._close(run)
-        if self.relay is not None:
-            self.relay.close()
+        self.relay.close()
 
     async def _close(self, run: str) -> None:
         # Popped before the await: who comes meanwhile gets a new channel, not one that closes.
         self._channels.pop(run, None)
-        if self.relay is not None:
-            self.relay.unwatch(run)
+        self.relay.unwatch(run)
         tailer = self._tailers.pop(run, None)
         if tailer is not None:
             tailer.cancel()
@@ -205,7 +200,7 @@ class Hub:
         # Whatever ends the waiting changes the status first; the records come somewhat later.
         poked = asyncio.get_running_loop().time() - channel.poked_at < CALM_S
         announced = self.hears_changes and channel.waits and not poked
-        if announced or (self.relay is not None and self.relay.follows(channel.run)):
+        if announced or self.relay.follows(channel.run):
             return max(CALM_S, self._look_s)
         return self._look_s
 

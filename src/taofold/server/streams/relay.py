@@ -134,7 +134,42 @@ class _Incoming:
     asked_at: float = float("-inf")
 
 
-class Relay:
+class NoRelay:
+    """Of a server whose log cannot broadcast: it tells nobody, and nobody tells it anything."""
+
+    def begin(self, root: str, head: int) -> None:
+        """Nothing."""
+
+    def end(self, root: str) -> None:
+        """Nothing."""
+
+    def wrote(self, root: str, head: int | None) -> None:
+        """Nothing."""
+
+    def answered(self, root: str) -> None:
+        """Nothing."""
+
+    def arrived(self, root: str, text: str) -> None:
+        """Nothing."""
+
+    def reported(self, root: str, progress: Progress) -> None:
+        """Nothing."""
+
+    def watch(self, root: str) -> None:
+        """Nothing."""
+
+    def unwatch(self, root: str) -> None:
+        """Nothing."""
+
+    def follows(self, root: str) -> bool:
+        """No."""
+        return False
+
+    def close(self) -> None:
+        """Nothing."""
+
+
+class Relay(NoRelay):
     """One process's part: sends of the runs that it drives, receives for those it watches.
 
     Args:
