@@ -198,7 +198,7 @@ class Rule:
     def order(self, task: Task) -> list[int]:
         pairs = self.pairs(task)
         factors = [self.rates.factor(keys) for _, keys in pairs]
-        return learnt_order([score for score, _ in pairs], factors, self.rates.weights)
+        return learnt_order([score for score, _ in pairs], factors, self.rates.belief)
 
     def learn(self, task: Task, winner: int, spoil: Spoil, *, gate_only: bool = False) -> None:
         keys, costs = outcome(self.rates, self.pairs(task), winner)
@@ -214,12 +214,17 @@ class NoGate(Rule):
 
 
 class TwoKeys(NoGate):
-    """The thirty lines: shape and line, straight into the score."""
+    """The thirty lines: shape and line, neither beside the other, straight into the score."""
 
     levels = "sl"
 
+    def learn(self, task: Task, winner: int, spoil: Spoil, *, gate_only: bool = False) -> None:
+        if not gate_only:
+            keys, costs = outcome(EditRates(), self.pairs(task), winner)
+            self.rates = self.rates.plus(spoil(keys), costs)
 
-RULES: dict[str, type[Rule]] = {"runs": Rule, "three": NoGate, "two": TwoKeys}
+
+RULES: dict[str, type[Rule]] = {"runs": Rule, "nogate": NoGate, "thirty": TwoKeys}
 
 
 def first_right(corpus: Corpus, task: Task, order: Sequence[int]) -> int | None:
@@ -288,7 +293,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("--seeds", type=int, default=6)
-    parser.add_argument("--rules", default="runs,three,two")
+    parser.add_argument("--rules", default="runs,nogate,thirty")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--most", type=int, default=10_000, help="Bugs, drawn at random.")
     options = parser.parse_args()
@@ -302,7 +307,7 @@ def main() -> None:
         print(f"{folder.name}: {len(tasks)} of {bugs_seen} bugs, {families} families", flush=True)
         for name in options.rules.split(","):
             for condition, orders in conditions(corpus, tasks, RULES[name], options.seeds).items():
-                print(f"  {name:5} {condition:9} {figures(orders)}", flush=True)
+                print(f"  {name:6} {condition:9} {figures(orders)}", flush=True)
                 result[f"{folder.name}/{name}/{condition}"] = orders
         corpus.keep()
         print(f"  {time.monotonic() - began:.0f} s")

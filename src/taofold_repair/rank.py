@@ -22,16 +22,7 @@ import msgspec
 from taofold.core.checks import Check, Location
 from taofold.diagnostics.pytest_output import PytestReport
 from taofold.learning.extraction.diffs import abstracted
-from taofold.learning.rates import (
-    LINE,
-    MOST_KEYS,
-    POWERS,
-    SHAPE,
-    STATEMENT,
-    EditRates,
-    key_of,
-    learnt_order,
-)
+from taofold.learning.rates import MOST_KEYS, EditRates, key_of, learnt_order
 from taofold_repair.clue import Clue, clue_of
 from taofold_repair.shapes import shape
 from taofold_repair.site import Site
@@ -41,7 +32,9 @@ from taofold_repair.templates import TEMPLATES
 HEADING: Final = "## Search Rates"
 _ABOUT: Final = "Reference data of the search policy: kinds of edits, and how often each was right."
 _RATE: Final = re.compile(r"(?m)^([a-z][0-9a-f]{12}) (\d{1,4}\.\d{1,4})$")
-_WEIGHTS: Final = re.compile(r"(?m)^weights ([01]\.\d{4}) ([01]\.\d{4}) ([01]\.\d{4})$")
+_WEIGHTS: Final = re.compile(r"(?m)^weights [01]\.\d{4} (?:[01]\.\d{4} )?([01]\.\d{4})$")
+"""How far the policy's own order and the learnt one are believed. An earlier release wrote one more
+between the two."""
 _TELLING: Final = 0.1
 """Rates nearer to 1 than this, as a logarithm, are not worth a line."""
 _MOST: Final = 50.0
@@ -50,12 +43,12 @@ _MOST: Final = 50.0
 class LearntOrder(NamedTuple):
     """What a prompt tells of earlier searches.
 
-    `rates` are by the key of an edit, 1 for one that is not named; `weights` say how far each order
-    in `POWERS` is believed.
+    `rates` are by the key of an edit, 1 for one that is not named; `belief` says how far the order
+    that they make is believed against the policy's own.
     """
 
     rates: Mapping[str, float] = {}
-    weights: tuple[float, ...] = (0.0,) * (len(POWERS) - 1) + (1.0,)
+    belief: float = 1.0
 
     def factor(self, keys: Sequence[str]) -> float:
         """What the score of an edit with these keys is multiplied by."""
@@ -69,8 +62,8 @@ def section(rates: EditRates) -> str:
         theta = rates.theta(key)
         if abs(log(theta)) >= _TELLING:
             lines.append(f"{key} {min(theta, _MOST):.4f}")
-    weights = " ".join([f"{weight:.4f}" for weight in rates.weights])
-    return "\n".join([HEADING, _ABOUT, f"weights {weights}", *lines]) if lines else ""
+    weights = f"weights {1 - rates.belief:.4f} {rates.belief:.4f}"
+    return "\n".join([HEADING, _ABOUT, weights, *lines]) if lines else ""
 
 
 @lru_cache(maxsize=8)
@@ -82,9 +75,9 @@ def learnt_in(prompt: str) -> LearntOrder:
     # A prompt is anybody's text: what is no key and number is skipped, and there is a bound.
     rates = {key: float(text) for key, text in _RATE.findall(prompt[start:])[:MOST_KEYS]}
     weights = _WEIGHTS.search(prompt, start)
-    if weights is None:
-        return LearntOrder(rates)
-    return LearntOrder(rates, tuple([float(text) for text in weights.groups()]))
+    return (
+        LearntOrder(rates) if weights is None else LearntOrder(rates, min(float(weights[1]), 1.0))
+    )
 
 
 def keys_of(source: Source, change: Change) -> tuple[str, str, str]:
@@ -100,7 +93,7 @@ def keys_of(source: Source, change: Change) -> tuple[str, str, str]:
     new = old[: change.start - start] + change.text + old[change.end - start :]
     done = shape(old, new)
     line = tuple(abstracted(source.text[start : source.line_start(first + 1)]))
-    return key_of(SHAPE, done), key_of(STATEMENT, done, _statement(line)), key_of(LINE, done, line)
+    return key_of("s", done), key_of("k", done, _statement(line)), key_of("l", done, line)
 
 
 def _statement(line: tuple[str, ...]) -> str:
@@ -177,7 +170,7 @@ def ranked(project: Project, report: PytestReport, learnt: LearntOrder) -> Itera
         # Two runs with the same failures are one state, however long they took.
         replace(report, seconds=0.0),
         tuple(learnt.rates.items()),
-        learnt.weights,
+        learnt.belief,
     )
     for place in count():
         candidate = order.at(place)
@@ -192,10 +185,10 @@ def _order(
     paths: tuple[str, ...],
     report: PytestReport,
     rates: tuple[tuple[str, float], ...],
-    weights: tuple[float, ...],
+    belief: float,
 ) -> _Order:
     project = Project([Source(path, text) for path, text in texts], paths)
-    return _Order(iter(ranking(project, report, LearntOrder(dict(rates), weights))))
+    return _Order(iter(ranking(project, report, LearntOrder(dict(rates), belief))))
 
 
 class _Scored(NamedTuple):
@@ -230,7 +223,7 @@ def ranking(
     order = learnt_order(
         [candidate.score for candidate in candidates],
         [candidate.learnt for candidate in candidates],
-        learnt.weights,
+        learnt.belief,
     )
     return [candidates[index] for index in order]
 

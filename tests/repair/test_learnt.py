@@ -2,8 +2,10 @@
 
 import asyncio
 import shlex
+from math import exp
 from pathlib import Path
 
+import pytest
 from driver import Pytest
 
 from taofold import Agent, Limits
@@ -22,13 +24,11 @@ KEYS = {"s" + "a" * 12: Rate(5.0, 1.0), "l" + "b" * 12: Rate(0.0, 3.0), "s" + "c
 
 
 def test_a_search_reads_the_rates_and_how_far_they_are_believed() -> None:
-    text = section(EditRates(KEYS, (2.0, 1.0, 0.5)))
+    text = section(EditRates(KEYS, (2.0, 0.5)))
     assert text.startswith(HEADING)
     told = learnt_in(f"Fix the tests.\n\n{text}")
-    assert told.rates == {"s" + "a" * 12: 2.3333, "l" + "b" * 12: 0.25}
-    own, half, full = told.weights
-    assert own < half < full
-    assert abs(sum(told.weights) - 1.0) < 1e-3
+    assert told.rates == {"s" + "a" * 12: 2.3333, "l" + "b" * 12: 0.4}
+    assert told.belief == pytest.approx(1 / (1 + exp(-1.5)), abs=1e-4)
 
 
 def test_what_no_search_taught_tells_nothing() -> None:
@@ -38,7 +38,17 @@ def test_what_no_search_taught_tells_nothing() -> None:
 
 def test_a_section_of_release_0_1_has_no_weights_and_is_believed_in_full() -> None:
     old = f"{HEADING}\nReference data.\ns{'a' * 12} 2.3333"
-    assert learnt_in(old) == LearntOrder({"s" + "a" * 12: 2.3333}, (0.0, 0.0, 1.0))
+    assert learnt_in(old) == LearntOrder({"s" + "a" * 12: 2.3333}, 1.0)
+
+
+def test_a_section_that_weighed_three_orders_is_believed_as_its_last() -> None:
+    old = f"{HEADING}\nReference data.\nweights 0.5000 0.3000 0.2000\ns{'a' * 12} 2.3333"
+    assert learnt_in(old) == LearntOrder({"s" + "a" * 12: 2.3333}, 0.2)
+
+
+def test_no_order_is_believed_more_than_wholly() -> None:
+    hostile = f"{HEADING}\nweights 0.0000 1.9999\ns{'a' * 12} 2.3333"
+    assert learnt_in(hostile).belief == 1.0
 
 
 def test_the_keys_of_an_edit_go_from_what_it_does_to_which_line_it_does_it_to() -> None:
@@ -56,7 +66,7 @@ def test_the_keys_of_an_edit_go_from_what_it_does_to_which_line_it_does_it_to() 
 
 def test_what_is_no_rate_is_not_read() -> None:
     hostile = f"{HEADING}\nsaaaaaaaaaaaa 1e99\nrm -rf / 2.0\nsaaaaaaaaaaab -1.0\ns1 2.0\n"
-    hostile += "weights 9.0000 9.0000 -1.000\nweights 1.0 1.0\n"
+    hostile += "weights 9.0000 9.0000 -1.000\nweights 1.0 1.0\nweights 0.5000\n"
     assert learnt_in(hostile) == LearntOrder()
     assert learnt_in("saaaaaaaaaaaa 2.0000") == LearntOrder(), (
         "without its heading it is no section"
@@ -70,7 +80,7 @@ def test_a_run_says_which_edit_ended_it(tmp_path: Path) -> None:
     keys, costs = outcome
     assert sum(rate.wins for rate in keys.values()) == 3, "its shape, there, and on that line"
     assert abs(sum(r.expected for key, r in keys.items() if key[0] == "s") - 1.0) < 1e-6
-    assert len(costs) == 3
+    assert len(costs) == 2
     assert first >= 1
     assert section(EditRates().plus(*outcome)), "the next search is told"
 

@@ -85,8 +85,8 @@ class SearchSettled(Value, frozen=True, tag_field="e", tag="searched"):
     """What the search of a loop came to that an edit ended, for the next search to know.
 
     `rates` are by the key of an edit's shape: one win for each key of the edit that ended the
-    loop, and the share of the ranking that each key held. `costs` are what it cost in
-    the orders by learnt rates taken to the powers `rates.POWERS`.
+    loop, and the share of the ranking that each key held. `costs` say how surprised
+    the policy's own order and the learnt one were (`rates.outcome`).
     """
 
     loop: str

@@ -5,9 +5,9 @@ on a line like this one: a key's rate is (wins + doubt) / (expected + doubt), an
 keys already expect is not counted again for the inner ones. The outer keys are what carries over
 between projects that share no line; the inner one is what carries over within one.
 
-The gate weighs three orders of the same edits, from the policy's own to one that believes the rates
-in full, by how surprised each was at the edits that were right. A search ranks by their mixture, so
-rates that mislead lose their say, and none is lost for good.
+The gate weighs two orders of the same edits, the policy's own and the learnt one, by how surprised
+each was at the edits that were right. A search ranks by their mixture, so rates that mislead lose
+their say, and the learnt order is never lost for good.
 
 Source of the figures: `docs/learning-benchmark.md`. Pure.
 """
@@ -20,17 +20,10 @@ from typing import Final
 from taofold.core.values import Value
 from taofold.learning.patterns.pattern import Rate
 
-POWERS: Final = (0.0, 0.5, 1.0)
-"""The orders that the gate weighs: scores times the factor to this power; 0 = the policy's own."""
-SHAPE: Final = "s"
-STATEMENT: Final = "k"
-LINE: Final = "l"
-DOUBTS: Final = {SHAPE: 2.0, STATEMENT: 2.0, LINE: 1.0}
-"""Pseudo-wins that draw a key's rate to 1, by the first letter of the key."""
-SHARE: Final = 0.05
-"""Of all weight, what is dealt out anew after each search, so that no order is lost for good."""
-DEALT: Final = (0.8, 0.1, 0.1)
-"""To whom: mostly to the policy's own order, so that rates keep their say only while they help."""
+DOUBT: Final = 2.0
+"""Pseudo-wins that draw a key's rate to 1."""
+SHARE: Final = 0.1
+"""Of all belief, what is dealt out anew after each search; of that, the learnt order's part."""
 MOST_KEYS: Final = 4_000
 """Rates handed to one search: those with wins, then those with the most expected."""
 
@@ -38,16 +31,17 @@ MOST_KEYS: Final = 4_000
 class EditRates(Value, frozen=True):
     """What earlier searches came to.
 
-    `costs` are minus the logarithm of how far each order in `POWERS` is believed.
+    `costs` are minus the logarithm of how far the policy's own order and the learnt one are
+    believed. What an earlier release stored has one more between the two.
     """
 
     by_key: Mapping[str, Rate] = {}
-    costs: tuple[float, ...] = tuple([0.0] * len(POWERS))
+    costs: tuple[float, ...] = (0.0, 0.0)
 
     @property
-    def weights(self) -> tuple[float, ...]:
-        """How far each order in `POWERS` is believed; together 1."""
-        return _weights(self.costs)
+    def belief(self) -> float:
+        """How far the learnt order is believed; the rest falls to the policy's own."""
+        return _belief(self.costs)
 
     def thetas(self, keys: Sequence[str]) -> tuple[float, ...]:
         """The rate of each of an edit's keys, beside what its outer keys let expect."""
@@ -56,80 +50,61 @@ class EditRates(Value, frozen=True):
     def theta(self, key: str) -> float:
         """The rate of one key; 1 for one that nothing is known of."""
         rate = self.by_key.get(key)
-        return rate.factor(DOUBTS.get(key[:1], 1.0)) if rate is not None else 1.0
+        return rate.factor(DOUBT) if rate is not None else 1.0
 
     def factor(self, keys: Sequence[str]) -> float:
         """What the score of an edit with these keys is multiplied by where rates are believed."""
         return prod(self.thetas(keys))
 
-    def plus(self, rates: Mapping[str, Rate], costs: Sequence[float]) -> "EditRates":
+    def plus(self, rates: Mapping[str, Rate], surprises: Sequence[float]) -> "EditRates":
         """With one search more."""
         merged = dict(self.by_key)
         for key, rate in rates.items():
             merged[key] = merged.get(key, Rate()).plus(rate)
-        return EditRates(merged, after(self.costs, costs))
+        return EditRates(merged, after(self.costs, surprises))
 
 
-def _weights(costs: Sequence[float]) -> tuple[float, ...]:
-    # Less the smallest, so that `exp` cannot underflow for all of them at once.
-    least = min(costs)
-    weights = [exp(least - cost) for cost in costs]
-    total = sum(weights)
-    return tuple([weight / total for weight in weights])
+def _belief(costs: Sequence[float]) -> float:
+    own, learnt = costs[0], costs[-1]
+    # Less the smaller, so that `exp` cannot underflow for both at once.
+    least = min(own, learnt)
+    return exp(least - learnt) / (exp(least - own) + exp(least - learnt))
 
 
 def after(costs: Sequence[float], surprises: Sequence[float]) -> tuple[float, ...]:
     """The orders' costs after one more search, at which each was so surprised.
 
-    Bayes' rule over the orders with a fixed share (Herbster and Warmuth, 1998): the search may have
-    moved to a project whose edits are of another kind.
+    Bayes' rule over the two orders with a fixed share (Herbster and Warmuth, 1998): the search may
+    have moved to a project whose edits are of another kind.
     """
-    if len(surprises) != len(costs):  # of a release with other orders
+    if not surprises:
         return tuple(costs)
-    weights = _weights([cost + more for cost, more in zip(costs, surprises, strict=True)])
-    return tuple(
-        [
-            -log((1 - SHARE) * weight + SHARE * dealt)
-            for weight, dealt in zip(weights, DEALT, strict=True)
-        ]
-    )
+    learnt = _belief((costs[0] + surprises[0], costs[-1] + surprises[-1]))
+    # Mostly to the policy's own order, so that rates keep their say only while they help.
+    learnt = (1 - SHARE) * learnt + SHARE * SHARE
+    return -log(1 - learnt), -log(learnt)
 
 
-def blended(
-    scores: Sequence[float], factors: Sequence[float], weights: Sequence[float]
-) -> list[float]:
-    """Each edit's chance by all orders together: the mean of its shares, by the orders' weights.
+def learnt_order(scores: Sequence[float], factors: Sequence[float], belief: float) -> list[int]:
+    """The indices of a policy's own order, the likeliest first by both orders together.
+
+    Equals keep the policy's order.
+    """
+    chances = blended(scores, factors, belief)
+    return sorted(range(len(chances)), key=lambda index: -chances[index])
+
+
+def blended(scores: Sequence[float], factors: Sequence[float], belief: float) -> list[float]:
+    """Each edit's chance: the mean of its shares in the two orders, by how far each is believed.
 
     Shares and not scores are added: an order that multiplies everything by ten is not louder.
     """
-    chances = [0.0] * len(scores)
-    for power, weight in zip(POWERS, weights, strict=True):
-        powered = [score * factor**power for score, factor in zip(scores, factors, strict=True)]
-        total = sum(powered) or 1.0
-        chances = [c + weight * score / total for c, score in zip(chances, powered, strict=True)]
-    return chances
-
-
-def learnt_order(
-    scores: Sequence[float], factors: Sequence[float], weights: Sequence[float]
-) -> list[int]:
-    """The indices of a policy's own order, the likeliest first by all orders together.
-
-    What a policy would try in place n is tried in place 2n at the latest, whatever was learnt:
-    rates that mislead can make a search twice as long, and no more. Equals keep the policy's order.
-    """
-    chances = blended(scores, factors, weights)
-    likeliest = iter(sorted(range(len(chances)), key=lambda index: -chances[index]))
-    own = iter(range(len(chances)))
-    placed: dict[int, None] = {}
-    oldest = next(own, None)
-    while oldest is not None:
-        position = len(placed) + 1
-        due = position >= 2 * (oldest + 1)
-        index = oldest if due else next(i for i in likeliest if i not in placed)
-        placed[index] = None
-        oldest = oldest if oldest not in placed else next((i for i in own if i not in placed), None)
-    return list(placed)
+    learnt = [score * factor for score, factor in zip(scores, factors, strict=True)]
+    own_total, learnt_total = sum(scores) or 1.0, sum(learnt) or 1.0
+    return [
+        (1 - belief) * own / own_total + belief * raised / learnt_total
+        for own, raised in zip(scores, learnt, strict=True)
+    ]
 
 
 def outcome(
@@ -142,7 +117,7 @@ def outcome(
         winner: Its index in `ranking`.
 
     Returns:
-        The rates and the costs of a `SearchSettled` event.
+        The rates and the surprises (`costs`) of a `SearchSettled` event.
     """
     total = sum([score for score, _ in ranking]) or 1.0
     counted: dict[str, Rate] = {}
@@ -160,21 +135,20 @@ def outcome(
 def _surprises(
     rates: EditRates, ranking: Sequence[tuple[float, Sequence[str]]], winner: int
 ) -> tuple[float, ...]:
-    """How surprised each order is at the edit that was right: -ln of its share of the scores.
+    """How surprised both orders are at the edit that was right: -ln of its share of the scores.
 
-    Places would say what a search pays, but tell orders apart after many more searches.
+    Places would say what a search pays, but tell the orders apart after many more searches.
     """
-    factors = [rates.factor(keys) for _, keys in ranking]
-    surprises: list[float] = []
-    for power in POWERS:
-        scores = [
-            score * factor**power for (score, _), factor in zip(ranking, factors, strict=True)
-        ]
-        right = scores[winner]
-        # An edit that an order gives no chance would cost without end: as if it stood last.
-        share = right / sum(scores) if right > 0 else 1.0 / (len(scores) + 1.0)
-        surprises.append(round(-log(share), 4))
-    return tuple(surprises)
+    own = [score for score, _ in ranking]
+    learnt = [score * rates.factor(keys) for score, keys in ranking]
+    return _surprise(own, winner), _surprise(learnt, winner)
+
+
+def _surprise(scores: Sequence[float], winner: int) -> float:
+    right = scores[winner]
+    # An edit that an order gives no chance would cost without end: as if it stood last.
+    share = right / sum(scores) if right > 0 else 1.0 / (len(scores) + 1.0)
+    return round(-log(share), 4)
 
 
 def key_of(level: str, *parts: object) -> str:
