@@ -16,6 +16,7 @@ import random
 import re
 import sys
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -181,17 +182,33 @@ def drawn(tree: Path, size: int, seed: int, rooms: list[str]) -> Iterator[tuple[
     for room, everything in by_room.items():
         share = min(len(everything), max(FEWEST, round(size * len(everything) / whole)))
         print(f"{room}: {share} of {len(everything)} places")
-        for path, place in random.sample(everything, share):
+        random.shuffle(everything)
+        sound = (place for place in everything if compiles(*place))
+        for path, place in islice(sound, share):
             yield path, place, len(everything) / whole
+
+
+def mutated(path: Path, place: Json) -> str:
+    original = path.read_text(encoding="utf-8")
+    operator = get_operator(place["operator"])()
+    return mutate_code(original, operator, place["occurrence"]) or original
+
+
+def compiles(path: Path, place: Json) -> bool:
+    """Is the mutant a program, and another one? `{%self.extra}` says nothing about any test."""
+    code = mutated(path, place)
+    try:
+        compile(code, str(path), "exec")
+    except SyntaxError:
+        return False
+    return code != path.read_text(encoding="utf-8")
 
 
 def main(tree: Path, size: int, seed: int, rooms: list[str]) -> None:
     covering, mutants = Covering(tree), []
     for path, place, weight in drawn(tree, size, seed, rooms):
         original = path.read_text(encoding="utf-8")
-        changed = mutate_code(original, get_operator(place["operator"])(), place["occurrence"])
-        if changed is None or changed == original:
-            continue
+        changed = mutated(path, place)
         lines = zip(original.split("\n"), changed.split("\n"), strict=False)
         now = next((new for old, new in lines if old != new), "")
         name = path.relative_to(tree / "src/taofold").parts[0]

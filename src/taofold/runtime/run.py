@@ -541,18 +541,27 @@ async def _write_ending(
         why = "it was resolved already"
         store.dispatch(e.DecisionRefused(id=name, by=signal.by, why=why, at=signal.at))
         inbox.take(signal)
+    listener_error: Exception | None = None
     if quiet:
         # By itself: if a message is in the way, only the parking is not written, and no reply that
         # was paid for is lost with it.
-        await store.flush(consume=inbox.spend())
+        try:
+            await store.flush(consume=inbox.spend())
+        except LogError:
+            raise
+        except Exception as error:  # noqa: BLE001 - raised below: the run must not seem to go on
+            listener_error = error
     store.dispatch(event)
-    return await store.flush(
+    parked = await store.flush(
         consume=inbox.spend(),
         status="waiting",
         waiting_for=event.reason,
         wake_at=wake_time(event.reason, open_, store.state.at, quiet=quiet),
-        if_quiet=quiet,
+        if_quiet=quiet and listener_error is None,
     )
+    if listener_error is not None:
+        raise listener_error
+    return parked
 
 
 async def _outcome(drive: Drive, strategy: MakeStrategy) -> e.RunFinished | e.Parked:
