@@ -66,9 +66,9 @@ async def test_denied_expired_and_refused_calls_are_audited_too() -> None:
     assert (denied.audit[0][0].decision, denied.audit[0][0].outcome) == ("deny", "denied")
     assert denied.audit[0][0].started_at == 0
 
-    slow = agent(calling("pay", '{"euros": 5}'), policy=Policy(approve_seconds=0.001))
+    slow = agent(calling("pay", '{"euros": 5}'), policy=Policy(approve_seconds=60))
     waiting = await slow.run("x")
-    await sweep(waiting.log, now=lambda: clock() + 1000)
+    await sweep(waiting.log, now=lambda: clock() + 61_000)
     expired: AuditEntry = (await slow.resume(waiting)).audit[0][0]
     assert (expired.decision, expired.resolver, expired.outcome) == ("expired", "clock", "expired")
 
