@@ -21,11 +21,9 @@ from taofold.learning.extraction.history import LoopHistory, RepairAttempt
 from taofold.learning.loops import LoopNote, LoopStats
 from taofold.learning.patterns.kinds import Approach, Avoidance, CodeTemplate, ErrorFix
 from taofold.learning.patterns.pattern import (
-    KEPT_EVIDENCE,
     KEPT_TREND,
     Arm,
     Pattern,
-    PatternEvidence,
     PatternSource,
     RatePoint,
     UseCounts,
@@ -55,37 +53,27 @@ def settled(pattern: Pattern, note: LoopNote, stats: LoopStats) -> Pattern:
 
 
 def _recorded(pattern: Pattern, note: LoopNote) -> Pattern:
-    outcome, use, at = note.outcome(pattern.id), note.use(pattern.id), note.ended
-    if outcome is None or (pattern.kind == "anti" and use is None):
-        return pattern  # not doing what an anti-pattern says is the point
-    evidence = PatternEvidence(outcome, note.loop, at, note.context)
+    use = note.use(pattern.id)
     if use is None:
-        return _with(pattern, evidence)
+        return pattern
     if note.loop in pattern.loops:  # it found the pattern as well: one loop counts once
-        return _with(msgspec.structs.replace(pattern, last_used=at), evidence)
-    source = PatternSource(note.loop, at, "applied", use.by, use.won, note.iterations)
-    return counted(pattern, ONE_WIN if use.won else ONE_LOSS, source, evidence, at)
+        return msgspec.structs.replace(pattern, last_used=note.ended)
+    source = PatternSource(note.loop, note.ended, "applied", use.by, use.won, note.iterations)
+    return counted(pattern, ONE_WIN if use.won else ONE_LOSS, source, note.ended)
 
 
-def counted(
-    pattern: Pattern, counts: UseCounts, source: PatternSource, seen: PatternEvidence, at: int
-) -> Pattern:
+def counted(pattern: Pattern, counts: UseCounts, source: PatternSource, at: int) -> Pattern:
     """The pattern with one use more."""
     # The trend is bounded and the counts are not: a pattern of years stays as cheap to write.
     total = pattern.counts + counts
     point = RatePoint(at, total.rate or 0.0, total.successes + total.failures, (source.loop,))
     return msgspec.structs.replace(
-        _with(pattern, seen),
+        pattern,
         counts=total,
         sources=(*pattern.sources, source),
         last_used=at,
         trend=(*pattern.trend, point)[-KEPT_TREND:],
     )
-
-
-def _with(pattern: Pattern, seen: PatternEvidence) -> Pattern:
-    evidence = (*pattern.evidence, seen)[-KEPT_EVIDENCE:]
-    return msgspec.structs.replace(pattern, evidence=evidence)
 
 
 def hurts(pattern: Pattern, stats: LoopStats) -> str:
@@ -145,12 +133,7 @@ def unsettled(pattern: Pattern, note: LoopNote) -> Pattern:
     if note.control:
         return msgspec.structs.replace(pattern, held=_less(pattern.held, exposure))
     # That the loop found the pattern stays: its end is taken back, not its discovery.
-    evidence = [
-        entry for entry in pattern.evidence if entry.loop != note.loop or entry.outcome == "found"
-    ]
-    pattern = msgspec.structs.replace(
-        pattern, shown=_less(pattern.shown, exposure), evidence=tuple(evidence)
-    )
+    pattern = msgspec.structs.replace(pattern, shown=_less(pattern.shown, exposure))
     use = next((source for source in pattern.uses if source.loop == note.loop), None)
     if use is None:
         return pattern

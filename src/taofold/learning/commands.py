@@ -154,7 +154,6 @@ def discover(
     loop: str,
     drafts: Sequence[Pattern],
     settings: Extraction,
-    context: CaseContext,
     by: str,
 ) -> list[FoundPattern]:
     """Take in what a loop's end gave. The same loop again changes nothing."""
@@ -173,13 +172,13 @@ def discover(
         if original is None:
             # The id is given here, within the transaction: two loops that end at once get two.
             new = msgspec.structs.replace(draft, id=fresh(draft, tx.ids))
-            tx.emit(PatternDiscovered(loop, new, by, context))
+            tx.emit(PatternDiscovered(loop, new, by))
             identity = new.id
         else:
             identity = original.id
             # Once per loop, so that taking a loop in again changes nothing.
             if loop not in original.loops or not _noted(tx, loop, identity):
-                tx.emit(PatternMerged(loop, identity, draft, by, context))
+                tx.emit(PatternMerged(loop, identity, draft, by))
         stored = tx.pattern(identity)
         first = results.get(identity)
         is_new = original is None or (first is not None and first.new)

@@ -21,7 +21,6 @@ class PatternDiscovered(Value, frozen=True, tag_field="e", tag="discovered"):
     loop: str
     pattern: Pattern
     by: str = ""
-    context: CaseContext = CaseContext()
 
 
 class PatternMerged(Value, frozen=True, tag_field="e", tag="merged"):
@@ -31,7 +30,6 @@ class PatternMerged(Value, frozen=True, tag_field="e", tag="merged"):
     id: str
     pattern: Pattern
     by: str = ""
-    context: CaseContext = CaseContext()
 
 
 class ShownPattern(Value, frozen=True):

@@ -5,7 +5,6 @@ keeps what comes out. An event about a pattern that is not there changes nothing
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
@@ -29,7 +28,6 @@ from taofold.learning.loops import ExtractedPattern, LoopNote, LoopStats, Patter
 from taofold.learning.patterns.pattern import (
     Arm,
     Pattern,
-    PatternEvidence,
     PatternScope,
     PatternSource,
     Rate,
@@ -102,13 +100,7 @@ def _edited(pattern: Pattern | None, event: PatternEdited) -> Pattern | None:
     renamed = msgspec.structs.replace(pattern, name=event.name, tags=event.tags)
     if pattern.body == event.body:
         return renamed
-    return msgspec.structs.replace(renamed, body=event.body, **_trial(pattern))
-
-
-def _trial(pattern: Pattern) -> dict[str, Any]:
-    """The fields of a new trial: losses are forgotten, counts are not."""
-    evidence = tuple([entry for entry in pattern.evidence if entry.outcome in ("found", "won")])
-    return {"evidence": evidence, "shown": Arm(), "held": Arm()}
+    return msgspec.structs.replace(renamed, body=event.body, shown=Arm(), held=Arm())
 
 
 def _one(pattern: Pattern | None) -> Changes:
@@ -132,7 +124,6 @@ def _discovered(known: View, event: PatternDiscovered, at: int) -> Changes:
         last_used=at,
         counts=counts,
         trend=(RatePoint(at, counts.rate or 0.0, 1, (event.loop,)),),
-        evidence=(PatternEvidence("found", event.loop, at, event.context),),
     )
     return _extracted(known, pattern, event.loop, at, new=True)
 
@@ -145,9 +136,8 @@ def _merged(known: View, event: PatternMerged, at: int) -> Changes:
         return _extracted(known, old, event.loop, at, new=False)
     counts = attribution.ONE_LOSS if old.kind == "anti" else attribution.ONE_WIN
     source = PatternSource(event.loop, at, "merged", event.by, None, *_extent(event.pattern))
-    evidence = PatternEvidence("found", event.loop, at, event.context)
     pattern = msgspec.structs.replace(
-        attribution.counted(old, counts, source, evidence, at),
+        attribution.counted(old, counts, source, at),
         tags=tuple(dict.fromkeys([*old.tags, *event.pattern.tags])),
         # Seen in two repositories or languages it is bound to neither.
         scope=_wider(old.scope, event.pattern.scope),
@@ -199,7 +189,6 @@ def _injected(note: LoopNote, event: PatternsInjected) -> LoopNote | None:
         control=event.control,
         manual=note.manual or event.manual,
         decided=True,
-        # Patterns are evidence for the case at the start.
         context=note.context if after else event.context,
     )
 
@@ -263,9 +252,9 @@ def _reopened(known: View, event: LoopReopened, at: int) -> Changes:
 
 
 def _restored(known: View, event: PatternRestored, at: int) -> Changes:
-    """Back, with a new trial: its old losses are forgotten, its counts are not."""
+    """Back, with a new trial: who saw it is forgotten, its counts are not."""
     pattern = known.pattern(event.id) or known.archived(event.id)
     if pattern is None:
         return Changes()
-    back = msgspec.structs.replace(pattern, retired="", last_used=at, **_trial(pattern))
+    back = msgspec.structs.replace(pattern, retired="", last_used=at, shown=Arm(), held=Arm())
     return Changes({event.id: back}, {event.id: None})

@@ -5,7 +5,7 @@ Knows nothing about how patterns are chosen.
 
 from taofold.core.values import Value
 from taofold.learning.events import ShownPattern
-from taofold.learning.patterns.pattern import Arm, CaseContext, Outcome
+from taofold.learning.patterns.pattern import Arm, CaseContext
 
 
 class PatternUse(Value, frozen=True):
@@ -57,14 +57,6 @@ class LoopNote(Value, frozen=True):
     def looked_at(self, identity: str) -> bool:
         """Was the pattern chosen for the loop, shown or held back?"""
         return any(choice.id == identity for choice in self.shown)
-
-    def outcome(self, identity: str) -> Outcome | None:
-        """What the loop says of a pattern that was chosen for it; None: nothing."""
-        use = self.use(identity)
-        if use is not None:
-            return "won" if use.won else "lost"
-        # In a control loop `ids` is empty: what was held back was not ignored.
-        return "ignored" if identity in self.ids else None
 
     @property
     def ids(self) -> frozenset[str]:

@@ -23,7 +23,6 @@ from taofold.learning.exchange.records import rewritten
 from taofold.learning.loops import LoopNote, LoopStats
 from taofold.learning.metrics import Improvement, LearningMetrics, improvement, measure
 from taofold.learning.patterns.pattern import (
-    CaseContext,
     LoopCase,
     Pattern,
     PatternSource,
@@ -174,20 +173,12 @@ class Registry:
         drafts: Sequence[Pattern],
         extraction: Extraction,
         *,
-        context: CaseContext | None = None,
         by: str = "",
     ) -> list[FoundPattern]:
-        """Take in the patterns that a loop's end gave, merged with what is known.
-
-        `context` says where they were found; without it the loop's own case at its start is taken.
-        """
-
-        def work(tx: Writing) -> list[FoundPattern]:
-            note = tx.loop(loop)
-            where = context or (note.context if note else CaseContext())
-            return commands.discover(tx, loop, drafts, extraction, where, by)
-
-        return await self._book.write(work, self._now())
+        """Take in the patterns that a loop's end gave, merged with what is known."""
+        return await self._book.write(
+            lambda tx: commands.discover(tx, loop, drafts, extraction, by), self._now()
+        )
 
     async def loop(self, loop: str) -> LoopNote | None:
         """What is known of a loop."""

@@ -36,7 +36,6 @@ from taofold.learning.patterns.kinds import Kind
 from taofold.learning.patterns.pattern import LoopCase, Pattern, Rate
 from taofold.learning.rates import EditRates
 from taofold.learning.registry import Registry
-from taofold.learning.retrieval.relevance import context_of
 from taofold.learning.settings import Injection, Learning
 from taofold.loop.events import IterationEnded
 from taofold.loop.state import LoopState
@@ -139,11 +138,6 @@ def _error_of(check: Check) -> tuple[str, str, str]:
     # A compiler's finding is named after its message, so it goes by its file; a test by its name.
     path = check.place.path
     return check.id if is_test(path) else path, check.error_type, pattern_of(check.message)
-
-
-def first_faults(history: LoopHistory) -> tuple[Check, ...]:
-    """What failed when the loop began."""
-    return history.attempts[0].before if history.attempts else ()
 
 
 _MOST_FILES: Final = 20
@@ -412,7 +406,7 @@ class CrossLoopLearner:
                 iterations=history.iterations,
                 solved=history.succeeded,
             )
-        discovered = await self._extracted(history, kinds, note)
+        discovered = await self._extracted(history, kinds)
         estimate = await self.registry.improvement(history.loop)
         return Learnt(
             uses,
@@ -442,19 +436,13 @@ class CrossLoopLearner:
             [_used(pattern.id, uses) for pattern in patterns if pattern.id in injected_ids]
         )
 
-    async def _extracted(
-        self, history: LoopHistory, kinds: Collection[Kind], note: LoopNote | None
-    ) -> list[FoundPattern]:
+    async def _extracted(self, history: LoopHistory, kinds: Collection[Kind]) -> list[FoundPattern]:
         least = self.learning.extraction.min_success_rate_threshold
         drafts = [await self._named(draft) for draft in extract(history, kinds, least)]
         if not drafts:
             return []
-        if note is not None and note.decided:
-            context = note.context
-        else:
-            context = context_of(case_of(history.task, first_faults(history), self.repository))
         return await self.registry.discover(
-            history.loop, drafts, self.learning.extraction, context=context, by=self.by
+            history.loop, drafts, self.learning.extraction, by=self.by
         )
 
     async def _named(self, draft: Pattern) -> Pattern:

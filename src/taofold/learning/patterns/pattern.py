@@ -40,7 +40,7 @@ class LoopCase(Value, frozen=True):
 
 
 class CaseContext(Value, frozen=True):
-    """A case made small enough to be kept with every win and loss. `errors` are classes."""
+    """A case made small enough to be kept with the loop. `errors` are classes."""
 
     errors: tuple[str, ...] = ()
     language: str = ""
@@ -48,10 +48,6 @@ class CaseContext(Value, frozen=True):
 
 
 Role = Literal["discovered", "merged", "applied"]
-Outcome = Literal["found", "won", "lost", "other", "ignored"]
-
-KEPT_EVIDENCE: Final = 64
-"""Cases kept with a pattern, the newest; older ones stay in the counts."""
 KEPT_TREND: Final = 100
 
 
@@ -79,19 +75,6 @@ class RatePoint(Value, frozen=True):
     rate: float
     size: int
     loops: tuple[str, ...] = ()
-
-
-class PatternEvidence(Value, frozen=True):
-    """What one loop says of a pattern, and in which case.
-
-    `found` is the discovery, which counts for nothing in the ranking; `other` = the loop was
-    ended by another change; `ignored` = it was shown, not used, and nothing ended the loop.
-    """
-
-    outcome: Outcome
-    loop: str
-    at: int
-    context: CaseContext = CaseContext()
 
 
 class UseCounts(Value, frozen=True):
@@ -186,7 +169,7 @@ class Pattern(Value, frozen=True):
     """One thing learnt.
 
     `id` is "" in a pattern just extracted; the registry gives it one. `counts` include the
-    discovery, as people expect; ranking looks at `evidence` alone. `shown` are the loops that
+    discovery, as people expect; ranking looks at applications alone. `shown` are the loops that
     saw it, `held` the control loops that would have.
     """
 
@@ -203,7 +186,6 @@ class Pattern(Value, frozen=True):
     shown: Arm = Arm()
     held: Arm = Arm()
     trend: tuple[RatePoint, ...] = ()
-    evidence: tuple[PatternEvidence, ...] = ()
     related: tuple[str, ...] = ()
     retired: str = ""
     """Why it is no longer injected ("" = it may be)."""

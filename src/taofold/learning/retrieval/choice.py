@@ -17,7 +17,7 @@ from taofold.learning.settings import MOST_INJECTED, Injection
 
 _ALIKE: Final = 0.80
 _IGNORED: Final = 0.25
-"""A loop that nothing ended and that did not use what it was shown: this part of a failure."""
+"""A loop that did not use what it was shown: this part of a failure."""
 _CLAIMED: Final = 0.5
 """What the effectiveness is worth of an import that has not helped here yet."""
 _AGAIN: Final = 0.6
@@ -57,7 +57,7 @@ def effectiveness(pattern: Pattern) -> float:
         counts = pattern.counts
         return (counts.failures + 1.0) / (counts.successes + counts.failures + 2.0)
     applied = pattern.applied
-    ignored = sum(entry.outcome == "ignored" for entry in pattern.evidence)
+    ignored = max(pattern.shown.loops - applied.usage, 0)
     # One prior win and one loss: a single success of one is 2/3, not 1, and 17 of 18 is more.
     share = (applied.successes + 1.0) / (applied.usage + _IGNORED * ignored + 2.0)
     return share * _CLAIMED if pattern.claimed else share
