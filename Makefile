@@ -43,11 +43,13 @@ fix: $(STAMP)
 	$(BIN)/ruff format .
 	$(BIN)/python -m tests.conformance
 	$(BIN)/python -m tests.conformance_kit
+	$(BIN)/python -m tests.tables
 	$(BIN)/python -m taofold.cli.reference > docs/cli.md
 
 docs: $(STAMP)
 	$(BIN)/python -m tests.conformance
 	$(BIN)/python -m tests.conformance_kit
+	$(BIN)/python -m tests.tables
 	$(BIN)/python -m taofold.cli.reference > docs/cli.md
 
 bench: $(STAMP)

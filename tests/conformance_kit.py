@@ -4,16 +4,13 @@
 commit it. The kit itself is data in no language; docs/log-format.md says what the files mean.
 """
 
-import inspect
 import json
-import re
 import shutil
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any, Final, get_args, get_type_hints
 
-import msgspec
 from ruamel.yaml import YAML
 from tests.files.flow.kit import with_model
 
@@ -25,7 +22,6 @@ from taofold.log.formats import ndjson, react_json, tao_yaml
 from taofold.testing.models import ScriptedModel
 
 KIT: Final = Path(__file__).parents[1] / "conformance"
-PAGE: Final = KIT.parent / "docs" / "log-format.md"
 EVENTS: Final[tuple[type[Happened], ...]] = get_args(Event)
 UNCOMPARED: Final = frozenset(
     {
@@ -164,42 +160,6 @@ def annotated() -> Json:
     }
 
 
-def event_table() -> str:
-    """The events as the page lists them."""
-    lines = ["| event | fields | effect on the state |", "|---|---|---|"]
-    for kind in EVENTS:
-        state = re.search(r"State: (.*)", inspect.getdoc(kind) or "", re.DOTALL)
-        effect = " ".join(state[1].split()) if state else "none"
-        lines.append(f"| `{tag_of(kind)}` | {_fields_of(kind)} | {effect} |")
-    return "\n".join(lines) + "\n"
-
-
-def _fields_of(kind: type[Happened]) -> str:
-    base = EVENTS[EVENTS.index(kind.__base__)] if kind.__base__ in EVENTS else None
-    own = [
-        f"`{field.name}`{_default(field)}"
-        for field in msgspec.structs.fields(kind)
-        if field.name != "elapsed" and (base is None or field.name not in base.__struct_fields__)
-    ]
-    return ", ".join([f"as `{tag_of(base)}`", *own] if base is not None else own)
-
-
-def _default(field: msgspec.structs.FieldInfo) -> str:
-    if field.default_factory is not msgspec.NODEFAULT:
-        return " {}"
-    if field.default is msgspec.NODEFAULT:
-        return ""
-    written = json.dumps(msgspec.to_builtins(field.default))
-    return f" {written}"
-
-
-def written_page() -> str:
-    """The page, with the table as the code has it."""
-    page = PAGE.read_text(encoding="utf-8")
-    table = re.compile(r"\| event \| fields \|.*?\n\n", re.DOTALL)
-    return table.sub(lambda _: event_table() + "\n", page)
-
-
 def dump(path: Path, value: Any) -> None:
     text = json.dumps(value, indent=2, ensure_ascii=False, sort_keys=True)
     path.write_text(text + "\n", encoding="utf-8")
@@ -211,7 +171,6 @@ def main() -> int:
             dump(case / name, value)
     for document in documents():
         dump(document.with_suffix(".events.json"), taken_in(document))
-    PAGE.write_text(written_page(), encoding="utf-8")
     dump(KIT / "events.json", event_kinds())
     dump(KIT / "folding" / "annotations.json", annotated())
     for folding in foldings():

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import typer
+from tests.tables import TABLES, page_with_table
 from tests.test_docs import PAGES, ROOT
 
 from taofold.agent.activation import HISTORY_MEDIA
@@ -31,6 +32,7 @@ from taofold.server.listener import HEADER_S
 from taofold.server.server import Settings
 from taofold.telemetry.prompt import LONGEST_PROMPT
 from taofold.tools import media
+from taofold.tools.tool import ToolOptions
 
 PROGRAM = typer.main.get_command(app)
 PROSE = [page for page in PAGES if page.name not in ("cli.md", "conformance.md")]
@@ -241,8 +243,19 @@ def figures() -> dict[str, list[str]]:
             f"*lease* lasts ({lease:g} seconds, renewed by",
         ],
         "traces.md": [f"({LONGEST_PROMPT:,} characters unless it is set)"],
-        "tools.md": [f"calls again what raised, after {FIRST_PAUSE:g} s, {2 * FIRST_PAUSE:g} s"],
+        "tools.md": [f"is made once more, after {FIRST_PAUSE:g} s, {2 * FIRST_PAUSE:g} s"],
     }
+
+
+@pytest.mark.parametrize("page", TABLES)
+def test_tables_say_what_the_code_says(page: str) -> None:
+    """`make docs` writes them."""
+    assert (ROOT / "docs" / page).read_text("utf-8") == page_with_table(page)
+
+
+def test_every_option_of_a_tool_has_a_row() -> None:
+    rows = re.findall(r"^\| `(\w+)=", page_with_table("tools.md"), re.MULTILINE)
+    assert set(rows) == ToolOptions.__optional_keys__
 
 
 @pytest.mark.parametrize("page", figures())

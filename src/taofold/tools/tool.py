@@ -95,28 +95,34 @@ class Tool(Generic[P, R]):
     tier: Tier = Tier.CARD
     effect: Sideeffect = "once"
     role: str = ""
-    """Role that a principal needs to use it."""
+    """Who may use it: the role that a principal needs ([approvals](approvals.md))."""
     timeout: float = TIMEOUT
-    """Seconds that a call may take."""
+    """Seconds that a call may take; the observation keeps what `context.report(…)` said until
+    then."""
     longest: float = 0.0
     """Cap, in seconds, of the reserved parameter `timeout_s`; 0 = ten times `timeout`."""
     retries: int = 0
-    """How often a call that raised is made once more by itself; not for effect="once"."""
+    """How often a call that raised is made once more, after 0.5 s, 1 s …, as long as the limits
+    allow a further call; not for `effect="once"`."""
     sequential: bool = False
-    """Never in parallel with other calls of its batch."""
+    """Never beside other calls of its batch."""
     thread: bool = True
-    """A synchronous function runs in a worker thread; False = it is quick, run it inline."""
+    """A synchronous function runs in a worker thread; False = it is quick, it runs on the event
+    loop."""
     max_chars: int = 16_000
-    """Budget of its result in the prompt."""
+    """How much of a result the model is shown; all of it is in the log."""
     reversible: bool = False
+    """What it writes can be undone: then it may have tier 1."""
     verify: Callable[[str], Any] | None = None
-    """effect_id -> True (was done), False (was not), or its `Outcome`; may be async."""
+    """`effect_id` → `True` (it happened), `False` (it did not) or its `Outcome`; may be async."""
     loop_key: Callable[[dict[str, Any]], str] | None = None
+    """Arguments → what tells its calls apart for the repetition guard."""
     preview: Callable[[dict[str, Any]], str] | None = None
-    """What a person sees when asked."""
+    """Arguments → the text a person sees when asked."""
     extract: Callable[[Any], str] | None = None
-    """Key extraction from what the function returned."""
+    """Result → its key line."""
     toolset: str = ""
+    """Where it comes from, for people."""
     agent: Any = field(default=None, hash=False)
     """An agent that serves the call; the runtime treats such tools specially."""
     delegated: bool = False
@@ -306,22 +312,27 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
-class ToolOptions(TypedDict, total=False):
+class CommonOptions(TypedDict, total=False):
+    """What `Toolset.with_options` may set, too: none of it says who may do what."""
+
+    timeout: float
+    longest: float
+    sequential: bool
+    max_chars: int
+    toolset: str
+
+
+class ToolOptions(CommonOptions, total=False):
     """What the decorator takes besides name, description, tier and effect: see `Tool`."""
 
     role: str
-    timeout: float
-    longest: float
     retries: int
-    sequential: bool
     thread: bool
-    max_chars: int
     reversible: bool
     verify: Callable[[str], Any] | None
     loop_key: Callable[[dict[str, Any]], str] | None
     preview: Callable[[dict[str, Any]], str] | None
     extract: Callable[[Any], str] | None
-    toolset: str
 
 
 @overload

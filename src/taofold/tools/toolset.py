@@ -5,12 +5,12 @@ Knows nothing about runs. Nothing here can lower a tier (PEER-26).
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, Final
+from typing import ClassVar
+
+from typing_extensions import Unpack
 
 from taofold.core.errors import ConfigError
-from taofold.tools.tool import Tool, as_tool, check_tier
-
-_OPTIONS: Final = frozenset({"timeout", "longest", "max_chars", "sequential", "toolset"})
+from taofold.tools.tool import CommonOptions, Tool, as_tool, check_tier
 
 
 class Toolset(Mapping[str, Tool]):
@@ -104,9 +104,13 @@ class Toolset(Mapping[str, Tool]):
             for name, tool in self.items()
         )
 
-    def with_options(self, **options: Any) -> "Toolset":
-        """With other settings: `timeout`, `longest`, `max_chars`, `sequential`, `toolset`."""
-        strange = sorted(set(options) - _OPTIONS)
+    def with_options(self, **options: Unpack[CommonOptions]) -> "Toolset":
+        """With other settings for all its tools.
+
+        Raises:
+            ConfigError: one cannot be changed here, or not to this value.
+        """
+        strange = sorted(set(options) - CommonOptions.__optional_keys__)
         if strange:
             raise ConfigError(f"with_options() cannot change {strange}")
         return Toolset(replace(tool, **options) for tool in self.values())

@@ -1,0 +1,92 @@
+"""Writes the tables of the documentation that the code says: `python -m tests.tables`.
+
+An event's row is its class, a tool option's row its field and the docstring below it.
+"""
+
+import ast
+import inspect
+import json
+import re
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from tests.conformance_kit import EVENTS, tag_of
+
+from taofold.core.events import Happened
+from taofold.tools import tool
+from taofold.tools.tool import Tool, ToolOptions
+
+DOCS: Final = Path(__file__).parents[1] / "docs"
+
+
+def event_table() -> str:
+    """The events as the page lists them."""
+    lines = ["| event | fields | effect on the state |", "|---|---|---|"]
+    for kind in EVENTS:
+        state = re.search(r"State: (.*)", inspect.getdoc(kind) or "", re.DOTALL)
+        effect = " ".join(state[1].split()) if state else "none"
+        lines.append(f"| `{tag_of(kind)}` | {_fields_of(kind)} | {effect} |")
+    return "\n".join(lines) + "\n"
+
+
+def _fields_of(kind: type[Happened]) -> str:
+    base = EVENTS[EVENTS.index(kind.__base__)] if kind.__base__ in EVENTS else None
+    own = [
+        f"`{field.name}`{_default(field)}"
+        for field in msgspec.structs.fields(kind)
+        if field.name != "elapsed" and (base is None or field.name not in base.__struct_fields__)
+    ]
+    return ", ".join([f"as `{tag_of(base)}`", *own] if base is not None else own)
+
+
+def _default(field: msgspec.structs.FieldInfo) -> str:
+    if field.default_factory is not msgspec.NODEFAULT:
+        return " {}"
+    if field.default is msgspec.NODEFAULT:
+        return ""
+    written = json.dumps(msgspec.to_builtins(field.default))
+    return f" {written}"
+
+
+def option_table() -> str:
+    """The options of tools as the page lists them."""
+    body = next(
+        node
+        for node in ast.parse(Path(inspect.getfile(tool)).read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ClassDef) and node.name == Tool.__name__
+    ).body
+    lines = ["| option | is |", "|---|---|"]
+    for field, below in pairwise(body):
+        match field, below:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)),
+                ast.Expr(value=ast.Constant(value=str(text))),
+            ) if name in ToolOptions.__optional_keys__:
+                default = Tool.__dataclass_fields__[name].default
+                value = "…" if default is None else repr(default).replace("'", '"')
+                lines.append(f"| `{name}={value}` | {' '.join(text.split())} |")
+            case _:
+                pass
+    return "\n".join(lines) + "\n"
+
+
+TABLES: Final[dict[str, tuple[str, Callable[[], str]]]] = {
+    "log-format.md": ("| event | fields |", event_table),
+    "tools.md": ("| option | is |", option_table),
+}
+"""By page: how its table begins, and what writes it."""
+
+
+def page_with_table(name: str) -> str:
+    """The page as it should be."""
+    head, table = TABLES[name]
+    old = re.compile(rf"{re.escape(head)}.*?\n\n", re.DOTALL)
+    return old.sub(lambda _: table() + "\n", (DOCS / name).read_text(encoding="utf-8"))
+
+
+if __name__ == "__main__":
+    for page in TABLES:
+        (DOCS / page).write_text(page_with_table(page), encoding="utf-8")
