@@ -201,6 +201,7 @@ LISTED = {
     "mistral": f"[TOOL_CALLS] {SHELL}",
     "granite": f"<|tool_call|> {SHELL}",
     "two lists of mistral": f"[TOOL_CALLS] [{SHELL}][TOOL_CALLS] [{SHELL.replace('/', 'x')}]",
+    "two lists in one block": f"<TOOLCALL>[{SHELL}][{SHELL.replace('/', 'x')}]</TOOLCALL>",
     "two lists of nemotron": "".join(
         f"<TOOLCALL>[{each}]</TOOLCALL>" for each in (SHELL, SHELL.replace("/", "x"))
     ),
@@ -218,6 +219,7 @@ def test_a_family_that_writes_one_list_asks_when_there_is_none_or_another(family
     "text",
     [
         f"{SHELL}</tool_call>",
+        f"</tool_call>{SHELL}",
         f"[{SHELL}]</TOOLCALL>",
         "<tool_call>shell<arg_key>command</arg_key><arg_value>rm -rf /</tool_call>",
     ],
@@ -302,6 +304,20 @@ def test_the_schema_says_what_a_text_is(text):
 def test_parameters_beside_the_name_of_an_action_keep_their_quotes_and_brackets(line, given):
     """Mutant: every quote and bracket at the end of the line is taken off."""
     assert ran(f"THOUGHT: t\nACTION: {line}\nOBSERVATION")[0] == [given]
+
+
+def test_a_key_behind_a_blank_may_be_a_word_of_the_value_before_it():
+    """Mutant: keys on one line need no comma between them."""
+    text = "THOUGHT: t\nACTION: shell command: docker run -p zip:5\nOBSERVATION"
+    assert ran(text, effect="once")[0] == []
+    apart = "THOUGHT: t\nACTION: shell command: docker run, zip: 5\nOBSERVATION"
+    assert ran(apart, effect="once")[0] == ["docker run"]
+
+
+def test_strings_that_are_added_up_on_a_line_are_the_text_that_stands_there():
+    """Mutant: the sum of two quoted texts is one value."""
+    text = "THOUGHT: t\nACTION: shell\n command: 'a' + 'b'\nOBSERVATION"
+    assert ran(text)[0] == ["'a' + 'b'"]
 
 
 UNKNOWN = {

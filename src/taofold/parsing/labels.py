@@ -299,6 +299,7 @@ def literal(text: str) -> Any:
 
 __all__ = ["NO_TOOL", "is_labelled", "labelled", "read_labelled"]
 _LABELS = Repair("labels", "none")
+_NO_COMMA = Repair("missing_comma", "none", content=True)
 NO_TOOL: Final = "The action names no tool."
 _HEADINGS = frozenset(map(fold, PARAMETER_KEYS))
 _OBJECTS = re.compile(r"\s*(?:```(?:json|JSON)?\s*)?(?:\{|\[\s*\{)")
@@ -421,11 +422,14 @@ def _on_one_line(rest: str, below: str, request: RawCall, tools: Tools) -> RawCa
     """Parameters beside the name of the tool: `path: a.py, mode: r`."""
     names = parameter_names(request.tool, tools)
     values: dict[str, Any] = {}
-    key, begin = "", 0
+    key, begin, is_apart = "", 0, True
     # One after another: a line of many keys is over at the first that is given twice.
     for mark in _keys_pattern(names).finditer(rest):
         if key:
-            values[key] = _on_line(rest[begin : mark.start()])
+            value = rest[begin : mark.start()].rstrip()
+            values[key] = _on_line(value)
+            # Behind a blank alone a key may be a word of the value: `docker run -p n:5`.
+            is_apart = is_apart and value.endswith((",", ";", "|"))
         elif mark.start() > 0:
             break  # text before the first key: no list of keys, but one bare value
         key, begin = mark["key"], mark.end()
@@ -441,7 +445,8 @@ def _on_one_line(rest: str, below: str, request: RawCall, tools: Tools) -> RawCa
         note = more.error or "a parameter is given twice"
         return replace(request, error=note, closed=True)
     more.values = values | more.values
-    return _with_parameters(request, more)
+    request = _with_parameters(request, more)
+    return request if is_apart else replace(request, repairs=(*request.repairs, _NO_COMMA))
 
 
 def _on_line(text: str) -> Any:

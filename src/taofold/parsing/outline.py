@@ -168,7 +168,8 @@ def scalar(text: str) -> Any:
     body = text.strip()
     if len(body) > 1 and body[0] in "\"'" and body[-1] == body[0]:
         inner = JsonReader(f"[{body}]", ANYTHING).read(0)
-        if not inner.failed and not inner.cut and len(inner.value) == 1:
+        is_joined = any(each.kind == "joined_strings" for each in inner.repairs)
+        if not inner.failed and not inner.cut and len(inner.value) == 1 and not is_joined:
             return inner.value[0]
     if body[:1] in ("[", "{") and body[-1] in "]}":
         inner = JsonReader(body, ANYTHING).read(0)

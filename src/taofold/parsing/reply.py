@@ -420,7 +420,7 @@ class _Reply:
             or self._is_after_end(scanned, blocks[0].start)
         ):
             doubts.append(BESIDE)
-        if sum(each.listed for each in blocks) > 1:
+        if sum(each.lists for each in blocks) > 1:
             doubts.append(SECOND_LIST)
         if not self._finished and not all(each.ended for each in blocks):
             doubts.append(OPEN_END)
@@ -464,7 +464,7 @@ class _Reply:
             if len(turns) != 1:
                 return self._refuse("ambiguous", _SEVERAL)
         turn = turns[0]
-        if CALL_CLOSE.search(trail):
+        if CALL_CLOSE.search(lead) or CALL_CLOSE.search(trail):
             turn = replace(turn, repairs=(*turn.repairs, UNOPENED))
         if not outside and not others:
             return turn

@@ -99,7 +99,7 @@ class Block:
         error: Why it cannot be read, for the model.
         bare: Whether no mark opened it but its first call's own tag or name.
         ended: Whether its closing mark was there, if its family writes one.
-        listed: Whether its calls stand in the one JSON list that its family writes.
+        lists: In how many JSON lists its calls stand, if its family writes one.
     """
 
     start: int
@@ -109,7 +109,7 @@ class Block:
     error: str = ""
     bare: bool = False
     ended: bool = True
-    listed: bool = False
+    lists: int = 0
 
 
 def _undeclared(_tool: str) -> Collection[str]:
@@ -232,7 +232,7 @@ class CallReader:
                 continue
             # `<tool_call name=…>` matches both: with a name it is a call, not a block around calls.
             inner = None if HEAD.match(self._text, at) else CALL_OPEN.match(self._text, at)
-            if inner and block.listed and not any(stack):
+            if inner and block.lists and not any(stack):
                 break  # another list of calls is a block of its own
             if inner and inner.end() > at and len(stack) < _DEPTH:
                 stack.append(closer_of(inner[0]))
@@ -265,7 +265,7 @@ class CallReader:
         is_list = self._text[at] == "["
         if is_list and self.is_python_list(at):
             return self._python(block, at)
-        block.listed = block.listed or (is_list and self._family.listed)
+        block.lists += is_list and self._family.listed
         call, end = self._item(at)
         lacks_list = self._family.listed and (
             self._text[at] == "{" or _PYTHON.match(self._text, at)
