@@ -7,7 +7,7 @@ its own copy of the state, which are joined in the order of the branches.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
@@ -33,11 +33,13 @@ from taofold.reasoning.nested import closing
 
 
 TRACE: Final = "reasoning_trace"
+Job: TypeAlias = tuple[Sequence[Node], dict[str, Any]]
+"""A branch: its nodes, and the names that only it sees."""
 
 
 @dataclass(slots=True)
 class Scope:
-    """What the nodes of one list see. `inside` a branch nothing is put on the record."""
+    """Runs lists of nodes, and what they see. `inside` a branch nothing is put on the record."""
 
     flow: Flow
     task: Task
@@ -95,6 +97,252 @@ class Scope:
             yield from self.put(update)
         return fault
 
+    def _fan_out(self, node: Node) -> Strategy[Done]:
+        """Branches at the same time; their values and traces are joined in declared order."""
+        spread = node.spread
+        assert spread is not None
+        jobs: list[Job]
+        if spread.items is not None:
+            items = spread.items.render(self.variables)
+            if not isinstance(items, list):
+                return Done(error=f"parallel.items must be a list, not {type(items).__name__}")
+            if len(items) > MOST_VISITS:
+                return Done(
+                    error=f"parallel.items has {len(items)} entries; at most {MOST_VISITS} are run"
+                )
+            jobs = [(node.steps, {spread.name: item, "index": i}) for i, item in enumerate(items)]
+            names = [str(number) for number in range(len(jobs))]
+        else:
+            jobs = [(nodes, {"branch": name}) for name, nodes in spread.branches.items()]
+            names = list(spread.branches)
+        ends = yield from self._concurrently(spread, jobs)
+        self.heard = []
+        return _joined(node, spread, names, ends)
+
+    def _concurrently(self, spread: Spread, jobs: list[Job]) -> Strategy[list[Done]]:
+        """At most `lanes` at once; in waves with `fail_fast`: what stops is always the same."""
+        ends: list[Done] = []
+        if spread.fail_fast:
+            for first in range(0, len(jobs), spread.lanes):
+                wave = jobs[first : first + spread.lanes]
+                # In waves: which branches were never started must not depend on which was faster.
+                got = yield Fork(tuple([self._lane(spread, [job]) for job in wave]))
+                ends += [end for lane in got for end in lane]
+                if any(not end.good for end in ends):
+                    return ends
+            return ends
+        if not jobs:
+            return ends
+        # Dealt like cards: lane n has jobs n, n + lanes, …; the last line undoes it.
+        lanes = [jobs[first :: spread.lanes] for first in range(min(spread.lanes, len(jobs)))]
+        got = yield Fork(tuple([self._lane(spread, lane) for lane in lanes]))
+        return [got[number % len(lanes)][number // len(lanes)] for number in range(len(jobs))]
+
+    def _lane(self, spread: Spread, jobs: list[Job]) -> Strategy[list[Done]]:
+        """Branches one after the other. Each has its own copy of the state."""
+        ends: list[Done] = []
+        try:
+            for nodes, extra in jobs:
+                ends.append((yield from self._branch(spread, nodes, extra)))
+        except Halt as halt:
+            ends.append(Done(stop=halt.reason))
+        # What was not reached ended for the reason that stopped the last one.
+        return ends + [Done(stop=ends[-1].stop)] * (len(jobs) - len(ends))
+
+    def _branch(
+        self, spread: Spread, nodes: Sequence[Node], extra: Mapping[str, Any]
+    ) -> Strategy[Done]:
+        state = dict(self.state)
+        # Each branch traces itself; the traces are joined by `_joined`.
+        state.pop(TRACE, None)
+        scope = Scope(self.flow, self.task, state, {**self.extra, **extra}, True, list(self.heard))
+        done = yield from scope.sequence(nodes)
+        trace = {TRACE: scope.state[TRACE]} if TRACE in scope.state else {}
+        if not done.good:
+            return replace(done, state=trace)
+        if spread.result is None:
+            return Done(scope.last, state=trace)
+        try:
+            return Done(spread.result.render(scope.variables), state=trace)
+        except Unrenderable as error:
+            return Done(error=f"result: {error}", state=trace)
+
+    def sequence(self, nodes: Sequence[Node]) -> Strategy[Done]:
+        """Node after node, each where the one before sends it."""
+        places = {node.name: index for index, node in enumerate(nodes)}
+        visits: Counter[str] = Counter()
+        position = 0
+        while position < len(nodes):
+            node = nodes[position]
+            visits[node.name] += 1
+            # `goto` can make a loop without a bound of its own.
+            if visits[node.name] > MOST_VISITS:
+                return Done(error=f"node {node.name!r} was reached more than {MOST_VISITS} times")
+            done, to = yield from self._visit(node)
+            if not done.good:
+                return done
+            if to in END:
+                break
+            position = places[to] if to else position + 1
+        return Done(self.last)
+
+    def _visit(self, node: Node) -> Strategy[tuple[Done, str]]:
+        """One node, with what its `on_error` says; and where to go on."""
+        outlook: Outlook = yield Begin()
+        self.heard += outlook.heard
+        if outlook.stop:
+            return Done(stop=outlook.stop), ""
+        done = yield from self._attempts(node)
+        if done.stop:
+            yield from self.record(node, done, output=False)
+            return done, ""
+        if done.good:
+            fault, to = yield from self._passed(node, done)
+            if not fault:
+                return done, to
+            done = replace(done, error=fault)
+        return (yield from self._failed(node, done))
+
+    def _passed(self, node: Node, done: Done) -> Strategy[tuple[str, str]]:
+        """Put what the node gave on record. Returns why that cannot be, or "", and the way on."""
+        try:
+            fault = yield from self.record(node, done, output=True)
+            if fault:
+                return fault, ""
+            errors: dict[str, str] = self.state.get("errors", {})
+            # A node that works again has no error any more: `goto` conditions read this.
+            if node.name in errors:
+                rest = {name: error for name, error in errors.items() if name != node.name}
+                yield from self.put({"errors": rest})
+            to = self.next_node(node)
+        except Unclear as error:
+            return f"goto: {error}", ""
+        if any(edge.condition is not None for edge in node.goto):
+            yield Note("branch", {"node": node.name, "to": to})
+        return "", to
+
+    def _failed(self, node: Node, done: Done) -> Strategy[tuple[Done, str]]:
+        rule = node.on_error
+        yield Note("node_failed", {"node": node.name, "error": done.error[:1000]})
+        tolerated = bool(rule.fallback) or rule.then == "continue"
+        yield from self.record(node, done, output=tolerated)
+        errors = {**self.state.get("errors", {}), node.name: done.error}
+        yield from self.put({"errors": errors})
+        if rule.fallback:
+            return Done(done.value), rule.fallback
+        if rule.then == "continue":
+            return Done(done.value), ""
+        return replace(done, error=f"node {node.name!r}: {done.error}"), ""
+
+    def _attempts(self, node: Node) -> Strategy[Done]:
+        """The node's work, as often as `retry` allows."""
+        retry = node.on_error.retry
+        # Asked once, before the first attempt: a retry is the same decision.
+        if node.approve is not None:
+            refused = yield from self._approval(node, node.approve)
+            if refused:
+                return Done(error=refused)
+        done = Done()
+        pause = 0.0 if retry is None else retry.backoff
+        for attempt in range(1 if retry is None else retry.max + 1):
+            if attempt and retry is not None:
+                if pause:
+                    yield from perform(node.name, WAIT, {"seconds": min(pause, retry.longest)})
+                pause *= retry.factor
+            done = yield from self._work(node)
+            if done.good or done.stop:
+                return done
+            yield Note("attempt_failed", {"node": node.name, "error": done.error[:1000]})
+        return done
+
+    def _approval(self, node: Node, question: Given) -> Strategy[str]:
+        """Ask a person. Returns why not, or ""."""
+        try:
+            rendered = question.render(self.variables)
+        except Unrenderable as error:
+            return f"approve: {error}"
+        # `approve: true` asks without a text.
+        text = "" if rendered is True else str(rendered)
+        observation = yield from perform(node.name, APPROVE, {"node": node.name, "question": text})
+        return "" if observation.status == "success" else f"not approved: {observation.result}"
+
+    def _work(self, node: Node) -> Strategy[Done]:
+        """What the node does, once."""
+        try:
+            if node.kind is not None:
+                return (yield from self._act(node))
+            if node.sets is not None:
+                return Done(node.sets.render(self.variables))
+            if node.loop is not None:
+                return (yield from self._loop(node))
+            if node.spread is not None:
+                return (yield from self._fan_out(node))
+            return (yield from self.sequence(node.steps))
+        except (Unrenderable, Unclear, Unusable) as error:
+            return Done(error=str(error))
+
+    def _act(self, node: Node) -> Strategy[Done]:
+        """Run the node's action with its keys rendered and checked."""
+        assert node.kind is not None
+        values = node.given.render(self.variables)
+        values |= {key: template.source for key, template in node.deferred.items()}
+        try:
+            keys = node.kind.keys.model_validate(values)
+        except ValidationError as error:
+            return Done(error=f"with: {faults_text(error)}")
+
+        def render(key: str, variables: Mapping[str, Any]) -> Any:
+            rendered = node.deferred[key].render({**self.variables, **variables})
+            return rendered if isinstance(rendered, str) else msgspec.json.encode(rendered).decode()
+
+        history = (*self.task.history, *self.heard)
+        task = replace(self.task, history=history, data=self.state)
+        call: ActionCall[Any] = ActionCall(
+            node.name,
+            keys,
+            task,
+            node.models,
+            frozenset(node.deferred),
+            render,
+            node.timeout,
+            node.description,
+        )
+        return (yield from node.kind.run(call))
+
+    def _loop(self, node: Node) -> Strategy[Done]:
+        assert node.loop is not None
+        outer, turns = self.extra, 0
+        try:
+            # With the number of finished turns: 0 before the first.
+            while node.loop.condition.holds({**self.variables, "iteration": turns}):
+                if turns == node.loop.most:
+                    yield Note("loop_limit", {"node": node.name, "iterations": turns})
+                    return Done({"iterations": turns, "exhausted": True})
+                turns += 1
+                self.extra = {**outer, "iteration": turns}
+                done = yield from self.sequence(node.steps)
+                if not done.good:
+                    return done
+        # Also when a Halt passes through: the names of the loop end with it.
+        finally:
+            self.extra = outer
+        return Done({"iterations": turns, "exhausted": False})
+
+    def answer(self) -> Strategy[Answer]:
+        """The flow's answer, when all nodes are done."""
+        result = self.flow.result
+        try:
+            output = self.last if result is None else result.render(self.variables)
+        except Unrenderable as error:
+            return Answer(None, "error", f"result: {error}")
+        if self.flow.typed:
+            accepted = self.task.output.accept(output)
+            if isinstance(accepted, Unparsed):
+                return Answer(output, "error", f"the result is not accepted: {accepted.feedback}")
+            output = accepted.value
+        yield closing(Thought("The flow is at its end.", "synthesis", synthesized=True), output)
+        return Answer(output)
+
 
 def _outputs(node: Node, value: Any) -> dict[str, Any]:
     if node.sets is not None:
@@ -117,33 +365,6 @@ def _at(value: Any, path: str) -> Any:
         else:
             raise LookupError(f"the value has no {path!r} (at {part!r})")
     return value
-
-
-Runner: TypeAlias = Callable[[Sequence[Node], Scope], Strategy[Done]]
-"""Runs a list of nodes."""
-Job: TypeAlias = tuple[Sequence[Node], dict[str, Any]]
-"""A branch: its nodes, and the names that only it sees."""
-
-
-def _fan_out(node: Node, spread: Spread, scope: Scope, runner: Runner) -> Strategy[Done]:
-    """Branches at the same time; their values and traces are joined in declared order."""
-    jobs: list[Job]
-    if spread.items is not None:
-        items = spread.items.render(scope.variables)
-        if not isinstance(items, list):
-            return Done(error=f"parallel.items must be a list, not {type(items).__name__}")
-        if len(items) > MOST_VISITS:
-            return Done(
-                error=f"parallel.items has {len(items)} entries; at most {MOST_VISITS} are run"
-            )
-        jobs = [(node.steps, {spread.name: item, "index": i}) for i, item in enumerate(items)]
-        names = [str(number) for number in range(len(jobs))]
-    else:
-        jobs = [(nodes, {"branch": name}) for name, nodes in spread.branches.items()]
-        names = list(spread.branches)
-    ends = yield from _concurrently(spread, jobs, scope, runner)
-    scope.heard = []
-    return _joined(node, spread, names, ends)
 
 
 def _joined(node: Node, spread: Spread, names: list[str], ends: list[Done]) -> Done:
@@ -169,59 +390,6 @@ def _joined(node: Node, spread: Spread, names: list[str], ends: list[Done]) -> D
     return Done(value, error[:2000], stop, state)
 
 
-def _concurrently(
-    spread: Spread, jobs: list[Job], scope: Scope, runner: Runner
-) -> Strategy[list[Done]]:
-    """At most `lanes` at once. With `fail_fast` in waves, so that what stops is always the same."""
-    ends: list[Done] = []
-    if spread.fail_fast:
-        for first in range(0, len(jobs), spread.lanes):
-            wave = jobs[first : first + spread.lanes]
-            # In waves: which branches were never started must not depend on which was faster.
-            got = yield Fork(tuple([_lane(spread, [job], scope, runner) for job in wave]))
-            ends += [end for lane in got for end in lane]
-            if any(not end.good for end in ends):
-                return ends
-        return ends
-    if not jobs:
-        return ends
-    # Dealt like cards: lane n has jobs n, n + lanes, …; the last line undoes it.
-    lanes = [jobs[first :: spread.lanes] for first in range(min(spread.lanes, len(jobs)))]
-    got = yield Fork(tuple([_lane(spread, lane, scope, runner) for lane in lanes]))
-    return [got[number % len(lanes)][number // len(lanes)] for number in range(len(jobs))]
-
-
-def _lane(spread: Spread, jobs: list[Job], scope: Scope, runner: Runner) -> Strategy[list[Done]]:
-    """Branches one after the other. Each has its own copy of the state."""
-    ends: list[Done] = []
-    try:
-        for nodes, extra in jobs:
-            ends.append((yield from _branch(spread, nodes, extra, scope, runner)))
-    except Halt as halt:
-        ends.append(Done(stop=halt.reason))
-    # What was not reached ended for the reason that stopped the last one.
-    return ends + [Done(stop=ends[-1].stop)] * (len(jobs) - len(ends))
-
-
-def _branch(
-    spread: Spread, nodes: Sequence[Node], extra: Mapping[str, Any], outer: Scope, runner: Runner
-) -> Strategy[Done]:
-    state = dict(outer.state)
-    # Each branch traces itself; the traces are joined by `_joined`.
-    state.pop(TRACE, None)
-    scope = Scope(outer.flow, outer.task, state, {**outer.extra, **extra}, True, list(outer.heard))
-    done = yield from runner(nodes, scope)
-    trace = {TRACE: scope.state[TRACE]} if TRACE in scope.state else {}
-    if not done.good:
-        return replace(done, state=trace)
-    if spread.result is None:
-        return Done(scope.last, state=trace)
-    try:
-        return Done(spread.result.render(scope.variables), state=trace)
-    except Unrenderable as error:
-        return Done(error=f"result: {error}", state=trace)
-
-
 def run(flow: Flow, task: Task) -> Strategy[Answer]:
     """The strategy."""
     scope = Scope(flow, task, flow.start_state(task.data, task.goal))
@@ -229,187 +397,12 @@ def run(flow: Flow, task: Task) -> Strategy[Answer]:
         wrong = flow.state_fault(scope.state)
         if wrong:
             return Answer(None, "error", f"the state does not fit state_schema: {wrong}")
-        ended = yield from _sequence(flow.nodes, scope)
+        ended = yield from scope.sequence(flow.nodes)
         if not ended.good:
             return Answer(ended.value, ended.stop or "error", ended.error)
-        return (yield from _answer(flow, scope))
+        return (yield from scope.answer())
     except Halt as halt:
         return Answer(None, halt.reason)
-
-
-def _answer(flow: Flow, scope: Scope) -> Strategy[Answer]:
-    try:
-        output = scope.last if flow.result is None else flow.result.render(scope.variables)
-    except Unrenderable as error:
-        return Answer(None, "error", f"result: {error}")
-    if flow.typed:
-        accepted = scope.task.output.accept(output)
-        if isinstance(accepted, Unparsed):
-            return Answer(output, "error", f"the result is not accepted: {accepted.feedback}")
-        output = accepted.value
-    yield closing(Thought("The flow is at its end.", "synthesis", synthesized=True), output)
-    return Answer(output)
-
-
-def _sequence(nodes: Sequence[Node], scope: Scope) -> Strategy[Done]:
-    """Node after node, each where the one before sends it."""
-    places = {node.name: index for index, node in enumerate(nodes)}
-    visits: Counter[str] = Counter()
-    position = 0
-    while position < len(nodes):
-        node = nodes[position]
-        visits[node.name] += 1
-        # `goto` can make a loop without a bound of its own.
-        if visits[node.name] > MOST_VISITS:
-            return Done(error=f"node {node.name!r} was reached more than {MOST_VISITS} times")
-        done, to = yield from _visit(node, scope)
-        if not done.good:
-            return done
-        if to in END:
-            break
-        position = places[to] if to else position + 1
-    return Done(scope.last)
-
-
-def _visit(node: Node, scope: Scope) -> Strategy[tuple[Done, str]]:
-    """One node, with what its `on_error` says; and where to go on."""
-    outlook: Outlook = yield Begin()
-    scope.heard += outlook.heard
-    if outlook.stop:
-        return Done(stop=outlook.stop), ""
-    done = yield from _attempts(node, scope)
-    if done.stop:
-        yield from scope.record(node, done, output=False)
-        return done, ""
-    if done.good:
-        try:
-            wrong = yield from scope.record(node, done, output=True)
-            if not wrong:
-                # A node that works again has no error any more: `goto` conditions read this.
-                if node.name in scope.state.get("errors", {}):
-                    errors = {k: v for k, v in scope.state["errors"].items() if k != node.name}
-                    yield from scope.put({"errors": errors})
-                to = scope.next_node(node)
-                if any(edge.condition is not None for edge in node.goto):
-                    yield Note("branch", {"node": node.name, "to": to})
-                return done, to
-            done = replace(done, error=wrong)
-        except Unclear as error:
-            done = replace(done, error=f"goto: {error}")
-    return (yield from _failed(node, scope, done))
-
-
-def _failed(node: Node, scope: Scope, done: Done) -> Strategy[tuple[Done, str]]:
-    rule = node.on_error
-    yield Note("node_failed", {"node": node.name, "error": done.error[:1000]})
-    tolerated = bool(rule.fallback) or rule.then == "continue"
-    yield from scope.record(node, done, output=tolerated)
-    errors = {**scope.state.get("errors", {}), node.name: done.error}
-    yield from scope.put({"errors": errors})
-    if rule.fallback:
-        return Done(done.value), rule.fallback
-    if rule.then == "continue":
-        return Done(done.value), ""
-    return replace(done, error=f"node {node.name!r}: {done.error}"), ""
-
-
-def _attempts(node: Node, scope: Scope) -> Strategy[Done]:
-    """The node's work, as often as `retry` allows."""
-    retry = node.on_error.retry
-    # Asked once, before the first attempt: a retry is the same decision.
-    if node.approve is not None:
-        refused = yield from _approval(node, node.approve, scope)
-        if refused:
-            return Done(error=refused)
-    done = Done()
-    pause = 0.0 if retry is None else retry.backoff
-    for attempt in range(1 if retry is None else retry.max + 1):
-        if attempt and retry is not None:
-            if pause:
-                yield from perform(node.name, WAIT, {"seconds": min(pause, retry.longest)})
-            pause *= retry.factor
-        done = yield from _work(node, scope)
-        if done.good or done.stop:
-            return done
-        yield Note("attempt_failed", {"node": node.name, "error": done.error[:1000]})
-    return done
-
-
-def _approval(node: Node, question: Given, scope: Scope) -> Strategy[str]:
-    """Ask a person. Returns why not, or ""."""
-    try:
-        rendered = question.render(scope.variables)
-    except Unrenderable as error:
-        return f"approve: {error}"
-    # `approve: true` asks without a text.
-    text = "" if rendered is True else str(rendered)
-    observation = yield from perform(node.name, APPROVE, {"node": node.name, "question": text})
-    return "" if observation.status == "success" else f"not approved: {observation.result}"
-
-
-def _work(node: Node, scope: Scope) -> Strategy[Done]:
-    """What the node does, once."""
-    try:
-        if node.kind is not None:
-            return (yield from _act(node, scope))
-        if node.sets is not None:
-            return Done(node.sets.render(scope.variables))
-        if node.loop is not None:
-            return (yield from _loop(node, scope))
-        if node.spread is not None:
-            return (yield from _fan_out(node, node.spread, scope, _sequence))
-        return (yield from _sequence(node.steps, scope))
-    except (Unrenderable, Unclear, Unusable) as error:
-        return Done(error=str(error))
-
-
-def _act(node: Node, scope: Scope) -> Strategy[Done]:
-    """Run the node's action with its keys rendered and checked."""
-    assert node.kind is not None
-    values = node.given.render(scope.variables)
-    values |= {key: template.source for key, template in node.deferred.items()}
-    try:
-        keys = node.kind.keys.model_validate(values)
-    except ValidationError as error:
-        return Done(error=f"with: {faults_text(error)}")
-
-    def render(key: str, variables: Mapping[str, Any]) -> Any:
-        rendered = node.deferred[key].render({**scope.variables, **variables})
-        return rendered if isinstance(rendered, str) else msgspec.json.encode(rendered).decode()
-
-    history = (*scope.task.history, *scope.heard)
-    task = replace(scope.task, history=history, data=scope.state)
-    call: ActionCall[Any] = ActionCall(
-        node.name,
-        keys,
-        task,
-        node.models,
-        frozenset(node.deferred),
-        render,
-        node.timeout,
-        node.description,
-    )
-    return (yield from node.kind.run(call))
-
-
-def _loop(node: Node, scope: Scope) -> Strategy[Done]:
-    assert node.loop is not None
-    outer, turns = scope.extra, 0
-    try:
-        # With the number of finished turns: 0 before the first.
-        while node.loop.condition.holds({**scope.variables, "iteration": turns}):
-            if turns == node.loop.most:
-                yield Note("loop_limit", {"node": node.name, "iterations": turns})
-                return Done({"iterations": turns, "exhausted": True})
-            turns += 1
-            scope.extra = {**outer, "iteration": turns}
-            done = yield from _sequence(node.steps, scope)
-            if not done.good:
-                return done
-    # Also when a Halt passes through: the names of the loop end with it.
-    finally:
-        scope.extra = outer
-    return Done({"iterations": turns, "exhausted": False})
 
 
 def nested_flow(flow: Flow, call: ActionCall[Any]) -> Strategy[Done]:
@@ -421,7 +414,7 @@ def nested_flow(flow: Flow, call: ActionCall[Any]) -> Strategy[Done]:
     wrong = flow.state_fault(scope.state)
     if wrong:
         return Done(error=f"with: it does not fit the state_schema of {flow.name!r}: {wrong}")
-    ended = yield from _sequence(flow.nodes, scope)
+    ended = yield from scope.sequence(flow.nodes)
     trace = {TRACE: scope.state[TRACE]} if TRACE in scope.state else {}
     if not ended.good or flow.result is None:
         return replace(ended, state=trace)
