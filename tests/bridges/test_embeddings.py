@@ -1,6 +1,5 @@
 """Vectors of texts: the numpy model against known values, and servers that say it wrong."""
 
-import asyncio
 import json
 import os
 import threading
@@ -13,13 +12,8 @@ import pytest
 from tests import environments
 from tests.prerequisites import LLAMA
 
-from taofold.bridges.embeddings import Embed, Embedding, cosine, minilm, served
+from taofold.bridges.embeddings import Embed, cosine, minilm, served
 from taofold.core.errors import ConfigError, ModelError
-from taofold.learning.patterns.kinds import CodeTemplate
-from taofold.learning.patterns.pattern import LoopCase, Pattern
-from taofold.learning.retrieval.meaning import Embedder
-from taofold.learning.settings import Extraction, Injection
-from taofold.log.patterns.stores import memory_registry
 
 
 @pytest.fixture(scope="module")
@@ -159,40 +153,3 @@ def test_a_real_llama_cpp_server_is_understood():
     assert one == pytest.approx(again, abs=1e-4)
     assert cosine(one, one) == pytest.approx(1.0)
     assert len(one) == len(other) > 8
-
-
-def test_a_model_is_given_to_the_registry_under_its_name() -> None:
-    def embed(texts: list[str]) -> list[list[float]]:
-        seen.append(threading.current_thread())
-        return [[1.0] for _ in texts]
-
-    seen: list[threading.Thread] = []
-    model: Embedder = Embedding(embed, "one")
-    assert model.name == "one"
-    assert asyncio.run(model.embed(["a", "b"])) == [[1.0], [1.0]]
-    assert seen[0] is not threading.main_thread(), "the loop is not held up"
-    with pytest.raises(ConfigError, match="needs the name"):
-        Embedding(embed, "")
-
-
-def test_the_real_model_brings_forward_the_pattern_that_means_the_same(embed) -> None:
-    drafts = [
-        Pattern(
-            "", "Order", CodeTemplate("{{rows}}.sort()", "python", "sort the total of the rows")
-        ),
-        Pattern(
-            "", "Money", CodeTemplate("{{who}}.pay(0)", "python", "give the customer the total")
-        ),
-    ]
-
-    async def shown(model: Embedder | None) -> list[str]:
-        registry = memory_registry(embedder=model)
-        await registry.discover("loop-a", drafts, Extraction())
-        task = "A buyer gets a double refund of the total"
-        # A way of working is told to a loop that has failed.
-        about = LoopCase(task, language="python", failed=("its test",))
-        choice = await registry.candidates(about, Injection())
-        return [one.pattern.name for one in choice.chosen]
-
-    assert asyncio.run(shown(None)) == [], "by their words both say too little"
-    assert asyncio.run(shown(Embedding(embed, "all-MiniLM-L6-v2"))) == ["Money"]

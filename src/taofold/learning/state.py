@@ -10,7 +10,6 @@ from taofold.learning.events import LearningEvent
 from taofold.learning.loops import LoopNote, LoopStats
 from taofold.learning.patterns.pattern import Pattern, Rate
 from taofold.learning.retrieval.index import POOL, PatternHit
-from taofold.learning.retrieval.meaning import Vectors
 
 
 class View(Protocol):
@@ -88,7 +87,7 @@ class Writing(View, Protocol):
 T = TypeVar("T")
 
 
-class Book(Vectors, Protocol):
+class Book(Protocol):
     """Keeps the facts of the registry. Every method may raise `LogError`."""
 
     async def read(self, work: Callable[[View], T]) -> T:

@@ -51,18 +51,15 @@ async def loop_dependencies(
     Raises:
         ConfigError: there is no store yet, and it is not to be created.
     """
-    from taofold.cli.project import embedder
     from taofold.log.builtin import journal_beside
     from taofold.log.patterns.stores import registry_beside
     from taofold.loop.driver import LoopDependencies
     from taofold.loop.learner import CrossLoopLearner
     from taofold.plugins import SEARCHES, load_all
 
-    # Before the store is opened: a wrong variable must not leave an open log behind.
-    model = embedder()
     search = next(iter(load_all(SEARCHES)), None)  # the registry keeps the rates of one
     log = project.open_store(create=create, kind="loops")
-    journal, registry = journal_beside(log), registry_beside(log, embedder=model)
+    journal, registry = journal_beside(log), registry_beside(log)
     try:
         yield LoopDependencies(
             log=log,

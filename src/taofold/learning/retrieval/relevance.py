@@ -6,7 +6,7 @@ The task's words decide only where nothing fails.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import Final, NamedTuple, TypeAlias
 
@@ -48,8 +48,6 @@ class Question(NamedTuple):
     """Those of the terms that say something."""
     messages: tuple[frozenset[str], ...]
     """The telling words of each failure's message."""
-    meanings: Mapping[str, float] = {}
-    """How much patterns, by id, mean what the case means, 0 to 1, where a model was asked."""
 
 
 def terms_of(case: LoopCase) -> tuple[str, ...]:
@@ -68,12 +66,12 @@ def context_of(case: LoopCase) -> CaseContext:
     return CaseContext(tuple(sorted(errors)), case.language, case.repository)
 
 
-def ask(case: LoopCase, meanings: Mapping[str, float] = {}) -> Question:
+def ask(case: LoopCase) -> Question:
     """Prepare `case`."""
     failing = case.failing[:_MOST_FAILING]
     messages = [frozenset(telling(check.message[:_MESSAGE])) for check in failing]
     terms = terms_of(case)
-    return Question(case, terms, _telling(terms), tuple(messages), meanings)
+    return Question(case, terms, _telling(terms), tuple(messages))
 
 
 def _telling(terms: Iterable[str]) -> frozenset[str]:
@@ -195,8 +193,6 @@ def relevance(pattern: Pattern, stems: str, question: Question) -> Relevance:
     """How relevant `pattern`, whose text has these `stems`, is to the case."""
     case, body = question.case, pattern.body
     text = _overlap(question.words, _telling(stems.split(" ")), _FEWEST_SHARED)
-    if pattern.id in question.meanings:
-        text = (text + question.meanings[pattern.id]) / 2
     match body:
         case ErrorFix() | Avoidance():
             if body.signature is None or not case.failing:

@@ -9,7 +9,7 @@ import os
 import sqlite3
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -37,7 +37,6 @@ from taofold.learning.events import (
 from taofold.learning.fold import step
 from taofold.learning.patterns.pattern import Pattern
 from taofold.learning.registry import Registry
-from taofold.learning.retrieval.meaning import Embedder
 from taofold.learning.state import View, Writing
 from taofold.log.builtin import innermost, journal_beside
 from taofold.log.journal import Fact, Journal, MemoryJournal
@@ -64,42 +63,37 @@ def open_registry(
     *,
     adopt: bool = False,
     now: Callable[[], int] = now,
-    embedder: Embedder | None = None,
 ) -> Registry:
     """The registry in the log's file, made if it is missing; "memory" for one that passes.
-
-    With an `embedder`, patterns that mean the same as a case come before others that the
-    search finds.
 
     Raises:
         LogError: the file cannot be used; the message says why.
     """
     if str(path) == "memory":
-        return memory_registry(now=now, embedder=embedder)
+        return memory_registry(now=now)
     book = SqliteBook(Path(str(path).removeprefix("sqlite:")), adopt=adopt)
     book.open()
-    return Registry(book, now, embedder)
+    return Registry(book, now)
 
 
 def memory_registry(
     journal: Journal | None = None,
     *,
     now: Callable[[], int] = now,
-    embedder: Embedder | None = None,
 ) -> Registry:
     """A registry that is folded in memory, from a journal's facts if one is given."""
-    return Registry(JournalBook(journal or MemoryJournal()), now, embedder)
+    return Registry(JournalBook(journal or MemoryJournal()), now)
 
 
-def registry_beside(log: Log, *, embedder: Embedder | None = None) -> Registry:
+def registry_beside(log: Log) -> Registry:
     """The registry of patterns in the log's file or database.
 
     In a database its state is folded in memory from the facts, which others write too.
     """
     inner = innermost(log)
     if isinstance(inner, SqliteLog):
-        return open_registry(inner.path, embedder=embedder)
-    return memory_registry(journal_beside(log), embedder=embedder)
+        return open_registry(inner.path)
+    return memory_registry(journal_beside(log))
 
 
 class SqliteBook:
@@ -150,14 +144,6 @@ class SqliteBook:
         """Facts that cannot be read."""
         facts = await self._file.read(lambda db: journals.read(db, STREAM, -1, -1))
         return [fault for fact in facts if (fault := _fault(fact))]
-
-    async def vectors(self, model: str, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
-        """The vectors that are kept of `keys`."""
-        return await self._file.read(lambda db: tables.vectors(db, model, keys))
-
-    async def keep_vectors(self, model: str, new: Mapping[bytes, bytes]) -> None:
-        """Keep vectors."""
-        await self._file.write(lambda db: tables.keep(db, model, new))
 
     async def close(self) -> None:
         """Let go of the file."""
@@ -272,14 +258,6 @@ class JournalBook:
     async def faults(self) -> list[str]:
         """Facts that cannot be read."""
         return [fault for fact in await self._journal.facts(STREAM) if (fault := _fault(fact))]
-
-    async def vectors(self, model: str, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
-        """The vectors that are kept of `keys`."""
-        return tables.vectors(self._db, model, keys)
-
-    async def keep_vectors(self, model: str, new: Mapping[bytes, bytes]) -> None:
-        """Keep vectors as long as this object lives."""
-        tables.keep(self._db, model, new)
 
     async def close(self) -> None:
         """Nothing to let go of: the journal is its owner's."""

@@ -1,8 +1,4 @@
-"""The registry's state as tables beside the facts, so that a loop's start need not fold them.
-
-The vectors of texts are a cache beside them, by the model's name and the text's digest, so that
-nothing in it is ever out of date.
-"""
+"""The registry's state as tables beside the facts: a loop's start need not fold them."""
 
 import re
 import sqlite3
@@ -58,6 +54,7 @@ _NAMES: Final = (
     "pattern_loops",
     "pattern_rates",
     "pattern_fixes",
+    "pattern_vectors",
     "pattern_state",
 )
 _HAS: Final = "select 1 from sqlite_master where name = 'pattern_state'"
@@ -309,29 +306,3 @@ def _token(term: str) -> str:
 def _content_digest(pattern: Pattern) -> bytes:
     """A digest of what the pattern says."""
     return blake2b(_ENCODE((pattern.name, pattern.body)), digest_size=16).digest()
-
-
-_TABLE: Final = (
-    "create table if not exists pattern_vectors(model text not null, key blob not null, "
-    "vector blob not null, primary key(model, key)) without rowid"
-)
-_HAS_VECTORS: Final = "select 1 from sqlite_master where name = 'pattern_vectors'"
-
-
-def vectors(db: sqlite3.Connection, model: str, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-    """Those of `keys` that are kept."""
-    if db.execute(_HAS_VECTORS).fetchone() is None:
-        return {}
-    marks = ",".join("?" * len(keys))
-    rows = db.execute(
-        f"select key, vector from pattern_vectors where model = ? and key in ({marks})",  # noqa: S608 - marks only
-        (model, *keys),
-    )
-    return dict(rows.fetchall())
-
-
-def keep(db: sqlite3.Connection, model: str, new: Mapping[bytes, bytes]) -> None:
-    """Keep vectors."""
-    db.execute(_TABLE)
-    rows = [(model, key, vector) for key, vector in new.items()]
-    db.executemany("insert or replace into pattern_vectors values(?, ?, ?)", rows)
