@@ -29,6 +29,7 @@ from taofold.core.content import (
 from taofold.core.json_values import is_finite
 from taofold.core.values import (
     Action,
+    Deciders,
     Message,
     Observation,
     Principal,
@@ -452,6 +453,8 @@ class Decided(Happened, frozen=True, tag="decided"):
     action: Action | None = None
     request: dict[str, Any] | None = None
     attempt: int = 0
+    deciders: Deciders | None = None
+    """Who may answer; None in logs of older releases, and where nobody is asked."""
 
     @property
     def decider(self) -> str:
@@ -550,6 +553,8 @@ class DecisionRefused(Annotation, frozen=True, tag="decision_refused"):
     """Somebody tried to decide on `id` who may not. Kept for the audit."""
 
     derived: ClassVar[bool] = False
+    alarming: ClassVar[bool] = True
+    heading: ClassVar[str] = "decision refused:"
     wording: ClassVar[str] = "{0.id} by {0.by}: {0.why}"
     id: str
     by: str

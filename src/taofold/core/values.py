@@ -127,6 +127,20 @@ class Principal(Value, frozen=True):
     roles: tuple[str, ...] = ("ADMIN",)
 
 
+class Deciders(Value, frozen=True):
+    """Who may answer a question of a run, by the policy under which it was asked.
+
+    It is kept with the question, so that it holds at whichever door the answer comes in.
+    """
+
+    own: str | None = None
+    """The role that the requester needs himself; None: he may not."""
+    others: str = ""
+    """The role that all others need; "": nobody else, unless whoever takes the answer lets them."""
+    roles: tuple[str, ...] = ()
+    """What whoever decides must reach besides: roles of the tool and of the policy for it."""
+
+
 class Profile(Value, frozen=True):
     """What a model can do. Unknown models get the cautious defaults."""
 

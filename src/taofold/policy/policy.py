@@ -15,7 +15,7 @@ from typing import Final, Literal, get_args
 import msgspec
 
 from taofold.core.errors import ConfigError
-from taofold.core.values import Action, Principal, Sideeffect, Tier, Value, Verdict
+from taofold.core.values import Action, Deciders, Principal, Sideeffect, Tier, Value, Verdict
 
 ROLES: Final[Mapping[str, int]] = {
     "VIEWER": 10,
@@ -280,19 +280,13 @@ class Policy:
 
     def may_decide(self, decider: Principal, requester: Principal, facts: Facts, tool: str) -> str:
         """Why `decider` may not decide on the requester's action, or "". Agents never may."""
-        if decider.id.startswith("agent:"):
-            return "an agent may not approve"
-        # By id only: roles are what the person may do, not who it is.
-        same = decider.id == requester.id
-        if same and not self.own_approval:
-            return "the requester may not approve his own actions here"
-        why = self.lacks(decider, "approve_own") if same else ""
-        if why:
-            return why
-        if not same and not (self.approvers and may(decider.roles, self.approvers, self.roles)):
-            return f"not yours to decide: the run belongs to {requester.id!r}"
-        role = self._role_lacking(decider, tool, facts)
-        return f"access denied: requires role {role}" if role else ""
+        return refusal(self.deciders(tool, facts), decider, requester, self.roles)
+
+    def deciders(self, tool: str, facts: Facts) -> Deciders:
+        """Who may decide on an action of `tool`."""
+        own = self.rights["approve_own"] if self.own_approval else None
+        roles = (self.required.get(tool, ""), facts.role)
+        return Deciders(own, self.approvers, tuple([role for role in roles if role]))
 
     def _role_lacking(self, principal: Principal, tool: str, facts: Facts) -> str:
         """The role that is required, by the tool or by this policy, and not reached, or ""."""
@@ -301,6 +295,27 @@ class Policy:
             if not may(principal.roles, role, self.roles):
                 return role
         return ""
+
+
+def refusal(
+    deciders: Deciders, decider: Principal, requester: Principal, levels: Mapping[str, int] = ROLES
+) -> str:
+    """Why `decider` is none of the `deciders` on the requester's action, or ""."""
+    if decider.id.startswith("agent:"):
+        return "an agent may not approve"
+    # By id only: roles are what the person may do, not who it is.
+    if decider.id == requester.id:
+        if deciders.own is None:
+            return "the requester may not approve his own actions here"
+        why = missing(decider.roles, "approve_own", {"approve_own": deciders.own}, levels)
+        if why:
+            return why
+    elif not (deciders.others and may(decider.roles, deciders.others, levels)):
+        return f"not yours to decide: the run belongs to {requester.id!r}"
+    for role in deciders.roles:
+        if not may(decider.roles, role, levels):
+            return f"access denied: requires role {role}"
+    return ""
 
 
 def _higher(own: Mapping[str, Tier], other: Mapping[str, Tier]) -> dict[str, Tier]:

@@ -21,8 +21,9 @@ from msgspec.structs import replace
 from taofold.core import events as e
 from taofold.core.json_values import copied, is_object
 from taofold.core.text import visible
-from taofold.core.values import ASK_USER, Action, Observation, Tier, Verdict
-from taofold.policy import Ruling, digest
+from taofold.core.values import ASK_USER, Action, Deciders, Observation, Tier, Verdict
+from taofold.policy import Facts, Ruling, digest
+from taofold.policy.policy import refusal
 from taofold.policy.redaction import Redactor
 from taofold.runtime.ledger import Cancelled, Ledger, Park
 from taofold.runtime.redaction import redact_json
@@ -135,6 +136,7 @@ class OpenQuestion:
             expires_at=setup.now() + round(seconds * 1000) if seconds else 0,
             request=self.request,
             attempt=recorded.attempt if recorded is not None else self._attempts(),
+            deciders=self._deciders(),
         )
         if recorded is not None and recorded.verdict == "ask":
             # The policy's version may have changed without changing what it says; the preview
@@ -146,11 +148,19 @@ class OpenQuestion:
                 policy=recorded.policy,
                 preview=recorded.preview,
                 attempt=recorded.attempt,
+                deciders=recorded.deciders,
             )
             event = ledger.recording.chosen(recorded, derived)
         else:
             ledger.recording.overrule(self.key, self.index, "ask")
         return ledger.put(event)
+
+    def _deciders(self) -> Deciders | None:
+        """Who may answer. What the model asks (`ask_user`) is no approval."""
+        if self.tool is None:
+            return None
+        facts = Facts(self.tool.tier, self.tool.effect, self.tool.role)
+        return self.ledger.setup.policy.deciders(self.tool.name, facts)
 
     async def _resolve(self, asked: e.Record) -> e.Resolved:
         """What became of the question: recorded, or by the inbox, the clock or the callback."""
@@ -229,9 +239,34 @@ class OpenQuestion:
             self._from_inbox(asked)
             return answer
         decisions = self._each(answer)
+        self._require(asked, decisions[0])
         for question, decision in zip(self.behind, decisions[1:], strict=False):
             question._decide_early(decision)
         return self._reconcile(asked, decisions[0])
+
+    def _require(self, asked: e.Record, decision: Decision) -> None:
+        """Leave the question open where the callback speaks for somebody who may not allow it."""
+        why = self._refusal(asked, decision)
+        if not why:
+            return
+        setup, name = self.ledger.setup, f"{asked.run}:{asked.seq}"
+        by = setup.redactor.text(utf8(decision.by))
+        refused = e.DecisionRefused(id=name, by=by, why=why, at=setup.now())
+        self.ledger.store.dispatch(refused)
+        raise Park("awaiting_approval")
+
+    def _refusal(self, asked: e.Record, decision: Decision) -> str:
+        """Why the requester may not allow it himself, or "".
+
+        Who else speaks through a callback is its author's word.
+        """
+        event, requester = asked.event, self.ledger.setup.principal
+        assert isinstance(event, e.Decided)
+        if event.deciders is None or flaw(decision) or VERDICTS[decision.verdict] != "allow":
+            return ""
+        if decision.by != requester.id:
+            return ""
+        return refusal(event.deciders, requester, requester, self.ledger.setup.policy.roles)
 
     def _each(self, answer: Any) -> list[Decision]:
         """The callback's answer as decisions: on this question, or on it and on all behind it."""
@@ -248,7 +283,9 @@ class OpenQuestion:
 
     def _decide_early(self, decision: Decision) -> None:
         """Record the callback's decision before it is this question's turn."""
-        if self._asked is not None and self._resolved is None and not self._is_recorded():
+        if self._asked is None or self._resolved is not None or self._is_recorded():
+            return
+        if not self._refusal(self._asked, decision):
             self._resolved = self._reconcile(self._asked, decision)
             self.ledger.put(self._resolved)
 
@@ -487,6 +524,7 @@ def approval(
         expires_at=event.expires_at,
         question=question,
         form=None if event.request is None else event.request["form"],
+        deciders=event.deciders,
     )
 
 

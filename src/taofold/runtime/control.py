@@ -20,6 +20,7 @@ from taofold.core.values import ASK_USER, Principal
 from taofold.log.log import AT_ONCE, Log, RunRow, Signal
 from taofold.log.store import clock
 from taofold.policy import Facts, Policy
+from taofold.policy.policy import refusal
 from taofold.policy.redaction import Redactor
 from taofold.runtime.approvals import VERDICTS, approval, flaw, secret
 from taofold.runtime.endings import EXPIRED, UNATTENDED, cancelled, interrupted
@@ -160,9 +161,15 @@ async def _check(
         raise Refused(wrong)
     first = (await log.read(request.run, limit=1))[0].event
     requester = first.principal if isinstance(first, e.RunStarted) else LOCAL
-    why = policy.may_decide(
-        by, requester, facts or Facts(request.tier, "once"), request.action.tool
-    )
+    facts = facts or Facts(request.tier, "once")
+    why = policy.may_decide(by, requester, facts, request.action.tool)
+    # The policy of this door, and the one under which the run asked: perhaps a child's, which
+    # nobody at this door knows.
+    if not why and request.deciders is not None:
+        asked_of = request.deciders
+        # A policy that names no approvers says nothing of others: then the door's word holds.
+        asked_of = replace(asked_of, others=asked_of.others or policy.approvers)
+        why = refusal(asked_of, by, requester, policy.roles)
     if why:
         raise Refused(why)
     if decision.digest and decision.digest != request.digest:

@@ -14,6 +14,7 @@ from taofold.core.values import (
     ASK_USER,
     FINISH,
     Action,
+    Deciders,
     ModelSettings,
     Observation,
     Principal,
@@ -67,6 +68,8 @@ class Approval:
     """A tool asks in the middle of its call: JSON Schema of the answer, empty for yes or no."""
     batch: tuple["Approval", ...] = ()
     """What one step asks at once, in the order of its calls, this one first; () = it asks alone."""
+    deciders: Deciders | None = None
+    """Who may answer, by the policy under which it was asked; None: what is asked says nothing."""
 
     @property
     def wants_text(self) -> bool:

@@ -45,8 +45,7 @@ class Catalog:
         self._made: dict[str, AnyAgent] = {}
         self._policies: dict[str, list[Policy]] = {}
         for agent in self._agents.values():
-            for name in names_in(agent, _DEEP):
-                self._policies.setdefault(name, []).append(agent.policy)
+            self._policies.setdefault(agent.name, []).append(agent.policy)
 
     @property
     def names(self) -> Sequence[str]:
@@ -55,7 +54,7 @@ class Catalog:
 
     @property
     def known(self) -> Sequence[str]:
-        """The names of all agents in whose name runs are kept: also those that others call."""
+        """The names in which runs of the offered agents are kept."""
         return tuple(self._policies)
 
     def __getitem__(self, name: str) -> AnyAgent:
@@ -68,7 +67,7 @@ class Catalog:
         return frozenset[str]().union(*[agent.known_secrets() for agent in self._agents.values()])
 
     def policies(self, agent: str) -> Sequence[Policy]:
-        """Whose word counts in runs of the agent of this name: the offered agents that use it."""
+        """Of the offered agents in whose name such runs are kept."""
         return self._policies.get(agent, ())
 
     def name(self, said: str) -> str:
@@ -165,14 +164,6 @@ def facts_of(agent: AnyAgent, tool: str) -> Facts | None:
     if definition is None:
         return None
     return Facts(definition.tier, definition.effect, definition.role, definition.definition)
-
-
-def names_in(agent: AnyAgent, depth: int) -> set[str]:
-    """The agent's name and those of the agents that it may call."""
-    inner = [cast("AnyAgent", tool.agent) for tool in agent.toolset.values() if tool.agent]
-    # The depth is bounded because agents may call each other in a circle.
-    below = [names_in(callee, depth - 1) for callee in inner] if depth else []
-    return {agent.name}.union(*below)
 
 
 def _find(agent: AnyAgent, name: str, depth: int) -> Tool | None:

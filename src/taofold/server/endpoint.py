@@ -272,7 +272,7 @@ async def visible_run(call: ApiCall, run: str) -> RunRow:
     except UnknownRun:
         # The same answer for a run that is not there: ids must not be guessable by status.
         row = None
-    if row is None or not call.server.sees(call.principal, row):
+    if row is None or not await call.server.sees(call.principal, row):
         raise Problem(404, "not_found", "there is no such run, or it is not yours")
     return row
 

@@ -363,9 +363,18 @@ class Server:
         if why:
             raise Problem(403, "not_allowed", why)
 
-    def sees(self, principal: Principal, row: RunRow) -> bool:
-        """May the principal read the run? Its own, and what it may be asked to approve."""
-        return row.principal == principal.id or self._approves(principal, row.agent)
+    async def sees(self, principal: Principal, row: RunRow) -> bool:
+        """May the principal read the run? Its own, and what it may be asked to approve.
+
+        Of a child run that is the word of whoever offers its root: the same agent may work for
+        several that are offered, and not all of them show what they do.
+        """
+        if row.principal == principal.id:
+            return True
+        if not self.approves(principal):
+            return False
+        root = await control.root(self.log, row)
+        return not root.parent and self._approves(principal, root.agent)
 
     def approves(self, principal: Principal) -> list[str]:
         """The names of agents on whose runs the principal may decide for others."""
@@ -374,7 +383,10 @@ class Server:
     def _approves(self, principal: Principal, agent: str) -> bool:
         """May the principal decide on other people's actions in runs of the agent?"""
         # `may` lets everybody pass an empty requirement; an empty `approvers` means nobody.
-        return any(
+        # Of several agents that are offered under one name nobody knows which one ran: all must
+        # agree.
+        policies = self.catalog.policies(agent)
+        return bool(policies) and all(
             policy.approvers and may(principal.roles, policy.approvers, policy.roles)
-            for policy in self.catalog.policies(agent)
+            for policy in policies
         )

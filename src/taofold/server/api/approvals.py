@@ -205,7 +205,9 @@ async def pending_of(call: ApiCall, run: str = "") -> list[schemas.ApprovalView]
     for row in await _rows(call, run):
         # A run that is being driven has perhaps just taken
         # its answer: what it asks is shown once it waits.
-        if server.sees(call.principal, row) and not server.engine.drives(row.run):
+        if server.engine.drives(row.run):
+            continue
+        if await server.sees(call.principal, row):
             questions = await server.asked(row)
             shown_approvals += [
                 views.approval(question, row)
@@ -290,7 +292,7 @@ async def _decide(call: ApiCall, action_id: str, body: Decide) -> schemas.Decisi
         )
     except Refused as error:
         # Why it was refused would tell a stranger that the run exists.
-        if not server.sees(call.principal, row):
+        if not await server.sees(call.principal, row):
             raise _unknown() from None
         raise _refused(error, call, policy, row) from None
     server.audit(
@@ -319,7 +321,7 @@ async def _decide(call: ApiCall, action_id: str, body: Decide) -> schemas.Decisi
 
 async def _open(call: ApiCall, action_id: str, row: RunRow) -> Approval | None:
     """The question, None if it is not open; `control.decide` then says why, and audits it."""
-    if not call.server.sees(call.principal, row):
+    if not await call.server.sees(call.principal, row):
         return None
     try:
         return await control.find(call.server.log, action_id)
@@ -375,8 +377,9 @@ async def _requester(
     started = opening(await call.server.log.read(one.run, limit=1))
     requester = started.principal if started is not None else Principal(one.requester, ())
     now = call.server.tokens.current(requester)
-    required = policy.required.get(one.action.tool, facts.role if facts is not None else "")
-    if not may(now.roles, required, policy.roles):
+    required = {policy.required.get(one.action.tool, ""), facts.role if facts is not None else ""}
+    required.update(one.deciders.roles if one.deciders is not None else ())
+    if not all(may(now.roles, role, policy.roles) for role in required):
         # Denying stays possible: else nobody could close the question.
         detail = f"{one.requester!r} may not use {one.action.tool!r} any more: deny it"
         if body.decision != "deny":

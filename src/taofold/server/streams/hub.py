@@ -271,4 +271,4 @@ async def _may(call: ApiCall, run: str) -> bool:
         return False
     if caller is None or call.server.settings.policy.lacks(caller.principal, "read"):
         return False
-    return call.server.sees(caller.principal, row)
+    return await call.server.sees(caller.principal, row)
