@@ -149,15 +149,19 @@ def test_a_fix_that_stands_is_one_though_the_same_edit_was_undone_elsewhere() ->
     assert (other.body.signature.name, other.body.fix.vain) == ("TypeError", ())
 
 
-def test_edits_that_all_failed_are_told_to_who_has_failed_too() -> None:
+def test_edits_that_all_failed_are_told_at_once_of_the_very_message_else_to_who_has_failed() -> (
+    None
+):
     stuck = [
         RepairAttempt(n, (python(MIXED),), (change,), (python(MIXED),))
         for n, change in enumerate((EXACT, ROUND, EXACT), 1)
     ]
     gave_up = LoopHistory("g", "Make the checks pass", "", "exhausted", tuple(stuck), 3, agent="t")
-    assert told([gave_up], python(MIXED, path="tax.py"), failed=False) == ""
-    text = told([gave_up], python(MIXED, path="tax.py"))
-    assert "- Tried, and the error stayed: `return net * 1.2` became" in text
+    tried = "- Tried, and the error stayed: `return net * 1.2` became"
+    assert tried in told([gave_up], python(MIXED, path="tax.py"), failed=False)
+    near = python(MIXED.replace("float", "str"), path="tax.py")
+    assert told([gave_up], near, failed=False) == ""
+    assert tried in told([gave_up], near)
 
 
 def test_an_import_is_no_fix_elsewhere() -> None:

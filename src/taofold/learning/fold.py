@@ -67,16 +67,6 @@ def step(known: View, event: LearningEvent, at: int) -> Changes:
             return _merged(known, event, at)
         case PatternEdited():
             return _one(_edited(known.pattern(event.id), event))
-        case PatternRetired() | PatternArchived() | PatternRestored() | PatternImported():
-            return _kept(known, event, at)
-
-
-def _kept(
-    known: View,
-    event: PatternRetired | PatternArchived | PatternRestored | PatternImported,
-    at: int,
-) -> Changes:
-    match event:
         case PatternRetired():
             pattern = known.pattern(event.id)
             return _one(msgspec.structs.replace(pattern, retired=event.reason) if pattern else None)
@@ -88,9 +78,9 @@ def _kept(
         case PatternRestored():
             return _restored(known, event, at)
         case PatternImported():
-            if known.pattern(event.pattern.id) is not None:
-                return Changes()
-            return _one(msgspec.structs.replace(event.pattern, claim=event.claim))
+            there = known.pattern(event.pattern.id)
+            new = msgspec.structs.replace(event.pattern, claim=event.claim)
+            return _one(new if there is None else None)
 
 
 def _edited(pattern: Pattern | None, event: PatternEdited) -> Pattern | None:

@@ -275,8 +275,10 @@ def _no_news(pattern: Pattern, signature: ErrorSignature, failing: Check, case: 
             hard = fix.hard_won and not pattern.claimed
             vain = bool(fix.vain)
         case Avoidance(better=better):
-            # Who has not failed yet learns nothing from what fails, unless it says what does not.
-            hard = bool(better) and not pattern.claimed
+            # Dead ends spare a reader who meets the very message the way there; to others they say
+            # something once these have failed too, unless it is known what does not fail.
+            same = matches(signature.pattern, failing.message)
+            hard = (bool(better) or same) and not pattern.claimed
             vain = False
         case _:
             return ""
