@@ -206,12 +206,98 @@ ORDINARY = (
     "Authorization: Bearer <token>",
     "curl -s https://example.org/api",
     "tokenizer = AutoTokenizer.from_pretrained(name)",
+    "password: Optional[str] = None",
+    "password: str = get(name)[0]",
+    "password = getpass.getpass().strip()",
+    "password = this.password!",
+    "password: password1,",
+    "self.api_key = SecretStr(chosen) if chosen else None",
+    "basic_credentials = base64.b64encode(user_pass_bytes).decode()",
+    'token = format!("{}", x)',
+    "api_key: &str,",
+    "password=*args.password",
+    "password: !vault |",
+    "password: $DB_PASSWORD",
+    "password: <your password>",
+    "Authorization: Bearer {self.token}",
+    "PASSWORD=/run/secrets/password",
+    "the password is stored hashed",
+    "tool --token TOKEN, --password to be asked for it",
 )
 
 
 @pytest.mark.parametrize("line", ORDINARY)
 def test_ordinary_text_stays(line: str) -> None:
     assert Redactor().text(f"{line}\nmore") == f"{line}\nmore"
+
+
+PRINTABLE = {
+    "letters and digits": (12, LETTERS),
+    "an exclamation mark": (12, LETTERS + "!" * 6),
+    "signs": (14, LETTERS + "!@#$%^&*"),
+    "brackets": (16, LETTERS + "()[]{}!"),
+}
+MOST_SHOWN = {
+    # of a hundred drawn values; what is left is made of letters that could be a name in a program
+    "password: {}": 5,
+    "  password: {}  # of the database": 5,
+    "password = {}": 5,
+    "db.password={}": 5,
+    "Your password is {}": 5,
+    "tool --password {}": 5,
+    "PASSWORD={}": 2,
+    '{{"password": "{}"}}': 4,
+}
+WORDS = [
+    "Summer",
+    "Winter",
+    "Welcome",
+    "Password",
+    "Company",
+    "London",
+    "Secret",
+    "Admin",
+    "Dragon",
+    "Monday",
+]
+
+
+@pytest.mark.parametrize("kind", PRINTABLE)
+@pytest.mark.parametrize("form", MOST_SHOWN)
+def test_a_password_of_any_characters_is_hidden(form: str, kind: str) -> None:
+    """Drawn from several alphabets and seeds: brackets and signs do not make it a program."""
+    length, alphabet = PRINTABLE[kind]
+    for seed in range(4):
+        source, redactor = Random(seed), Redactor()
+        values = ["".join(source.choices(alphabet, k=length)) for _ in range(200)]
+        shown = [value for value in values if value in redactor.text(form.format(value))]
+        assert len(shown) <= 2 * MOST_SHOWN[form], shown
+
+
+@pytest.mark.parametrize("kind", PRINTABLE)
+def test_a_member_of_an_object_is_data_and_never_a_program(kind: str) -> None:
+    length, alphabet = PRINTABLE[kind]
+    source, redactor = Random(7), Redactor()
+    values = ["".join(source.choices(alphabet, k=length)) for _ in range(500)]
+    shown = [value for value in values if redactor.json({"password": value})["password"] != MARK]
+    assert len(shown) <= 5, shown
+    code = {"password": "get_token()", "api_key": 'os.environ["X"]'}
+    assert redactor.json(code) == {"password": MARK, "api_key": MARK}
+
+
+@pytest.mark.parametrize(
+    "form", ["password: {}", "db_password = {}\n", "PASSWORD={}", "pass: {}\r"]
+)
+def test_a_password_that_somebody_thought_of_is_hidden(form: str) -> None:
+    """A word, its number and a sign."""
+    shown = [
+        value
+        for word in WORDS
+        for number in ("1", "99", "123", "2024")
+        for sign in "!@#$*?."
+        if (value := f"{word}{number}{sign}") in Redactor().text(form.format(value))
+    ]
+    assert not shown
 
 
 BOMBS = (

@@ -208,17 +208,18 @@ class ValueForm(Enum):
     BARE = "bare"
     """`name = value`, `name: value`, in whatever language."""
     LISTED = "listed"
-    """`NAME=value`, `?name=value`, `<name>value</name>`: nobody writes a program so."""
+    """`NAME=value`, `?name=value`, `<name>value</name>`: hardly anybody writes a program so."""
+    DATA = "data"
+    """A member of an object: never a piece of a program."""
 
 
 _REFERENCE: Final = re.compile(
     r"""
-      \$\{.* | \$\(.* | \$[A-Za-z_].* | %[A-Za-z_]+% | %[(<].* | %[sdrqv]    # of a shell, printf
-    | .{0,8}\{\{\s*[\w.$@|()'"\s:-]+\}\}.* | \{[\w.!:\[\]]*\} | [\#@]\{.*     # of templates
-    | [^{}]*\{[A-Za-z_][\w.()\[\]:!'"-]*\}.* | <[^<>]*>? | @\w+@ | __\w+__
-    | env:\w+ | [!&](?=[A-Za-z_{(\[])[\w.(\[{].*                            # of YAML
-    | \*.* | \.{3}.* | \w{0,8}\.{3} | \\[nrt].* | \[redacted.*
-    | your[-_ ].* | (?i:my[-_ ]).{0,24}
+      \$[{(]{1,2}\s*[A-Za-z_./<~].* | %[A-Za-z_]+% | %\(\w+\).* | %<[\w ]+>.* | %[sdrqv]
+    | .{0,8}\{\{\s*[\w.$@|()'"\s:-]+\}\}.* | [\#@]\{[^{}]*\}.*              # of templates
+    | @\w+@ | __\w+__ | env:\w+ | \.{3}.* | \w{0,8}\.{3} | \\[nrt].* | \[redacted.* | \*{3}.*
+    | ![A-Z]?[a-z_]{2,15}(?:[\s.(\[{].*)?                                   # of YAML
+    | (?i:your)[-_ ][\w\-. ]* | (?i:my)[-_ ][A-Za-z\-_ ]{0,24}
     | (?i:change[-_]?me.{0,8} | replace[-_]?me | example | dummy | redacted | placeholder
         | required | optional | undefined | string | number | boolean | object | integer
         | nullable | unknown | missing | invalid | incorrect | hidden | prompt | default
@@ -227,17 +228,35 @@ _REFERENCE: Final = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 """What only stands for a secret, or says that there is none."""
+_VARIABLE: Final = re.compile(r"[$*&](?P<name>[A-Za-z_][\w-]*)(?:[/:.\[(>?-].*)?", re.DOTALL)
+"""Of a shell, PHP, YAML, C."""
+_BRACED: Final = re.compile(r"\{(?P<name>[\w.()\[\]:!'\"-]+)(?:\}|\Z)")
+_ANGLED: Final = re.compile(r"<(?P<name>[\w \t.,:/|'-]*)>?")
 _CODE: Final = re.compile(
     r"""
-      (?=[^\#^~]*[()\[\]{}])[^\#^~]*
-    | [%?&*!][\w.(]+.*
-    | [A-Za-z_$][\w$]*(?:(?:\.|::|->|\?\.)[A-Za-z_$][\w$]*)*(?:[(\[{<!].*)?
-    | [(\[{&*+|].*
-    | .*=>.*
-    | \w+\(.*
+    (?:[!&*+|%$@-]|\.{1,3}|[(\[{<]+)*+                  # in front of a name
+    (?:[A-Za-z_$][\w$]*+ | [0-9][\w.]*+)
+    (?: (?:\.|::|->|\?\.|!\.|!?[(\[{]|[<>=+*/%&|?:,-]|[)\]}]+)++
+        (?:[!&*$-]?(?:[A-Za-z_$][\w$]*+|[0-9][\w.]*+))?+
+    )*+
+    [!?]?
     """,
-    re.VERBOSE | re.DOTALL,
+    re.VERBOSE,
 )
+"""Names and numbers with a program's signs between them: a path, a call, a type."""
+_NAME_IN_CODE: Final = re.compile(r"[\w$]+")
+_IDENTIFIER: Final = re.compile(
+    r"\$?_*(?:[a-z]+(?:_+[a-z]+)*|[A-Z]+(?:_+[A-Z]+)*)_*[0-9]{0,3}_*"
+    r"|[A-Za-z]?[a-z]{2,}(?:[A-Z][a-z]{2,})+[0-9]{0,3}"
+    r"|[a-z]{1,8}(?:2|8|16|32|64|85|256|512)_?[a-z]{2,}(?:_[a-z]+)*"
+)
+"""`user_pass`, `USER_PASS`, `SecretStr`, `b64encode`."""
+_SHORT_NAME: Final = re.compile(r"[A-Za-z_]+[0-9]?|[0-9]+")
+_LONGEST_SHORT: Final = 3
+_THOUGHT_OF: Final = re.compile(
+    r"[A-Z][a-z]+[0-9]+[^\w(\[{]*|[a-z]+[0-9]{3,}[^\w(\[{]*|[A-Z][A-Za-z]+[!?*$%&]+|\w+[*$%&]+"
+)
+"""As people think of passwords: a word, its number, a sign."""
 _CLOSING: Final = {")": "(", "]": "[", "}": "{"}
 _DRAWN: Final = re.compile(
     r"(?=.*[A-Za-z])(?=.{0,11}[0-9].|.{12,}[0-9])[^\s]{8,}|(?=.*[a-z][A-Z].*[a-z][A-Z])[^\s]{12,}"
@@ -246,7 +265,7 @@ _DRAWN: Final = re.compile(
 _PATH: Final = re.compile(
     r"(?:[.~]{0,2}/|[A-Za-z]:\\|https?://|file:)[^\s]*|[\w.\-]+/[\w.\-/]*\.\w{1,5}"
 )
-_CALL: Final = re.compile(r"[A-Za-z_][\w.:]*[(\[].*", re.DOTALL)
+_CALL: Final = re.compile(r"[A-Za-z_][\w.:]{2,}[(\[].*", re.DOTALL)
 _VOWEL: Final = re.compile(r"[aeiouyAEIOUY]")
 _PIECES: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z_\-.: ]*")
@@ -265,22 +284,58 @@ def secret(value: str, name: Says, form: ValueForm) -> bool:
     # Before the templates: a password like `a{b(c}d)` would be taken for one.
     if name >= Says.LIKELY and _crossed(value):
         return True
-    if _REFERENCE.fullmatch(value):
+    if referring(value):
         return False
-    if form is not ValueForm.LISTED and len(set(value)) < _DISTINCT:
+    listed = form in (ValueForm.LISTED, ValueForm.DATA)
+    if not listed and len(set(value)) < _DISTINCT:
         return False
-    if _PATH.fullmatch(value) or (form is not ValueForm.QUOTED and _program(value, name, form)):
+    if _is_path(value) or _program(value, name, form):
         return False
     if name is Says.PERHAPS:
         return random(value)
     if name is Says.LIKELY:
         return random(value) or looks_random(value)
-    return form is ValueForm.LISTED or not _label(value)
+    return listed or not _label(value)
 
 
 def referring(value: str) -> bool:
     """Is it a reference or a placeholder: `${TOKEN}`, `<your key>`, `changeme`, `required`?"""
-    return _REFERENCE.fullmatch(value.strip()) is not None
+    value = value.strip()
+    if _REFERENCE.fullmatch(value) is not None:
+        return True
+    for shape in (_VARIABLE, _ANGLED):
+        match = shape.fullmatch(value)
+        if match is not None:
+            return all(map(_is_name, _NAME_IN_CODE.findall(match["name"])))
+    return _is_template(value)
+
+
+def _is_template(value: str) -> bool:
+    """Is there a name in braces: `{token}`, `Bearer {self.token}`?"""
+    if not all(map(_is_name, _NAME_IN_CODE.findall(value))):
+        return False
+    for match in _BRACED.finditer(value):
+        names = _NAME_IN_CODE.findall(match["name"])
+        # A letter in braces may stand in a password; a format has it at one of its ends.
+        alone = match.start() == 0 or match.end() == len(value)
+        if all(map(_is_name, names)) and (alone or len(match["name"]) > 1):
+            return True
+    return False
+
+
+def _is_path(value: str) -> bool:
+    """Is it a place of a file or an address?"""
+    if _PATH.fullmatch(value) is None:
+        return False
+    # Base64 has slashes too, also as its first character.
+    return "://" in value or not any(map(random, re.split(r"[/\\]", value)))
+
+
+def _is_name(name: str) -> bool:
+    """Would a programmer call something so?"""
+    if len(name) <= _LONGEST_SHORT:
+        return _SHORT_NAME.fullmatch(name) is not None
+    return _IDENTIFIER.fullmatch(name) is not None or is_made_of_words(name)
 
 
 def _crossed(value: str) -> bool:
@@ -295,12 +350,24 @@ def _crossed(value: str) -> bool:
 
 
 def _program(value: str, name: Says, form: ValueForm) -> bool:
-    """Is it a piece of a program: a name, a call, a type?"""
-    if form is ValueForm.LISTED:
-        return _CALL.fullmatch(value) is not None
-    if value.isalnum() and not value.isalpha():
-        return says(value) is not Says.NOTHING if name is Says.SURELY else is_made_of_words(value)
-    return _CODE.fullmatch(value) is not None and not any(mark in value for mark in "#^~")
+    """Is it plainly a piece of a program: a name, a call, a type?"""
+    if form is ValueForm.BARE:
+        if value.isalnum() and not value.isalpha():
+            if name is not Says.SURELY:
+                return is_made_of_words(value)
+            named = says(value) is not Says.NOTHING and is_made_of_words(value)
+            return named and _THOUGHT_OF.fullmatch(value) is None
+        return _is_code(value)
+    return form is ValueForm.LISTED and _CALL.fullmatch(value) is not None and _is_code(value)
+
+
+def _is_code(value: str) -> bool:
+    """Is it nothing but names and numbers with a program's signs between them?"""
+    if _CODE.fullmatch(value) is None:
+        return False
+    if _THOUGHT_OF.fullmatch(value) is not None:
+        return False
+    return all(map(_is_name, _NAME_IN_CODE.findall(value)))
 
 
 def looks_random(value: str) -> bool:
@@ -406,6 +473,7 @@ _PAIRED: Final = re.compile(
 _BARE: Final = re.compile(
     r"""(?:[^\s"'`;,&<>()\[\]{}\\|]|[;,&()\[\]{}|](?=[^\s"';,)\]}<])(?![\w.\-]{1,64}[=:]))+"""
 )
+_TO_SPACE: Final = re.compile(r"""[()\[\]{}][^\s"'`;,&<>\\]+""")
 _LISTED: Final = re.compile(r"""(?:[^\s"'`;,&<>\\]|[;,&<>](?![\w.\-]{1,64}=|\s|["']|\Z|/))+""")
 _ELEMENT: Final = re.compile(r"[^<>\s][^<>]{0,2048}(?=</)")
 _ODD: Final = re.compile(r"[^A-Za-z\s.,:;?_-]")
@@ -465,6 +533,11 @@ def _value(
                 -1:
             ] in ("'", '"', "`")
             form = ValueForm.QUOTED if quoted else ValueForm.LISTED if listed else ValueForm.BARE
+            if form is ValueForm.BARE:
+                longer = _with_brackets(text, span, most)
+                read = max(read, longer[1])
+                if longer != span and secret(text[slice(*longer)], says_, form):
+                    return longer, read
             if secret(text[slice(*span)], says_, form):
                 return span, read
         # `password: hunter22 = x`: what was read as a type may be the value itself.
@@ -485,14 +558,31 @@ def _value(
     return None, read
 
 
+def _with_brackets(text: str, span: Span, most: int) -> Span:
+    """`span`, or more if a bracket that closes ended it: `a3[]x9`, `f(x).y`."""
+    run = _TO_SPACE.match(text, span[1], span[0] + most)
+    if run is None:
+        return span
+    end = run.end()
+    while end > span[1] and text[end - 1] in ")]}>":
+        end -= 1
+    return span[0], end
+
+
 def _is_value(text: str, start: int, separated: re.Match[str], name: str, span: Span) -> bool:
     """Is a value meant that only a comma or a space separates from its name?"""
     if separated["comma"] and not (separated["end"] and text[start - 1 : start] in "\"'"):
         return False
     if name.lower() == "pass" or text[span[0]] == "-":
         return False
-    bare = text[span[0] - 1] not in "\"'`"
-    return len(_ODD.findall(text[slice(*span)])) > int(bare)
+    value = text[slice(*span)]
+    if text[span[0] - 1] in "\"'`":
+        return _ODD.search(value) is not None
+    value = value.rstrip(".,:;?!")
+    # A flag or an "is" leaves no doubt that a value follows: whatever is no word is one.
+    if text.startswith("--", start) or separated.group().endswith(("is ", "is\t")):
+        return _ODD.search(value) is not None or not _is_name(value)
+    return len(_ODD.findall(value)) > 1
 
 
 def _is_listed(text: str, start: int, separated: re.Match[str], name: str) -> bool:

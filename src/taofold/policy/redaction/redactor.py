@@ -245,7 +245,7 @@ def is_named_secret(name: Any, value: Any) -> bool:
     how = says(name)
     if how is Says.PERHAPS:  # a bare `key` or `id` names a thing more often than a secret
         return not name.isalpha() and secret(value, how, ValueForm.QUOTED)
-    return how is not Says.NOTHING and secret(value, Says.SURELY, ValueForm.LISTED)
+    return how is not Says.NOTHING and secret(value, Says.SURELY, ValueForm.DATA)
 
 
 def paired_secrets(pairs: Mapping[str, Any]) -> frozenset[str]:
@@ -263,7 +263,7 @@ def paired_secrets(pairs: Mapping[str, Any]) -> frozenset[str]:
             for key, value in pairs.items()
             if isinstance(value, str)
             and _VALUE.fullmatch(str(key))
-            and secret(value, Says.SURELY, ValueForm.LISTED)
+            and secret(value, Says.SURELY, ValueForm.DATA)
         ]
     )
 
@@ -280,13 +280,13 @@ def follows(values: Sequence[Any], at: int) -> bool:
     before = values[at - 1]
     if before.startswith("-"):
         return says(before.lstrip("-")) >= Says.LIKELY and secret(
-            values[at], Says.SURELY, ValueForm.LISTED
+            values[at], Says.SURELY, ValueForm.DATA
         )
     return (
         len(values) == 2
         and " " not in before
         and says(before) >= Says.LIKELY
-        and secret(values[at], Says.LIKELY, ValueForm.LISTED)
+        and secret(values[at], Says.LIKELY, ValueForm.DATA)
     )
 
 
