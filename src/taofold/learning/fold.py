@@ -184,8 +184,7 @@ def _injected(note: LoopNote, event: PatternsInjected) -> LoopNote | None:
 
 
 def _applied(note: LoopNote, event: PatternApplied) -> LoopNote | None:
-    # What was not chosen for the loop says nothing about the choice.
-    if note.ended or not note.looked_at(event.id):
+    if note.ended:
         return None
     before = next((use for use in note.uses if use.id == event.id), None)
     # The best outcome of a loop counts: a pattern that failed and then helped has helped.

@@ -376,7 +376,7 @@ def _told(check: Check) -> bool:
 def _readable(change: FileChange) -> bool:
     """Is it known what the change was, and is it small enough to be an example?"""
     lines = sum(len(hunk.removed) + len(hunk.added) for hunk in hunks(change))
-    return not change.unsure and 0 < lines <= MOST_LINES
+    return 0 < lines <= MOST_LINES
 
 
 def _settled(attempt: RepairAttempt, later: tuple[RepairAttempt, ...]) -> Iterator[Check]:
