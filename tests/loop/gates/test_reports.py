@@ -181,6 +181,37 @@ def test_go_tests_are_checks_and_a_package_that_cannot_be_built_is_an_error() ->
     assert not go("", ROOT).whole
 
 
+GO_PANIC = """\
+=== RUN   TestPut
+--- FAIL: TestPut (0.00s)
+panic: assignment to entry in nil map [recovered, repanicked]
+
+goroutine 18 [running]:
+testing.tRunner.func1()
+\t/usr/lib/go/src/testing/testing.go:2128 +0x329
+panic({0x6bc620?, 0x6f4100?})
+\t/usr/lib/go/src/runtime/panic.go:859 +0x125
+ex/stock.(*Stock).Put(...)
+\t/work/stock.go:13
+ex/stock.TestPut(0x2ccf50dc6248)
+\t/work/stock_test.go:7 +0x3c
+"""
+
+
+def test_a_panic_of_go_is_told_by_its_message_and_the_frames_of_the_project() -> None:
+    """As go 1.27 prints it."""
+    event = {"Package": "ex/stock", "Test": "TestPut"}
+    rows = [{**event, "Action": "output", "Output": line} for line in GO_PANIC.splitlines(True)]
+    rows.append({**event, "Action": "fail"})
+    (bad,) = go("\n".join(map(json.dumps, rows)), ROOT).checks
+    assert (bad.error_type, bad.message) == ("panic", "assignment to entry in nil map")
+    places = [(place.path, place.line, place.function) for place in bad.places]
+    assert places == [("stock_test.go", 7, "TestPut"), ("stock.go", 13, "Put")]
+    silent = [{**event, "Action": "output", "Output": "=== RUN   TestPut\n"}, rows[-1]]
+    (bad,) = go("\n".join(map(json.dumps, silent)), ROOT).checks
+    assert bad.message == "", "that a test ran is no message"
+
+
 CARGO = """
    Compiling shop v0.1.0 (/work)
      Running unittests src/lib.rs (target/debug/deps/shop-1a2b)

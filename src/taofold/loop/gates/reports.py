@@ -252,6 +252,11 @@ def _cargo_check(binary: str, name: str, status: Status, result: str) -> Check:
 
 
 _PLACE: Final = re.compile(r"(?m)^\s*(?P<path>[\w./-]+\.go):(?P<line>\d+): ?(?P<said>.*)$")
+_GO_PANIC: Final = re.compile(r"(?m)^panic: (?P<said>.*?)(?: \[recovered.*\])?$")
+_GO_FRAME: Final = re.compile(
+    r"(?m)^\S*?(?P<function>\w+)\(.*\)\n\t(?P<path>/\S+\.go):(?P<line>\d+)"
+)
+_COURSE: Final = re.compile(r"=== |\s*--- ")
 _ENDED: Final[dict[str, Status]] = {"pass": "passed", "fail": "failed", "skip": "skipped"}
 
 
@@ -272,10 +277,10 @@ def go(text: str, root: str) -> RunnerReport:
             printed = "".join(output.get((package, test), ()))
             # The package fails because of its test: that is no second failure.
             failed |= {package} if action == "fail" else set()
-            checks.append(_go_check(f"{package}.{test}", _ENDED[action], printed, row))
+            checks.append(_go_check(f"{package}.{test}", _ENDED[action], printed, row, root))
         elif action in ("fail", "build-fail") and package not in failed:
             printed = "".join(output.get((package, ""), ()))
-            checks.append(_go_check(package, "error", printed, row))
+            checks.append(_go_check(package, "error", printed, row, root))
             open_packages.discard(package)
         elif action in _ENDED:
             open_packages.discard(package)
@@ -283,16 +288,30 @@ def go(text: str, root: str) -> RunnerReport:
     return RunnerReport(worst(checks), whole=bool(checks) and not open_packages - failed)
 
 
-def _go_check(name: str, status: Status, printed: str, row: dict[str, Any]) -> Check:
+def _go_check(name: str, status: Status, printed: str, row: dict[str, Any], root: str) -> Check:
     elapsed = row.get("Elapsed", 0)
     ms = int(elapsed * 1000) if isinstance(elapsed, int | float) else 0
     if status in ("passed", "skipped"):
         return check(name, status, ms=ms)
+    panic = _GO_PANIC.search(printed)
+    if panic is not None:
+        return check(name, status, "panic", panic["said"], _go_frames(printed, root), printed, ms)
     positions = list(_PLACE.finditer(printed))
     places = [Location(match["path"], int(match["line"])) for match in positions]
-    kind = "panic" if "panic: " in printed else "build" if status == "error" else "FAIL"
-    message = positions[0]["said"] if positions else printed.strip().partition("\n")[0]
+    kind = "build" if status == "error" else "FAIL"
+    # What go itself says of a test's course is no message.
+    lines = [line for line in printed.splitlines() if line.strip() and not _COURSE.match(line)]
+    message = positions[0]["said"] if positions else next(iter(lines), "").strip()
     return check(name, status, kind, message, places, printed, ms)
+
+
+def _go_frames(printed: str, root: str) -> list[Location]:
+    """The frames of a panic's goroutine below `root`, the innermost last."""
+    frames = [
+        Location(relative(match["path"], root), int(match["line"]), match["function"])
+        for match in _GO_FRAME.finditer(printed)
+    ]
+    return [frame for frame in reversed(frames) if not frame.path.startswith("/")]
 
 
 def _said(row: dict[str, Any], key: str) -> str:
