@@ -288,8 +288,6 @@ class ActionBatch:
         call is told apart once, however many stand behind it.
         """
         ledger, key, recording = self.ledger, self.key, self.ledger.recording
-        if not recording.asked_ahead(key, index):
-            return False
         if recording.event(e.Started, key, index) or recording.event(e.Observed, key, index):
             return False
         if self._unfit(action, tool) or isinstance(_bind(tool, action), Observation):

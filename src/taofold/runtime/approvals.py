@@ -142,7 +142,7 @@ class OpenQuestion:
             # The policy's version may have changed without changing what it says; the preview
             # and the time are the world's. How often the call had started is the log's: while a
             # replay meets parallel branches in another order, the state may count a later start.
-            derived = replace(
+            event = replace(
                 event,
                 expires_at=recorded.expires_at,
                 policy=recorded.policy,
@@ -150,7 +150,6 @@ class OpenQuestion:
                 attempt=recorded.attempt,
                 deciders=recorded.deciders,
             )
-            event = ledger.recording.chosen(recorded, derived)
         else:
             ledger.recording.overrule(self.key, self.index, "ask")
         return ledger.put(event)

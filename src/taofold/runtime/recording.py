@@ -267,14 +267,6 @@ class Recording:
         self.recall(e.Decided, key, index)
         self.recall(e.Resolved, key, index)
 
-    def chosen(self, recorded: E, derived: E) -> E:
-        """Of a question on record and the same as this code would ask it, the one that counts."""
-        return recorded
-
-    def asked_ahead(self, key: str, index: int) -> bool:
-        """May a call be asked about together with an earlier one of its batch?"""
-        return True
-
     def _check_absence(self, key: str, event: e.Event) -> None:
         """Nothing is recorded where `event` belongs."""
 
@@ -325,14 +317,6 @@ class ReplayedRecording(Recording):
 
     def overrule(self, key: str, index: int, verdict: str) -> None:
         """Never: another verdict is a divergence."""
-
-    def chosen(self, recorded: E, derived: E) -> E:
-        """What this code would ask, to be compared."""
-        return derived
-
-    def asked_ahead(self, key: str, index: int) -> bool:
-        """Only where it was: older releases asked one after the other."""
-        return self.event(e.Decided, key, index) is not None
 
     def _check_absence(self, key: str, event: e.Event) -> None:
         if self.tape.behind(key):
