@@ -416,6 +416,11 @@ def extract_triples(text: Any, *_: Any, **known: Any) -> Any:
     return _Triples([(None, *call) for call in calls] or [(text, None, None)])
 
 
+def extract_plain(text: Any, *_: Any, **known: Any) -> Any:
+    calls = [{"name": name, "arguments": _encoded(given)} for name, given in _read(text).calls]
+    return {"content": None, "tool_calls": calls or None}
+
+
 class _Unjudged:
     """What no contestant is asked for, reasoning and prose: equal to whatever a suite wants."""
 
@@ -441,6 +446,7 @@ ENTRIES: dict[str, Any] = {
 OWN_ENTRIES: dict[str, dict[str, Any]] = {
     "xinference": {"extract_tool_calls": extract_triples},
     "vllm-parser": {"parse": parse_with_reasoning},
+    "mlx-openai-server": {"extract_tool_calls": extract_plain},
 }
 """Entries that are called otherwise in one suite, or whose names mean something else elsewhere."""
 
