@@ -328,9 +328,9 @@ class ChatReader(EventReader):
 # In the order in which they are tried; the index is the level.
 _FORMATS: Final = ("json_schema", "json_object", "none")
 _DROPPABLE: Final = (
-    "temperature", "top_p", "stop", "stream_options", "max_tokens", "tool_choice",
-    "reasoning_effort", "service_tier", "cache_control",
-)  # fmt: skip
+    *("temperature", "top_p", "stop", "stream_options", "max_tokens", "tool_choice"),
+    *("reasoning_effort", "service_tier", "cache_control"),
+)
 SKIP_SIGNATURE: Final = "skip_thought_signature_validator"
 """Google's own word for a call that another model made."""
 _SIGNED: Final = {"google": {"thought_signature": SKIP_SIGNATURE}}
