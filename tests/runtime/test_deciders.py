@@ -33,7 +33,7 @@ def wire(to: str) -> str:
     return "sent"
 
 
-@tool(effect="once", tier=3, role="EDITOR")
+@tool(effect="once", tier=3, role="ADMIN")
 def publish() -> str:
     """Publish."""
     SENT.append("published")
@@ -86,12 +86,11 @@ async def test_the_policy_of_a_child_holds_at_the_door_of_its_parent(
 async def test_the_role_of_the_childs_tool_is_asked_of_the_decider() -> None:
     """At the door a tool of the same name that needs no role would be found first."""
     agent = child_of(Policy(approvers="USER"), Policy(approvers="USER"), used=publish)
-    result = await agent.run("go", principal=Principal("ed", ("EDITOR",)))
+    result = await agent.run("go", principal=ROOT)
     (asked,) = await pending(result.log, result.run_id)
-    assert asked.deciders == Deciders("USER", "USER", ("EDITOR",))
-    low = Principal("viv", ("BILLING",))
-    with pytest.raises(Refused, match=r"not yours|requires role"):
-        await decide(result.log, asked.id, Decision("approve"), by=low, policy=agent.policy)
+    assert asked.deciders == Deciders("USER", "USER", ("ADMIN",))
+    with pytest.raises(Refused, match="requires role ADMIN"):
+        await decide(result.log, asked.id, Decision("approve"), by=BOB, policy=agent.policy)
 
 
 async def test_a_door_that_knows_no_policy_keeps_to_the_question() -> None:
