@@ -20,7 +20,7 @@ from taofold.core.checks import Check, Location
 from taofold.learning.events import PatternDiscovered, encode
 from taofold.learning.fold import step
 from taofold.learning.patterns.kinds import ErrorFix, ErrorSignature, Fix
-from taofold.learning.patterns.pattern import CaseContext, LoopCase, Pattern, PatternScope
+from taofold.learning.patterns.pattern import LoopCase, Pattern, PatternScope
 from taofold.learning.retrieval.relevance import terms_of
 from taofold.learning.settings import Injection
 from taofold.log.patterns import tables as registry_tables
@@ -53,7 +53,7 @@ def fill(path: Path, patterns: list[Pattern]) -> None:
     registry_tables.build(db)
     view, facts = registry_tables.Tables(db), []
     for n, pattern in enumerate(patterns):
-        event = PatternDiscovered(f"loop-{n}", pattern, "", CaseContext())
+        event = PatternDiscovered(f"loop-{n}", pattern)
         view.keep(step(view, event, 1_700_000_000_000 + n))
         facts.append((1_700_000_000_000 + n, encode(event)))
     registry_tables.set_position(db, journal.append(db, "patterns", -1, facts))
@@ -158,11 +158,10 @@ asyncio.run(main(sys.argv[1], sys.argv[2]))
 async def speed(path: Path, texts: list[str]) -> list[float]:
     registry = open_registry(path)
     times = []
-    for n, text in enumerate(texts):
+    for text in texts:
         case = LoopCase(
             "Make the tests pass", "debugging", "python",
             failing=(Check("", "failed", "TypeError", text[:300], (Location("a.py", 0, "f"),)),),
-            code=texts[n - 1][:1500],
         )  # fmt: skip
         began = process_time()
         await registry.candidates(case, Injection())
