@@ -75,9 +75,7 @@ def learnt_in(prompt: str) -> LearntOrder:
     # A prompt is anybody's text: what is no key and number is skipped, and there is a bound.
     rates = {key: float(text) for key, text in _RATE.findall(prompt[start:])[:MOST_KEYS]}
     weights = _WEIGHTS.search(prompt, start)
-    return (
-        LearntOrder(rates) if weights is None else LearntOrder(rates, min(float(weights[1]), 1.0))
-    )
+    return LearntOrder(rates, min(float(weights[1]), 1.0) if weights else 1.0)
 
 
 def keys_of(source: Source, change: Change) -> tuple[str, str, str]:
