@@ -230,6 +230,19 @@ def test_a_call_that_lost_one_of_its_marks_asks_before_it_runs_once(text):
     assert ran(text)[0] == ["rm -rf /"]
 
 
+def test_a_closing_tag_too_many_in_a_value_asks_before_it_runs_once():
+    """Mutant: text before another closing tag of the argument is its value, without doubt."""
+    text = "<shell><command>ls</command></command><zip>1</zip></shell>"
+    assert ran(text, effect="once")[0] == []
+    whole = "<shell><command>echo <command>a</command></command><zip>1</zip></shell>"
+    assert ran(whole, effect="once")[0] == ["echo <command>a</command>"]
+
+
+def test_a_tag_that_seems_to_end_inside_its_attribute_runs_nothing():
+    """Mutant: a sign in an attribute ends the tag, and the rest of it begins the value."""
+    assert ran('<shell><command data="a > b">ls</command></shell>')[0] == []
+
+
 def test_quotes_that_a_raw_string_escapes_ask_before_it_runs_once():
     """Mutant: what stands between raw quotes is never in doubt."""
     text = '<|tool_call>call:shell{command:<|"|>echo \\"a\\"<|"|>}<tool_call|>'

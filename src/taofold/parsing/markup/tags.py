@@ -173,6 +173,8 @@ class TagReader:
         follower = ENTRY if opener.re is ENTRY else KEY if opener.re is KEY else None
         closer = _ENTRY_END if follower is ENTRY else _KEY_END if follower else closing_of(key)
         begin = opener.end()
+        if (groups.get("rest") or "").count('"') % 2:  # the `>` stands in an attribute
+            out.error = f"the tag of the parameter {key!r} has no end"
         stop = self._search(closer, begin)
         following = self._search(follower, begin) if follower else None
         # Text about tags: what names no parameter opens none.
@@ -191,15 +193,14 @@ class TagReader:
         if stop and not (following and following.start() < stop.start()):
             written, at = self._text[begin : stop.start()], stop.end()
             body = _unframed(written, opener)
-            doubt = (
-                ""
-                if groups.get("rest") or _CDATA.fullmatch(written)
-                else _doubt_of(written, opener)
-            )
+            is_plain = _CDATA.fullmatch(written) is None
+            doubt = _doubt_of(written, opener) if is_plain and not groups.get("rest") else ""
             inner = [each for each in nested if each < stop.start()]
             if inner and first and first.start() < inner[-1]:
                 out.error = f"the parameter {key!r} holds what may be another one"
-            doubt = "inner_tags" if inner else doubt
+            # Its own closing tag without an opening one: text about tags, or one tag too many.
+            is_split = is_plain and first is not stop and opener.re.search(written) is None
+            doubt = "inner_tags" if inner or is_split else doubt
             if doubt:
                 path = f"parameters.{key}"
                 out.repairs.append(Repair(doubt, "none", content=True, at=begin, path=path))
