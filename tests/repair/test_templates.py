@@ -194,10 +194,13 @@ def test_learnt_rates_change_the_order_and_not_the_set() -> None:
     project = Project([Source("shop.py", case.code), Source("tests/test_shop.py", test)])
     plain = list(ranked(project, report(case), LearntOrder()))
     last = plain[-1]
-    led = list(ranked(project, report(case), LearntOrder(dict.fromkeys(last.keys, 50.0))))
+    rates = dict.fromkeys(last.keys, 50.0)
+    led = list(ranked(project, report(case), LearntOrder(rates)))
     assert sorted(c.edit.key for c in plain) == sorted(c.edit.key for c in led)
     assert led.index(next(c for c in led if c.edit == last.edit)) < len(plain) - 1
     assert led[0].keys == last.keys or led[0].score > last.score
+    doubted = list(ranked(project, report(case), LearntOrder(rates, belief=0.0)))
+    assert [c.edit for c in doubted] == [c.edit for c in plain], "rates that are not believed"
 
 
 def test_an_edit_takes_as_much_context_as_it_needs_to_be_unique() -> None:
