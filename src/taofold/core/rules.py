@@ -80,15 +80,9 @@ def fingerprint(action: Action) -> str:
     return f"{action.tool} {content}"
 
 
-def timeout(action: Action) -> float:
-    """The seconds that the action asks for; 0 if it asks for none."""
-    seconds = action.parameters.get("timeout_s", 0)
-    return float(seconds) if isinstance(seconds, int | float) else 0.0
-
-
 def same_action(a: Action, b: Action) -> bool:
     """Is `b` the call `a` once more? A larger `timeout_s` in `b` counts as a change."""
-    return a.tool == b.tool and fingerprint(a) == fingerprint(b) and timeout(b) <= timeout(a)
+    return a.tool == b.tool and fingerprint(a) == fingerprint(b) and b.seconds <= a.seconds
 
 
 def detect_action_loop(recent_actions: Sequence[str], max_recent: int = 3) -> bool:
@@ -251,12 +245,12 @@ def _between(all_turns: Sequence[TracedTurn]) -> Iterator[Violation]:
 
 def _repeats(before: TracedTurn, turn: TracedTurn) -> Iterator[Violation]:
     # Only the step directly before counts: after another step the world may have changed.
-    failed = {fingerprint(call.action): timeout(call.action) for call in before.failed}
+    failed = {fingerprint(call.action): call.action.seconds for call in before.failed}
     if not failed:
         return
     for call in turn.calls:
         limit = failed.get(fingerprint(call.action))
-        if limit is not None and timeout(call.action) <= limit:
+        if limit is not None and call.action.seconds <= limit:
             blocked = call.observation is not None and call.observation.refused
             detail = f"{call.action.tool!r} had failed with the same parameters"
             detail += " (blocked)" if blocked else ""
@@ -339,13 +333,9 @@ _AFTER: Final = frozenset({EXCEPTION, REPEATED})
 
 
 def _complete(all_turns: Sequence[TracedTurn], broken: _Broken) -> _Faults:
-    faults = {turn.number: _missing(turn) for turn in all_turns if not turn.complete}
+    faults = {turn.number: turn.lack for turn in all_turns if turn.lack}
     faults.update({t.number: "no thought" for t in all_turns if not t.thought.content.strip()})
     return faults
-
-
-def _missing(turn: TracedTurn) -> str:
-    return "an observation is missing" if turn.calls else "no action"
 
 
 def _typed(all_turns: Sequence[TracedTurn], broken: _Broken) -> _Faults:

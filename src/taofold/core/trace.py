@@ -52,9 +52,17 @@ class TracedTurn(Value, frozen=True):
     calls: tuple[TracedCall, ...]
 
     @property
+    def lack(self) -> str:
+        """What it lacks to be a whole triplet: an action, or the observation of one; "" if none."""
+        if not self.calls:
+            return "no action"
+        missing = any([call.observation is None for call in self.calls])
+        return "an observation is missing" if missing else ""
+
+    @property
     def complete(self) -> bool:
         """Is it a whole triplet: at least one action, and an observation for each?"""
-        return bool(self.calls) and all(call.observation is not None for call in self.calls)
+        return not self.lack
 
     @property
     def failed(self) -> tuple[TracedCall, ...]:

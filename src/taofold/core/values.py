@@ -81,6 +81,12 @@ class Action(Value, frozen=True):
     error: str = ""
     """Why the parameters could not be read; such an action never runs."""
 
+    @property
+    def seconds(self) -> float:
+        """How long it asks for, as the reserved parameter `timeout_s` says; 0 if it does not."""
+        seconds: object = self.parameters.get("timeout_s", 0)
+        return float(seconds) if isinstance(seconds, int | float) else 0.0
+
     def apart(self) -> "Action":
         """The same action, sharing no object with this one: for whoever may change what he gets.
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
-from taofold.core.rules import fingerprint, timeout
+from taofold.core.rules import fingerprint
 from taofold.core.values import Action, Observation, Step
 
 WINDOW: Final = 8
@@ -98,7 +98,7 @@ class Repetition:
         """
         plain, key = call or _identity(action)
         failed = self._failed.get(plain) if self._failed else None
-        if failed is not None and timeout(action) <= failed:
+        if failed is not None and action.seconds <= failed:
             return Judgement(
                 "repeat_same_action_unchanged",
                 f"{action.tool} just failed with exactly these parameters: change something",
@@ -152,7 +152,7 @@ class Repetition:
             self._recent.append(call)
             return
         if observation.status in ("failure", "timeout"):
-            self._failed[plain] = timeout(action)
+            self._failed[plain] = action.seconds
         if (
             observation.status == "success"
             and action.tool in mutating

@@ -6,7 +6,6 @@ activation knows what may be repeated.
 """
 
 import asyncio
-from collections.abc import Awaitable
 from functools import partial
 from typing import NamedTuple
 
@@ -27,15 +26,6 @@ from taofold.tools import BadArguments, Bound, Tool
 from taofold.tools.result import utf8
 
 
-def act(ledger: Ledger, key: str, effect: Act) -> Awaitable[tuple[Observation, ...]]:
-    """Resolve an `Act`: record the step and perform its batch."""
-    effect = redact_step(ledger.setup.redactor, effect)
-    # On record before anything is judged: a crash in the middle leaves the whole batch open, and
-    # each action of it is answered when the run is resumed.
-    ledger.put(e.Proposed(key=key, thought=effect.thought, actions=effect.actions))
-    return ActionBatch(ledger, key, effect).perform()
-
-
 class ReadyCall(NamedTuple):
     """A call that may start."""
 
@@ -49,6 +39,7 @@ class ActionBatch:
     """The actions of one step, on their way."""
 
     def __init__(self, ledger: Ledger, key: str, effect: Act) -> None:
+        effect = redact_step(ledger.setup.redactor, effect)
         self.ledger, self.key, self.effect = ledger, key, effect
         # Apart from what listeners, hooks and callbacks hold: what is approved and recorded is what
         # runs, whatever they do with theirs.
@@ -66,7 +57,14 @@ class ActionBatch:
         self._pause = 0
 
     async def perform(self) -> tuple[Observation, ...]:
-        """Run what may run, in order; whatever stands behind a waiting action waits too."""
+        """Record the step and run what may run, in order.
+
+        Whatever stands behind a waiting action waits too.
+        """
+        # On record before anything is judged: a crash in the middle leaves the whole batch open,
+        # and each action of it is answered when the run is resumed.
+        effect = self.effect
+        self.ledger.put(e.Proposed(key=self.key, thought=effect.thought, actions=effect.actions))
         local, past = self.effect.local, not self.ledger.recording.fresh
         try:
             for index, action in enumerate(tuple(self.actions)):
@@ -204,6 +202,8 @@ class ActionBatch:
         if recorded is not None and recorded.verdict == "ask":
             known = replace(known, delegated=False)
         ruling = setup.policy.rule(action, known, setup.principal, critical=critical)
+        if tool.effect == "read":
+            return ruling
         return PastCall(ledger, self.key, index, action, tool).rule(ruling)
 
     async def _rejected_by_hook(self, index: int, action: Action) -> bool:
@@ -215,7 +215,7 @@ class ActionBatch:
             if recorded is None or not recorded.hooks or not recorded.observation.refused:
                 return False
             name, reason = recorded.hooks[0], str(recorded.observation.result)
-        elif hooks.at("before_tool"):
+        elif "before_tool" in hooks.points:
             context = hook_context(ledger, key)
             outcomes = await hooks.call("before_tool", context, action)
             if not outcomes:

@@ -7,7 +7,7 @@ in the recording (`recording.py`).
 
 import asyncio
 from collections.abc import Awaitable, Sequence
-from typing import Any, assert_never
+from typing import Any, Final, assert_never
 
 from taofold.core import events as e
 from taofold.core.content import TextPart
@@ -22,13 +22,17 @@ from taofold.core.effects import (
     Outlook,
     Strategy,
 )
+from taofold.core.errors import Conflict, LogError, ReplayDiverged, RunError
 from taofold.core.values import Message
 from taofold.policy.limits import REFUSED_ROW, STOP_REASON
-from taofold.runtime.actions import act
-from taofold.runtime.ledger import Ledger, Park
-from taofold.runtime.model_calls import ask
+from taofold.runtime.actions import ActionBatch
+from taofold.runtime.endings import cancelled, failed, finished
+from taofold.runtime.ledger import Cancelled, Denied, Ledger, Park
+from taofold.runtime.model_calls import ModelCall
 from taofold.runtime.recording import EndOfTape
 from taofold.runtime.redaction import redact_json
+
+_LIMITS: Final = frozenset(STOP_REASON.values())
 
 
 class Drive(Ledger):
@@ -58,15 +62,56 @@ class Drive(Ledger):
             # Its `finally` blocks run now, not when the garbage collector comes by.
             strategy.close()
 
+    async def outcome(self, strategy: Strategy[Any]) -> e.RunFinished | e.Parked:
+        """Drive `strategy` once; whatever ends it, as an event.
+
+        Raises:
+            Conflict: the run belongs to somebody else.
+            ReplayDiverged: this code would do something else than what is recorded.
+            LogError: nothing can be written.
+        """
+        try:
+            return self.finished(await self(strategy))
+        except Park as park:
+            return e.Parked(reason=park.reason)
+        except Cancelled as signal:
+            return cancelled(signal.by)
+        except Denied as denied:
+            return e.RunFinished(
+                status="failed", stop_reason="denied", success=False, error=denied.reason
+            )
+        except Halt as halt:
+            # A limit was hit where the strategy had no last turn to make: what it has is the
+            # answer.
+            return self.finished(Answer(None, halt.reason))
+        except (Conflict, ReplayDiverged, LogError):
+            raise
+        except RunError as error:
+            return failed(error, self.setup.redactor)
+
+    def finished(self, answer: Any) -> e.RunFinished:
+        """The end that a strategy's answer means."""
+        stop = answer.stop if isinstance(answer, Answer) else ""
+        return finished(answer, self.setup.redactor, self._why_limited(stop))
+
+    def _why_limited(self, stop: str) -> str:
+        """What was allowed and spent, if a limit is the reason; else ""."""
+        if stop not in _LIMITS:
+            return ""
+        for record in reversed(self.store.records):
+            if isinstance(record.event, e.LimitHit) and STOP_REASON[record.event.limit] == stop:
+                return self.setup.limit_words(record.event, self.store.state)
+        return ""
+
     def resolve(self, key: str, effect: Begin | Ask | Act | Fork) -> Awaitable[Any]:
         """Answer one effect."""
         match effect:
             case Begin():
                 return self.begin(key)
             case Ask():
-                return ask(self, key, effect)
+                return ModelCall(self, key, effect).perform()
             case Act():
-                return act(self, key, effect)
+                return ActionBatch(self, key, effect).perform()
             case Fork():
                 return self.fork(key, effect.branches)
             case _:
@@ -77,7 +122,7 @@ class Drive(Ledger):
         heard = self.recorded_steering(key)
         # What people say now belongs to now: a turn that is recorded is not
         # told of it in hindsight.
-        if not self.recording.covers(key):
+        if self.recording.fresh or not self.recording.covers(key):
             self.live()
             await self.inbox.refresh(self.store)
             if self.inbox.news:

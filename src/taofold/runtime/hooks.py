@@ -215,10 +215,8 @@ class Hooks:
             ]
             for point in _POINTS
         }
-
-    def at(self, point: str) -> bool:
-        """Does any hook look at this point? Most agents have none: nothing is prepared then."""
-        return bool(self._at[point])
+        self.points = frozenset([point for point, found in self._at.items() if found])
+        """At which any hook looks. Most agents have none: nothing is prepared then."""
 
     async def call(
         self, point: str, context: HookContext, *arguments: Any, without: Sequence[str] = ()

@@ -195,7 +195,8 @@ class Ledger:
     def recorded_steering(self, key: str) -> list[e.Steered]:
         """The messages that are recorded as read at `key`."""
         heard: list[e.Steered] = []
-        for record in self.recording.tape.steering(key):
+        tape = self.recording.tape
+        for record in tape.steering(key) if tape.steered else ():
             self.recording.restore(record)
             if isinstance(record.event, e.Steered):
                 heard.append(record.event)

@@ -58,6 +58,14 @@ class Request(Value, frozen=True):
     blobs: Mapping[str, bytes] = {}
     run: str = ""
 
+    @property
+    def size(self) -> int:
+        """Bytes of all that is sent, without the provider's own framing."""
+        size = self.conversation.size
+        if self.tools or self.schema is not None:
+            size += len(msgspec.json.encode((self.tools, self.schema)))
+        return size
+
     def asked(self, own: ModelSettings = ModelSettings()) -> ModelSettings:
         """What holds for this call of a model that has settings of its `own`."""
         return self.overrides.over(own.over(self.settings))

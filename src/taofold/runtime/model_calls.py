@@ -51,11 +51,6 @@ CHANGED = "changed"
 _ONE_CALL = Held(model_calls=1)
 
 
-def ask(ledger: Ledger, key: str, effect: Ask) -> Awaitable[Reply]:
-    """Resolve an `Ask`."""
-    return ModelCall(ledger, key, effect).perform()
-
-
 class ModelCall:
     """One `Ask` on its way: at most one reply is recorded for it, whatever it takes to get one."""
 
@@ -234,7 +229,7 @@ class ModelCall:
         """
         ledger, hooks = self.ledger, self.ledger.setup.hooks
         people, ledger.people = ledger.people, []
-        if not hooks.at("before_model"):
+        if "before_model" not in hooks.points:
             return request
         if not ledger.store.state.model_calls:
             people = [ledger.store.state.goal, *people]
@@ -257,7 +252,7 @@ class ModelCall:
             Denied: a hook rejected it.
         """
         setup = self.ledger.setup
-        if not setup.hooks.at("after_model"):
+        if "after_model" not in setup.hooks.points:
             return
         await self.ledger.flush()  # a hook may take long, and the reply is paid for
         context = hook_context(self.ledger, self.key)
@@ -336,13 +331,15 @@ class ModelCall:
         # Tokens are refused on a lower estimate, dollars on an upper bound: one reply may exceed
         # `tokens`, none may exceed `usd` where its price is known.
         if hit is None and limits.tokens is not None:
-            prompt = _bytes(request) / _USUAL_BYTES_PER_TOKEN
+            prompt = request.size / _USUAL_BYTES_PER_TOKEN
             beside = sum([call.tokens for call in ledger.held.values()])
             if state.usage.tokens + beside + prompt > limits.tokens:
                 hit, needed = "tokens", round(prompt)
         if hit is None and limits.usd is not None:
+            # In many scripts a character is a token.
+            most_tokens = int(request.size / BYTES_PER_TOKEN) + 8 * len(request.conversation) + 64
             held = sum([call.usd for call in ledger.held.values()])
-            bound = dearest(model, request, _most_tokens(request)) or 0.0
+            bound = dearest(model, request, most_tokens) or 0.0
             if state.usage.usd + held + bound > limits.usd:
                 hit, needed = "usd", bound
         # Only in a fork: alone, `hit` above has counted every call that was made.
@@ -376,7 +373,7 @@ class ModelCall:
         await ledger.fetch(conversation)
         cache_key = ""
         if setup.cache is not None:
-            cache_key = _cache_key(request, model, f"{conversation.digest}:{self.offer}")
+            cache_key = self._cache_key(request, model)
         cached = None if setup.cache is None else setup.cache.get(cache_key)
         started = setup.now()
         if cached is not None:
@@ -422,6 +419,11 @@ class ModelCall:
         )
         return reply
 
+    def _cache_key(self, request: Request, model: Model) -> str:
+        """What the reply to this very request is found by; `offer` stands for tools and schema."""
+        prompt = f"{self.conversation.digest}:{self.offer}"
+        return f"{model.name}:{prompt}:{request.asked()!r}:{request.allowed}"
+
     async def _ask_model(self, request: Request, model: Model) -> Reply:
         """The model's reply. If its provider will not have what it once signed, it is asked once
         more without: the conversation goes on, the reasoning so far is lost, and the log says so.
@@ -442,7 +444,7 @@ class ModelCall:
         setup, run = self.ledger.setup, self.ledger.store.run
         on_text = None
         # What a hook may reject must not have been shown: it is streamed once it has passed.
-        if setup.on_delta is not None and not setup.hooks.at("after_model"):
+        if setup.on_delta is not None and "after_model" not in setup.hooks.points:
             on_text = StreamedText(partial(setup.on_delta, run), setup)
         try:
             call = awaitable(model, model.complete(request, on_text))
@@ -481,24 +483,6 @@ def _most_output(profile: Profile) -> int:
     """The bound of a reply whose price must be known before it is asked for."""
     thinks = profile.thinking in ("default", "always")
     return THINKING_MAX_TOKENS if thinks else DEFAULT_MAX_TOKENS
-
-
-def _most_tokens(request: Request) -> int:
-    """An upper bound of the prompt's tokens, from its bytes: in many scripts a character is one."""
-    return int(_bytes(request) / BYTES_PER_TOKEN) + 8 * len(request.conversation) + 64
-
-
-def _bytes(request: Request) -> int:
-    """Of all that is sent, without the provider's own framing."""
-    size = request.conversation.size
-    if request.tools or request.schema is not None:
-        size += len(msgspec.json.encode((request.tools, request.schema)))
-    return size
-
-
-def _cache_key(request: Request, model: Model, prompt: str) -> str:
-    """What the reply to this very request is found by. `prompt` stands for tools and schema too."""
-    return f"{model.name}:{prompt}:{request.asked()!r}:{request.allowed}"
 
 
 class StreamedText:

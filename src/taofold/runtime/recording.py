@@ -37,14 +37,15 @@ class Tape:
     def __init__(self, records: Iterable[e.Record] = ()) -> None:
         self._order = deque(records)
         self._at: dict[tuple[str, str, int], deque[e.Record]] = {}
-        self._steered: list[e.Record] = []
+        self.steered: list[e.Record] = []
+        """What people said and no step has taken in yet."""
         self._last: dict[str, int] = {}
         self._left: dict[str, int] = {}
         # What a rewind took back is not on the tape, but still in `_order`:
         # the state counts its cost.
         for record in live(self._order):
             if isinstance(record.event, e.Steered):
-                self._steered.append(record)
+                self.steered.append(record)
             elif record.event.derived:
                 self._at.setdefault(_place(record.event), deque()).append(record)
                 self._count(getattr(record.event, "key", ""), 1)
@@ -108,14 +109,12 @@ class Tape:
 
     def steering(self, key: str) -> list[e.Record]:
         """What people said up to the turn at `key` of its branch, off the tape."""
-        if not self._steered:
-            return []
         branch, _, position = key.rpartition(".")
         heard: list[e.Record] = []
-        for record in tuple(self._steered):
+        for record in tuple(self.steered):
             branch_key, _, at = getattr(record.event, "key", "").rpartition(".")
             if branch_key == branch and int(at) <= int(position):
-                self._steered.remove(record)
+                self.steered.remove(record)
                 heard.append(record)
         return heard
 

@@ -7,27 +7,25 @@ process, what was dispatched before the last flush is kept.
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
 from taofold.core import events as e
-from taofold.core.effects import Answer, Halt, Strategy
+from taofold.core.effects import Strategy
 from taofold.core.errors import (
     Conflict,
     LogError,
     ModelError,
     Refused,
     ReplayDiverged,
-    RunError,
     UnknownRun,
 )
 from taofold.core.provenance import may_be_resumed
 from taofold.core.state import ENDED, RunState, fold, live, reduce
 from taofold.log.log import AT_ONCE, Log, RunRow
 from taofold.log.store import Store
-from taofold.policy.limits import STOP_REASON
 from taofold.runtime import owner
 from taofold.runtime.control import asking
 from taofold.runtime.drive import Drive
@@ -39,16 +37,14 @@ from taofold.runtime.endings import (
     Finished,
     More,
     Waiting,
-    cancelled,
     failed,
-    finished,
     interrupted,
     is_due,
     wake_time,
 )
 from taofold.runtime.inbox import Inbox
 from taofold.runtime.lease import HEART, LEASE_MS, SILENT_S, release
-from taofold.runtime.ledger import Cancelled, Denied, Park
+from taofold.runtime.ledger import Denied
 from taofold.runtime.owner import never_began, remove_unbegun
 from taofold.runtime.recording import EndOfTape, Recording, ReplayedRecording
 from taofold.runtime.setup import Setup
@@ -112,7 +108,6 @@ def _of_fork(event: e.Event, copied_records: Sequence[e.Record]) -> e.Event:
 
 MakeStrategy: TypeAlias = Callable[[], Strategy[Any]]
 
-_LIMITS: Final = frozenset(STOP_REASON.values())
 NEWS = 20
 """How often an activation is driven anew before it waits with unread news."""
 _LOOK_S = 0.25
@@ -380,7 +375,7 @@ async def replay(log: Log, run: str, strategy: MakeStrategy, setup: Setup) -> Ru
     drive = Drive(setup, store, recording, Inbox(None, run))
     ended = fold(records)
     try:
-        finish = _finished(drive, await drive(strategy()))
+        finish = drive.finished(await drive(strategy()))
     except EndOfTape:
         finish = None
     except ModelError as error:
@@ -495,7 +490,8 @@ async def _drive(
         inbox = Inbox(log, store.run, setup.redactor)
         drive = Drive(setup, store, recording, inbox, resumed=resumed)
         try:
-            event: e.RunFinished | e.Parked = await _outcome(drive, strategy)
+            # A new generator for each drive: the old one has been fed already.
+            event = await drive.outcome(strategy())
         # The task was cancelled: a deadline, Ctrl-C, or a server that stops
         # (then `pause` has a reason).
         except asyncio.CancelledError:
@@ -503,6 +499,14 @@ async def _drive(
             with suppress(LogError):  # a write was interrupted: then the run stays open
                 # The cancellation must not interrupt the very write that records it.
                 await asyncio.shield(_cut_off(store, inbox, setup.pause()))
+            raise
+        # Nothing may be written then: the run belongs to somebody else, or this code is not its
+        # code.
+        except (Conflict, ReplayDiverged, LogError):
+            raise
+        except Exception as error:
+            drive.live()
+            await _fail(store, error, setup, inbox.spend())
             raise
         drive.live()
         # With `if_quiet` the log refuses to park while an unread message is there: that closes the
@@ -562,46 +566,6 @@ async def _write_ending(
     if listener_error is not None:
         raise listener_error
     return parked
-
-
-async def _outcome(drive: Drive, strategy: MakeStrategy) -> e.RunFinished | e.Parked:
-    """Drive once; whatever ends it, as an event."""
-    try:
-        # A new generator for each drive: the old one has been fed already.
-        return _finished(drive, await drive(strategy()))
-    except Park as park:
-        return e.Parked(reason=park.reason)
-    except Cancelled as signal:
-        return cancelled(signal.by)
-    except Denied as denied:
-        return e.RunFinished(
-            status="failed", stop_reason="denied", success=False, error=denied.reason
-        )
-    except Halt as halt:
-        # A limit was hit where the strategy had no last turn to make: what it has is the answer.
-        return _finished(drive, Answer(None, halt.reason))
-    # Nothing may be written then: the run belongs to somebody else, or this code is not its code.
-    except (Conflict, ReplayDiverged, LogError):
-        raise
-    except RunError as error:
-        return failed(error, drive.setup.redactor)
-    except Exception as error:
-        drive.live()
-        await _fail(drive.store, error, drive.setup, drive.inbox.spend())
-        raise
-
-
-def _finished(drive: Drive, answer: Any) -> e.RunFinished:
-    stop = answer.stop if isinstance(answer, Answer) else ""
-    return finished(answer, drive.setup.redactor, _why(drive, stop) if stop in _LIMITS else "")
-
-
-def _why(drive: Drive, stop: str) -> str:
-    """What was allowed and spent, if a limit is the reason."""
-    for record in reversed(drive.store.records):
-        if isinstance(record.event, e.LimitHit) and STOP_REASON[record.event.limit] == stop:
-            return drive.setup.limit_words(record.event, drive.store.state)
-    return ""
 
 
 async def _fail(store: Store, error: Exception, setup: Setup, spent: Sequence[str] = ()) -> None:

@@ -320,7 +320,7 @@ class Invocation:
     async def _hooked(self, outcome: Outcome) -> tuple[Outcome, tuple[str, ...]]:
         """The outcome as hooks leave it, and the names of those that changed it."""
         hooks = self.ledger.setup.hooks
-        if not hooks.at("after_tool"):
+        if "after_tool" not in hooks.points:
             return outcome, ()
         context = hook_context(self.ledger, self.key)
         changes = await hooks.call("after_tool", context, self.action, outcome.value)

@@ -82,7 +82,7 @@ class PastCall:
         # A child run knows from its own log what it has done.
         if tool is None or ruling.verdict == "deny" or tool.agent is not None:
             return ruling
-        begun = tool.effect != "read" and _begun_elsewhere(state, action)
+        begun = _begun_elsewhere(state, action)
         if ruling.verdict == "ask":
             return replace(ruling, reason=f"{ruling.reason}; {BEGUN}") if begun else ruling
         if tool.effect != "once" and not begun:

@@ -97,7 +97,7 @@ class FileReader:
         if last < start:
             raise ValueError(f"end={end} is before start={start}")
         excerpt, last = _within_budget(lines, start, last)
-        head = f"{path}: lines {start}-{last} of {len(lines)}{_peculiar(text)}"
+        head = f"{path}: lines {start}-{last} of {len(lines)}{text.remarks}"
         # Says where to go on, so that the model does not read the beginning once more.
         more = f"\n… continue with start={last + 1}" if last < min(end or last, len(lines)) else ""
         if not end and last < len(lines):
@@ -183,12 +183,6 @@ def _shown(entry: FileEntry) -> str:
     if entry.kind == "link":
         return f"{entry.path} -> {entry.target} (a link, not followed)"
     return f"{entry.path}  {entry.size}" if entry.kind == "file" else f"{entry.path}  (special)"
-
-
-def _peculiar(text: TextFile) -> str:
-    remarks = [] if text.newline == "\n" else ["CRLF line ends"]
-    remarks += [] if text.exact else ["not valid UTF-8: shown approximately"]
-    return f" ({', '.join(remarks)})" if remarks else ""
 
 
 def _within_budget(lines: list[str], start: int, last: int) -> tuple[str, int]:

@@ -34,6 +34,13 @@ class TextFile:
         lines = self.content.split("\n")
         return lines[:-1] if lines[-1] == "" else lines
 
+    @property
+    def remarks(self) -> str:
+        """What is unusual about it, in brackets; "" if nothing is."""
+        remarks = [] if self.newline == "\n" else ["CRLF line ends"]
+        remarks += [] if self.exact else ["not valid UTF-8: shown approximately"]
+        return f" ({', '.join(remarks)})" if remarks else ""
+
     def encoded(self, content: str) -> bytes:
         """`content` as this file would be written."""
         encoded = content.replace("\n", self.newline).encode()
