@@ -352,6 +352,18 @@ def test_marks_are_never_an_answer(name, output):
     assert result.output == ("ok" if output is str else {"a": 1})
 
 
+@pytest.mark.parametrize(
+    "text", ["<shell>\ncommand: rm\n</shell>", "I will.\n<shell>rm -rf /</shell>"]
+)
+def test_the_tag_of_a_tool_around_words_is_never_an_answer(text):
+    """Mutant: only the marks of families are looked for in an answer."""
+    calls, told, result = ran(text)
+    assert calls == []
+    assert told
+    assert result.output == "ok"
+    assert ran("Write <shell> for it, and </shell> behind.")[2].output.startswith("Write")
+
+
 CALL = '{"tool":"shell","parameters":{"command":"rm"}}'
 PROSE = {
     "a comment": f"# {CALL}",

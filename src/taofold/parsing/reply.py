@@ -137,6 +137,7 @@ _LISTED = re.compile(
     r"(?:^|(?P<before>[^\n]))(?P<list>\[\s{0,8}(?P<name>[\w.]{1,128})\()", re.MULTILINE
 )
 _MOST_LISTS: Final = 1_000
+_OWN_TAG = re.compile(r"^[ \t]{0,8}<(?P<name>[A-Za-z_][\w.-]{0,127})\s{0,8}>", re.MULTILINE)
 _ASSIGNED = re.compile(r"([A-Za-z_]\w{0,63}) ?= ?(?=\w)")
 _WORD = re.compile(r"\w")
 _SPEAKER = re.compile(r"[ \t#*_]{0,8}(?:user|human)\b", re.IGNORECASE)
@@ -571,13 +572,22 @@ class _Reply:
             mark = LEFTOVER.search(visible)
             return self._refuse("invalid", f"{_MARKUP}{mark[0] if mark else ''}. Send it again.")
         # It begins like a decision, and no value was found: broken JSON is
-        # never shown as an answer.
-        if not scanned.spans and _BEGUN.search(text):
+        # never shown as an answer. Nor is a tool's own tag around whatever is no argument.
+        is_begun = not scanned.spans and _BEGUN.search(text) is not None
+        if is_begun or self._has_own_tag(text):
             return self._refuse("invalid", _INVALID)
         answer = (_strip_noise(scanned.visible) if scanned.spans else text).strip()
         if not answer:
             return self._refuse("empty", "The reply holds only reasoning. Send an action.")
         return Prose(answer)
+
+    def _has_own_tag(self, text: str) -> bool:
+        """Whether a line begins with the tag of an offered tool that is closed behind it."""
+        first: dict[str, int] = {}
+        for tag in _OWN_TAG.finditer(text):
+            if tag["name"] in self._tools:
+                first.setdefault(tag["name"], tag.end())
+        return any(text.find(f"</{name}>", end) >= 0 for name, end in first.items())
 
     def _shown(self, scanned: Scan, start: int, end: int) -> str:
         """The text between two offsets without its reasoning and without marks that say nothing."""
