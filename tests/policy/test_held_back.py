@@ -25,32 +25,48 @@ def held(text: str) -> str:
 @pytest.mark.parametrize(
     ("text", "rest"),
     [
-        # a name waits for its value, over six words and four hundred characters
+        # a name waits for its value, over nine words and four hundred characters
         ("my password", "password"),
         ("my db.user_password-2 ", "db.user_password-2 "),
         ("my (password: str | None = ", "password: str | None = "),
-        ("my password" + " w" * 6 + " ", "password" + " w" * 6 + " "),
-        ("my password" + " w" * 7 + " ", "w "),
-        ("password" + " " * 390 + "x ", "password" + " " * 390 + "x "),
-        ("password" + " " * 391 + "x ", "x "),
+        ("my password" + " 1" * 8 + " ", "password" + " 1" * 8 + " "),
+        ("my password" + " 1" * 9 + " ", "1 "),
+        ("password" + " " * 398 + "x ", "password" + " " * 398 + "x "),
+        ("password" + " " * 399 + "x ", "x "),
+        # behind two plain words nothing is its value
+        ("my password is w ", "password is w "),
+        ("my password for this ", "password for this "),
+        ("my password for this w", "w"),
+        ("my <password>w w w w w w w w w w", "password>w w w w w w w w w w"),
+        ("my <password>w w w w w w w w w w<", ""),
         ("my token_count w ", "w "),  # no name of a secret
-        # a scheme waits for four words behind it
+        # a scheme waits for the end of the word behind it
         ("as Bearer", "Bearer"),
-        ("as bearer a b c d", "bearer a b c d"),
-        ("as bearer a b c d e", "e"),
-        ("as Basic \n", "Basic \n"),
-        ("a login a b c d", "login a b c d"),
+        ("as bearer a", "bearer a"),
+        ("as bearer a b", "b"),
+        ("as Basic ", "Basic "),
+        ("as Basic \n", ""),
+        ("a login a pass", "login a pass"),
         ("a login a b c d ", "d "),
-        # a command for its line, up to four hundred characters
+        # an address for the end of its host
+        ("see (postgres://a!b:c#d$e", "://a!b:c#d$e"),
+        ("see (postgres://a!b:c#d$e/", "d$e/"),
+        # a command for its line, up to six hundred characters
         ("now curl -s x ", "curl -s x "),
         ("now curl -s x\nand ", "and "),
-        ("now curl " + "a " * 200, "curl " + "a " * 200),
-        ("now curl " + "a " * 200 + "b", "b"),
+        ("now curl " + "a " * 320, "curl " + "a " * 320),
+        ("now curl " + "a " * 320 + "bb", "bb"),
         # a key for its end
         ("a -----BEGIN RSA PRIVATE KEY-----\nab c ", "-----BEGIN RSA PRIVATE KEY-----\nab c "),
         ("a -----BEGIN PRIVATE KEY BLOCK-----\n", "-----BEGIN PRIVATE KEY BLOCK-----\n"),
-        ("a -----BEGIN PUBLIC KEY-----\na b c d e f ", "KEY-----\na b c d e f "),
-        ("a -----BEGIN PUBLIC KEY-----\na b c d e f g ", "g "),
+        ("a -----BEGIN PUBLIC KEY-----\n1 2 3 4 5 6 7 ", "KEY-----\n1 2 3 4 5 6 7 "),
+        ("a -----BEGIN PUBLIC KEY-----\n1 2 3 4 5 6 7 8 9 ", "9 "),
+        # half an escape for its other half, in whatever layer
+        ("(a)\\", "\\"),
+        ("(a)\\u00e", "\\u00e"),
+        ("(a)\\ud83d", "\\ud83d"),
+        ("(a\\ud83d\\ude00)", ""),
+        ("(a)\\\\\\", "\\\\\\"),
         ("a -----BEG", "-----BEG"),
         # a word for its end, with one space behind it
         ("one two", "two"),

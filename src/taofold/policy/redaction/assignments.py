@@ -482,6 +482,37 @@ _BLOCK: Final = re.compile(r"[|>][+-]?[0-9]?[ \t]*\n[ \t]+(?=\S)")
 
 def assigned_secrets(text: str, lower: str) -> Iterator[Span]:
     """Spans of secret values under telling names, in no order; `lower`: `text` lowered."""
+    for _, _, span, _ in _named(text, lower):
+        if span is not None:
+            yield span
+
+
+def open_name(text: str, lower: str) -> int:
+    """Where the first name stands whose value has not arrived in full; else the text's length."""
+    for start, end, _, read in _named(text, lower):
+        if max(end, read) == len(text) or _waits(text, end, read):
+            return start
+    return len(text)
+
+
+def _waits(text: str, end: int, read: int) -> bool:
+    """May more of a text change what the name that ends at `end` says of what follows?"""
+    if text.startswith(">", end) and len(text) - end <= _MOST and "<" not in text[end:]:
+        return True  # an element without its end
+    if len(text) - end > _FAR:
+        return False
+    return len(text[end:].split(maxsplit=_APART)) < _APART and _PROSE.match(text, end) is None
+
+
+_FAR: Final = 400
+_APART: Final = 9
+"""Words between a name and its value are fewer: `password: str | None = …`."""
+_PROSE: Final = re.compile(r"\s+(?!is\s)[A-Za-z]+,?\s+[A-Za-z]+[,.]?\s+[A-Za-z]")
+"""Two plain words behind a name: whatever follows is no value of it."""
+
+
+def _named(text: str, lower: str) -> Iterator[tuple[int, int, Span | None, int]]:
+    """Each telling name: its start and end, its secret value, and how far was read."""
     places: list[int] = []
     for stem in STEMS:
         at = lower.find(stem)
@@ -510,8 +541,7 @@ def assigned_secrets(text: str, lower: str) -> Iterator[Span]:
         most = _MOST if inside < _NESTED else _BRIEF
         span, read = _value(text, start, end, name, says_, most)
         reach = max(reach, read)
-        if span is not None:
-            yield span
+        yield start, end, span, read
 
 
 def _value(

@@ -76,6 +76,29 @@ _CONTEXTS: Final = (
     ("login ", r"(?i:login) +\S{1,64}\s+(?i:password)\s+(?P<s>\S{3,128})", False),
     ("sig=", r"sig=(?P<s>[0-9A-Za-z%+/=]{20,100})", True),
 )
+_OPEN: Final = (
+    (
+        "://",
+        r"://(?:[^\s/:@\"'<>]{0,64}(?::[^\s/@\"'<>]{0,256})?|[0-9A-Za-z_\-]{0,256})\Z",
+    ),
+    ("bearer", rf"(?i:bearer)[ \t]*{_HEADER}{{0,4096}}\Z"),
+    ("basic", r"(?i:basic)[ \t]*[0-9A-Za-z+/_\-]{0,4096}={0,2}\Z"),
+    (
+        "authorization",
+        r"(?i:authorization)\\?[\"']?\s{0,4}(?:[:=,]\s{0,4}\\?[\"']?"
+        rf"(?:[A-Za-z0-9\-]{{2,24}}[ \t]+)?{_HEADER}{{0,4096}})?\Z",
+    ),
+    ("curl ", r"(?i:curl) (?:[^\n]|\\\n){0,640}\\?\Z"),
+    (
+        "login ",
+        r"(?i:login) +(?:\S{0,64}|\S{1,64}\s+(?:[A-Za-z]{0,8}|(?i:password)\s+\S{0,128}))\Z",
+    ),
+)
+"""Of the contexts that hold more than a word's characters: their shapes, as far as they came.
+
+Each beginning of what a shape matches has to match here: a test draws them from the shapes.
+"""
+OPEN: Final = tuple((hint, re.compile(shape)) for hint, shape in _OPEN)
 CONTEXTS: Final = tuple(
     (hint, re.compile(shape), must_be_random) for hint, shape, must_be_random in _CONTEXTS
 )
@@ -98,8 +121,18 @@ _SHORTEST: Final = 8
 """Characters of a value that a caller knows, and of a text that is looked at."""
 _AGAIN: Final = 64
 """Different secrets of one text that are looked for in the rest of it."""
-_LAYERS: Final = 4
+LAYERS: Final = 4
 """How deep JSON inside JSON is looked into."""
+_CUT: Final = re.compile(r"[\s\[]{0,3}…[\s\]]{0,3}")
+"""Where a text was cut. What says how much is missing stands between two of these."""
+_PART: Final = 16
+"""Characters of a known value that are hidden where a text was cut; of a short one, half."""
+HALF_ESCAPE: Final = re.compile(
+    r"\\+(?:u[0-9a-fA-F]{0,3}"
+    r"|u[dD][89abAB][0-9a-fA-F]{2}(?:\\+(?:u[0-9a-fA-F]{0,3})?)?)?\Z"
+)
+"""An escape that has not arrived in full; its other half may follow a surrogate."""
+_LONGEST_ESCAPE: Final = 64
 _NAMES: Final = re.compile(r"(?i)(key|token|secret|passw|credential)")
 _FOLDERS: Final = ("PWD", "OLDPWD")
 """Variables of every shell: the folders it is and was in, not a password."""
@@ -117,6 +150,16 @@ class Redactor:
         self.known = sorted({s for s in secrets if len(s) >= _SHORTEST}, key=len, reverse=True)
         """The values that must not be written, the longest first."""
         self._known = re.compile("|".join(map(re.escape, self.known))) if self.known else None
+        # A place in the file system begins as others do: its beginning tells nothing.
+        self._divisible = [secret for secret in self.known if secret[0] not in "/~"]
+        self._grams = frozenset(
+            [
+                secret[at : at + _SHORTEST]
+                for secret in self._divisible
+                for at in range(len(secret) - _SHORTEST + 1)
+            ]
+        )
+        """What a part of a known value ends or begins with: a quick look."""
         self._shapes = shapes
         self.harmless: set[str] = set()
         """Short ASCII texts in which nothing was found: they need no second look."""
@@ -155,14 +198,20 @@ class Redactor:
         text = "\x1f".join(texts)
         if not text.isascii() or (self._known is not None and self._known.search(text)):
             return False
+        if self._grams and any(
+            [part[-_SHORTEST:] in self._grams or part[:_SHORTEST] in self._grams
+             for part in text.split("\x1f")]
+        ):  # fmt: skip
+            return False
         return not _holds(text, _MARKS) and _plain(text)
 
-    def spans(self, text: str, seen: Iterable[str] = ()) -> list[Span]:
+    def spans(self, text: str, seen: Iterable[str] = (), *, begins: bool = True) -> list[Span]:
         """Where the secrets of `text` lie, in order, none touching another.
 
-        `seen` are values that were secrets in what came before `text`.
+        `seen` are values that were secrets in what came before `text`; there is nothing before
+        it if it `begins`.
         """
-        spans = self._find(text, _LAYERS, tuple(seen))
+        spans = self._find(text, LAYERS, tuple(seen), begins)
         if len(spans) < 2:
             return spans
         merged: list[Span] = []
@@ -174,14 +223,17 @@ class Redactor:
                 merged.append((start, end))
         return merged
 
-    def _find(self, text: str, layers: int, seen: tuple[str, ...] = ()) -> list[Span]:
+    def _find(
+        self, text: str, layers: int, seen: tuple[str, ...] = (), begins: bool = True
+    ) -> list[Span]:
         spans: list[Span] = []
         if self._known is not None:
             spans += [match.span() for match in self._known.finditer(text)]
+            spans += self._parts(text, begins)
         if self._shapes and len(text) > _SHORTEST and not (text.isascii() and _plain(text)):
             # Lowered once for all that look for names in it, with the length
             # kept: spans are of `text`.
-            lower = _lower(text)
+            lower = lowered(text)
             spans += [*tokens(text), *in_context(text, lower), *assigned_secrets(text, lower)]
         if spans or seen:
             spans += again(text, spans, seen)
@@ -189,9 +241,38 @@ class Redactor:
             plain, escapes = unescaped(text)
             if escapes:
                 # Redone on the unescaped text: `\u0070assword` is a name, and JSON may lie in JSON.
-                inner = self._find(plain, layers - 1)
-                spans += [(_raw(escapes, start), _raw(escapes, end)) for start, end in inner]
+                inner = self._find(plain, layers - 1, (), begins)
+                spans += [
+                    (raw_place(escapes, start), raw_place(escapes, end)) for start, end in inner
+                ]
         return spans
+
+    def _parts(self, text: str, begins: bool) -> Iterator[Span]:
+        """Parts of known values where a text was cut: at its ends, and beside an ellipsis.
+
+        Whoever cut it, a tool, a program or this runtime, did not know the value.
+        """
+        ends, starts = [len(text)], [0] if begins else []
+        if "\\" in text[-_LONGEST_ESCAPE:] and (half := HALF_ESCAPE.search(text)):
+            ends.append(half.start())
+        if "…" in text:
+            for cut in _CUT.finditer(text):
+                ends.append(cut.start())
+                starts.append(cut.end())
+        for end in ends:
+            if text[max(0, end - _SHORTEST) : end] in self._grams:
+                for secret in self._divisible:
+                    for size in range(min(len(secret) - 1, end), least_part(secret) - 1, -1):
+                        if text.startswith(secret[:size], end - size):
+                            yield end - size, end
+                            break
+        for start in starts:
+            if text[start : start + _SHORTEST] in self._grams:
+                for secret in self._divisible:
+                    for size in range(len(secret) - 1, least_part(secret) - 1, -1):
+                        if text.startswith(secret[-size:], start):
+                            yield start, start + size
+                            break
 
     def number(self, value: Any) -> Any:
         """`value`, a number or None, unless it is one of the known secrets.
@@ -290,6 +371,11 @@ def follows(values: Sequence[Any], at: int) -> bool:
     )
 
 
+def least_part(secret: str) -> int:
+    """How long a part of `secret` is at least that is hidden where a text was cut."""
+    return max(_SHORTEST, min(len(secret) // 2, _PART))
+
+
 def without(text: str, spans: Iterable[Span]) -> str:
     """`text` with `MARK` in place of each span; they lie in order, none touching another."""
     parts, at = list[str](), 0
@@ -322,7 +408,7 @@ def _plain(text: str) -> bool:
     return not _holds(text.lower(), _HINTS) and LONG_AHEAD.match(text) is None
 
 
-def _lower(text: str) -> str:
+def lowered(text: str) -> str:
     """`text` in lower case, letter by letter: places stay the same."""
     if text.isascii():
         return text.lower()
@@ -351,7 +437,7 @@ def unescaped(text: str) -> tuple[str, list[tuple[int, int]]]:
     return "".join([*parts, text[at:]]), escapes
 
 
-def _raw(escapes: list[tuple[int, int]], place: int) -> int:
+def raw_place(escapes: list[tuple[int, int]], place: int) -> int:
     """Where a place of the unescaped text lies in the original."""
     # An escape is one character here and two to twelve there: the last one before the place tells
     # how far both have drifted apart.

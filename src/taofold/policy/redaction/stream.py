@@ -1,37 +1,50 @@
 """Redaction of text that arrives in pieces: what may become a secret is held back.
 
-Pure. The pieces that come out, put together, are the redacted text.
+The rules are those of whole texts: what each of them has read up to the end of the text, in every
+layer of JSON's escapes, waits for more. Pure. The pieces that come out, put together, are the
+redacted text.
 """
 
 import re
 from typing import Final
 
-from taofold.policy.redaction import Redactor, telling, unescaped, without
-from taofold.policy.redaction.assignments import STEMS, Says, says
+from taofold.policy.redaction.assignments import open_name
+from taofold.policy.redaction.redactor import (
+    HALF_ESCAPE,
+    LAYERS,
+    MARK,
+    OPEN,
+    Redactor,
+    lowered,
+    raw_place,
+    telling,
+    unescaped,
+)
+from taofold.policy.redaction.tokens import Span
 
 _OPEN: Final = re.compile(
-    r"-----BEGIN[ A-Z]*PRIVATE KEY(?: BLOCK)?-----"
-    r"(?:(?!-----END[ A-Z]*PRIVATE KEY(?: BLOCK)?-----)[\s\S])*\Z"
-    r"|(?<![A-Za-z0-9+/_\-.=:@\\])[A-Za-z0-9+/_\-.=:@\\]+\s?\Z|-----[ A-Z\-]*\Z"
-    r"|\b(?i:bearer|basic|login)(?:\s+\S*){0,4}\Z|\b(?i:curl)\s[^\n]{0,400}\Z"
+    r"-----BEGIN[ A-Z0-9]*PRIVATE KEY(?: BLOCK)?-----"
+    r"(?:(?!-----END[ A-Z0-9]*PRIVATE KEY(?: BLOCK)?-----)[\s\S])*\Z"
+    r"|(?<![A-Za-z0-9+/_\-.=:@\\~$|%&?])[A-Za-z0-9+/_\-.=:@\\~$|%&?]+\s?\Z|-----[ A-Z0-9\-]*\Z"
 )
-"""The end of a text in which a shape may have begun."""
-_STEM: Final = re.compile("|".join(STEMS), re.IGNORECASE)
-_NAME: Final = re.compile(r"[\w.\-]*")
-_NEAR: Final = 400
-_WORDS: Final = 6
-"""Words between a name and its value, at most: `password: str | None = …`."""
+"""The end of a text in which a token, a key or a word that opens a context may have begun."""
 _LONG: Final = 512
 MOST: Final = 16_384
 """Characters that are held back at most."""
 REMEMBERED: Final = 64
+_CONTEXT: Final = 24
+"""Characters that were let go and are still looked at: some rules look at what stands before."""
 
 
 class Trickle:
     """Takes secrets out of one text that arrives in pieces."""
 
     def __init__(self, redactor: Redactor) -> None:
-        self._redactor, self._rest = redactor, ""
+        self._redactor, self._text = redactor, ""
+        self._shown = 0
+        """How much of `_text` was let go."""
+        self._begins = True
+        """Does `_text` begin where the whole text does?"""
         self._next = 0
         """Characters held back from which another look is worth its cost."""
         self._seen: dict[str, None] = {}
@@ -39,74 +52,117 @@ class Trickle:
 
     def feed(self, piece: str) -> str:
         """What may be shown after `piece` arrived; "" if nothing yet."""
-        self._rest += piece
-        held = len(self._rest)
+        self._text += piece
+        held = len(self._text) - self._shown
         if held < self._next:
             return ""
-        cut = self._safe(self._rest)
-        safe, self._rest = self._rest[:cut], self._rest[cut:]
+        spans = self._spans()
+        cut = self._safe(spans)
         # A look reads all that is held back. Looked at again for each piece, a long stretch without
         # an end would cost the square of its length; waiting longer is always safe.
-        self._next = held + held // 8 if held > _LONG and not safe else 0
-        return self._redact(safe)
+        self._next = held + held // 8 if held > _LONG and cut == self._shown else 0
+        return self._release(spans, cut)
 
     def end(self) -> str:
         """What was held back, at the end of the text."""
-        safe, self._rest = self._rest, ""
-        return self._redact(safe)
+        return self._release(self._spans(), len(self._text))
 
-    def _redact(self, text: str) -> str:
-        spans = self._redactor.spans(text, self._seen)
+    def _spans(self) -> list[Span]:
+        return self._redactor.spans(self._text, self._seen, begins=self._begins)
+
+    def _release(self, spans: list[Span], cut: int) -> str:
+        """The text up to `cut` without its secrets; it is let go."""
+        parts, at = list[str](), self._shown
         for start, end in spans:
-            if len(self._seen) < REMEMBERED and telling(text[start:end]):
-                self._seen[text[start:end]] = None
-        return without(text, spans)
+            if end <= self._shown or start >= cut:
+                continue
+            secret = self._text[start:end]
+            if len(self._seen) < REMEMBERED and telling(secret):
+                self._seen[secret] = None
+            parts += (self._text[at : max(at, start)], MARK)
+            at = end
+        parts.append(self._text[at:cut])
+        before = cut
+        if cut > self._shown:
+            before = _whole(self._text, max(0, cut - _CONTEXT), LAYERS)
+            for start, end in spans:
+                # Half of a secret would be read as something else.
+                if start < before < end:
+                    before = end
+            self._begins = self._begins and before == 0
+            self._text, self._shown = self._text[before:], cut - before
+        return "".join(parts)
 
-    def _safe(self, text: str) -> int:
-        """How much of `text` no later piece can make part of a secret."""
-        cut = len(text)
+    def _safe(self, spans: list[Span]) -> int:
+        """Up to where no later piece can make anything part of a secret."""
+        text, size = self._text, len(self._text)
         # A text that never closes must not be held back without end: half of it is let go.
-        if cut > MOST:
-            return self._apart(text, cut - MOST // 2)
+        endless = size - self._shown > MOST
+        cut = size - MOST // 2 if endless else self._decided(text, LAYERS)
+        while True:
+            before = cut
+            for start, end in spans:
+                # A secret that ends with the text may go on in the next piece.
+                if start < cut < end or (end == size and start < cut and not endless):
+                    if end < size and not endless:
+                        return self._shown  # what gave it away must still be there with its rest
+                    cut = start
+            cut = max(_whole(text, cut, LAYERS), self._shown)
+            if cut == before or cut == self._shown:
+                return cut
+
+    def _decided(self, text: str, layers: int) -> int:
+        """Up to where no rule has begun that more text could make match, or match more."""
+        lower = lowered(text)
+        cut = min(len(text), open_name(text, lower), self._begun(text))
         opened = _OPEN.search(text)
         if opened is not None:
-            cut = opened.start()
-        cut = min(cut, _open_name(text), self._begun(text))
-        return self._apart(text, cut)
-
-    def _apart(self, text: str, cut: int) -> int:
-        """`cut`, or the start of the secret that it would cut in two."""
-        # A secret that ends with the text may go on in the next piece.
-        for start, end in self._redactor.spans(text, self._seen):
-            if start < cut < end or end == len(text):
-                return min(start, cut)
+            cut = min(cut, opened.start())
+        for hint, shape in OPEN:
+            at = lower.find(hint)
+            while 0 <= at < cut:
+                if shape.match(text, at) is not None:
+                    cut = at
+                at = lower.find(hint, at + 1)
+        if "\\" in text:
+            half = HALF_ESCAPE.search(text)
+            arrived = text if half is None else text[: half.start()]
+            cut = min(cut, len(arrived))
+            if layers:
+                plain, escapes = unescaped(arrived)
+                if escapes or half is not None:
+                    cut = min(cut, raw_place(escapes, self._decided(plain, layers - 1)))
         return cut
 
     def _begun(self, text: str) -> int:
-        """Where a known secret may have begun that has not arrived in full."""
-        cut = len(text)
+        """Where a known secret, or a part of it, may have begun that has not arrived in full."""
+        cut, size = len(text), len(text)
+        # What was cut may end in front of an ellipsis that has not arrived.
+        ends = {size, len(text.rstrip(" \n\t[")) if text[-1:] in " \n\t[" else size}
+        ellipsis = text.rfind("…")
+        behind = text[ellipsis + 1 :].lstrip(" \n\t]") if ellipsis >= 0 else None
         for secret in (*self._redactor.known, *self._seen):
-            # Six characters for one: the longest escape of a single character is \uXXXX.
-            tail = text[-6 * len(secret) :]
-            plain, escapes = unescaped(tail) if "\\" in tail else (tail, [])
-            at = plain.find(secret[0], max(0, len(plain) - len(secret)))
-            while at >= 0 and not secret.startswith(plain[at:]):
-                at = plain.find(secret[0], at + 1)
-            if at >= 0:
-                # Behind an escape the place is that of the whole escaped stretch: cautious.
-                cut = min(cut, len(text) - len(tail) + (at if not escapes else 0))
+            for end in ends:
+                at = text.find(secret[0], max(0, end - len(secret)), end)
+                while at >= 0 and not secret.startswith(text[at:end]):
+                    at = text.find(secret[0], at + 1, end)
+                if at >= 0:
+                    cut = min(cut, at)
+            if behind is not None and behind in secret:
+                cut = min(cut, ellipsis)
+            if self._begins and text in secret:
+                cut = 0
         return cut
 
 
-def _open_name(text: str) -> int:
-    """Where a name stands whose value may not have arrived in full."""
-    for stem in _STEM.finditer(text, max(0, len(text) - _NEAR)):
-        start = stem.start()
-        while start > 0 and (text[start - 1] in "_-." or text[start - 1].isalnum()):
-            start -= 1
-        name = _NAME.match(text, start)
-        assert name is not None
-        end = name.end()
-        if says(text[start:end]) is not Says.NOTHING and len(text[end:].split()) <= _WORDS:
-            return start
-    return len(text)
+def _whole(text: str, cut: int, layers: int) -> int:
+    """`cut`, or the start of the escape that it would cut in two, in whatever layer."""
+    half = HALF_ESCAPE.search(text, 0, cut) if "\\" in text[:cut] else None
+    if half is not None:
+        cut = half.start()
+    if not layers or "\\" not in text[:cut]:
+        return cut
+    plain, escapes = unescaped(text[:cut])
+    if not escapes:
+        return cut
+    return raw_place(escapes, _whole(plain, len(plain), layers - 1))
