@@ -285,7 +285,7 @@ class Activation:
             raise ConfigError("the goal is empty: say what the agent should do", path="goal")
         if ui_context:
             # Written by whoever embeds the agent; bounded, since it is sent again at each step.
-            context_line = f"[UI Context: {ui_context[:UI_CONTEXT]}]\n"
+            context_line = f"[UI Context: {redactor.text(ui_context)[:UI_CONTEXT]}]\n"
             text = context_line + text
             parts = (TextPart(redactor.text(context_line)), *parts) if parts else ()
         # A log that the run makes for itself is gone with it: nothing would be remembered.

@@ -15,6 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from taofold.core.text import clip
+
 MOST_BYTES: Final = 64_000_000
 """A program that prints more is stopped: nobody will read it."""
 _CHUNK: Final = 65_536
@@ -199,10 +201,10 @@ class OutputExcerpt:
         self._dropped += len(text)
         # The last piece has no line end yet: it waits for the next chunk.
         *lines, rest = (self._line + text).split("\n")
-        self._line = rest[-WIDEST:]
+        self._line = rest if len(rest) <= WIDEST else f"…{rest[-WIDEST:]}"
         for line in lines:
             if len(self._errors) < MOST_LINES and _ERROR.search(line[:WIDEST]):
-                self._errors.append(line[:WIDEST])
+                self._errors.append(clip(line, WIDEST))
 
     @property
     def text(self) -> str:

@@ -25,6 +25,7 @@ from taofold.bridges.mcp.client.transport import (
 )
 from taofold.bridges.mcp.protocol import code, innermost
 from taofold.core.errors import ConfigError
+from taofold.core.text import clip
 from taofold.policy.redaction import Redactor
 
 T = TypeVar("T")
@@ -205,7 +206,7 @@ class ServerConnection:
             # An answer that broke off over HTTP is one call's affair, not the session's.
             if session.closed or self._address.kind != "http":
                 await self._drop(ready)
-            detail = f": {Redactor().text(str(error))[:300]}" if str(error) else ""
+            detail = f": {clip(Redactor().text(str(error)), 300)}" if str(error) else ""
             text = f"{self._address.words} went away in the middle of a call{detail}{self._last()}"
             raise Unreachable(text, maybe=True) from error
 
@@ -290,9 +291,9 @@ class ServerConnection:
         if late or isinstance(cause, TimeoutError):
             reason = f"it did not answer within {self._seconds:g} s"
         else:
-            reason = f"{type(cause).__name__}: {Redactor().text(str(cause))[:300]}"
+            reason = f"{type(cause).__name__}: {clip(Redactor().text(str(cause)), 300)}"
         return Unreachable(f"{self._address.words} cannot be reached: {reason}{self._last()}")
 
     def _last(self) -> str:
         """The last words of a program, for whoever must find out why it ended."""
-        return f"; its last words: {' | '.join(self._tail)[:300]}" if self._tail else ""
+        return f"; its last words: {clip(' | '.join(self._tail), 300)}" if self._tail else ""

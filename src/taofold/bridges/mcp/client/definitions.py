@@ -220,7 +220,7 @@ def checker(schema: dict[str, Any]) -> Callable[[Any], str]:
         if fault is None:
             return ""
         where = ".".join(map(str, fault.absolute_path))
-        return f"{f'parameter {where!r}: ' if where else ''}{fault.message[:300]}"
+        return f"{f'parameter {where!r}: ' if where else ''}{clip(fault.message, 300)}"
 
     return misfit
 

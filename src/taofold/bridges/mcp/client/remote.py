@@ -36,7 +36,7 @@ from taofold.bridges.mcp.client.transport import URL_REQUIRED, McpSession, Sessi
 from taofold.bridges.mcp.protocol import TASK, code, data, get, load, plain
 from taofold.core.errors import ConfigError
 from taofold.core.json_values import is_array, is_object
-from taofold.core.text import visible
+from taofold.core.text import clip, visible
 from taofold.tools import InputRequired, Outcome, RunContext
 
 Keep = Callable[[Any], Awaitable[None]]
@@ -139,7 +139,7 @@ class RemoteServer:
             text = f"{self.address.words} did not list its tools within {self._seconds:g} s"
             raise Unreachable(text) from None
         except Exception as error:  # a list that is none: whatever the server did to it
-            text = f"the tools of {self.name!r} cannot be listed: {str(error)[:300]}"
+            text = f"the tools of {self.name!r} cannot be listed: {clip(str(error), 300)}"
             raise Unreachable(text) from error
         self._listed, self._until, self._opened = listed, monotonic() + seconds, opened
         self.instructions = visible(session.instructions)

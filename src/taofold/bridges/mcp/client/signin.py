@@ -13,6 +13,7 @@ from taofold.bridges.mcp.client.oauth import CALLBACK, Person, Redirected, SignI
 from taofold.bridges.mcp.client.transport import SessionHandlers, open_session
 from taofold.bridges.mcp.protocol import innermost, load
 from taofold.core.errors import ConfigError
+from taofold.core.text import clip
 from taofold.policy.redaction import Redactor
 
 PATIENCE: Final = 300.0
@@ -82,7 +83,7 @@ async def sign_in(
             cause = innermost(error)
             if isinstance(cause, ConfigError | SignInFailed):
                 raise cause from error
-            raise SignInFailed(Redactor().text(str(cause))[:500]) from error
+            raise SignInFailed(clip(Redactor().text(str(cause)), 500)) from error
     tokens = authorizer.context.current_tokens
     scope = "" if tokens is None else str(tokens.scope or "")
     return SignedIn(len(page.tools), scope, bool(lines))

@@ -24,7 +24,7 @@ from taofold.bridges.mcp.client.questions import (
 )
 from taofold.bridges.mcp.protocol import TASK, code, load, messages
 from taofold.core.json_values import is_object
-from taofold.core.text import visible
+from taofold.core.text import clip, visible
 from taofold.tools import RunContext
 
 QUICK_S: Final = 0.05
@@ -106,7 +106,7 @@ class RemoteTask:
         pause, last_report = QUICK_S, ""
         while True:
             status = await self._seen()
-            message = visible((status.status_message or "")[:_SHOWN])
+            message = visible(clip(status.status_message or "", _SHOWN))
             if message and message != last_report:
                 last_report = message
                 report(f"{message}\n")
@@ -177,5 +177,5 @@ class RemoteTask:
             kind = type(error).__name__ if number is None else f"error {number}"
             raise TaskGone(
                 f"the server {self.name!r} does not tell what became of the task {self.id[:80]!r}: "
-                f"{kind}: {str(error)[:500]}; it may have happened"
+                f"{kind}: {clip(str(error), 500)}; it may have happened"
             ) from error

@@ -24,6 +24,7 @@ from taofold import __version__
 from taofold.bridges.mcp.client.address import ServerAddress, with_environment
 from taofold.bridges.mcp.client.oauth import AUTHORIZING, SignInFailed, SignInRequired, provider
 from taofold.bridges.mcp.protocol import extension, load
+from taofold.core.text import clip
 from taofold.core.values import Principal
 from taofold.network.direct import origin
 from taofold.policy.redaction import Redactor
@@ -143,7 +144,7 @@ def _client_class(base: Any, credentials: Credentials) -> Any:
                     await response.aclose()
                     response = await self._sent(request, await credentials.headers(), options)
             except credentials.faults as error:
-                text = f"the server wants credentials: {Redactor().text(str(error))[:_SHOWN]}"
+                text = f"the server wants credentials: {clip(Redactor().text(str(error)), _SHOWN)}"
                 return _answer(errors, request, 401, REFUSED, text)
             except (errors.ConnectError, errors.ConnectTimeout) as error:
                 return _answer(errors, request, 503, ABSENT, f"nobody answers there: {error}")
@@ -194,7 +195,7 @@ def _refusal(status: int, reason: str) -> str:
 async def _reason(response: Any) -> str:
     """What the server says about it, without secrets."""
     await response.aread()
-    return Redactor().text(" ".join(response.text.split())[:_SHOWN])
+    return clip(Redactor().text(" ".join(response.text.split())), _SHOWN)
 
 
 def _is_protocol(response: Any) -> bool:
@@ -431,4 +432,4 @@ class _Tail(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         for line in data[-_TAIL:].decode("utf-8", "replace").splitlines():
             if line.strip():
-                self._tail.append(line[:300])
+                self._tail.append(clip(line, 300))
