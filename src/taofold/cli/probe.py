@@ -1,4 +1,4 @@
-"""Finds out what a model can do, by asking it four small things."""
+"""`taofold doctor MODEL`: asks a model four small things; what it found is the model's profile."""
 
 import asyncio
 import json

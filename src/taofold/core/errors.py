@@ -1,4 +1,4 @@
-"""Every error that taofold raises on purpose, sorted by who can act on it.
+"""The errors that callers may catch, sorted by who can act on them. A room's own stand in the room.
 
 * TaofoldError
   + ConfigError              the programmer: found before the first model call

@@ -121,7 +121,7 @@ TRANSLATED: Final = frozenset(
         "strict",
     }
 )
-"""Keys that a file says otherwise than Python does: each has its lines in `build` and `export`."""
+"""Keys that a file says otherwise than Python does: they have lines in `assembly`, `export`."""
 PLAIN: Final = tuple([name for name in AgentKeys.model_fields if name not in TRANSLATED])
 """Keys that are options of `Agent` as they stand: read and written without further code."""
 

@@ -7,7 +7,8 @@ iteration's files a loop that did not simply complete leaves behind.
 `detect` finds a loop that goes nowhere. Thresholds are the seed's: stuck = the same error in at
 least 3 of the last 5 iterations with little progress; oscillation = at least 2 undo and redo
 cycles in the last 6, most of the files reverting; regression = a check that passed fails;
-plateau = 3 iterations in a row that change less than 2 %. Every kind climbs its own part of the
+plateau = 3 iterations in a row that change less than 2 %; deviation = of the last 3 iterations
+at least 2 speak of something else than the task. Every kind climbs its own part of the
 ladder log → warn → redirect → pause → abort. After a redirect the count begins anew: the changed
 strategy gets its chance.
 """

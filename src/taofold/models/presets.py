@@ -1,7 +1,7 @@
 """The providers that speak chat completions, each a factory `(model, **options) -> Model`.
 
 Addresses and key variables as the providers document them, and what each wants otherwise than
-the rest. It knows nothing about the format.
+the rest: a few speak the Responses API beside it, or instead.
 """
 
 import os

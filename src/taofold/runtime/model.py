@@ -1,4 +1,4 @@
-"""Models: the seam, finding one by its name, several as one, and what was measured of them.
+"""The seam of models: request, reply and price; finding one by name, fallbacks, replayed models.
 
 A `Model` is anything that turns a conversation into a reply. `resolve` is a look-up: a provider's
 module is imported when it is asked for, by its dotted path or through the entry points of group

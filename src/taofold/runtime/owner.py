@@ -1,4 +1,4 @@
-"""Who drives a run: enough to tell, on one machine, whether that process certainly is gone.
+"""The process that drives a run: whether it certainly is gone, and what it left that never began.
 
 Certainty needs the same boot and the same pid namespace; about everybody else only the lease
 speaks. Only a worker that taofold itself spawned may be killed to take its run over (pid and

@@ -1,4 +1,4 @@
-"""What a tool is told about the call it serves."""
+"""What passes between a tool and its run: the call's context, questions, the outcome."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from copy import deepcopy

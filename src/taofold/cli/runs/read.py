@@ -94,7 +94,7 @@ def log_of(run: options.Run, at: options.Seq = None, json: options.Json = False)
     """Every event of a run on one line; with --json as NDJSON, complete."""
     import msgspec
 
-    from taofold.cli.render.events import kind
+    from taofold.cli.render.difference import kind
     from taofold.core.events import public
     from taofold.core.text import iso, line
 
@@ -165,7 +165,7 @@ def diff(
     json: options.Json = False,
 ) -> None:
     """Where two runs part: the first different event, then step by step. 1 if they differ."""
-    from taofold.cli.render.events import compare, difference_text
+    from taofold.cli.render.difference import compare, difference_text
 
     async def work(log: "Log") -> "tuple[list[Record], list[Record]]":
         return (await records_of(log, first))[1], (await records_of(log, second))[1]

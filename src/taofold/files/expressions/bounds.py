@@ -1,4 +1,4 @@
-"""What an expression of a file may cost: a budget for work, bounds for sizes. Pure.
+"""The operators of an expression of a file, and what it may cost: work and sizes. Pure.
 
 Templates and conditions share it. A unit is one turn of a loop, 200 characters that are read, or
 20 values of a list or mapping, however deep. What an expression makes is weighed with all that it

@@ -1,4 +1,4 @@
-"""What PostgreSQL's errors mean for the person who reads them."""
+"""What PostgreSQL's errors mean for the person who reads them, and addresses without passwords."""
 
 from typing import Final
 

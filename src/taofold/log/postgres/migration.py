@@ -1,4 +1,4 @@
-"""A PostgreSQL log as a whole: read from, or written to, in one transaction."""
+"""For moving a log: a PostgreSQL log as a whole, read or written in one transaction."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any

@@ -1,8 +1,9 @@
-"""The tree before iteration 1, every file of it by content, and the trees laid from it.
+"""What later runs of the gates are compared with: the files, tools and results before iteration 1.
 
-`Baseline`: digests and contents lie in a folder outside the work root. The folder need not be
-trusted further than the digest of the baseline, which the loop keeps in its log: every content is
-checked against it before it is used.
+`Baseline` holds every file by content, the gates with their programs, and what each printed then;
+`Expected` is what a gate must show from now on. Digests and contents lie in a folder outside the
+work root. The folder need not be trusted further than the digest of the baseline, which the loop
+keeps in its log: every content is checked against it before it is used.
 
 `Tree` is where gates run: files by content, from the baseline and from the work. It lies outside
 the work root and is reused: what is as it was laid stays, everything else is removed or laid

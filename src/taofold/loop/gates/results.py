@@ -1,4 +1,6 @@
-"""From what the gates' runs showed to a verdict, its reasons, and what a model reads of it. Pure.
+"""The judgement: from what the gates' runs showed to a verdict, and what a model reads of it. Pure.
+
+It knows how each runner names its tests, and which edits of a person move what is expected.
 
 `expected` is what a gate must show after what it showed before iteration 1. New tests are welcome
 and prove nothing; each test of the baseline must have been run, and must have passed. A linter's

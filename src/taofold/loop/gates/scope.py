@@ -4,9 +4,10 @@ The rules are a list of what *joins* the proof: the source files that a task all
 else stays as it was before iteration 1, known or not: tests, configuration, build files, tools,
 ignore files, environments, links. Paths are relative to the work root and use `/`.
 
-Some tests stand inside source files: Rust has `#[cfg(test)]` modules and examples in doc comments,
-Python has examples in docstrings and sometimes test functions beside the product. `spliced` is the
-agent's source with the baseline's tests in the place of its own. Pure: text in, text out.
+Some tests stand inside source files: Rust has `#[cfg(test)]` modules and examples in doc
+comments, Python has examples in docstrings and sometimes test functions beside the product.
+`splice` gives the agent's source with the baseline's tests in the place of its own. Pure: text
+in, text out.
 """
 
 import ast

@@ -1,8 +1,8 @@
-"""Where an MCP server is, and a session with it by the `mcp` package, in either generation.
+"""A session with an MCP server: its transports, its credentials and their renewal, HTTP statuses.
 
-The only module of the client side that imports the package, when a session is opened. Generation 2
-speaks both eras of the protocol; generation 1 (some frameworks still pin it) only the older one,
-under other names: `get` reads both. Knows nothing about tools or runs.
+It is of the `mcp` package, in either generation, which is imported when a session is opened.
+Generation 2 speaks both eras of the protocol; generation 1 (some frameworks still pin it) only
+the older one, under other names: `get` reads both. Knows nothing about tools or runs.
 
 The package makes one error of most HTTP statuses ("Server returned an error response"), and a
 server that is away for a moment ends its session with every call in it. Here each becomes an error
