@@ -15,7 +15,7 @@ import pytest
 from tests.terminal import Taofold
 
 from taofold.cli.approval_prompt import PromptApprover
-from taofold.core.values import Action, Tier
+from taofold.core.values import Action, Deciders, Tier
 from taofold.runtime.ledger import Park
 from taofold.runtime.setup import Approval, Decision
 
@@ -103,6 +103,14 @@ async def test_it_shows_tool_tier_reason_and_preview() -> None:
     assert "2: it writes, or its author" in shown
     assert "would write x" in shown
     assert "because" in shown
+
+
+@pytest.mark.anyio
+async def test_who_may_not_approve_his_own_run_is_told_before_he_answers() -> None:
+    script = Script("q")
+    with pytest.raises(Park):
+        await PromptApprover(script)(replace(request(), deciders=Deciders(own=None)))
+    assert "somebody else must approve" in script.shown[0]
 
 
 @pytest.mark.anyio

@@ -168,6 +168,8 @@ def facts(request: Approval) -> list[tuple[str, str]]:
     rows = [("tier", f"{int(request.tier)}: {approval_reason(request.reason)}")]
     if request.action.rationale:
         rows.append(("because", request.action.rationale))
+    if request.deciders is not None and request.deciders.own is None:
+        rows.append(("who", "somebody else must approve: who started the run may only deny"))
     if request.requester != "local":
         rows.append(("asked by", request.requester))
     return rows

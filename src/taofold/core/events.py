@@ -553,8 +553,6 @@ class DecisionRefused(Annotation, frozen=True, tag="decision_refused"):
     """Somebody tried to decide on `id` who may not. Kept for the audit."""
 
     derived: ClassVar[bool] = False
-    alarming: ClassVar[bool] = True
-    heading: ClassVar[str] = "decision refused:"
     wording: ClassVar[str] = "{0.id} by {0.by}: {0.why}"
     id: str
     by: str

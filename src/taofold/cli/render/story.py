@@ -237,6 +237,8 @@ class Story:
         match event.verdict:
             case "ask":
                 text = f"asks for approval (tier {event.tier}): {approval_reason(event.reason)}"
+                if event.deciders is not None and event.deciders.own is None:
+                    text += "; not from who started the run"
                 if event.request is not None:
                     text = f"asks in the middle of its call: {event.reason}"
                 # Held back until the answer is known, if everything is waved through.
