@@ -43,11 +43,12 @@ def test_the_demo_survives_kill_9_repairs_the_project_and_says_how_to_look(tmp_p
     assert "search policy, not a language model" in done.stdout
     took = {line.split()[0]: line.split() for line in done.stdout.splitlines()[1:4]}
     assert [row[-1] for row in took.values()] == ["completed"] * 3
-    _, lessons, iterations, steps, *_ = took["demo-library"]
-    assert int(lessons) > 0
-    assert int(iterations) <= int(took["demo-control"][2])
-    assert int(steps) < int(took["demo-control"][3])
-    assert "applied pat-error-" in done.stdout
+    # What a search policy learns are rates; lessons in words are for readers.
+    assert {loop: row[2] for loop, row in took.items()} == {
+        "demo-storeroom": "–", "demo-library": "yes", "demo-control": "–",
+    }  # fmt: skip
+    assert int(took["demo-library"][3]) <= int(took["demo-control"][3])
+    assert int(took["demo-library"][4]) < int(took["demo-control"][4])
     tests = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
         cwd=place / "storeroom", capture_output=True, text=True,

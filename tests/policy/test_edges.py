@@ -384,3 +384,17 @@ def test_names_that_say_secret_hide_their_values() -> None:
     }
     words = "basic information-about-everything"
     assert Redactor().text(words) == words
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Make the failing tests pass: 'python -m pytest -q'", True),
+        ("until all checks pass: `make test`", True),
+        ("my pass: 'hunter2 x9'", False),
+        ("the user's pass: hunter2x9", False),
+        ("tests\npass: hunter2x9", False),
+    ],
+)
+def test_a_pass_that_is_a_verb_names_no_secret(text: str, shown: bool) -> None:
+    assert (Redactor().text(text) == text) is shown

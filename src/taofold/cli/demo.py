@@ -69,7 +69,8 @@ def demo(
         ),
     ] = None,
     control: Annotated[
-        bool, typer.Option("--control/--no-control", help="Also run the second without lessons.")
+        bool,
+        typer.Option("--control/--no-control", help="Also run the second without what was learnt."),
     ] = True,
     model: options.ModelName = MODEL,
     quiet: options.Quiet = False,
@@ -94,7 +95,12 @@ def demo(
     for loop, project, lessons, head in (
         (FIRST, "storeroom", True, "first loop: nothing is known yet"),
         (SECOND, "library", True, "second loop: another project, told what the first one learnt"),
-        (CONTROL, "library", False, "control: the second project once more, without lessons"),
+        (
+            CONTROL,
+            "library",
+            False,
+            "control: the second project once more, without what was learnt",
+        ),
     ):
         if loop == CONTROL and not control:
             continue
@@ -198,13 +204,17 @@ def _wish(folder: Path, model: str, *, lessons: bool) -> "LoopRequest":
 
 def _result(done: "list[tuple[str, LoopState]]", model: str) -> None:
     """What the loops took, and which pattern made the difference."""
-    give(f"{'loop':<16} {'lessons':>7} {'iterations':>10} {'steps':>6} {'test runs':>9}  status")
+    give(
+        f"{'loop':<16} {'lessons':>7} {'rates':>5} {'iterations':>10} {'steps':>6} {'test runs':>9}"
+        "  status"
+    )
     for loop, state in done:
         lessons = sum(len(injection.lessons.patterns) for injection in state.injected)
+        rates = "yes" if any(injection.lessons.rates for injection in state.injected) else "–"
         runs = sum(iteration.tools.get("run_command", 0) for iteration in state.done)
         give(
-            f"{loop:<16} {lessons:>7} {len(state.done):>10} {state.spent.steps:>6} {runs:>9}  "
-            f"{state.status}"
+            f"{loop:<16} {lessons:>7} {rates:>5} {len(state.done):>10} {state.spent.steps:>6} "
+            f"{runs:>9}  {state.status}"
         )
     states = dict(done)
     if CONTROL in states:
@@ -212,23 +222,26 @@ def _result(done: "list[tuple[str, LoopState]]", model: str) -> None:
     for text in _applied(states[SECOND]):
         give(text)
     if model == MODEL:
-        give(f"{MODEL} is a search policy, not a language model.")
+        give(
+            f"{MODEL} is a search policy, not a language model: it learns rates, the order in "
+            "which it tries its edits. Lessons in words are for readers."
+        )
 
 
 def _compared(second: "LoopState", control: "LoopState") -> str:
-    """What the lessons were worth here, in honest words."""
+    """What was learnt, and what it was worth here, in honest words."""
     with_, without = second.spent.steps, control.spent.steps
     if second.status != control.status:
         return (
-            f"with lessons the second project is {second.status} after {with_} steps, without "
-            f"them {control.status} after {without}"
+            f"with what was learnt the second project is {second.status} after {with_} steps, "
+            f"without it {control.status} after {without}"
         )
     if with_ >= without:
-        return f"the lessons saved nothing here: {with_} steps with them, {without} without"
+        return f"what was learnt saved nothing here: {with_} steps with it, {without} without"
     share = (without - with_) / without
     return (
-        f"the second project took {with_} steps with lessons and {without} without: {share:.0%} "
-        "fewer (one pair of runs; bench/learn measures it on many)"
+        f"the second project took {with_} steps with what was learnt and {without} without it: "
+        f"{share:.0%} fewer (one pair of runs; bench/learn measures it on many)"
     )
 
 

@@ -207,6 +207,8 @@ class Show:
             reason = (
                 "control loop: none, to measure what they are worth" if lessons.control else why
             )
+            if lessons.rates:
+                reason += "; the search is told the rates of earlier ones"
             self._say(("   lessons ", "bold"), (line(reason, self._room(12)), "dim"))
 
     def _ended(self, event: e.IterationEnded, before: LoopState) -> None:

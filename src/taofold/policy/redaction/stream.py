@@ -86,9 +86,10 @@ class Trickle:
         if cut > self._shown:
             before = _whole(self._text, max(0, cut - _CONTEXT), LAYERS)
             for start, end in spans:
-                # Half of a secret would be read as something else.
+                # Half of a secret would be read as something else; a whole one may be, by its form,
+                # the name of what follows.
                 if start < before < end:
-                    before = end
+                    before = start if end - start <= _LONG else end
             self._begins = self._begins and before == 0
             self._text, self._shown = self._text[before:], cut - before
         return "".join(parts)
