@@ -4,8 +4,8 @@ Everything it acts on is in the log, so it does not matter which process wrote i
 looks, or who else looks: whoever is second finds nothing to do. It knows nothing about how a run
 is advanced.
 
-A lease that is over proves that its owner is silent only if the log's clock is `Steadiness` itself:
-a clock that jumps ends all leases at once, although their owners live.
+A lease that is over proves that its owner is silent only if the log's clock runs evenly, which
+`Steadiness` watches: a clock that jumps ends all leases at once, although their owners live.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""Reads a decision out of a JSON-like object: thought, actions, and the many ways to spell them.
+"""Reads a decision out of a JSON-like object or a call found in text: thought, actions.
 
 Arguments are typed by the schemas of the tools. What might be a parameter of the call is never left
-out silently. Knows nothing about text: it is given objects and gives calls and remarks.
+out silently. It finds no calls itself: it is given them and objects, and gives calls and remarks.
 """
 
 from __future__ import annotations

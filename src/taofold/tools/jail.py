@@ -1,4 +1,6 @@
-"""Opens and lists files under one directory, and nothing else.
+"""Reads, writes and lists files under one directory, and nothing outside it.
+
+A write may leave the mark of its call on the file, by which it is known to have happened.
 
 Every component of a path is opened relative to the directory before it with `O_NOFOLLOW`,
 so a link is never followed, not even one that is put in place between a check and the use

@@ -1,7 +1,7 @@
-"""Text as a search sees it, what the search knows of a pattern, and a search in memory.
+"""The words and signatures by which patterns are found.
 
-First stage of two: the patterns with the rarest of the question's stems; `relevance` looks closely
-at these. A store on disk has an index of its own for the first stage. Signatures may look like
+A store finds patterns by the stems of their text (`log/patterns/tables`), `relevance` then looks
+closely at what it found. Signatures may look like
 regular expressions and come from a model or a file: they are never run as one, only wildcards and
 escapes are understood, in time proportional to the text. Measured in `bench/retrieval`.
 """

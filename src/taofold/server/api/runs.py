@@ -1,4 +1,5 @@
-"""The routes of runs: start one, list them, see one, travel in it, follow it, change its course.
+"""The routes of runs: start one, list them, see one and its audit and spans, travel in it,
+follow it, change its course, rate it.
 
 A run is started once for each idempotency key, and in a session one at a time.
 """
