@@ -118,7 +118,7 @@ async def test_a_message_of_another_kind_answers_no_question() -> None:
     one = agent(act("pay", amount=1), finish(), log=log)
     result = await one.run("x", run_id="r")
     seq = int(result.pending[0].id.rpartition(":")[2])
-    for number, kind in enumerate(("note", "steer", "refused")):
+    for number, kind in enumerate(("steer", "refused")):
         data = {"seq": seq, "verdict": "allow", "text": "do it"}
         await log.post("r", Signal(f"m{number}", kind, "ann", 7, data))
     again = await one.resume(result)

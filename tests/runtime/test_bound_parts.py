@@ -18,7 +18,7 @@ from taofold.testing.replay import assert_replays
 from .kit import Memo, act, events, finish, planted
 
 pytestmark = pytest.mark.anyio
-ISSUER = Issuer("acme", "messages", "http://acme")
+ISSUER = Issuer("messages", "api.acme.example", "acme-1")
 LONG = "ä" * (INLINE + 1)
 
 
