@@ -10,6 +10,7 @@ from taofold.core import events as e
 from taofold.core.content import Issuer, OpaquePart, TextPart, blob_digest, is_issuer_bound
 from taofold.core.errors import LogError, ModelError
 from taofold.core.values import Reply, Usage
+from taofold.log.log import Log
 from taofold.runtime.model import Request
 from taofold.runtime.model_calls import DETAIL, INLINE
 from taofold.testing.models import ROOMY
@@ -66,15 +67,13 @@ def agent(model: Memo, **options: Any) -> Agent[Any, Any]:
     return Agent(model, **options)
 
 
-async def crashed(script: list[Any], log: MemoryLog | None = None) -> MemoryLog:
+async def crashed(script: list[Any], log: MemoryLog | None = None) -> Log:
     """The log of a run that died behind the observation of its first step."""
     whole = log or MemoryLog()
     await agent(Watched(script), log=whole).run("x", run_id="r")
     records = await whole.read("r")
     seen = next(r.seq for r in records if isinstance(r.event, e.Observed))
-    left = await planted(records[: seen + 1], MemoryLog())
-    assert isinstance(left, MemoryLog)
-    return left
+    return await planted(records[: seen + 1], MemoryLog())
 
 
 @pytest.mark.parametrize(("data", "beside"), [("x" * INLINE, False), (LONG, True)])

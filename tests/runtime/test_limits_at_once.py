@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -239,31 +240,39 @@ async def test_what_a_denied_batch_leaves_behind_is_free_for_other_branches() ->
 
 
 async def test_a_tool_that_has_its_answers_leaves_the_rest_to_others() -> None:
+    answered, asked = asyncio.Event(), asyncio.Event()
+
     @tool(effect="read")
     async def ponder(ctx: RunContext[Any]) -> str:
-        """Ask, and then work for a while."""
+        """Ask, and then work until the other branch has asked, too."""
         assert ctx.sample is not None
         await ctx.sample(ModelQuestion("part"))
-        await asyncio.sleep(0.1)
+        answered.set()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(asked.wait(), 10)
         return "done"
+
+    @tool(effect="read")
+    async def wait() -> str:
+        """Wait for the answer."""
+        await answered.wait()
+        return "there"
 
     def branch(number: int) -> Strategy[Any]:
         if not number:
             yield from do(Thought("one", "progress"), Action("ponder", {}))
             return None
-        yield from do(Thought("two", "progress"), Action("slow", {"n": 1}))
-        yield from do(Thought("two", "progress"), Action("slow", {"n": 2}))
+        yield from do(Thought("two", "progress"), Action("wait", {}))
         return (yield from ask("what now?"))
 
-    asked: list[str] = []
-
     def model(request: Request) -> str:
-        asked.append(request.conversation[-1].text)
+        if "what now?" in request.conversation[-1].text:
+            asked.set()
         return "this"
 
     limits = Limits(model_calls=6)
     agent = Agent(
-        FunctionModel(model), tools=[ponder, slow], limits=limits, strategy=branches(branch, 2)
+        FunctionModel(model), tools=[ponder, wait], limits=limits, strategy=branches(branch, 2)
     )
     await agent.run("x")
-    assert "what now?" in asked
+    assert asked.is_set()
