@@ -354,9 +354,12 @@ def _joined(earlier: Sequence[FileChange], edits: Sequence[FileChange]) -> tuple
         elif last is not None:
             # Parts of a file whose text is not known stay apart.
             change = FileChange(
-                change.path, f"{last.before}\n{change.before}", f"{last.after}\n{change.after}",
-                last.unsure or change.unsure, part=True,
-            )  # fmt: skip
+                change.path,
+                f"{last.before}\n{change.before}",
+                f"{last.after}\n{change.after}",
+                last.unsure or change.unsure,
+                part=True,
+            )
         joined[change.path] = change
     for change in reversed(earlier):
         later = joined.get(change.path)

@@ -104,8 +104,9 @@ def _fields(pattern: Pattern) -> tuple[tuple[str | bool, ...], Fields]:
         case ErrorFix(fix=fix):
             change = _delta(fix.diff) if fix.diff else tokens(HOLE.sub("ID", fix.code[:_LONGEST]))
             return ("error", error, fix.category, fix.template, bool(fix.diff)), (
-                message, tuple(change)
-            )  # fmt: skip
+                message,
+                tuple(change),
+            )
         case Approach() as body:
             text = "\n".join([*body.steps, body.description])
             return ("success", body.category), (tuple(words(text[:_LONGEST])), body.tools)

@@ -199,9 +199,11 @@ class Redactor:
         if not text.isascii() or (self._known is not None and self._known.search(text)):
             return False
         if self._grams and any(
-            [part[-_SHORTEST:] in self._grams or part[:_SHORTEST] in self._grams
-             for part in text.split("\x1f")]
-        ):  # fmt: skip
+            [
+                part[-_SHORTEST:] in self._grams or part[:_SHORTEST] in self._grams
+                for part in text.split("\x1f")
+            ]
+        ):
             return False
         return not _holds(text, _MARKS) and _plain(text)
 
