@@ -5,6 +5,7 @@ Pure: what was spent comes from the run's state, what a call may cost from its c
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from math import inf
 from typing import Any, Final, Literal, NamedTuple
 
@@ -158,13 +159,7 @@ class Limits:
             held: what calls under way may still spend, so that all together keep the bound.
             among: how many share the remainder evenly.
         """
-        held = tuple(held)
-        whole = Held(
-            sum([share.model_calls for share in held]),
-            sum([share.tool_calls for share in held]),
-            sum([share.tokens for share in held]),
-            sum([share.usd for share in held]),
-        )
+        whole = reduce(Held.plus, held, Held())
         spent = {
             "model_calls": self.asked(state) + whole.model_calls,
             "tool_calls": _acted(state) + whole.tool_calls,
@@ -180,9 +175,8 @@ class Limits:
             rest["usd"] = max(0.0, self.usd - state.usage.usd - whole.usd) / among
         if self.seconds is not None:
             rest["seconds"] = max(0.0, self.seconds - state.active_ms / 1000)
-        counts = (state.per_tool, *[share.per_tool for share in held])
         rest["per_tool"] = {
-            tool: _share(bound - sum([share.get(tool, 0) for share in counts]), among)
+            tool: _share(bound - state.per_tool.get(tool, 0) - whole.per_tool.get(tool, 0), among)
             for tool, bound in self.per_tool.items()
         }
         # `steps` passes on unshared: a child's turns are its own.

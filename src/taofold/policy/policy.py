@@ -192,7 +192,7 @@ class Policy:
         tier = self.tier(name, facts)
         if name in self.deny or (self.allow is not None and name not in self.allow):
             return Ruling("deny", tier, f"the policy forbids {name!r}")
-        role = self._role_lacking(principal, name, facts)
+        role = lacking(principal.roles, self._roles_for(name, facts.role), self.roles)
         if role:
             held = ", ".join(principal.roles) or "none"
             return Ruling("deny", tier, f"access denied: requires role {role}, has {held}")
@@ -280,21 +280,17 @@ class Policy:
 
     def may_decide(self, decider: Principal, requester: Principal, facts: Facts, tool: str) -> str:
         """Why `decider` may not decide on the requester's action, or "". Agents never may."""
-        return refusal(self.deciders(tool, facts), decider, requester, self.roles)
+        return refusal(self.deciders(tool, facts.role), decider, requester, self.roles)
 
-    def deciders(self, tool: str, facts: Facts) -> Deciders:
-        """Who may decide on an action of `tool`."""
+    def deciders(self, tool: str, role: str) -> Deciders:
+        """Who may decide on an action of `tool`, which declares `role`."""
         own = self.rights["approve_own"] if self.own_approval else None
-        roles = (self.required.get(tool, ""), facts.role)
-        return Deciders(own, self.approvers, tuple([role for role in roles if role]))
+        return Deciders(own, self.approvers, self._roles_for(tool, role))
 
-    def _role_lacking(self, principal: Principal, tool: str, facts: Facts) -> str:
-        """The role that is required, by the tool or by this policy, and not reached, or ""."""
+    def _roles_for(self, tool: str, role: str) -> tuple[str, ...]:
+        """The roles that are required for `tool`, by itself (`role`) and by this policy."""
         # Both: as with tiers, what a policy says of a tool raises what the tool declares.
-        for role in (self.required.get(tool, ""), facts.role):
-            if not may(principal.roles, role, self.roles):
-                return role
-        return ""
+        return tuple(filter(None, (self.required.get(tool, ""), role)))
 
 
 def refusal(
@@ -312,10 +308,14 @@ def refusal(
             return why
     elif not (deciders.others and may(decider.roles, deciders.others, levels)):
         return f"not yours to decide: the run belongs to {requester.id!r}"
-    for role in deciders.roles:
-        if not may(decider.roles, role, levels):
-            return f"access denied: requires role {role}"
-    return ""
+    role = lacking(decider.roles, deciders.roles, levels)
+    return f"access denied: requires role {role}" if role else ""
+
+
+def lacking(held: Iterable[str], required: Iterable[str], levels: Mapping[str, int]) -> str:
+    """The first of the `required` roles that none of the `held` ones reaches, or ""."""
+    held = tuple(held)
+    return next((role for role in required if not may(held, role, levels)), "")
 
 
 def _higher(own: Mapping[str, Tier], other: Mapping[str, Tier]) -> dict[str, Tier]:

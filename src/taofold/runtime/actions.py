@@ -18,7 +18,7 @@ from taofold.policy import Facts, Ruling
 from taofold.policy.limits import Held
 from taofold.policy.repetition import CallIdentity
 from taofold.runtime.approvals import OpenQuestion
-from taofold.runtime.ledger import Denied, Ledger, Park, hook_context
+from taofold.runtime.ledger import Denied, Ledger, Park, call_place, hook_context
 from taofold.runtime.redaction import redact_step
 from taofold.runtime.tool_calls import Invocation, start_event
 from taofold.runtime.uncertain_calls import Attempts, PastCall
@@ -342,7 +342,7 @@ class ActionBatch:
             recorded = recording.event(e.Observed, key, index)
             if recorded is not None and recorded.observation.refused == "limit":
                 return str(recorded.observation.result)
-        place = f"{key}[{index}]"
+        place = call_place(key, index)
         reason = ledger.setup.limits.blocks(ledger.store.state, tool, ledger.reserved(place))
         if not reason:
             ledger.allowed[place] = Held(tool_calls=1, per_tool={tool: 1})
@@ -394,7 +394,7 @@ class ActionBatch:
         """Record that the call starts, unless an earlier life has recorded it."""
         ledger, key = self.ledger, self.key
         if ready_call.tool.agent is not None:
-            ledger.queue.add(f"{key}[{ready_call.position}]")
+            ledger.queue.add(call_place(key, ready_call.position))
         if ready_call.position in self._attempts:
             return
         ledger.put(start_event(key, ready_call.position, ready_call.tool))
@@ -415,7 +415,7 @@ class ActionBatch:
                 return
             ledger.recording.abandon_call(key, index)
             # Raises `EndOfTape` in an exact replay: from here on the world would be asked.
-            ledger.touch(f"{key}[{index}]")
+            ledger.touch(call_place(key, index))
         attempts = self._attempts.get(index)
         if attempts is None:
             observed = await Invocation(ledger, key, index, action, tool).perform(ready_call.bound)
@@ -435,7 +435,7 @@ class ActionBatch:
         self._release(index)
 
     def _release(self, index: int) -> None:
-        self.ledger.allowed.pop(f"{self.key}[{index}]", None)
+        self.ledger.allowed.pop(call_place(self.key, index), None)
 
 
 def _bind(tool: Tool | None, action: Action) -> Bound | Observation:

@@ -22,10 +22,10 @@ from taofold.core import events as e
 from taofold.core.json_values import copied, is_object
 from taofold.core.text import visible
 from taofold.core.values import ASK_USER, Action, Deciders, Observation, Tier, Verdict
-from taofold.policy import Facts, Ruling, digest
+from taofold.policy import Ruling, digest
 from taofold.policy.policy import refusal
 from taofold.policy.redaction import Redactor
-from taofold.runtime.ledger import Cancelled, Ledger, Park
+from taofold.runtime.ledger import Cancelled, Ledger, Park, call_place
 from taofold.runtime.redaction import redact_json
 from taofold.runtime.setup import Approval, Decision
 from taofold.tools import BadArguments, Tool
@@ -158,8 +158,7 @@ class OpenQuestion:
         """Who may answer. What the model asks (`ask_user`) is no approval."""
         if self.tool is None:
             return None
-        facts = Facts(self.tool.tier, self.tool.effect, self.tool.role)
-        return self.ledger.setup.policy.deciders(self.tool.name, facts)
+        return self.ledger.setup.policy.deciders(self.tool.name, self.tool.role)
 
     async def _resolve(self, asked: e.Record) -> e.Resolved:
         """What became of the question: recorded, or by the inbox, the clock or the callback."""
@@ -178,7 +177,7 @@ class OpenQuestion:
                 ledger.put(voided)
                 return voided
             return self._void_if_changed(event, recorded) or recorded
-        ledger.touch(f"{key}[{index}]")
+        ledger.touch(call_place(key, index))
         await ledger.inbox.refresh(ledger.store)
         # A decision that was posted in time counts, even if it is read after the question expired.
         resolved = self._from_inbox(asked)

@@ -55,6 +55,11 @@ class Denied(BaseException):
         self.reason = reason
 
 
+def call_place(key: str, index: int) -> str:
+    """The place of one call of the batch at `key`."""
+    return f"{key}[{index}]"
+
+
 class Ledger:
     """Setup, store, recording and inbox of one activation of one run."""
 

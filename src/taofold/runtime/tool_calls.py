@@ -24,9 +24,9 @@ from taofold.policy.limits import Held
 from taofold.policy.redaction import Redactor
 from taofold.runtime.approvals import OpenQuestion
 from taofold.runtime.hooks import Replace
-from taofold.runtime.ledger import Cancelled, Ledger, Park, hook_context
+from taofold.runtime.ledger import Cancelled, Ledger, Park, call_place, hook_context
 from taofold.runtime.redaction import RedactionPass, redact_visible
-from taofold.runtime.setup import Parent, Sampling
+from taofold.runtime.setup import ChildOutcome, Parent, Sampling
 from taofold.tools import (
     Bound,
     InputRequired,
@@ -156,6 +156,7 @@ class Invocation:
     def __init__(self, ledger: Ledger, key: str, index: int, action: Action, tool: Tool) -> None:
         self.ledger, self.key, self.index = ledger, key, index
         self.action, self.tool = action, tool
+        self.place = call_place(key, index)
         self.kept: Any = None
         """What the tool kept of the call (`RunContext.keep`)."""
 
@@ -265,9 +266,8 @@ class Invocation:
         ledger, sampling = self.ledger, self.ledger.setup.sampling
         if sampling is None:
             return event
-        call = child_id(ledger.store.run, self.key, self.index)
-        spent = await sampling.spent(ledger.store.run, call)
-        ledger.held.pop(f"{self.key}[{self.index}]", None)  # it is counted from now on
+        spent = await self._spent(sampling)
+        ledger.held.pop(self.place, None)  # it is counted from now on
         if spent.calls == (0, 0):
             return event
         return msgspec.structs.replace(
@@ -285,15 +285,14 @@ class Invocation:
         if setup.sampling is None:
             raise ValueError("there is no model that could answer")
         number = int.from_bytes(blake2b(msgspec.json.encode(question), digest_size=5).digest())
-        location = f"{self.key}[{self.index}]"
         # One after another, in the whole run: each may use all that is left.
         async with ledger.sampling:
             # The person who cancels pays for nothing that begins afterwards.
             ledger.inbox.stale = True
             await ledger.raise_if_cancelled()
             consumed = await self._consumed(setup.sampling)
-            limits = setup.limits.left(ledger.store.state, [*ledger.reserved(location), consumed])
-            ledger.held[location] = consumed.plus(limits.held())
+            limits = setup.limits.left(ledger.store.state, [*ledger.reserved(self.place), consumed])
+            ledger.held[self.place] = consumed.plus(limits.held())
             try:
                 child = await setup.sampling.answer(
                     question,
@@ -304,16 +303,20 @@ class Invocation:
                 ledger.inbox.stale = True
             if child.waiting_for:  # its share stays held: it goes on
                 raise Park(child.waiting_for)
-            ledger.held[location] = await self._consumed(setup.sampling)
+            ledger.held[self.place] = await self._consumed(setup.sampling)
         observation = child.observation
         if observation.status != "success":
             raise ValueError(f"the run's model gave no answer: {observation.result}")
         return ModelAnswer(str(observation.result), setup.model("executor").name)
 
+    async def _spent(self, sampling: Sampling) -> ChildOutcome:
+        """What the call's samples have come to, in this life and in earlier ones."""
+        run = self.ledger.store.run
+        return await sampling.spent(run, child_id(run, self.key, self.index))
+
     async def _consumed(self, sampling: Sampling) -> Held:
         """What the call's samples have consumed: not in the run's state before the call is over."""
-        run = self.ledger.store.run
-        spent = await sampling.spent(run, child_id(run, self.key, self.index))
+        spent = await self._spent(sampling)
         calls, usage = spent.calls or (0, 0), spent.usage or Usage()
         return Held(calls[0], calls[1], usage.tokens, usage.usd)
 
@@ -393,19 +396,18 @@ class Invocation:
         setup, state = ledger.setup, ledger.store.state
         if setup.children is None:
             return self.observed(Outcome("no agent runner", "failure"), 0.0)
-        location = f"{self.key}[{self.index}]"
         run = child_id(ledger.store.run, self.key, self.index, state.rewinds)
-        ledger.queue.discard(location)
+        ledger.queue.discard(self.place)
         # Computed before its own share is held, or it would count against itself.
-        limits = setup.limits.left(state, ledger.reserved(location), ledger.sharing(self.key))
+        limits = setup.limits.left(state, ledger.reserved(self.place), ledger.sharing(self.key))
         parent = self._parent(limits)
-        ledger.held[location] = limits.held()
+        ledger.held[self.place] = limits.held()
         begin = perf_counter()
         try:
             child = await setup.children(tool, self.action.parameters, run=run, parent=parent)
         except BaseException:
             # Not in the `finally`: a child that waits keeps its share.
-            del ledger.held[location]
+            del ledger.held[self.place]
             raise
         finally:
             ledger.inbox.stale = True
@@ -413,7 +415,7 @@ class Invocation:
             await ledger.raise_if_cancelled()
             ledger.record_steering(self.key)
             raise Park(child.waiting_for)
-        del ledger.held[location]
+        del ledger.held[self.place]
         observation = child.observation
         spent = perf_counter() - begin
         outcome, hooks = await self._hooked(
@@ -460,9 +462,7 @@ class Invocation:
     def _limited(self) -> str:
         """Why a limit forbids one more call of the tool, or ""."""
         limits, state = self.ledger.setup.limits, self.ledger.store.state
-        return limits.blocks(
-            state, self.tool.name, self.ledger.reserved(f"{self.key}[{self.index}]")
-        )
+        return limits.blocks(state, self.tool.name, self.ledger.reserved(self.place))
 
     def _deadline(self, bound: Bound) -> float:
         """Seconds the call may take: the tool's or what the action asks for, within the run's."""

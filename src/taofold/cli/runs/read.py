@@ -71,13 +71,13 @@ def show(run: options.Run, at: options.Seq = None, json: options.Json = False) -
     """The state of a run and its steps; with --at, as it was after that event."""
     from taofold.cli.render.text import clean
     from taofold.cli.runs.show import state_json, tell
-    from taofold.cli.runs.status import status as status_of
+    from taofold.cli.runs.status import as_seen
     from taofold.runtime.ratings import ratings
     from taofold.views import rating_json
 
     async def work(log: "Log") -> "tuple[str, list[Record], str, list[Rating]]":
         name, records = await records_of(log, run, at)
-        return name, records, await status_of(log, await log.row(name)), await ratings(log, name)
+        return name, records, as_seen(await log.row(name), records), await ratings(log, name)
 
     name, records, status, rated = with_log(work)
     if json:

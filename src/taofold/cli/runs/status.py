@@ -3,6 +3,8 @@
 Needs no agent. Knows nothing about terminals.
 """
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
 from taofold.core import events as e
@@ -24,13 +26,23 @@ def driven(row: RunRow) -> bool:
 
 async def status(log: Log, row: RunRow) -> str:
     """The status as a person sees it: `interrupted` or `forked` if nobody drives it."""
-    if row.status != "running" or driven(row):
+    return as_seen(row, await log.read(row.run)) if _is_left(row) else row.status
+
+
+def as_seen(row: RunRow, records: Sequence[e.Record]) -> str:
+    """The same of a run whose `records` were read already."""
+    if not _is_left(row):
         return row.status
-    events = [record.event for record in await log.read(row.run)]
+    events = [record.event for record in records]
     began = next((n for n, event in enumerate(events) if isinstance(event, e.Forked)), None)
     # What is before `Forked` was copied; a `Resumed` behind it says that the fork was driven.
     alone = began is not None and not any(isinstance(event, e.Resumed) for event in events[began:])
     return "forked" if alone else "interrupted"
+
+
+def _is_left(row: RunRow) -> bool:
+    """Does the log say that it runs, while nobody drives it?"""
+    return row.status == "running" and not driven(row)
 
 
 async def end(log: Log, run: str) -> bool:
