@@ -4,9 +4,8 @@ A FILE holds message kinds of a linter: what `pylint --list-msgs` prints, or JSO
 and `message` with `{{ names }}` (as the `meta.messages` of ESLint's rules have them). Kinds whose
 message has a place for a name are taken. For each kind a loop met the message with one set of
 names and fixed it by an edit of its own file; then a loop in other code meets it with other names,
-so that no fix can be replayed, and its own first attempt has failed: before that it is told only
-what was hard to find. Counted: how often the lesson of that very kind is among the five
-that are shown, and how often it is the first.
+so that no fix can be replayed, and its own first attempt has failed. Counted: how often the lesson
+of that very kind is among the five that are shown, and how often it is the first.
 
 Asked twice: as the tool prints it, and by a printer that leaves out the rule's name.
 """

@@ -21,7 +21,7 @@ from taofold.learning.events import PatternDiscovered, encode
 from taofold.learning.fold import step
 from taofold.learning.patterns.kinds import ErrorFix, ErrorSignature, Fix
 from taofold.learning.patterns.pattern import LoopCase, Pattern, PatternScope
-from taofold.learning.retrieval.relevance import terms_of
+from taofold.learning.retrieval.relevance import ask
 from taofold.learning.settings import Injection
 from taofold.log.patterns import tables as registry_tables
 from taofold.log.patterns.stores import open_registry
@@ -81,7 +81,8 @@ def registry_ranker(folder: Path, texts: list[str]) -> Ranker:
 
     def rank(text: str) -> list[int]:
         case = LoopCase(failing=(Check("", "failed", "", text),))
-        return [order[hit.id] for hit in view.search(terms_of(case))]
+        (terms,) = ask(case).searches
+        return [order[hit.id] for hit in view.search(terms)]
 
     return rank
 

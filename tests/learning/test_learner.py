@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from taofold.core.checks import Check, Location
 from taofold.learning.exchange.records import written
+from taofold.learning.extraction.history import FileChange
 from taofold.learning.loops import LoopNote
 from taofold.learning.patterns.kinds import Avoidance
 from taofold.learning.patterns.pattern import Pattern
@@ -229,10 +230,25 @@ def test_a_model_may_name_a_pattern_and_nothing_else() -> None:
     assert spoken.body == plain.body
 
 
-def failed_state(root: Path, left: Check, *, changed: tuple[str, ...]) -> LoopState:
+VAR = Check(
+    "a.js:no-var",
+    "failed",
+    "no-var",
+    "Unexpected var, use let or const instead.",
+    (Location("a.js", 2),),
+)
+CONST = attempt(
+    FileChange("b.js", "a()\nvar x = 1\n", "a()\nconst x = 1\n"),
+    before=(replace(VAR, places=(Location("b.js", 2),)),),
+)
+
+
+def failed_state(
+    root: Path, left: Check, *, changed: tuple[str, ...], first: Check = VAR
+) -> LoopState:
     """A loop whose first iteration `changed` files, and whose error stayed as `left`."""
     result = GateResult(Gate("pytest"), False, 1, checks=(left,))
-    before = GateResult(Gate("pytest"), False, 1, checks=(check(),))
+    before = GateResult(Gate("pytest"), False, 1, checks=(first,))
     ended = IterationEnded(number=1, run="x.1", verdict=Verdict(False, (result,)), changed=changed)
     return replace(
         state(root),
@@ -244,24 +260,24 @@ def failed_state(root: Path, left: Check, *, changed: tuple[str, ...]) -> LoopSt
 @pytest.mark.parametrize(
     ("left", "changed", "told"),
     [
-        (check(), ("users/mail.py",), True),
-        (check(), (), False),
-        (check(), ("tests/t.py",), False),
-        (replace(check(), error_type="KeyError", message="'x'"), ("users/mail.py",), False),
+        (VAR, ("a.js",), True),
+        (VAR, (), False),
+        (VAR, ("tests/t.py",), False),
+        (replace(VAR, error_type="KeyError", message="'x'"), ("a.js",), False),
     ],
     ids=["it stayed", "nothing was edited", "only tests were edited", "another error came"],
 )
-def test_the_first_right_try_of_another_loop_is_told_to_one_that_failed_at_the_error(
+def test_what_the_message_says_itself_is_told_to_a_loop_that_failed_at_the_error(
     tmp_path: Path, left: Check, changed: tuple[str, ...], told: bool
 ) -> None:
     async def story() -> None:
         mind = learner()
-        await mind.take_in(replace(history(attempt(GUARD)), loop="loop-1"))
-        assert (await mind.lessons("loop-2", state(tmp_path), [check()])).text == ""
+        await mind.take_in(replace(history(CONST), loop="loop-1"))
+        assert (await mind.lessons("loop-2", state(tmp_path), [VAR])).text == ""
         later = failed_state(tmp_path, left, changed=changed)
         assert failed_at(later, [left]) == ((left.id,) if told else ())
         lessons = await mind.lessons("loop-2", later, [left])
-        assert ("+if user is None:" in lessons.text) is told
+        assert ("+const x = 1" in lessons.text) is told
         again = await mind.lessons("loop-2", later, [left])
         assert (again.text, again.patterns) == (lessons.text, lessons.patterns), "after a crash"
         note = await mind.registry.loop("loop-2")
@@ -276,7 +292,7 @@ def test_what_was_told_at_the_start_is_not_told_again(tmp_path: Path) -> None:
         mind = learner()
         await taught(mind)
         assert (await mind.lessons("loop-2", state(tmp_path), [check()])).text
-        later = failed_state(tmp_path, check(), changed=("users/mail.py",))
+        later = failed_state(tmp_path, check(), changed=("users/mail.py",), first=check())
         assert (await mind.lessons("loop-2", later, [check()])).text == ""
 
     asyncio.run(story())
@@ -285,10 +301,10 @@ def test_what_was_told_at_the_start_is_not_told_again(tmp_path: Path) -> None:
 def test_a_control_loop_is_told_nothing_later_either(tmp_path: Path) -> None:
     async def story() -> None:
         mind = learner(Learning(injection=Injection(control_share=1.0)))
-        await mind.take_in(replace(history(attempt(GUARD)), loop="loop-1"))
-        await mind.lessons("loop-2", state(tmp_path), [check()])
-        later = failed_state(tmp_path, check(), changed=("users/mail.py",))
-        told = await mind.lessons("loop-2", later, [check()])
+        await mind.take_in(replace(history(CONST), loop="loop-1"))
+        await mind.lessons("loop-2", state(tmp_path), [VAR])
+        later = failed_state(tmp_path, VAR, changed=("a.js",))
+        told = await mind.lessons("loop-2", later, [VAR])
         assert (told.text, told.control) == ("", True)
 
     asyncio.run(story())
@@ -303,7 +319,7 @@ def test_what_a_file_claims_was_hard_to_find_waits(tmp_path: Path) -> None:
             {name: json.dumps(body).encode() for name, body in files.items()}
         )
         assert (await second.lessons("loop-2", state(tmp_path), [check()])).text == ""
-        later = failed_state(tmp_path, check(), changed=("users/mail.py",))
+        later = failed_state(tmp_path, check(), changed=("users/mail.py",), first=check())
         assert (await second.lessons("loop-2", later, [check()])).text
 
     asyncio.run(story())

@@ -78,10 +78,79 @@ def hard(change: FileChange, wrong: FileChange, check: Check) -> LoopHistory:
 ROUND = FileChange("bill.py", EXACT.before, "    return round(net * 1.2)\n")
 
 
-def test_what_was_found_at_the_first_try_is_told_once_this_loop_has_failed_at_it() -> None:
-    easy, now = [loop("first", EXACT, python(MIXED))], python(MIXED, path="tax.py")
-    assert told(easy, now, failed=False) == ""
-    assert "Decimal" in told(easy, now)
+def finding(rule: str, message: str, path: str = "src/now.js") -> Check:
+    return Check(f"{path}:{rule}", "failed", rule, message, (Location(path, 2),))
+
+
+VAR = "Unexpected var, use let or const instead."
+DEBUGGER = "Unexpected 'debugger' statement."
+PROTO = "Do not access Object.prototype method 'hasOwnProperty' from target object."
+KNOWN = [
+    (finding("no-var", VAR), ("var x = 1", "const x = 1")),
+    (finding("no-debugger", DEBUGGER), ("debugger", "")),
+    (finding("no-proto", PROTO), ("s.hasOwnProperty(k)", "Object.hasOwn(s, k)")),
+    (
+        finding("E0277", "`Rc<Vec<u32>>` cannot be sent between threads safely", "now.rs"),
+        ("Rc::new(rows)", "Arc::new(rows)"),
+    ),
+    (
+        python("unsupported operand type(s) for *: 'decimal.Decimal' and 'float'", path="tax.py"),
+        ("net * 1.2", 'net * Decimal("1.2")'),
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("now", "change", "at_once"),
+    [
+        (*pair, at_once)
+        for pair, at_once in zip(KNOWN, (False, False, True, True, True), strict=True)
+    ],
+    ids=["it names the new", "it names the old", "neither", "another type", "an exception"],
+)
+def test_what_is_known_is_told_when_the_error_comes_up_unless_the_message_says_it(
+    now: Check, change: tuple[str, str], at_once: bool
+) -> None:
+    old, new = [f"  a()\n  {line}\n  b()\n" for line in change]
+    there = replace(now, id="t::other", places=(Location("src/other.js", 2, "old"),))
+    known = [loop("first", FileChange("src/other.js", old, new), there)]
+    assert bool(told(known, now, failed=False)) is at_once
+    assert told(known, now), "to a loop that has failed at it"
+
+
+def test_what_only_looks_alike_is_told_to_who_has_failed() -> None:
+    first = [loop("first", EXACT, python(MIXED))]
+    near = python(MIXED.replace("float", "bytes"), path="tax.py")
+    assert told(first, near, failed=False) == ""
+    assert "Decimal" in told(first, near)
+
+
+def test_many_checks_that_fail_alike_do_not_hide_the_next_error() -> None:
+    alike = [
+        Check(f"t::{n}", "failed", "KeyError", f"'{n}'", (Location("shop.py", 3, "total"),))
+        for n in range(40)
+    ]
+    known = [loop("first", EXACT, python(MIXED))]
+    assert "Decimal" in told(known, *alike, python(MIXED, path="tax.py"), failed=False)
+
+
+def test_rare_words_of_other_errors_do_not_hide_the_lesson_of_one() -> None:
+    """The search looks for the rarest words of an error, not of all errors together."""
+
+    def odd(number: int) -> Check:
+        text = " ".join([f"quirk{number}x{part}" for part in "abcdefghijkl"])
+        return python(f"{text} went wrong", "RuntimeError", f"odd{number}.py")
+
+    known = [
+        loop(f"odd-{n}", FileChange("odd.py", f"a({n})\n", f"await b({n})\n"), odd(n))
+        for n in range(4)
+    ]
+    known += [
+        loop(f"more-{n}", EXACT, python(f"{MIXED} in row {n} of {n}", path=f"m{n}.py"))
+        for n in range(3)
+    ]
+    now = python(f"{MIXED} in row 7 of 9", path="tax.py")
+    assert "Decimal" in told(known, *[odd(n) for n in range(4)], now)
 
 
 def test_what_was_tried_in_vain_first_is_told_at_once() -> None:
@@ -99,9 +168,11 @@ def test_what_was_mended_where_the_error_did_not_point_is_told_at_once() -> None
     now = python(MIXED, path="tax.py")
     shown = told([loop("first", away, check)], now, failed=False)
     assert "change to bill.py, which the error did not point at" in shown
-    assert told([loop("first", here, check)], now, failed=False) == ""
+    shown = told([loop("first", here, check)], now, failed=False)
+    assert "did not point at" not in shown
     fragment = FileChange("bill.py", "RATE = 1.2", 'RATE = Decimal("1.2")', part=True)
-    assert told([loop("first", fragment, check)], now, failed=False) == "", "nobody knows where"
+    shown = told([loop("first", fragment, check)], now, failed=False)
+    assert "did not point at" not in shown, "nobody knows where"
 
 
 def test_an_edit_that_only_moved_the_error_and_was_undone_is_no_fix_of_it() -> None:
@@ -168,7 +239,8 @@ def test_an_import_is_no_fix_elsewhere() -> None:
     text = "def gross(net):\n    a = 1\n    b = a\n    return Dec(net)\n"
     check = Check("t", "failed", "TypeError", MIXED, (Location("bill.py", 4, "gross"),))
     change = FileChange("bill.py", text, f"from decimal import Decimal as Dec\n{text}")
-    assert told([loop("first", change, check)], python(MIXED), failed=False) == ""
+    shown = told([loop("first", change, check)], python(MIXED), failed=False)
+    assert "did not point at" not in shown
 
 
 @pytest.mark.parametrize(

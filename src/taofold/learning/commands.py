@@ -76,8 +76,12 @@ def candidates(
     """What a loop about `case` would be shown now."""
     question = ask(case)
     # Two stages: the search by words is cheap and rough, the comparison field by field is not.
-    hits = view.search(question.terms)
-    found = [(pattern, hit.stems) for hit in hits if (pattern := view.pattern(hit.id)) is not None]
+    hits = {hit.id: hit for terms in question.searches for hit in view.search(terms)}
+    found = [
+        (pattern, hit.stems)
+        for hit in hits.values()
+        if (pattern := view.pattern(hit.id)) is not None
+    ]
     return choose(rank(found, question, settings, min_uses=min_uses), settings)
 
 

@@ -19,6 +19,7 @@ from taofold.learning.patterns.kinds import (
     CodeTemplate,
     ErrorFix,
     ErrorSignature,
+    Fix,
 )
 from taofold.learning.patterns.pattern import CaseContext, LoopCase, Pattern
 from taofold.learning.retrieval.index import (
@@ -31,8 +32,8 @@ from taofold.learning.retrieval.index import (
     words,
 )
 
-_MOST_TERMS: Final = 240
-_MOST_FAILING: Final = 12
+_MOST_ERRORS: Final = 30
+"""Different errors of a case that are looked at."""
 _MESSAGE: Final = 2000
 """Characters of a message that are looked at."""
 _FEWEST: Final = 3
@@ -40,38 +41,46 @@ _FEWEST: Final = 3
 
 
 class Question(NamedTuple):
-    """A case prepared for comparison. `terms` are searched for."""
+    """A case prepared for comparison."""
 
     case: LoopCase
-    terms: tuple[str, ...]
+    failing: tuple[Check, ...]
+    """One check of each error: forty tests that fail alike must not hide the next error."""
+    searches: tuple[tuple[str, ...], ...]
+    """The terms of each error, and last those of the task: each is searched for by itself, or the
+    rare words of one error would leave no room for those of another."""
     words: frozenset[str]
     """Those of the terms that say something."""
     messages: tuple[frozenset[str], ...]
     """The telling words of each failure's message."""
 
 
-def terms_of(case: LoopCase) -> tuple[str, ...]:
-    """What to search for, the most telling first: errors, then the task."""
-    terms: list[str] = []
-    for failing in case.failing[:_MOST_FAILING]:
-        terms += [classname(failing.error_type)] if failing.error_type else []
-        terms += words(failing.message[:_MESSAGE])
-    terms += telling(case.task[:_MESSAGE])
-    return tuple(dict.fromkeys(terms))[:_MOST_TERMS]
-
-
 def context_of(case: LoopCase) -> CaseContext:
     """The case, small enough to be kept."""
-    errors = {check.error_type for check in case.failing[:_MOST_FAILING] if check.error_type}
+    errors = {check.error_type for check in _distinct(case) if check.error_type}
     return CaseContext(tuple(sorted(errors)), case.language, case.repository)
 
 
 def ask(case: LoopCase) -> Question:
     """Prepare `case`."""
-    failing = case.failing[:_MOST_FAILING]
+    failing = _distinct(case)
     messages = [frozenset(telling(check.message[:_MESSAGE])) for check in failing]
-    terms = terms_of(case)
-    return Question(case, terms, _telling(terms), tuple(messages))
+    searches = [(*_class_of(check), *words(check.message[:_MESSAGE])) for check in failing]
+    searches.append(tuple(telling(case.task[:_MESSAGE])))
+    said = _telling([term for terms in searches for term in terms])
+    return Question(case, failing, tuple(filter(None, searches)), said, tuple(messages))
+
+
+def _distinct(case: LoopCase) -> tuple[Check, ...]:
+    """A check of each error that fails, by its class, its sentence and its place."""
+    errors: dict[tuple[str, str, str], Check] = {}
+    for check in case.failing:
+        errors.setdefault((check.error_type, pattern_of(check.message), seen_at(check)), check)
+    return tuple(errors.values())[:_MOST_ERRORS]
+
+
+def _class_of(check: Check) -> list[str]:
+    return [classname(check.error_type)] if check.error_type else []
 
 
 def _telling(terms: Iterable[str]) -> frozenset[str]:
@@ -159,7 +168,7 @@ _SENTENCE: Final = 30
 """Words of a message that are compared in order."""
 _FEWEST_SHARED: Final = 2
 """Words that two texts must share: one, such as "total", stands in anything."""
-_NOT_YET: Final = "it was found at the first try: it is told once this loop has failed at it"
+_NOT_YET: Final = "it says no more than the message: it is told once this loop has failed at it"
 _LOCAL: Final = re.compile(
     # A name is not there, or an index is out of bounds; who owns a value; what type it has.
     r"(?:Key|Index|Name|Reference|UnboundLocal|ZeroDivision)Error|E0425|E0433|F821|no-undef"
@@ -196,7 +205,7 @@ def relevance(pattern: Pattern, stems: str, question: Question) -> Relevance:
     text = _overlap(question.words, _telling(stems.split(" ")), _FEWEST_SHARED)
     match body:
         case ErrorFix() | Avoidance():
-            if body.signature is None or not case.failing:
+            if body.signature is None or not question.failing:
                 return Relevance(text)
             return _of_error(pattern, body.signature, text, question)
         # Ways of working answer no error: a loop that has failed at nothing needs none.
@@ -216,7 +225,7 @@ def _of_error(
     # Refused unless some failing check speaks for it: words alone bring lessons about other errors.
     best = Relevance(0.0, refused="it answers another error")
     silence = ""
-    pairs = zip(question.case.failing, question.messages, strict=False)
+    pairs = zip(question.failing, question.messages, strict=True)
     for number, (failing, message) in enumerate(pairs):
         error = _error(signature, says, failing, message)
         if not error:
@@ -272,8 +281,10 @@ def _no_news(pattern: Pattern, signature: ErrorSignature, failing: Check, case: 
     """Why a reader who meets this error is not told of it (yet); "" if they are."""
     match pattern.body:
         case ErrorFix(fix=fix):
-            # What only a file claims was hard to find may be anything.
-            hard = fix.hard_won and not pattern.claimed
+            alike = matches(signature.pattern, failing.message) and not _obvious(fix, failing)
+            news = fix.hard_won or same_place(signature, failing) or alike
+            # What only a file claims may be anything.
+            hard = news and not pattern.claimed
             vain = bool(fix.vain)
         case Avoidance(better=better):
             # Dead ends spare a reader who meets the very message the way there; to others they say
@@ -290,6 +301,28 @@ def _no_news(pattern: Pattern, signature: ErrorSignature, failing: Check, case: 
     if known and (own or _of_every_day(failing, vain=vain, failed=failed)):
         return "such an error has its cause in the program at hand"
     return "" if hard or failed else _NOT_YET
+
+
+def _obvious(fix: Fix, failing: Check) -> bool:
+    """Does the message itself name all that the change puts in, or all that it takes out?
+
+    That of a linter or compiler does. An exception's says what went wrong, and no more; of an
+    assertion not even where.
+    """
+    if _exception(failing):
+        return is_assertion(failing)
+    gone, new = (
+        {*tokens("\n".join([line[1:] for line in fix.diff.splitlines() if line[:1] == sign]))}
+        for sign in "-+"
+    )
+    changed = (new - gone) or (gone - new)
+    said = plain_words(failing.message)
+    return all(
+        token.lower() in said if token[0].isalnum() else token in failing.message
+        for token in changed
+        # A bracket or a comma says nothing.
+        if token[0].isalnum() or len(token) > 1
+    )
 
 
 def _of_every_day(failing: Check, *, vain: bool, failed: bool) -> bool:
