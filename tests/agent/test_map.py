@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from taofold import Agent, Limits, MemoryLog
+from taofold import Agent, MemoryLog, tool
+from taofold.agent import RunResult
 from taofold.agent.batch import BatchState, Failure
 from taofold.core.errors import ConfigError, LogError, ModelError
+from taofold.core.events import Replied
 from taofold.core.values import Reply, Usage
 from taofold.testing import FunctionModel, ScriptedModel
 
@@ -158,10 +160,103 @@ async def test_a_run_that_fails_stops_no_other() -> None:
     assert batch.statuses == {"finished": 2, "failed": 1}
 
 
+def dear(asked: list[str], together: asyncio.Barrier | None = None) -> FunctionModel:
+    """A call costs a dollar; as far as anybody knows beforehand it may cost 1.02."""
+
+    async def reply(request: Any) -> Reply:
+        asked.append(request.conversation[-1].text.split("\n")[0])
+        if together is not None:
+            await together.wait()
+        return Reply("Done.", usage=Usage(0, 100))
+
+    return FunctionModel(reply, usd=(0.0, 10_000.0))
+
+
+def payer(model: FunctionModel, **more: Any) -> Agent[Any, str]:
+    return Agent(model, strategy="direct", max_tokens=102, **more)
+
+
 async def test_no_goal_is_begun_once_the_money_is_spent() -> None:
-    agent = Agent(echo([]), strategy="direct", limits=Limits(steps=3))
-    batch = await agent.map(list("abcdef"), concurrency=1, usd=0.015)
-    assert batch.statuses == {"finished": 2, "not begun": 4}
+    batch = await payer(dear([])).map(list("abcdef"), concurrency=1, usd=2)
+    assert batch.statuses == {"finished": 1, "waiting": 1, "not begun": 4}
+    assert batch.usage.usd == 1
+    batch = await payer(dear([])).map(list("ab"), concurrency=1, usd=2.02)
+    assert batch.statuses == {"finished": 2}
+
+
+async def test_runs_at_once_do_not_spend_the_same_money() -> None:
+    # Three calls fit at once; the fourth waits until one of them has cost less than it might have.
+    asked: list[str] = []
+    batch = await payer(dear(asked, asyncio.Barrier(2))).map(list("abcdef"), usd=4.05)
+    assert len(asked) == 4
+    assert batch.usage.usd == 4
+    assert batch.statuses["finished"] == 4
+
+
+async def test_a_run_that_the_money_stopped_goes_on_with_more() -> None:
+    asked: list[str] = []
+    agent = payer(dear(asked), log="memory")
+    first = await agent.map(list("abc"), name="s", concurrency=1, usd=1.5)
+    waits = first.results[1]
+    assert isinstance(waits, RunResult)
+    assert (waits.status, waits.stop_reason) == ("waiting", "batch_usd")
+    again = await agent.map(list("abc"), name="s", concurrency=1, usd=1.5)
+    assert asked == ["a"]  # what an earlier call spent counts
+    assert again.statuses == {"finished": 1, "waiting": 1, "not begun": 1}
+    last = await agent.map(list("abc"), name="s", concurrency=1, usd=3.05)
+    assert asked == ["a", "b", "c"]
+    assert last.statuses == {"finished": 3}
+
+
+async def test_what_the_agents_of_a_batch_ask_others_is_paid_from_it_too() -> None:
+    inner = payer(dear([]), name="inner")
+    calls = [
+        '{"thought": "t", "actions": [{"tool": "inner", "parameters": {"goal": "x"}}]}',
+        '{"thought": "t", "actions": [{"tool": "finish", "parameters": {"answer": "ok"}}]}',
+    ]
+    agent = Agent(ScriptedModel(calls * 3), tools=[inner], log="memory")
+    batch = await agent.map(list("abc"), name="s", concurrency=1, usd=1.5)
+    assert batch.statuses == {"finished": 1, "waiting": 1, "not begun": 1}
+    assert agent.opened_log is not None
+    rows = await agent.opened_log.rows(limit=0)
+    costs = [await agent.opened_log.read(row.run) for row in rows]
+    replies = [record.event for records in costs for record in records]
+    assert sum([event.usage.usd for event in replies if isinstance(event, Replied)]) == 1
+
+
+async def test_what_a_child_that_is_not_over_has_cost_counts_in_the_next_call() -> None:
+    asked: list[int] = []
+
+    def look_again(request: Any) -> Reply:
+        asked.append(len(request.conversation))
+        call = '{"thought": "t", "actions": [{"tool": "look", "parameters": {"at": %d}}]}'
+        return Reply(call % len(asked), usage=Usage(0, 100))
+
+    @tool(effect="read")
+    def look(at: int) -> str:
+        """Look."""
+        return str(at)
+
+    inner = Agent(FunctionModel(look_again, usd=(0.0, 10_000.0)), name="inner", max_tokens=102)
+    inner = inner.but(tools=[look])
+    call = '{"thought": "t", "actions": [{"tool": "inner", "parameters": {"goal": "x"}}]}'
+    agent = Agent(ScriptedModel([call]), tools=[inner], log="memory")
+    first = await agent.map(["a"], name="s", usd=1.5)
+    assert first.statuses == {"waiting": 1}
+    assert first.usage.usd == 0  # as far as the parent's state knows
+    assert len(asked) == 1
+    await agent.map(["a"], name="s", usd=1.5)
+    assert len(asked) == 1
+    await agent.map(["a"], name="s", usd=2.5)
+    assert len(asked) == 2
+
+
+async def test_dollars_of_a_batch_need_a_price() -> None:
+    asked: list[str] = []
+    model = FunctionModel(lambda request: asked.append("x") or "y", usd=None)
+    with pytest.raises(ConfigError, match="needs the price"):
+        await Agent(model, strategy="direct").map(["a"], usd=1)
+    assert asked == []
 
 
 async def test_progress_is_told_after_each_run() -> None:

@@ -42,6 +42,7 @@ from taofold.runtime.setup import (
     ChildOutcome,
     Parent,
     Pause,
+    Purse,
     Setup,
     current,
 )
@@ -132,12 +133,14 @@ class Activation:
         log: Log | None = None,
         parent: Parent | None = None,
         pause: Pause = str,
+        purse: Purse | None = None,
     ) -> None:
         self.agent, self.deps, self.listener, self.parent = agent, deps, listener, parent
         self.log = log or agent.opened_log or MemoryLog()
         self.principal, self.takeover = principal, False
         # A child pauses when its parent must: the engine knows only the root.
         self.pause = pause if parent is None else parent.pause
+        self.purse = purse if parent is None else parent.purse
         self.output = agent.answer
         self.strategy_name, self._make = find_strategy(agent.strategy)
         self.models = self._models()
@@ -161,7 +164,7 @@ class Activation:
         if parent is not None:
             # A child can only get less than its parent has, in limits and in rights.
             limits, policy = limits.within(parent.limits), parent.policy.tightened(policy)
-        if limits.usd is not None:
+        if limits.usd is not None or self.purse is not None:
             # price(1, 1) asks whether there is a price at all; without one
             # the limit could never hold.
             for model in self.models.values():
@@ -190,6 +193,7 @@ class Activation:
             on_delta=None if listener is None else lambda run, text: listener(Delta(run, text)),
             on_progress=None if listener is None else lambda r, t, s: listener(Progress(r, t, s)),
             pause=self.pause,
+            purse=self.purse,
             on_request=getattr(self.log, "on_request", None),
             children=self._child,
             sampling=Samples(self),

@@ -408,13 +408,17 @@ class Agent(Generic[Deps, Out]):
         Args:
             name: of the batch; "" = a new one.
             concurrency: runs at once.
-            usd: no further goal is begun once so much is spent; needs known prices.
+            usd: what all runs and their children may cost together, earlier calls of the name
+                included. A call that might not fit is not made: its run waits (for `batch_usd`)
+                and goes on when the same call has more, and no further goal is begun.
             progress: hears how far it is, after each run; "terminal" draws a bar.
             options: as for `run`, the same for all.
 
         Raises:
-            ConfigError: the agent cannot run as described, or a goal cannot be read.
+            ConfigError: the agent cannot run as described, a goal cannot be read, or `usd` is
+                given for a model without a known price.
         """
+        await self._load_toolset()
         return await run_batch(self, goals, name, concurrency, usd, progress, options)
 
     def map_sync(self, goals: Iterable[Prompt], **options: Any) -> Batch[Out]:

@@ -13,11 +13,14 @@ from os import urandom
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Generic
 
+from taofold.agent.activation import Activation
 from taofold.agent.result import Out, RunResult
 from taofold.core.errors import ConfigError, UnknownRun
+from taofold.core.events import Replied
 from taofold.core.values import Usage
-from taofold.runtime.endings import RESUMABLE
+from taofold.runtime.endings import RESUMABLE, SPENT
 from taofold.runtime.model import resolve
+from taofold.runtime.setup import Purse
 from taofold.tools.media import Prompt, prompted
 
 if TYPE_CHECKING:
@@ -61,7 +64,7 @@ class Batch(Generic[Out]):
     """What came of many goals, in their order.
 
     `results` has for each goal a `RunResult`, a `Failure`, or None if it was not begun
-    (`usd` was spent).
+    (`usd` was spent). A run that `usd` stopped waits, for `batch_usd`.
     """
 
     def __init__(self, name: str, goals: tuple[str, ...]) -> None:
@@ -130,7 +133,8 @@ async def run_batch(
     batch = Batch[Out](name or f"batch-{urandom(4).hex()}", tuple(map(_text, prompts)))
     started = monotonic()
     with _progress_display(progress, len(prompts)) as tell:
-        worker = _Work(agent, batch, prompts, usd, tell, options)
+        purse = None if usd is None else Purse(usd, await _spent(agent, batch.run_ids))
+        worker = _Work(agent, batch, prompts, purse, tell, options)
         # So many workers share one iterator: whoever is free takes the next goal.
         tasks = [asyncio.create_task(worker()) for _ in range(min(concurrency, len(prompts)))]
         try:
@@ -157,6 +161,25 @@ def _tell_interruption(state: BatchState, name: str) -> None:
     )
 
 
+async def _spent(agent: "Agent[Any, Any]", runs: Iterable[str]) -> float:
+    """The dollars that these runs and their children have cost, in whichever call and life."""
+    log = agent.opened_log
+    if log is None:
+        return 0.0
+    spent = 0.0
+    for run in runs:
+        try:
+            records = await log.read(run)
+        except UnknownRun:
+            continue
+        # Of the replies, not of the state: that knows no child run that is not over, and forgets
+        # what a rewind took back.
+        replies = [record.event for record in records if isinstance(record.event, Replied)]
+        children = [row.run for row in await log.rows(parent=run, limit=0)]
+        spent += sum([reply.usage.usd for reply in replies]) + await _spent(agent, children)
+    return spent
+
+
 class _Work:
     """What the workers of a batch share: each takes the next goal until there is none."""
 
@@ -165,12 +188,12 @@ class _Work:
         agent: "Agent[Any, Any]",
         batch: Batch[Any],
         prompts: list[Prompt],
-        usd: float | None,
+        purse: Purse | None,
         tell: Callable[[BatchState], None],
         options: Mapping[str, Any],
     ) -> None:
         self.agent, self.batch, self.tell, self.options = agent, batch, tell, options
-        self.usd, self.left = usd, iter(enumerate(prompts))
+        self.purse, self.left = purse, iter(enumerate(prompts))
         self.state = BatchState(0, len(prompts))
 
     @cached_property
@@ -183,10 +206,9 @@ class _Work:
     async def __call__(self) -> None:
         # Shared without a lock: there is no await between taking a goal and the next worker's turn.
         for number, prompt in self.left:
-            # Runs under way are not counted yet: up to `concurrency` of them may go beyond `usd`.
-            if self.usd is not None and self.state.usage.usd >= self.usd:
-                return
             result = await self._one(number, prompt)
+            if result is None:
+                continue
             self.batch.results[number] = result
             usage = self.state.usage
             if isinstance(result, RunResult):
@@ -195,22 +217,27 @@ class _Work:
             self.state = replace(self.state, done=done, usage=usage, last=_status(result))
             self.tell(self.state)
 
-    async def _one(self, number: int, prompt: Prompt) -> RunResult[Any] | Failure:
-        run = self.batch.run_ids[number]
+    async def _one(self, number: int, prompt: Prompt) -> RunResult[Any] | Failure | None:
+        """What came of a goal; None if there is no money to begin it."""
+        run, options = self.batch.run_ids[number], self.options
         try:
             earlier = await self._earlier(run)
-            if earlier is None:
-                return await self.agent.run(prompt, run_id=run, **self.options)
-            if earlier.status not in _AGAIN and earlier.stop_reason not in RESUMABLE:
+            if earlier is not None and not _goes_on(earlier):
                 self._same_agent(earlier)
                 self.batch.kept += 1
                 return earlier
+            if self.purse is not None and self.purse.empty:
+                return earlier
+            principal = options.get("principal")
+            activation = Activation(
+                self.agent, options.get("deps"), principal, None, purse=self.purse
+            )
+            if earlier is None:
+                rest = {key: options[key] for key in options if key not in ("deps", "principal")}
+                return await activation.run(prompt, run_id=run, **rest)
             # A run that goes on has its goal, session and data in its log; only
             # what lives here is given.
-            run_options = {
-                key: self.options[key] for key in ("deps", "principal") if key in self.options
-            }
-            return await self.agent.resume(run, **run_options)
+            return await activation.resume(run)
         except (ConfigError, ExceptionGroup):  # would be the same for every goal
             raise
         except Exception as error:  # noqa: BLE001 - whatever a model's code raises
@@ -254,6 +281,13 @@ def run_ids(batch: str, goals: Sequence[str]) -> list[str]:
         identity = f"{batch}\0{occurrences[goal]}\0{goal}".encode("utf-8", "surrogatepass")
         ids.append(f"{batch}-{blake2b(identity, digest_size=8).hexdigest()}")
     return ids
+
+
+def _goes_on(earlier: RunResult[Any]) -> bool:
+    """Is a run of an earlier call carried on?"""
+    if earlier.status == "waiting":
+        return earlier.stop_reason == SPENT
+    return earlier.status in _AGAIN or earlier.stop_reason in RESUMABLE
 
 
 def _text(prompt: Prompt) -> str:

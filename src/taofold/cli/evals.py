@@ -55,7 +55,8 @@ def evaluate(
         typer.Option("--name", metavar="NAME", help="Go on with the evaluation of this name."),
     ] = "",
     usd: Annotated[
-        float | None, typer.Option("--usd", min=0, help="Begin no case once so much is spent.")
+        float | None,
+        typer.Option("--usd", min=0, help="US dollars for each agent's cases, without judges."),
     ] = None,
     runs: Annotated[
         list[str] | None,

@@ -19,6 +19,7 @@ from taofold.core.text import excerpt
 from taofold.core.values import Usage
 from taofold.evals.cases import Case
 from taofold.evals.scorers import Score, Scorer, score
+from taofold.runtime.endings import SPENT
 
 _SURE: Final = 0.05
 _Z: Final = 1.959964
@@ -255,7 +256,8 @@ async def evaluate(
         scorers: for every case, besides its own.
         name: of the evaluation; with the same name and log it goes on where it was stopped, and
             what has been run is only scored again. "" = a new one.
-        concurrency, usd, progress: as for `Agent.map`.
+        concurrency, progress: as for `Agent.map`.
+        usd: as for `Agent.map`. What judges cost is not counted.
 
     Raises:
         ConfigError: there is no case, or the agent cannot run as described.
@@ -296,6 +298,8 @@ async def _trial(
         return Trial(case, number, None, (Score(0.0, "not begun: the money was spent", "run"),))
     if isinstance(result, Failure):
         return Trial(case, number, None, (Score(0.0, str(result.error), "run"),))
+    if result.stop_reason == SPENT:
+        return Trial(case, number, result, (Score(0.0, "not ended: the money was spent", "run"),))
     if result.status == "waiting":
         waits = Score(0.0, f"is waiting: {result.stop_reason}", "run")
         return Trial(case, number, result, (waits,))

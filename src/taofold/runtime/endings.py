@@ -78,6 +78,8 @@ STOPPED: Final = "server_stopped"
 MORE: Final = "more"
 EXPIRED: Final = "expired"
 REOPENED: Final = "reopened"
+SPENT: Final = "batch_usd"
+"""A batch has no more dollars for the run: the same call with more of them goes on."""
 UNATTENDED: Final = frozenset({QUEUED, STOPPED, MORE, EXPIRED, REOPENED})
 """What a run waits for that no person needs to do."""
 

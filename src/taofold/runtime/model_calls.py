@@ -4,7 +4,8 @@ What the call cost is recorded with the reply, before anyone tries to read it.
 """
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import AsyncGenerator, Awaitable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
@@ -27,6 +28,7 @@ from taofold.core.errors import LogError, ModelError, ReplayDiverged
 from taofold.core.values import Message, ModelSettings, Profile, Reply, Usage
 from taofold.policy.limits import STOP_REASON, Held
 from taofold.policy.redaction.stream import Trickle
+from taofold.runtime.endings import SPENT
 from taofold.runtime.hooks import AddMessage, HookOutcome
 from taofold.runtime.ledger import Denied, Ledger, Park, hook_context
 from taofold.runtime.model import Model, OnText, Request, ToolSpec, awaitable, dearest
@@ -66,7 +68,7 @@ class ModelCall:
         Raises:
             Halt: a limit forbids the call.
             ModelError: there is no reply, and the caller does not tolerate that.
-            Park: an engine pauses its runs.
+            Park: an engine pauses its runs, or a batch has no more dollars.
         """
         ledger = self.ledger
         past = not ledger.recording.fresh
@@ -84,12 +86,14 @@ class ModelCall:
             raise Park(reason)
         model = self._model()
         request = await self._before(self._request(model), model, spoken)
-        ledger.held[self.key] = self._check_limits(request, model)
-        # Held until it is over: branches beside this one see what it may still consume.
-        try:
-            reply = await self._live(request, model)
-        finally:
-            del ledger.held[self.key]
+        async with self._paid(request, model) as paid:
+            ledger.held[self.key] = self._check_limits(request, model)
+            # Held until it is over: branches beside this one see what it may still consume.
+            try:
+                reply = await self._live(request, model)
+            finally:
+                del ledger.held[self.key]
+            paid.append(reply.usage.usd)
         await self._after(reply)
         return reply
 
@@ -304,7 +308,7 @@ class ModelCall:
         if effect.tools and model.profile.native_tools:
             specs = setup.specs(effect.tools)
         settings = setup.settings
-        if setup.limits.usd is not None:
+        if setup.limits.usd is not None or setup.purse is not None:
             # Without a bound the price of the reply could not be known beforehand.
             settings = settings.over(ModelSettings(max_tokens=_most_output(model.profile)))
         return Request(
@@ -318,6 +322,27 @@ class ModelCall:
             blobs=self.ledger.media,
             run=self.ledger.store.run,
         )
+
+    @asynccontextmanager
+    async def _paid(self, request: Request, model: Model) -> AsyncGenerator[list[float]]:
+        """While the call is made: what it may cost is held back of what a batch has left.
+
+        Gives a list for what it has cost.
+
+        Raises:
+            Park: the batch cannot pay for it.
+        """
+        purse, costs = self.ledger.setup.purse, list[float]()
+        if purse is None:
+            yield costs
+            return
+        most = _most_usd(request, model)
+        if not await purse.take(most):
+            raise Park(SPENT)
+        try:
+            yield costs
+        finally:
+            purse.settle(most, sum(costs))
 
     def _check_limits(self, request: Request, model: Model) -> Held:
         """Stop before a call that a limit forbids, or whose upper bound does not fit `usd`.
@@ -336,10 +361,8 @@ class ModelCall:
             if state.usage.tokens + beside + prompt > limits.tokens:
                 hit, needed = "tokens", round(prompt)
         if hit is None and limits.usd is not None:
-            # In many scripts a character is a token.
-            most_tokens = int(request.size / BYTES_PER_TOKEN) + 8 * len(request.conversation) + 64
             held = sum([call.usd for call in ledger.held.values()])
-            bound = dearest(model, request, most_tokens) or 0.0
+            bound = _most_usd(request, model)
             if state.usage.usd + held + bound > limits.usd:
                 hit, needed = "usd", bound
         # Only in a fork: alone, `hit` above has counted every call that was made.
@@ -477,6 +500,13 @@ def prefix_of(conversation: Conversation, offer: str) -> str:
     """
     parts = f"{conversation.digest}:{conversation.bound_digest}:{offer}"
     return blake2b(parts.encode(), digest_size=8).hexdigest()
+
+
+def _most_usd(request: Request, model: Model) -> float:
+    """What the call may cost at most."""
+    # In many scripts a character is a token.
+    most_tokens = int(request.size / BYTES_PER_TOKEN) + 8 * len(request.conversation) + 64
+    return dearest(model, request, most_tokens) or 0.0
 
 
 def _most_output(profile: Profile) -> int:

@@ -118,6 +118,46 @@ class Children(Protocol):
     ) -> "ChildOutcome": ...
 
 
+class Purse:
+    """The dollars that several runs and their children share: what the calls under way may cost at
+    most is held back.
+
+    >>> purse = Purse(1.0, spent=0.4)
+    >>> asyncio.run(purse.take(0.5))
+    True
+    >>> purse.settle(0.5, 0.1)
+    >>> asyncio.run(purse.take(0.6)), purse.empty
+    (False, True)
+    """
+
+    def __init__(self, usd: float, spent: float = 0.0) -> None:
+        self.usd, self.spent = usd, spent
+        self.empty = spent >= usd
+        """Was a call refused, or is nothing left? Whoever could begin more should not."""
+        self._held: list[float] = []
+        self._settled = asyncio.Event()
+
+    async def take(self, usd: float) -> bool:
+        """Hold back `usd`, once the calls under way leave so much; False if that cannot be."""
+        # The list is summed anew each time: a running total of floats would not come back to 0,
+        # and the last one would wait for nobody.
+        while self.spent + sum(self._held) + usd > self.usd:
+            if self.spent + usd > self.usd:
+                self.empty = True
+                return False
+            self._settled.clear()
+            await self._settled.wait()
+        self._held.append(usd)
+        return True
+
+    def settle(self, held: float, spent: float) -> None:
+        """A call is over for which `held` was taken; it cost `spent`."""
+        self._held.remove(held)
+        self.spent += spent
+        self.empty = self.empty or self.spent >= self.usd
+        self._settled.set()
+
+
 @dataclass(frozen=True, slots=True)
 class Parent:
     """What a child run inherits."""
@@ -131,6 +171,7 @@ class Parent:
     approve: "Approver | None" = None
     pause: "Pause" = str
     hooks: Hooks = NO_HOOKS
+    purse: Purse | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +221,8 @@ class Setup:
     on_delta: OnDelta | None = None
     on_progress: OnProgress | None = None
     pause: Pause = str
+    purse: Purse | None = None
+    """What all calls of the run's models are paid from, besides its own limits."""
     on_request: OnRequest | None = None
     children: Children | None = None
     sampling: Sampling | None = None

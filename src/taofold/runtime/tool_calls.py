@@ -445,6 +445,7 @@ class Invocation:
             approve=setup.approve,
             pause=setup.pause,
             hooks=setup.hooks,
+            purse=setup.purse,
         )
 
     async def _restarted(self, failures: int) -> bool:
