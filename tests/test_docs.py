@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from taofold.runtime import model as registry
+from taofold.runtime import providers as registry
 from taofold.testing import ScriptedModel
 
 ROOT = Path(__file__).parent.parent

@@ -22,7 +22,7 @@ from tests.pictures import png
 
 from taofold import Agent, Image, Limits, tool
 from taofold.models.http import aclose_all
-from taofold.runtime.model import resolve
+from taofold.runtime.providers import resolve
 
 PEER = Path(__file__).with_name("peer.py")
 PICTURE = png(8, 8)

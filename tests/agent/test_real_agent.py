@@ -10,7 +10,7 @@ from taofold import Agent, Limits, tool
 from taofold.core import events as e
 from taofold.core.values import THOUGHT_TYPES, Profile
 from taofold.models.http import aclose_all
-from taofold.runtime.model import resolve
+from taofold.runtime.providers import resolve
 
 pytestmark = [
     pytest.mark.anyio,

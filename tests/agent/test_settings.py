@@ -7,7 +7,7 @@ import pytest
 
 from taofold import Agent
 from taofold.core.errors import ConfigError
-from taofold.runtime.model import resolve
+from taofold.runtime.providers import resolve
 from taofold.testing import ScriptedModel
 
 pytestmark = pytest.mark.anyio

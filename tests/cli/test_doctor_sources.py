@@ -8,7 +8,7 @@ import pytest
 
 from taofold.cli.probe import Finding, examine
 from taofold.models.transport import Body, Bounds, HttpResponse, OnBytes, answered_by
-from taofold.runtime.model import probed_profile
+from taofold.runtime.providers import probed_profile
 
 
 class Says:

@@ -9,7 +9,7 @@ from jsonschema import Draft202012Validator
 from tests.terminal import Taofold
 
 from taofold.files.document import load
-from taofold.runtime import model as registry
+from taofold.runtime import providers as registry
 from taofold.testing.models import ScriptedModel
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

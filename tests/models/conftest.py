@@ -8,7 +8,8 @@ import pytest
 from taofold.core.content import Conversation, result_message
 from taofold.core.values import Message, Profile, ToolCall
 from taofold.models.endpoint import Limiter, RetryPolicy
-from taofold.runtime.model import Model, Request, ToolSpec, resolve
+from taofold.runtime.model import Model, Request, ToolSpec
+from taofold.runtime.providers import resolve
 from taofold.testing.cassette import Cassette
 
 FULL = Profile(window=100_000, window_known=True, native_tools=True, json_schema=True)

@@ -14,7 +14,8 @@ from tests.pictures import PDF, PICTURE
 
 from taofold import Agent, Document, Image, Limits, tool
 from taofold.models.endpoint import Limiter, RetryPolicy
-from taofold.runtime.model import Model, resolve
+from taofold.runtime.model import Model
+from taofold.runtime.providers import resolve
 from taofold.testing.cassette import Cassette
 from taofold.tools.media import Shown
 

@@ -17,7 +17,8 @@ from taofold.core.errors import ModelError
 from taofold.models.endpoint import Limiter, RetryPolicy, retry_after
 from taofold.models.http import aclose_all
 from taofold.models.replies import join_surrogates
-from taofold.runtime.model import Request, resolve
+from taofold.runtime.model import Request
+from taofold.runtime.providers import resolve
 
 pytestmark = [pytest.mark.anyio, pytest.mark.allow_model_requests]
 

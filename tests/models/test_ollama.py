@@ -12,7 +12,8 @@ from tests.models.providers.ollama import property_checked
 from taofold.core.content import Conversation
 from taofold.core.errors import ModelError
 from taofold.core.values import ModelSettings, ToolCall, Usage
-from taofold.runtime.model import Request, ToolSpec, resolve
+from taofold.runtime.model import Request, ToolSpec
+from taofold.runtime.providers import resolve
 
 pytestmark = pytest.mark.anyio
 

@@ -73,7 +73,7 @@ async def test_a_router_says_what_was_written_to_the_cache_and_what_it_charges(
 async def test_a_stream_is_heard_as_it_comes_and_equals_the_reply(
     cassette: Cassette, hello: Request
 ) -> None:
-    from taofold.runtime.model import resolve
+    from taofold.runtime.providers import resolve
 
     heard: list[str] = []
     reply = await resolve("openai-chat:gpt-4o").complete(hello, heard.append)
@@ -87,7 +87,7 @@ async def test_a_stream_is_heard_as_it_comes_and_equals_the_reply(
 async def test_tool_call_deltas_are_assembled(
     cassette: Cassette, hello: Request, add: ToolSpec
 ) -> None:
-    from taofold.runtime.model import resolve
+    from taofold.runtime.providers import resolve
 
     model = resolve("openai-chat:gpt-4o")
     reply = await model.complete(msgspec.structs.replace(hello, tools=(add,)), lambda text: None)

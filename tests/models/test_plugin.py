@@ -7,7 +7,8 @@ import pytest
 from taofold.core.errors import ConfigError, ModelError
 from taofold.models.endpoint import RetryPolicy
 from taofold.models.transport import Bounds, guard
-from taofold.runtime.model import Request, resolve
+from taofold.runtime.model import Request
+from taofold.runtime.providers import resolve
 from taofold.testing import Cassette
 from taofold.testing.cassette import CassetteMismatch
 

@@ -13,7 +13,8 @@ from taofold.core.errors import ModelError
 from taofold.core.values import Message, ModelSettings, Profile
 from taofold.models.endpoint import Limiter, RetryPolicy
 from taofold.models.http import aclose_all
-from taofold.runtime.model import Model, Request, ToolSpec, resolve
+from taofold.runtime.model import Model, Request, ToolSpec
+from taofold.runtime.providers import resolve
 
 pytestmark = [
     pytest.mark.anyio,

@@ -7,11 +7,9 @@ import pytest
 
 from taofold.core.errors import ConfigError, ModelError
 from taofold.core.values import ModelSettings
-from taofold.runtime import model as registry
-from taofold.runtime.model import (
-    Request,
-    resolve,
-)
+from taofold.runtime import providers as registry
+from taofold.runtime.model import Request
+from taofold.runtime.providers import resolve
 from taofold.testing import Cassette
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("clean_environment")]

@@ -9,7 +9,7 @@ from taofold.core.values import Usage
 from taofold.models import prices as catalogue
 from taofold.models.capabilities import UNKNOWN, rules_for
 from taofold.models.prices import FREE, Price, TokenRates, find, own_price, snapshot_date
-from taofold.runtime.model import resolve
+from taofold.runtime.providers import resolve
 
 OLDEST = 30
 """Days: prices and windows that are older are no longer to be relied on."""

@@ -11,7 +11,7 @@ import pytest
 import taofold
 from taofold.core.errors import ConfigError
 from taofold.plugins import DEMOS, SEARCHES, load, load_all
-from taofold.runtime.model import resolve
+from taofold.runtime.providers import resolve
 
 
 @pytest.fixture(scope="module")

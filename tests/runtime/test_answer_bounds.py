@@ -4,7 +4,8 @@ import pytest
 
 from taofold.core.content import Conversation
 from taofold.core.values import ModelSettings
-from taofold.runtime.model import FallbackModel, Model, Request, dearest, resolve
+from taofold.runtime.model import FallbackModel, Model, Request, dearest
+from taofold.runtime.providers import resolve
 
 PRICES = {"m": (1.0, 1000.0)}
 """A thousand dollars for a million tokens of output."""

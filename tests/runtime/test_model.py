@@ -8,16 +8,8 @@ from taofold import Agent
 from taofold.core.content import Conversation, Issuer, Message
 from taofold.core.errors import ConfigError, ModelError
 from taofold.core.values import Profile, Reply
-from taofold.runtime.model import (
-    FallbackModel,
-    OnText,
-    Request,
-    Speaker,
-    forget_provider,
-    quote,
-    register_provider,
-    resolve,
-)
+from taofold.runtime.model import FallbackModel, OnText, Request, Speaker, quote
+from taofold.runtime.providers import forget_provider, register_provider, resolve
 from taofold.testing import ScriptedModel
 
 pytestmark = pytest.mark.anyio

@@ -6,7 +6,7 @@ import pytest
 
 from taofold.core.errors import ConfigError
 from taofold.core.values import Profile
-from taofold.runtime.model import keep_profile, probed_profile, resolve
+from taofold.runtime.providers import keep_profile, probed_profile, resolve
 
 SMALL = Profile(window=4096, window_known=True, json_schema=True)
 NAME = "llamacpp:tiny"

@@ -11,7 +11,7 @@ from tests.telemetry.model_server import adding
 
 from taofold import Agent
 from taofold.core.values import Profile
-from taofold.runtime.model import resolve
+from taofold.runtime.providers import resolve
 from taofold.telemetry import otel
 
 pytestmark = [pytest.mark.anyio, pytest.mark.allow_model_requests]

@@ -19,7 +19,7 @@ from taofold.core.errors import ConfigError, UnknownRun
 from taofold.core.events import Replied
 from taofold.core.values import Usage
 from taofold.runtime.endings import RESUMABLE, SPENT
-from taofold.runtime.model import resolve
+from taofold.runtime.providers import resolve
 from taofold.runtime.setup import Purse
 from taofold.tools.media import Prompt, prompted
 

@@ -62,7 +62,7 @@ def live(
     """
     # Imported here, like most of what commands need:
     # `--help` and completion must not wait for it.
-    from taofold.runtime.model import resolve
+    from taofold.runtime.providers import resolve
 
     if model:
         connected = resolve(model, provider=provider)

@@ -71,7 +71,7 @@ async def _closing(work: Awaitable[list[Finding]]) -> list[Finding]:
 async def _examine(name: str) -> list[Finding]:
     from datetime import UTC, datetime
 
-    from taofold.runtime.model import keep_profile, resolve
+    from taofold.runtime.providers import keep_profile, resolve
 
     plain = resolve(name)
     findings = [Finding("model", True, plain.name)]
@@ -145,7 +145,7 @@ def _from(said: str, source: str) -> str:
 
 def _optioned(name: str) -> bool:
     """Does the provider take a profile? The built-in models have theirs."""
-    from taofold.runtime.model import resolve
+    from taofold.runtime.providers import resolve
 
     try:
         resolve(name, profile=Profile())
@@ -155,7 +155,7 @@ def _optioned(name: str) -> bool:
 
 
 def _able(name: str, profile: Profile) -> Model:
-    from taofold.runtime.model import resolve
+    from taofold.runtime.providers import resolve
 
     return resolve(name, profile=profile)
 

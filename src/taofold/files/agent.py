@@ -20,7 +20,7 @@ from taofold.files.document import Fault, Strict, YamlDocument, check, load
 from taofold.files.references import is_name
 from taofold.files.tools import InlineTool, McpKeys, read_inline, read_servers
 from taofold.policy import Policy
-from taofold.runtime.model import providers
+from taofold.runtime.providers import providers
 
 NOT_IN_FILES: Final = {
     "deps_type": "for type checkers",

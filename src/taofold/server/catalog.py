@@ -13,7 +13,8 @@ from taofold.core.errors import ConfigError
 from taofold.core.events import RunStarted
 from taofold.log.log import Log
 from taofold.policy import Facts, Limits, Policy
-from taofold.runtime.model import Model, resolve
+from taofold.runtime.model import Model
+from taofold.runtime.providers import resolve
 from taofold.server.client_tools import CLIENT_TOOLS, tools_of
 from taofold.tools import Tool
 

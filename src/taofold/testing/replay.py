@@ -6,7 +6,8 @@ from typing import Any, NoReturn
 from taofold.agent import Agent, RunResult
 from taofold.agent.activation import settle_log
 from taofold.core.errors import ReplayDiverged
-from taofold.runtime.model import ReplayModel, resolve
+from taofold.runtime.model import ReplayModel
+from taofold.runtime.providers import resolve
 from taofold.tools import Toolset
 
 

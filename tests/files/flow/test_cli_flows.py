@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from taofold.cli.app import main
-from taofold.runtime.model import register_provider
+from taofold.runtime.providers import register_provider
 from taofold.testing.models import ScriptedModel
 
 FLOW = """

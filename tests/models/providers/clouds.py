@@ -34,7 +34,8 @@ from taofold.models.clouds import _EventStream
 from taofold.models.endpoint import RetryPolicy
 from taofold.models.http import aclose_all
 from taofold.models.replies import ReplyContext
-from taofold.runtime.model import Request, resolve
+from taofold.runtime.model import Request
+from taofold.runtime.providers import resolve
 
 KEY, SECRET, REGION = "AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG", "eu-west-1"
 CLAUDE = "us.anthropic.claude-opus-5-5-v1:0"

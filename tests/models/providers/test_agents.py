@@ -14,7 +14,8 @@ from tests.models.providers.servers import Server
 
 from taofold import Agent, Limits, tool
 from taofold.models.endpoint import RetryPolicy
-from taofold.runtime.model import Model, OnText, Request, resolve
+from taofold.runtime.model import Model, OnText, Request
+from taofold.runtime.providers import resolve
 
 pytestmark = pytest.mark.anyio
 

@@ -11,15 +11,8 @@ from taofold.core.content import Conversation
 from taofold.core.errors import ConfigError, ModelError
 from taofold.core.json_values import is_object
 from taofold.core.values import Message, ModelSettings, Profile, Reply
-from taofold.runtime.model import (
-    Model,
-    ModelSpec,
-    OnText,
-    Request,
-    forget_provider,
-    register_provider,
-    resolve,
-)
+from taofold.runtime.model import Model, ModelSpec, OnText, Request
+from taofold.runtime.providers import forget_provider, register_provider, resolve
 from taofold.tools.threads import WORKERS
 
 _PROFILE: Final = Profile()

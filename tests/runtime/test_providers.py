@@ -7,18 +7,9 @@ import pytest
 from taofold.core.content import Conversation, Message
 from taofold.core.errors import ConfigError, ModelError, RunError
 from taofold.core.values import Profile, Reply
-from taofold.runtime import model as registry
-from taofold.runtime.model import (
-    FallbackModel,
-    Model,
-    OnText,
-    ReplayModel,
-    Request,
-    Speaker,
-    providers,
-    register_provider,
-    resolve,
-)
+from taofold.runtime import providers as registry
+from taofold.runtime.model import FallbackModel, Model, OnText, ReplayModel, Request, Speaker
+from taofold.runtime.providers import providers, register_provider, resolve
 from taofold.testing import ScriptedModel
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("clean_environment")]

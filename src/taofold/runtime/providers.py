@@ -1,0 +1,224 @@
+"""Models by name: `provider:model` becomes a `Model`, with the profile that was measured for it.
+
+`resolve` is a look-up: a provider's module is imported when it is asked for, by its dotted path
+or through the entry points of group `taofold.models`. What `taofold doctor MODEL` measured is kept
+in the operator's folder and is the profile of every later `provider:model` that is given none.
+"""
+
+import importlib
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, Final, TypeAlias, cast
+
+import msgspec
+
+from taofold.core.errors import ConfigError
+from taofold.core.json_values import is_object
+from taofold.core.values import Profile
+from taofold.plugins import installed
+from taofold.reserved import operator_folder
+from taofold.runtime.model import FallbackModel, Model, ModelSpec
+
+PROFILES: Final = "profiles.json"
+
+
+def probed_profile(model: str) -> Profile | None:
+    """The profile of `provider:model`, None if it was never probed."""
+    measured = _read().get(model)
+    if measured is None:
+        return None
+    try:
+        return msgspec.convert(measured.get("profile"), Profile)
+    except (msgspec.ValidationError, AttributeError) as error:
+        path = str(operator_folder() / PROFILES)
+        raise ConfigError(f"the profile of {model!r} is damaged: {error}", path=path) from error
+
+
+def keep_profile(model: str, profile: Profile, at: str) -> str:
+    """Write the profile; the file's path is returned."""
+    folder = operator_folder()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = folder / PROFILES
+    content = {**_read(), model: {"probed_at": at, "profile": msgspec.structs.asdict(profile)}}
+    # A file of its own, then renamed: a reader never sees half a file, nor a crash leave one.
+    fresh = path.with_suffix(f".{os.getpid()}")
+    fresh.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    fresh.replace(path)
+    return str(path)
+
+
+def _read() -> dict[str, Any]:
+    path = operator_folder() / PROFILES
+    try:
+        content: Any = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"cannot be read: {error}; delete it or mend it", path=str(path)
+        ) from error
+    return content if is_object(content) else {}
+
+
+Factory: TypeAlias = Callable[..., Model]
+"""`(model, **options) -> Model`. Raises `ConfigError`."""
+
+GROUP: Final = "taofold.models"
+
+BUILT_IN: Final[dict[str, str]] = {
+    "openai": "taofold.models.presets:openai",
+    "openai-chat": "taofold.models.presets:openai_chat",
+    "openai-compatible": "taofold.models.presets:compatible",
+    "openrouter": "taofold.models.presets:openrouter",
+    "groq": "taofold.models.presets:groq",
+    "deepseek": "taofold.models.presets:deepseek",
+    "together": "taofold.models.presets:together",
+    "fireworks": "taofold.models.presets:fireworks",
+    "mistral": "taofold.models.presets:mistral",
+    "xai": "taofold.models.presets:xai",
+    "moonshot": "taofold.models.presets:moonshot",
+    "zai": "taofold.models.presets:zai",
+    "cerebras": "taofold.models.presets:cerebras",
+    "gemini": "taofold.models.gemini:connect",
+    "gemini-compatible": "taofold.models.presets:gemini_compatible",
+    "azure": "taofold.models.clouds:azure",
+    "bedrock": "taofold.models.clouds:bedrock",
+    "vertex": "taofold.models.clouds:vertex",
+    "llamacpp": "taofold.models.presets:llamacpp",
+    "lmstudio": "taofold.models.presets:lmstudio",
+    "vllm": "taofold.models.presets:vllm",
+    "anthropic": "taofold.models.anthropic:connect",
+    "ollama": "taofold.models.ollama:connect",
+    "test": "taofold.testing.models:connect",
+}
+"""Ours, so that finding one does not cost a scan of all installed packages (20 ms)."""
+
+_FAMILIES: Final = (
+    ("claude", "anthropic"),
+    ("gemini", "gemini"),
+    ("grok", "xai"),
+    ("mistral", "mistral"),
+    ("deepseek", "deepseek"),
+    ("kimi", "moonshot"),
+    ("glm", "zai"),
+)
+"""Whose models have names that begin so: for a hint, never for a choice."""
+_registered: Final[dict[str, Factory]] = {}
+
+
+def register_provider(name: str, factory: Factory) -> None:
+    """Let `name:model` mean `factory(model, **options)`, before any other meaning of `name`.
+
+    Raises `ConfigError` if the name cannot stand before a colon or the factory is not callable.
+    """
+    if not name or ":" in name or name != name.strip():
+        raise ConfigError(f"a provider's name must be non-empty, without colon or spaces: {name!r}")
+    if not callable(factory):
+        raise ConfigError(f"the factory of provider {name!r} must be callable, not {factory!r}")
+    _registered[name] = factory
+
+
+def forget_provider(name: str) -> None:
+    """Undo `register_provider`; an unknown name is no error."""
+    _registered.pop(name, None)
+
+
+def resolve(spec: ModelSpec, *, provider: str = "openai", **options: Any) -> Model:
+    """The model that `spec` names.
+
+    Args:
+        spec: `provider:model`, a bare model name, a model, a mapping with `model` and options
+            of its own, or a sequence of these of which the first that works answers.
+        provider: completes a bare model name.
+        options: for the factory: base_url, api_key, profile, timeout, prices, ...
+
+    Raises:
+        ConfigError: unknown provider, missing key, or an option the provider does not have.
+    """
+    if isinstance(spec, str):
+        return _model_by_name(spec, provider, options)
+    if callable(getattr(spec, "complete", None)):
+        lacking = [name for name in ("name", "profile") if not hasattr(spec, name)]
+        if lacking:
+            raise ConfigError(
+                f"{type(spec).__name__} is no whole model: it lacks {' and '.join(lacking)} "
+                "(a model has `name`, `profile`, `complete` and `price`)"
+            )
+        return cast("Model", spec)
+    if isinstance(spec, Mapping):
+        own = dict(spec)
+        if not own.get("model"):
+            raise ConfigError(f"a model with settings names it: {{'model': …}}, not {own!r}")
+        return resolve(own.pop("model"), provider=provider, **{**options, **own})
+    if isinstance(spec, Sequence):
+        # All of a list are found before the first is asked: a mistyped fallback
+        # is no surprise at night.
+        models = [resolve(name, provider=provider, **options) for name in spec]
+        return models[0] if len(models) == 1 else FallbackModel(models)
+    raise ConfigError(
+        f"{spec!r} is not a model: give 'provider:model', an object with `complete`, or a list"
+        + ("; of a function, taofold.testing.FunctionModel makes one" if callable(spec) else "")
+    )
+
+
+def providers() -> list[str]:
+    """The names of all providers that can be used."""
+    return sorted({*BUILT_IN, *_registered, *(entry.name for entry in installed(GROUP))})
+
+
+def _model_by_name(spec: str, provider: str, options: dict[str, Any]) -> Model:
+    # Split at the first colon only: names of Ollama's models hold one themselves (`llama3:8b`).
+    name, colon, model = spec.partition(":")
+    if not colon:
+        name, model = provider, spec
+    if not model.strip():
+        raise ConfigError(f"no model is named in {spec!r}: write 'provider:model'")
+    name, model = name.strip(), model.strip()
+    # Only for our own factories: they all take `profile`; a registered one might not.
+    if "profile" not in options and name in BUILT_IN and name not in _registered:
+        probed = probed_profile(f"{name}:{model}")
+        if probed is not None:
+            options = {**options, "profile": probed}
+    try:
+        return _factory(name, spec)(model, **options)
+    except ConfigError as error:
+        if colon:
+            raise
+        family = next(
+            (name for start, name in _FAMILIES if model.startswith(start)),
+            provider,
+        )
+        raise ConfigError(
+            f"{error}; {spec!r} names no provider: did you mean '{family}:{model}'?"
+        ) from error
+
+
+def _factory(name: str, spec: str) -> Factory:
+    # Registered before built in, so that a test or an application can stand in for a provider.
+    if name in _registered:
+        return _registered[name]
+    if name in BUILT_IN:
+        return _load(BUILT_IN[name], name)
+    for entry in installed(GROUP):
+        if entry.name == name:
+            return _load(entry.value, name)
+    available = providers()
+    near = get_close_matches(name, available, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
+    raise ConfigError(
+        f"unknown provider {name!r} in {spec!r}: {hint}known are {', '.join(available)}; "
+        f"other packages bring more by entry points of group {GROUP!r}"
+    )
+
+
+def _load(path: str, name: str) -> Factory:
+    module, _, attribute = path.partition(":")
+    try:
+        factory: Factory = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(
+            f"provider {name!r} cannot be loaded from {path!r}: {error}; is its extra installed?"
+        ) from error
+    return factory
