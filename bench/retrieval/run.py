@@ -26,7 +26,7 @@ from taofold.learning.settings import Injection
 from taofold.log.patterns import tables as registry_tables
 from taofold.log.patterns.stores import open_registry
 from taofold.log.sqlite import journal as journal
-from taofold.log.sqlite.schema import connect
+from taofold.log.sqlite.open import connect
 
 SETS = {  # name: docs, queries
     "rustc": ("rustc", "rustc"),

@@ -19,7 +19,7 @@ def migrate(
     Nobody may drive runs of it meanwhile: stop servers and workers first. The source stays as it
     is; take it away afterwards, so that nobody goes on with it.
     """
-    from taofold.log.migration import migrate as moved
+    from taofold.log.transfer import migrate as moved
 
     done = moved(source, target)
     for table, rows in done.rows.items():

@@ -2,6 +2,6 @@
 
 `log.py` is the seam, `memory.py` its plainest implementation, `sqlite/` and `postgres/` the ones
 that last. `store.py` is one run's state with its listeners; `journal.py` keeps streams of facts
-that are no runs (loops, what was learnt); `registry/` the patterns. Importing `taofold` loads
+that are no runs (loops, what was learnt); `patterns/` their registry. Importing `taofold` loads
 neither `sqlite3` nor a driver: `open.py` finds an implementation by name when it is asked for.
 """

@@ -27,7 +27,7 @@ from taofold.log.log import (
 from taofold.log.sqlite import statements as sql
 from taofold.log.sqlite.connection import explain, open_for_writing
 from taofold.log.sqlite.file import SqliteFile, file_identity, full_sync
-from taofold.log.sqlite.schema import truncate_wal
+from taofold.log.sqlite.open import truncate_wal
 from taofold.log.sqlite.statements import LAST
 from taofold.log.store import clock
 

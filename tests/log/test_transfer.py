@@ -11,9 +11,9 @@ from taofold.core.errors import ConfigError, LogError
 from taofold.core.events import Observed, Record
 from taofold.core.values import Observation
 from taofold.log.log import Log, RunRow, Signal
-from taofold.log.migration import SqliteSide, migrate
 from taofold.log.sqlite.journal import SqliteJournal
 from taofold.log.sqlite.log import SqliteLog
+from taofold.log.transfer import SqliteSide, migrate
 from taofold.testing.log_conformance.checks import updates
 
 pytest.importorskip("psycopg", reason="psycopg is not installed (pip install 'taofold[postgres]')")

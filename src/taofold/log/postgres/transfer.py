@@ -6,9 +6,9 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from taofold.log.migration import KEYS, TABLES, Row
 from taofold.log.postgres import faults as faults
 from taofold.log.postgres.database import Database
+from taofold.log.transfer import KEYS, TABLES, Row
 
 _FETCHED = 500
 

@@ -152,7 +152,7 @@ def migrate(source: str, target: str) -> Moved:
 def _side(spec: str, *, new: bool) -> Side:
     if spec.startswith(POSTGRES):
         try:  # an extra: a file alone needs no driver of databases
-            module: Any = importlib.import_module("taofold.log.postgres.migration")
+            module: Any = importlib.import_module("taofold.log.postgres.transfer")
         except ImportError as error:
             raise ConfigError(
                 "PostgreSQL needs psycopg: pip install 'taofold[postgres]'"
