@@ -7,21 +7,31 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.loop.kit import GATE, act, done, means, wish
 
+from taofold.core.checks import Check, Location
+from taofold.core.errors import ConfigError
 from taofold.core.json_values import plain
 from taofold.learning.events import STREAM, PatternDiscovered, encode
 from taofold.learning.registry import Registry
+from taofold.learning.settings import Learning
+from taofold.log.builtin import journal_beside
 from taofold.log.journal import MemoryJournal
 from taofold.log.patterns.stores import memory_registry, open_registry
+from taofold.log.sqlite.log import SqliteLog
 from taofold.loop.events import (
     Intervened,
     LoopEnded,
     LoopStarted,
     encode_redacted,
 )
+from taofold.loop.learner import CrossLoopLearner
+from taofold.loop.lifecycle import start
 from taofold.loop.stream import LoopStream
 from taofold.loop.values import LoopRequest
+from taofold.loop.verdict import GateResult, Verdict
 from taofold.policy.redaction import Redactor
+from taofold.testing.models import ScriptedModel
 
 from .make import ALWAYS, EXTRACT, approach, case, error, template
 
@@ -105,6 +115,74 @@ def test_what_an_older_release_kept_is_not_stored_again() -> None:
         clean(injected.body)
 
     asyncio.run(story())
+
+
+SOURCE = f'import shop\n\n\ndef login():\n    return shop.enter({{}}, "{SHAPED}", "{OWN}")\n'
+WRONG = f"'coroutine' object is not callable by {SHAPED} or {OWN}"
+
+
+def judging(root: Path) -> Verdict:
+    """One check, until the call is awaited; a gate's report comes without secrets."""
+    passed = "await" in (root / "till.py").read_text()
+    place = Location("till.py", 5, "login")
+    message = Redactor((OWN,)).text(WRONG)
+    check = Check("t::a", "passed" if passed else "failed", "TypeError", message, (place,))
+    result = GateResult(GATE, passed, int(not passed), "pytest", ("pytest",), (check,))
+    return Verdict(passed, (result,), float(passed))
+
+
+@pytest.mark.anyio
+async def test_no_file_of_two_loops_and_their_registry_holds_a_secret(tmp_path: Path) -> None:
+    """Their task, notes, thoughts and edits, what these taught, and what a person then wrote."""
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    log = SqliteLog(kept / "log.db")
+    registry = open_registry(kept / "log.db")
+    learner = CrossLoopLearner(registry, Learning(injection=ALWAYS), by=said("ann"))
+    for name in ("one", "two"):
+        root = tmp_path / name
+        root.mkdir()
+        (root / "till.py").write_text(SOURCE.format("get"))
+        tries = (SOURCE.format("lambda: get"), SOURCE.format("await get()"))
+        replies = [
+            reply
+            for text in tries
+            for reply in (
+                act(said("I log in"), "write_file", "goal", path="till.py", content=text),
+                done(said("It should work")),
+            )
+        ]
+        model = ScriptedModel(replies)
+        given = means(root, model, judging, log=log, journal=journal_beside(log), learner=learner)
+        asked = wish(root, said("Mend the login"), notes=(said("Mind"),))
+        assert (await start(given, asked, loop=name)).status == "completed"
+        told = str(model.requests[0].messages[0].content)
+        assert ("await get()" in told) is (name == "two"), "it was learnt and told"
+        clean(told.encode())
+    first = (await registry.patterns())[0]
+    body: dict[str, Any] = plain(first.body)
+    body["fix"] |= {"description": said("Ask ann for the key"), "diff": said("-a\n+b")}
+    await registry.edit(first.id, name=said("Mine"), tags=[said("x")], body=body, by="ann")
+    await registry.retire(first.id, said("old"))
+    await registry.close()
+    await log.close()
+    files = [file for file in kept.rglob("*") if file.is_file()]
+    assert files
+    for file in files:
+        clean(file.read_bytes())
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("command", [f"TOKEN={SHAPED} true", f"true --password {OWN}"])
+async def test_a_gate_whose_command_holds_a_secret_is_refused_and_nothing_kept(
+    tmp_path: Path, command: str
+) -> None:
+    journal = MemoryJournal()
+    given = means(tmp_path, [], judging, journal=journal)
+    with pytest.raises(ConfigError, match=r"NAME=\$NAME") as refused:
+        await start(given, LoopRequest("Log in", (command,), str(tmp_path)), loop="x")
+    clean(str(refused.value).encode())
+    assert await journal.facts("loop/x") == []
 
 
 def test_what_people_say_to_a_loop_is_stored_without_secrets() -> None:

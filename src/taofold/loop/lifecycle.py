@@ -29,6 +29,7 @@ from taofold.loop.state import LoopState
 from taofold.loop.stream import LoopStream, frozen, ids, load, lost
 from taofold.loop.values import DRIVEN, LIVE, MOST_MEMORY, RESUMABLE, LoopLimits, LoopRequest
 from taofold.runtime import owner
+from taofold.runtime.inbox import environment_redactor
 
 Word: TypeAlias = Literal["", "keep", "restore"]
 """What a person says about them; "" = nothing yet."""
@@ -389,6 +390,7 @@ async def _was_room(
 
 def _valid(wish: LoopRequest, loop: str) -> None:
     faults: list[ConfigError] = []
+    redactor = environment_redactor()
 
     def fault(bad: bool, path: str, text: str) -> None:
         if bad:
@@ -397,6 +399,13 @@ def _valid(wish: LoopRequest, loop: str) -> None:
     # All faults at once, so that a person need not find them one by one.
     fault(not wish.task.strip(), "TASK", "it is empty: say what is to be done")
     fault(not wish.commands, "--completion", "name a command that succeeds when the work is done")
+    # A loop goes on from what is stored of it, so a command can neither be kept nor run without it.
+    fault(
+        any(redactor.text(command) != command for command in wish.commands),
+        "--completion",
+        "a command holds a secret, and commands are stored and told to the model: put it into the "
+        "environment and write `NAME=$NAME COMMAND`",
+    )
     fault(wish.bounds.iterations < 1, "--max-iterations", "at least 1")
     fault(wish.bounds.seconds <= 0, "--timeout", "more than 0 minutes")
     fault(wish.bounds.usd is not None and wish.bounds.usd <= 0, "--budget", "more than 0 dollars")

@@ -422,6 +422,18 @@ def test_a_gate_gets_none_of_the_environment(shop: Path, monkeypatch: pytest.Mon
     assert "A=mine" in verdict.results[0].output
 
 
+def test_a_gate_is_passed_on_what_its_command_names(
+    shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_TOKEN", "9f8e7d")
+    monkeypatch.setenv("MORE", "leaked")
+    _, verdict = judged(shop, "TOKEN=$MY_TOKEN A=${MY_TOKEN} B=1 env")
+    lines = verdict.results[0].output.splitlines()
+    assert {"TOKEN=9f8e7d", "A=9f8e7d", "B=1"} <= {*lines}
+    assert "leaked" not in verdict.results[0].output
+    assert "9f8e7d" not in str([result.gate for result in verdict.results]), "nor is it kept"
+
+
 def test_configuration_above_the_work_root_is_noticed(tmp_path: Path) -> None:
     shop = written(tmp_path / "deep" / "shop", SHOP)
     judge, _ = judged(shop, contain="never")

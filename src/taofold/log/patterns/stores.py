@@ -19,17 +19,9 @@ from taofold.core.errors import Conflict, LogError
 from taofold.learning.events import (
     STREAM,
     LearningEvent,
-    LoopReopened,
-    LoopSettled,
-    PatternApplied,
-    PatternArchived,
     PatternDiscovered,
-    PatternEdited,
     PatternImported,
     PatternMerged,
-    PatternRestored,
-    PatternRetired,
-    PatternsInjected,
     SearchSettled,
     decode,
     encode,
@@ -51,6 +43,8 @@ T = TypeVar("T")
 
 _CHUNK: Final = 2000
 _TRIES: Final = 100
+_HANDLES: Final = frozenset({"e", "loop", "id", "shown", "month"})
+"""Fields of an event by which things are found again; all others are prose, or hold some."""
 
 
 def now() -> int:
@@ -194,23 +188,15 @@ class _Change(tables.Tables):
         self.keep(step(self, event, self._at))
 
     def _cleaned(self, event: LearningEvent) -> LearningEvent:
-        text = self._redactor.text
-        match event:
-            case PatternDiscovered() | PatternMerged() | PatternImported():
-                return msgspec.structs.replace(event, pattern=self.clean(event.pattern))
-            case PatternEdited(id=identity):
-                edited = self.clean(Pattern(identity, event.name, event.body, tags=event.tags))
-                return msgspec.structs.replace(
-                    event, name=edited.name, tags=edited.tags, body=edited.body
-                )
-            case PatternsInjected():
-                return msgspec.structs.replace(event, text=text(event.text))
-            case PatternRetired() | PatternArchived():
-                return msgspec.structs.replace(event, reason=text(event.reason))
-            case PatternApplied() | LoopSettled() | SearchSettled() | LoopReopened():
-                return event  # names, numbers and digests
-            case PatternRestored():
-                return event
+        if isinstance(event, SearchSettled):
+            return event  # digests and numbers
+        fields = {
+            name: value if name in _HANDLES else self._redactor.json(value)
+            for name, value in msgspec.to_builtins(event).items()
+        }
+        if isinstance(event, PatternDiscovered | PatternMerged | PatternImported):
+            fields["pattern"] = self.clean(event.pattern)
+        return msgspec.convert(fields, type(event))
 
 
 class JournalBook:

@@ -389,7 +389,14 @@ def environment(path: str, gate: Gate) -> dict[str, str]:
     rustup = os.environ.get("RUSTUP_HOME") or str(Path.home() / ".rustup")
     # GOTOOLCHAIN=local: `go` must not download another toolchain because `go.mod` asks for it.
     fixed |= {"RUSTUP_HOME": rustup, "GOTOOLCHAIN": "local", "CARGO_TERM_COLOR": "never"}
-    return {**fixed, **inherited, "PATH": path, **gate.env}
+    own = {name: _passed_on(value) for name, value in gate.env.items()}
+    return {**fixed, **inherited, "PATH": path, **own}
+
+
+def _passed_on(value: str) -> str:
+    """What a variable of a gate holds: the value of another one, or what is written there."""
+    named = re.fullmatch(r"\$\{?([A-Za-z_]\w*)\}?", value)
+    return os.environ.get(named[1], value) if named else value
 
 
 def homes(program: Path) -> set[Path]:

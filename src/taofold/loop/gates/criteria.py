@@ -7,6 +7,7 @@ module that a test cannot import is what the loop may be there to repair.
 """
 
 import json
+import os
 import re
 import shlex
 import shutil
@@ -25,6 +26,9 @@ MOST_GATES: Final = 20
 _AND: Final = re.compile(r"\s+AND\s+")
 _SHELL: Final = re.compile(r"[|;<>$`*?(){}&\n#~!]")
 _ASSIGNED: Final = re.compile(r"[A-Za-z_]\w*=")
+_PASSED_ON: Final = re.compile(r"(?:env\s+)?(?:[A-Za-z_]\w*=\$\{?[A-Za-z_]\w*\}?\s+)+")
+"""Variables that a gate gets from the environment (`TOKEN=$TOKEN pytest`): what they hold is
+written nowhere."""
 _BUILTINS: Final = frozenset({"test", "[", ":", "cd", "export", "source", ".", "if", "for", "set"})
 _WORD: Final = re.compile(r"[A-Za-z][a-z']*[.!?]?")
 _CD: Final = re.compile(r"\s*cd\s+([\w./-]+)\s*&&\s*(.+)", re.DOTALL)
@@ -133,12 +137,27 @@ def _gates(text: str, root: Path, path: str | None, timeout: float) -> list[Gate
     # Simple commands are run without a shell: nothing of theirs is expanded, and each is a gate
     # with a report of its own.
     simple = [part.strip() for part in rest.split("&&")]
-    if all([part and not _shell(part) and not part.startswith("cd ") for part in simple]):
+    if all([part and not _shell(_program(part)) and not part.startswith("cd ") for part in simple]):
         return [_gate(part, root, folder, path, timeout) for part in simple]
     first = _first_word(rest)
     # Of shell text only the first program can be looked for without running it.
     _checked(text, [first], root, folder, path)
     return [Gate(rest, timeout=timeout, folder=folder, shell=True)]  # noqa: S604 - no process here
+
+
+def _program(text: str) -> str:
+    """The command without variables that it is passed on from the environment.
+
+    Raises:
+        ConfigError: one of them is not set.
+    """
+    passed = _PASSED_ON.match(text)
+    if passed is None:
+        return text
+    for name in re.findall(r"\$\{?(\w+)", passed[0]):
+        if name not in os.environ:
+            raise ConfigError(f"{text!r} passes on ${name}, which is not set here")
+    return text[passed.end() :]
 
 
 def _gate(text: str, root: Path, folder: str, path: str | None, timeout: float) -> Gate:
