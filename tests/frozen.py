@@ -1,20 +1,39 @@
-"""Which values of a package can be changed after they were made."""
+"""Which values of a package can be changed after they were made, and what their defaults are."""
 
 import dataclasses
 import importlib
+import inspect
+import json
+import os
 import pkgutil
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
 
 import msgspec
+from tests.recorded import same
+
+ROOT: Final = Path(__file__).parents[1]
+PAGES: Final = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
+HOUSE: Final = ("CONTRIBUTING.md", "CHANGELOG.md", "architecture.md", "changing.md", "mutants.md")
+"""Pages for those who change the project: they name what nobody else relies on."""
 
 
 def classes(package: str) -> Iterator[type]:
     """The classes of a package, each from the module that defines it."""
+    for module in modules(package):
+        for value in vars(module).values():
+            if isinstance(value, type) and value.__module__ == module.__name__:
+                yield value
+
+
+def modules(package: str) -> Iterator[ModuleType]:
+    """The package's modules."""
     root = importlib.import_module(package)
     for info in pkgutil.walk_packages(root.__path__, f"{package}."):
-        for value in vars(importlib.import_module(info.name)).values():
-            if isinstance(value, type) and value.__module__ == info.name:
-                yield value
+        yield importlib.import_module(info.name)
 
 
 def changeable(package: str) -> list[str]:
@@ -26,3 +45,80 @@ def changeable(package: str) -> list[str]:
         or (dataclasses.is_dataclass(value) and not value.__dataclass_params__.frozen)  # type: ignore[attr-defined]
     ]
     return sorted(names)
+
+
+def meant(package: str) -> dict[str, dict[str, Any]]:
+    """What is meant where nothing is said: the defaults of what the pages for users name.
+
+    Of a value also which fields may be given by their place alone, in which order.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    pages = [page.read_text(encoding="utf-8") for page in PAGES if page.name not in HOUSE]
+    documented = set(re.findall(r"[\w.]+", "\n".join(pages)))
+    named = documented | {name.rpartition(".")[2] for name in documented}
+    for kind in classes(package):
+        if kind.__name__ not in named or getattr(kind, "_is_protocol", False):
+            continue
+        if fields := dict(_fields(kind)):
+            found[kind.__qualname__] = {
+                "by place": list(getattr(kind, "__match_args__", ())),
+                **fields,
+            }
+        for name, member in vars(kind).items():
+            function = getattr(member, "__func__", member)
+            own = not name.startswith("_") or (name == "__init__" and not fields)
+            if own and inspect.isfunction(function) and (given := _given(function)):
+                found[f"{kind.__qualname__}.{name}"] = given
+    for module in modules(package):
+        for name, function in vars(module).items():
+            path = f"{module.__name__}.{name}"
+            if path in documented and inspect.isfunction(function) and (given := _given(function)):
+                found[path] = given
+    return found
+
+
+def _given(function: Callable[..., Any]) -> dict[str, str]:
+    return {
+        name: _shown(parameter.default)
+        for name, parameter in inspect.signature(function).parameters.items()
+        if parameter.default is not parameter.empty
+    }
+
+
+def _fields(kind: type) -> Iterator[tuple[str, str]]:
+    if issubclass(kind, msgspec.Struct):
+        for field in msgspec.structs.fields(kind):
+            if field.default is not msgspec.NODEFAULT:
+                yield field.name, _shown(field.default)
+            elif field.default_factory is not msgspec.NODEFAULT:
+                yield field.name, _shown(field.default_factory())
+    elif dataclasses.is_dataclass(kind):
+        for each in dataclasses.fields(kind):
+            if each.default is not dataclasses.MISSING:
+                yield each.name, _shown(each.default)
+            elif each.default_factory is not dataclasses.MISSING:
+                yield each.name, _shown(each.default_factory())
+    elif issubclass(kind, tuple):
+        for name, default in getattr(kind, "_field_defaults", {}).items():
+            yield name, _shown(default)
+
+
+def _shown(default: object) -> str:
+    """As it is written; of an object without a form of its own, and of a value, what it is."""
+    if inspect.isroutine(default) or isinstance(default, type):
+        return default.__qualname__
+    is_value = isinstance(default, msgspec.Struct) or dataclasses.is_dataclass(default)
+    return f"{type(default).__name__}()" if is_value or " at 0x" in repr(default) else repr(default)
+
+
+def unlike_the_table(package: str) -> dict[str, Any]:
+    """What `recorded/meant.json` of the package's tests says otherwise, as it is now.
+
+    A name that the pages name since it was written stands in it once it is written anew.
+    """
+    path = ROOT / "tests" / package.rpartition(".")[2] / "recorded" / "meant.json"
+    now = meant(package)
+    if os.environ.get("TAOFOLD_RECORD"):
+        same(path, now)
+    recorded: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return {name: now.get(name) for name, table in recorded.items() if now.get(name) != table}

@@ -37,6 +37,10 @@ Json = dict[str, Any]
 
 
 TYPING_ONLY = ("override", "final")
+LOOKING = (
+    "test_values_are_frozen",
+    "test_what_is_meant_where_nothing_is_said_is_what_the_table_says",
+)
 Position = tuple[int, int]
 
 
@@ -51,7 +55,8 @@ def without_behaviour(node: ast.AST) -> Iterator[ast.AST]:
     """The parts of a node that change nothing a caller could see, or are read by type checkers.
 
     Annotations and aliases of types, what is under `TYPE_CHECKING`, overloads; how a class keeps
-    its fields (`slots`), how much a cache holds, the garbage collector (`gc`).
+    its fields (`slots`), whether and how much a cache holds, the garbage collector (`gc`); methods
+    of a protocol, whose bodies are `...` and which nothing calls.
     A mutant of a type that is written in code fails at import and would only flatter the figure.
     """
     match node:
@@ -65,6 +70,8 @@ def without_behaviour(node: ast.AST) -> Iterator[ast.AST]:
             yield from of_function(node)
         case ast.If(test=test, body=body) if name_of(test) == "TYPE_CHECKING":
             yield from (test, *body)
+        case ast.ClassDef(bases=[ast.Name(id="Protocol")], body=body):
+            yield from filter(is_stub, body)
         case ast.ClassDef(keywords=keywords) | ast.Call(keywords=keywords) if keywords:
             yield from (each for each in keywords if each.arg in ("slots", "gc"))
         case ast.Call(func=func, args=[of_type, *_]) if name_of(func) in ("cast", "TypeVar"):
@@ -78,6 +85,15 @@ def without_behaviour(node: ast.AST) -> Iterator[ast.AST]:
             pass
 
 
+def is_stub(node: ast.stmt) -> bool:
+    """A method that only says how it is called."""
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return False
+    return all(
+        isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant) for each in node.body
+    )
+
+
 def of_function(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.AST]:
     if node.returns is not None:
         yield node.returns
@@ -85,10 +101,8 @@ def of_function(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.AS
         name = name_of(decorator)
         if name == "overload":
             yield node
-        elif name in TYPING_ONLY:
+        elif name in TYPING_ONLY or name == "lru_cache":  # of what gives the same for the same
             yield decorator
-        elif name == "lru_cache" and isinstance(decorator, ast.Call):
-            yield from (*decorator.args, *decorator.keywords)
 
 
 def is_type(value: ast.expr) -> bool:
@@ -214,8 +228,8 @@ def main(tree: Path, size: int, seed: int, rooms: list[str]) -> None:
         name = path.relative_to(tree / "src/taofold").parts[0]
         room = f"tests/{name}/"
         tests, at_import = covering.tests(path, place["line"], room)
-        if at_import:  # it looks at every class and runs no line of any
-            tests.insert(0, f"{room}test_frozen_{name}.py::test_values_are_frozen")
+        if at_import:  # they look at every class and run no line of any
+            tests[:0] = [f"{room}test_frozen_{name}.py::{test}" for test in LOOKING]
         mutants.append({
             "path": str(path.relative_to(tree)), **place, "weight": weight, "at_import": at_import,
             "was": original.splitlines()[place["line"] - 1].strip(), "now": now.strip(),
