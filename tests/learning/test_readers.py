@@ -125,6 +125,66 @@ def test_what_only_looks_alike_is_told_to_who_has_failed() -> None:
     assert "Decimal" in told(first, near)
 
 
+def test_a_sentence_that_differs_in_one_word_is_the_same() -> None:
+    known = [loop("first", EXACT, python("dictionary changed size during iteration"))]
+    now = python("Set changed size during iteration", path="tax.py")
+    assert "Decimal" in told(known, now, failed=False)
+
+
+def test_what_failed_is_not_told_beside_what_settled_it() -> None:
+    stuck = [
+        RepairAttempt(n, (python(MIXED),), (change,), (python(MIXED),))
+        for n, change in enumerate((EXACT, ROUND, EXACT), 1)
+    ]
+    gave_up = LoopHistory("g", "Make the checks pass", "", "exhausted", tuple(stuck), 3, agent="t")
+    right = FileChange("bill.py", EXACT.before, "    return exact(net)\n")
+    text = told([gave_up, loop("first", right, python(MIXED))], python(MIXED, path="tax.py"))
+    assert "exact(net)" in text
+    assert "Tried, and" not in text
+
+
+def test_a_try_that_was_meant_for_another_error_is_none_of_this_one() -> None:
+    text = "var n = 1\n\nconst at = (k) => rates[k]\n"
+    tried = text.replace("rates[k]", "rates[k] ?? 0")
+    right = "const n = 1\n\nconst at = (k: Key) => rates[k]\n"
+    lint = finding("no-var", VAR, "src/a.ts")
+    lint = replace(lint, places=(Location("src/a.ts", 1),))
+    key = finding("TS7053", "Element implicitly has an 'any' type", "src/a.ts")
+    key = replace(key, places=(Location("src/a.ts", 3),))
+    attempts = (
+        RepairAttempt(1, (lint, key), (FileChange("src/a.ts", text, tried),), (lint, key)),
+        RepairAttempt(2, (lint, key), (FileChange("src/a.ts", tried, right),), ()),
+    )
+    history = LoopHistory("h", "Lint", "", "completed", attempts, 2, agent="t")
+    vain = {
+        one.body.signature.name: one.body.fix.vain
+        for one in extract(history, ("error",))
+        if isinstance(one.body, ErrorFix)
+    }
+    assert vain == {"no-var": (), "TS7053": ("`const at = (k) => rates[k] ?? 0`",)}
+
+
+@pytest.mark.parametrize(
+    ("passed", "error", "taught"),
+    [
+        (None, "TypeError", False),
+        (frozenset({"adds up"}), "TypeError", False),
+        (frozenset[str](), "TypeError", True),
+        (frozenset[str](), "E0277", False),
+    ],
+    ids=["nobody knows", "it passed before", "it did not run before", "a finding is new"],
+)
+def test_what_only_came_to_light_was_not_broken(
+    passed: frozenset[str] | None, error: str, taught: bool
+) -> None:
+    hidden = python("require is not defined in ES module scope", "ReferenceError", "src/cart.js")
+    light = Check("adds up", "failed", error, "x", (Location("src/cart.test.js", 9, "sum"),))
+    change = FileChange("src/cart.js", "require('x')\n", "import 'x'\n")
+    attempt = RepairAttempt(1, (hidden,), (change,), (light,), passed=passed)
+    history = LoopHistory("h", "Mend", "", "completed", (attempt,), 1, agent="t")
+    assert bool(extract(history, ("error",))) is taught
+
+
 def test_many_checks_that_fail_alike_do_not_hide_the_next_error() -> None:
     alike = [
         Check(f"t::{n}", "failed", "KeyError", f"'{n}'", (Location("shop.py", 3, "total"),))
@@ -334,6 +394,7 @@ def test_a_silencing_fix_of_a_file_or_an_older_release_is_not_told_either() -> N
         ("a.rs", "    for row in rows.iter().skip(1) {\n        let n = row.len() as u32;\n"),
         ("a.ts", "  const modes = ['on', 'off'] as const;\n  if (a != b) report('no!');\n"),
         ("a.ts", "  import { Rate as Price } from './rate';\n"),
+        ("a.rs", '    rows.lock().expect("poisoned").push(worker.join().unwrap());\n'),
     ],
 )
 def test_what_only_looks_like_silencing_is_told(path: str, new: str) -> None:

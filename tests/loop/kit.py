@@ -11,7 +11,7 @@ from typing import Any
 
 from taofold.agent import Agent
 from taofold.core.checks import Check, Location
-from taofold.log.journal import MemoryJournal
+from taofold.log.journal import Journal, MemoryJournal
 from taofold.log.memory import MemoryLog
 from taofold.loop import events as loop_events
 from taofold.loop.driver import LoopDependencies
@@ -199,7 +199,7 @@ def means(
     model: Any,
     judging: Judging,
     *,
-    journal: MemoryJournal | None = None,
+    journal: Journal | None = None,
     tools: Iterable[Any] | None = None,
     **more: Any,
 ) -> LoopDependencies:

@@ -28,6 +28,7 @@ from taofold.learning.extraction.history import (
     RepairAttempt,
     RunReading,
     changed,
+    name_of,
     read_run,
 )
 from taofold.learning.extraction.lessons import KINDS, extract
@@ -40,7 +41,7 @@ from taofold.learning.settings import Injection, Learning
 from taofold.loop.events import IterationEnded
 from taofold.loop.state import LoopState
 from taofold.loop.values import Extracted, Learnt, Lessons, Used
-from taofold.loop.verdict import Verdict
+from taofold.loop.verdict import TESTS, Verdict
 
 
 class Work(Protocol):
@@ -213,11 +214,12 @@ async def _attempts(
     failed, fails = before.errors, ended.verdict.errors
     still = {check.id for check in fails}
     turned = _names([check for check in failed if check.id not in still])
+    passed = _passed(before)
     records = await work.records(ended.run)
     reading = read_run(records, ended.number, failed, await _texts(records, snapshot, work))
     left = _names(fails)
     credible = [
-        replace(attempt, kept=attempt.kept and not _doubtful(attempt, left))
+        replace(attempt, kept=attempt.kept and not _doubtful(attempt, left), passed=passed)
         for attempt in reading.attempts
         if attempt.judged
     ]
@@ -233,11 +235,19 @@ async def _attempts(
         fails,
         True,
         tuple(sorted(ended.tools)),
+        passed=passed,
     )
     if unexplained:
         # The log does not explain the files: what it claims to have mended is not believed.
         credible = [attempt for attempt in credible if not attempt.kept]
     return [*credible, whole]
+
+
+def _passed(verdict: Verdict) -> frozenset[str] | None:
+    """The names of what passed, None where a gate failed whose report does not name it."""
+    if any(not result.passed and result.runner not in TESTS for result in verdict.results):
+        return None
+    return frozenset([name_of(check) for check in verdict.passing])
 
 
 async def _texts(records: Sequence[Record], snapshot: str, work: Work) -> dict[str, str]:
@@ -275,11 +285,8 @@ def _doubtful(attempt: RepairAttempt, left: set[str]) -> bool:
 
 
 def _names(checks: Iterable[Check]) -> set[str]:
-    """What the checks are called, whoever reports them: a test's own name with its parameters."""
-    # Runners spell the same id differently (`a.py::T::test_b`, `a.T.test_b`), so the last part
-    # is compared; with parameters the whole, for they may hold dots.
-    ids = [check.id for check in checks]
-    return {id_ if "[" in id_ else id_.replace("::", ".").rpartition(".")[2] for id_ in ids}
+    """What the checks are called, whoever reports them."""
+    return {name_of(check.id) for check in checks}
 
 
 async def _changes(ended: IterationEnded, snapshot: str, work: Work) -> tuple[FileChange, ...]:

@@ -5,6 +5,7 @@ failed then. An edit is judged by the next run of the checks; an edit that is th
 last one takes it back.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, cast
@@ -19,6 +20,17 @@ from taofold.diagnostics.failures import failing_checks
 
 SUCCESS: Final = frozenset({"completed", "success"})
 """Outcomes of a loop whose gates passed; every other one is a failure."""
+
+
+_STOPS: Final = re.compile(r"(?:Error|Exception|Failed|panic)$|ERR_ASSERTION")
+"""Classes of what ends a program or a test; linters and compilers name all they find."""
+
+
+def name_of(check: str) -> str:
+    """What a check is called, whoever reports it: a test's own name with its parameters."""
+    # Runners spell the same id differently (`a.py::T::test_b`, `a.T.test_b`), so the last part
+    # is compared; with parameters the whole, for they may hold dots.
+    return check if "[" in check else check.replace("::", ".").rpartition(".")[2]
 
 
 class FileChange(Value, frozen=True):
@@ -53,6 +65,8 @@ class RepairAttempt(Value, frozen=True):
     tools: tuple[str, ...] = ()
     kept: bool = True
     """False if the changes were taken back."""
+    passed: frozenset[str] | None = None
+    """Names of the checks that passed when the iteration began; None = not known."""
 
     @property
     def turned(self) -> tuple[Check, ...]:
@@ -62,9 +76,24 @@ class RepairAttempt(Value, frozen=True):
 
     @property
     def broke(self) -> tuple[Check, ...]:
-        """The checks that fail now and did not before."""
+        """The checks that fail now and did not before, those left out that only came to light.
+
+        A program stops at the first exception, and a test file that cannot be loaded runs no test:
+        what fails elsewhere behind it was not broken, unless it is known to have passed.
+        """
         failed = {fault.id for fault in self.before}
-        return tuple([f for f in self.after if f.id not in failed]) if self.judged else ()
+        new = [check for check in self.after if check.id not in failed] if self.judged else []
+        places = {check.place for check in self.before}
+        return tuple(
+            [
+                check
+                for check in new
+                if self.passed is None
+                or name_of(check.id) in self.passed
+                or check.place in places
+                or not _STOPS.search(check.error_type)
+            ]
+        )
 
 
 class LoopHistory(Value, frozen=True):

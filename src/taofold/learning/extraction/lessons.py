@@ -317,10 +317,14 @@ def _in_vain_for(attempt: RepairAttempt, own: Collection[Sign]) -> tuple[FileCha
         return ()
     changes = _joined((), [c for c in attempt.changes if not is_test(c.path)])
     others = [other for other in attempt.before if _sign_of(other) not in own]
-    if all(_sign_of(other) in left for other in others):
-        return changes
     part = blame(changes, check, others)
-    return part.changes if part.pointed else ()
+    if part.pointed:
+        return part.changes
+    # Of an attempt that settled nothing it is not known which error it was meant for, unless the
+    # report of another one points at it.
+    settled = [other for other in others if _sign_of(other) not in left]
+    meant = any(blame(changes, other, (check,)).pointed for other in others)
+    return () if settled or meant else changes
 
 
 def _alike(one: Check, other: Check) -> bool:

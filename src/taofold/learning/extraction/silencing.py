@@ -31,7 +31,8 @@ _CASTS: Final = (
     r"|[:<,|] ?any\b(?!\()|\bAny\b|\bcast\(|[\w)\]]!(?=[.;,)])|\btransmute\b"
 )
 _HIDES: Final = (
-    r"\.(?:unwrap|expect)\(|\bunwrap_(?:or_default|unchecked)\b|\b(?:saturating|wrapping"
+    # Of a lock that is poisoned and a thread that died there is nothing else to be made.
+    r"(?<!\.lock\(\))(?<!\.join\(\))\.(?:unwrap|expect)\(|\bunwrap_(?:or_default|unchecked)\b|\b(?:saturating|wrapping"
     r"|overflowing)_\w+|\bunsafe\b|errors=['\"](?:ignore|replace)|\bsuppress\("
     r"|\.catch\(\s*\(?\w*\)?\s*=>\s*(?:\{\s*\}|null|undefined|\[\])"
 )

@@ -10,7 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from taofold.learning.extraction.silencing import silencing
-from taofold.learning.patterns.kinds import Approach, CodeTemplate, ErrorFix, Kind
+from taofold.learning.patterns.kinds import (
+    Approach,
+    Avoidance,
+    CodeTemplate,
+    ErrorFix,
+    Kind,
+)
 from taofold.learning.patterns.pattern import Pattern
 from taofold.learning.retrieval.relevance import LEAST, Question, Relevance, likeness, relevance
 from taofold.learning.settings import MOST_INJECTED, Injection
@@ -154,6 +160,10 @@ def _surplus(candidate: Ranked, chosen: Sequence[Ranked], ranked: Sequence[Ranke
     for other in chosen:
         if likeness(pattern, other.pattern) > _ALIKE:
             return f"it says the same as {other.pattern.id}"
+    for other in ranked if isinstance(pattern.body, Avoidance) and not pattern.body.better else ():
+        settles = other.pattern.kind == "error" and not other.refused
+        if settles and other.answers == candidate.answers >= 0:
+            return f"{other.pattern.id} tells what settled such an error"
     # What tells nothing new as a lesson does not do so as an approach or a template either.
     for other in ranked if isinstance(pattern.body, CodeTemplate | Approach) else ():
         if other.pattern.kind == "error" and not pattern.loops.isdisjoint(other.pattern.loops):

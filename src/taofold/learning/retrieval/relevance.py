@@ -162,6 +162,7 @@ _SAME_CLASS: Final = 0.7
 _OTHER_CLASS: Final = 0.15
 _SAME_WORDS: Final = 0.6
 _SAME_SENTENCE: Final = 0.5
+_NEARLY: Final = 0.8
 _SAME_PLACE: Final = 0.6
 _LEAST_ERROR: Final = 0.25
 _SENTENCE: Final = 30
@@ -281,7 +282,7 @@ def _no_news(pattern: Pattern, signature: ErrorSignature, failing: Check, case: 
     """Why a reader who meets this error is not told of it (yet); "" if they are."""
     match pattern.body:
         case ErrorFix(fix=fix):
-            alike = matches(signature.pattern, failing.message) and not _obvious(fix, failing)
+            alike = _says_the_same(signature, failing) and not _obvious(fix, failing)
             news = fix.hard_won or same_place(signature, failing) or alike
             # What only a file claims may be anything.
             hard = news and not pattern.claimed
@@ -301,6 +302,12 @@ def _no_news(pattern: Pattern, signature: ErrorSignature, failing: Check, case: 
     if known and (own or _of_every_day(failing, vain=vain, failed=failed)):
         return "such an error has its cause in the program at hand"
     return "" if hard or failed else _NOT_YET
+
+
+def _says_the_same(signature: ErrorSignature, failing: Check) -> bool:
+    """Is it the same sentence but for names, or for one word in five?"""
+    alike = same_sentence(literal(signature.pattern), failing.message)
+    return matches(signature.pattern, failing.message) or alike >= _NEARLY
 
 
 def _obvious(fix: Fix, failing: Check) -> bool:
