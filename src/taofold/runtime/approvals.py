@@ -25,7 +25,7 @@ from taofold.core.values import ASK_USER, Action, Deciders, Observation, Tier, V
 from taofold.policy import Ruling, digest
 from taofold.policy.policy import refusal
 from taofold.policy.redaction import Redactor
-from taofold.runtime.ledger import Cancelled, Ledger, Park, call_place
+from taofold.runtime.ledger import Ledger, Park, call_place
 from taofold.runtime.redaction import redact_json
 from taofold.runtime.setup import Approval, Decision
 from taofold.tools import BadArguments, Tool
@@ -53,6 +53,19 @@ PREVIEW = 2000
 """Characters of what would happen that a person is shown."""
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Asked:
+    """A question on record: the record, by whose number it is answered, and what it asks."""
+
+    record: e.Record
+    event: e.Decided
+
+    @property
+    def id(self) -> str:
+        """As people name it."""
+        return f"{self.record.run}:{self.record.seq}"
+
+
 class OpenQuestion:
     """What a person is asked about one action: from the asking to what became of it.
 
@@ -77,7 +90,7 @@ class OpenQuestion:
         self.text, self.request = text, request
         self.behind: tuple[OpenQuestion, ...] = ()
         """Questions about later calls of the same step, which are asked already."""
-        self._asked: e.Record | None = None
+        self._asked: _Asked | None = None
         self._resolved: e.Resolved | None = None
         """What became of it before it was its turn."""
 
@@ -117,7 +130,7 @@ class OpenQuestion:
         # Not in the past: in a fork the state may be ahead of what one branch recorded.
         return self.ledger.store.state.open[self.key].slots[self.index].attempts
 
-    def _ask(self, ruling: Ruling | None) -> e.Record:
+    def _ask(self, ruling: Ruling | None) -> _Asked:
         """Record that a person is asked, or find it recorded."""
         ledger, setup, tool = self.ledger, self.ledger.setup, self.tool
         seconds = setup.policy.approve_seconds
@@ -152,7 +165,9 @@ class OpenQuestion:
             )
         else:
             ledger.recording.overrule(self.key, self.index, "ask")
-        return ledger.put(event)
+        record = ledger.put(event)
+        assert isinstance(record.event, e.Decided)
+        return _Asked(record, record.event)
 
     def _deciders(self) -> Deciders | None:
         """Who may answer. What the model asks (`ask_user`) is no approval."""
@@ -160,10 +175,9 @@ class OpenQuestion:
             return None
         return self.ledger.setup.policy.deciders(self.tool.name, self.tool.role)
 
-    async def _resolve(self, asked: e.Record) -> e.Resolved:
+    async def _resolve(self, asked: _Asked) -> e.Resolved:
         """What became of the question: recorded, or by the inbox, the clock or the callback."""
         ledger, event = self.ledger, asked.event
-        assert isinstance(event, e.Decided)
         key, index = event.key, event.index
         if self._resolved is not None:
             early, self._resolved = self._resolved, None
@@ -179,29 +193,14 @@ class OpenQuestion:
             return self._void_if_changed(event, recorded) or recorded
         ledger.touch(call_place(key, index))
         await ledger.inbox.refresh(ledger.store)
-        # A decision that was posted in time counts, even if it is read after the question expired.
-        resolved = self._from_inbox(asked)
-        # First what a person posted, then the clock; only then a callback, or parking.
-        if resolved is None and self._is_expired(event):
-            resolved = _resolution(event, "expired", "clock")
-        if resolved is None and ledger.setup.approve is None:
-            by = ledger.inbox.cancelled()
-            if by:
-                raise Cancelled(by)
-            # Steering in the inbox goes on record first: no run is parked over unread messages.
-            ledger.record_steering(key)
-            for question in self.behind:
-                question._hear()
-            wants_text = self.action.tool == ASK_USER or bool(
-                event.request and event.request["form"]
-            )
-            raise Park("awaiting_input" if wants_text else "awaiting_approval")
+        # First what a person posted, then the clock; only then a callback, or parking. A decision
+        # that was posted in time counts, even if it is read after the question expired.
+        resolved = self._from_inbox(asked) or self._expiry(event)
         if resolved is None:
-            # The question is durable before anybody sees it: an answer refers to its number.
-            await ledger.save()
             try:
                 resolved = await self._from_callback_or_inbox(asked)
             except Park:
+                # Steering in the inbox goes on record first: no run is parked over unread messages.
                 ledger.record_steering(key)
                 for question in self.behind:
                     question._hear()
@@ -225,9 +224,17 @@ class OpenQuestion:
         """Is it on record what became of it?"""
         return self.ledger.recording.event(e.Resolved, self.key, self.index) is not None
 
-    async def _from_callback_or_inbox(self, asked: e.Record) -> e.Resolved:
-        """The callback's word, or that of a person who decided elsewhere meanwhile."""
+    async def _from_callback_or_inbox(self, asked: _Asked) -> e.Resolved:
+        """The callback's word, or that of a person who decided elsewhere meanwhile.
+
+        Parks the run if there is no callback, or it leaves the question open.
+        """
         ledger = self.ledger
+        if ledger.setup.approve is None:
+            await ledger.raise_if_cancelled()
+            raise Park(self._approval(asked).waits_for)
+        # The question is durable before anybody sees it: an answer refers to its number.
+        await ledger.save()
         answer = await self._callback(asked)
         # A callback may have taken minutes: look once more, or a decision
         # from elsewhere is overrun.
@@ -242,24 +249,23 @@ class OpenQuestion:
             question._decide_early(decision)
         return self._reconcile(asked, decisions[0])
 
-    def _require(self, asked: e.Record, decision: Decision) -> None:
+    def _require(self, asked: _Asked, decision: Decision) -> None:
         """Leave the question open where the callback speaks for somebody who may not allow it."""
         why = self._refusal(asked, decision)
         if not why:
             return
-        setup, name = self.ledger.setup, f"{asked.run}:{asked.seq}"
+        setup, name = self.ledger.setup, asked.id
         by = setup.redactor.text(utf8(decision.by))
         refused = e.DecisionRefused(id=name, by=by, why=why, at=setup.now())
         self.ledger.store.dispatch(refused)
         raise Park("awaiting_approval")
 
-    def _refusal(self, asked: e.Record, decision: Decision) -> str:
+    def _refusal(self, asked: _Asked, decision: Decision) -> str:
         """Why the requester may not allow it himself, or "".
 
         Who else speaks through a callback is its author's word.
         """
         event, requester = asked.event, self.ledger.setup.principal
-        assert isinstance(event, e.Decided)
         if event.deciders is None or flaw(decision) or VERDICTS[decision.verdict] != "allow":
             return ""
         if decision.by != requester.id:
@@ -287,13 +293,12 @@ class OpenQuestion:
             self._resolved = self._reconcile(self._asked, decision)
             self.ledger.put(self._resolved)
 
-    def _reconcile(self, asked: e.Record, decision: Decision) -> e.Resolved:
+    def _reconcile(self, asked: _Asked, decision: Decision) -> e.Resolved:
         """What a callback and a person elsewhere come to.
 
         Where both spoke, whoever did not allow is heard; the other is on the record as refused.
         """
         ledger, event = self.ledger, asked.event
-        assert isinstance(event, e.Decided)
         posted = self._from_inbox(asked)
         resolved = self._from_decision(event, decision)
         if posted is None:
@@ -302,22 +307,20 @@ class OpenQuestion:
         # what one of them closed.
         heard, lost = (resolved, posted) if posted.verdict == "allow" else (posted, resolved)
         why = f"{heard.by} decided {heard.verdict} at the same time"
-        name = f"{asked.run}:{asked.seq}"
-        refusal = e.DecisionRefused(id=name, by=lost.by, why=why, at=ledger.setup.now())
+        refusal = e.DecisionRefused(id=asked.id, by=lost.by, why=why, at=ledger.setup.now())
         ledger.store.dispatch(refusal)
         return heard
 
-    def _approval(self, asked: e.Record) -> Approval:
+    def _approval(self, asked: _Asked) -> Approval:
         ledger = self.ledger
         requester = ledger.setup.principal.id
-        return approval(ledger.store.run, asked, self.action, requester, self.text)
+        return approval(ledger.store.run, asked.record, self.action, requester, self.text)
 
-    async def _callback(self, asked: e.Record) -> Any:
+    async def _callback(self, asked: _Asked) -> Any:
         """What the callback says; while it waits, a person elsewhere may decide or cancel."""
         ledger, event = self.ledger, asked.event
         approve = ledger.setup.approve
         assert approve is not None
-        assert isinstance(event, e.Decided)
         request = self._approval(asked)
         if self.behind:
             others = [q._approval(q._asked) for q in self.behind if q._asked is not None]
@@ -331,14 +334,10 @@ class OpenQuestion:
                 # the callback at each look.
                 while not (await asyncio.wait({asking}, timeout=LOOK))[0]:
                     await ledger.inbox.refresh(ledger.store)
-                    posted = self._from_inbox(asked)
-                    if posted is not None:
-                        return posted
-                    if self._is_expired(event):
-                        return _resolution(event, "expired", "clock")
-                    by = ledger.inbox.cancelled()
-                    if by:
-                        raise Cancelled(by)
+                    ended = self._from_inbox(asked) or self._expiry(event)
+                    if ended is not None:
+                        return ended
+                    await ledger.raise_if_cancelled()
                 decision = asking.result()
             finally:
                 if not asking.done():
@@ -370,29 +369,24 @@ class OpenQuestion:
             wrong = "the decision is about another action than the one it was asked about"
         if wrong:
             return _resolution(asked, "deny", setup.principal.id, utf8(wrong))
-        if self._is_expired(asked):
-            return _resolution(asked, "expired", "clock")
+        expiry = self._expiry(asked)
+        if expiry is not None:
+            return expiry
         words = decision.answer if decision.answer is not None else decision.reason
         verdict = VERDICTS[decision.verdict]
         if asked.request is not None and decision.parameters is not None:
             words = _form(decision.parameters)
             decision = dataclasses.replace(decision, parameters=None)
         parameters = decision.parameters if verdict == "allow" else None
-        # After redaction the call would run with other parameters than the person saw and approved.
-        lost = "" if parameters is None else secret(setup.redactor, parameters)
-        if lost:
-            return _resolution(asked, "deny", setup.redactor.text(utf8(decision.by)), lost)
-        edited = None if parameters is None else replace(self.action, parameters=dict(parameters))
-        reason, by = [setup.redactor.text(utf8(text)) for text in (words, decision.by)]
-        return _resolution(asked, verdict, by, reason, edited, self.tool)
+        by = setup.redactor.text(utf8(decision.by))
+        return self._as_edited(asked, verdict, by, utf8(words), parameters)
 
-    def _from_inbox(self, asked: e.Record) -> e.Resolved | None:
+    def _from_inbox(self, asked: _Asked) -> e.Resolved | None:
         """What a person's message in the inbox says."""
         inbox, event = self.ledger.inbox, asked.event
-        assert isinstance(event, e.Decided)
         # By the number of the question's record, so an answer to an earlier question about the same
         # action is not taken for this one.
-        signal = inbox.find("decide", asked.seq) or inbox.find("answer", asked.seq)
+        signal = inbox.find("decide", asked.record.seq) or inbox.find("answer", asked.record.seq)
         if signal is None:
             return None
         inbox.take(signal)
@@ -400,17 +394,27 @@ class OpenQuestion:
         parameters, text = data.get("parameters"), str(data.get("text") or data.get("reason") or "")
         if event.request is not None and parameters is not None:
             text, parameters = _form(parameters), None
-        redactor = self.ledger.setup.redactor
-        reason = redactor.text(text)
-        verdict = data.get("verdict", "allow")
-        lost = "" if parameters is None else secret(redactor, parameters)
-        if lost:  # whoever knew of it was told when he decided
-            return _resolution(event, "deny", signal.by, lost)
-        edited = None if parameters is None else replace(self.action, parameters=dict(parameters))
-        return _resolution(event, verdict, signal.by, reason, edited, self.tool)
+        return self._as_edited(event, data.get("verdict", "allow"), signal.by, text, parameters)
 
-    def _is_expired(self, asked: e.Decided) -> bool:
-        return bool(asked.expires_at) and self.ledger.setup.now() > asked.expires_at
+    def _as_edited(
+        self, asked: e.Decided, verdict: str, by: str, text: str, parameters: dict[str, Any] | None
+    ) -> e.Resolved:
+        """The word of `by`, who edited the `parameters` or left them as they are (None)."""
+        redactor = self.ledger.setup.redactor
+        if parameters is None:
+            return _resolution(asked, verdict, by, redactor.text(text))
+        # After redaction the call would run with other parameters than the person saw and approved.
+        lost = secret(redactor, parameters)
+        if lost:  # who posted a message was told when he decided
+            return _resolution(asked, "deny", by, lost)
+        edited = replace(self.action, parameters=dict(parameters))
+        return _resolution(asked, verdict, by, redactor.text(text), edited, self.tool)
+
+    def _expiry(self, asked: e.Decided) -> e.Resolved | None:
+        """What the clock says: the end of a question that has expired."""
+        if not asked.expires_at or self.ledger.setup.now() <= asked.expires_at:
+            return None
+        return _resolution(asked, "expired", "clock")
 
     def _void_if_changed(self, asked: e.Decided, resolved: e.Resolved) -> e.Resolved | None:
         """Re-check what an approval is bound to, right before it is used; void it if it changed."""
@@ -573,7 +577,7 @@ def _shorten(text: str) -> str:
 def approve_all(request: Approval) -> bool:
     """Approve every action; questions are left to a person. Only for runs that cannot do harm."""
     if request.question:
-        raise Park("awaiting_input" if request.wants_text else "awaiting_approval")
+        raise Park(request.waits_for)
     return True
 
 
@@ -589,7 +593,7 @@ async def _answer(request: Approval) -> Decision:
     # In a thread: reading a line blocks, and leases and other branches must go on.
     answer = await WORKERS.run(_ask, request)
     if answer is None:
-        raise Park("awaiting_input" if request.wants_text else "awaiting_approval")
+        raise Park(request.waits_for)
     if request.wants_text:
         return Decision("allow", answer=answer)
     return Decision("allow" if answer.lower() in ("y", "yes") else "deny")

@@ -76,6 +76,11 @@ class Approval:
         """Is an answer wanted rather than yes or no?"""
         return self.action.tool == ASK_USER or bool(self.form)
 
+    @property
+    def waits_for(self) -> str:
+        """What a run waits for that nobody answers now: the reason with which it is parked."""
+        return "awaiting_input" if self.wants_text else "awaiting_approval"
+
 
 @dataclass(frozen=True, slots=True)
 class Decision:

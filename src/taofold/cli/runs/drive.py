@@ -374,7 +374,7 @@ def _everything(asking: "PromptApprover | None") -> "Approver":
         if not request.question:
             return Decision("allow", reason=WAVED)
         if asking is None:
-            raise Park("awaiting_input" if request.wants_text else "awaiting_approval")
+            raise Park(request.waits_for)
         return await asking(request)
 
     return approve

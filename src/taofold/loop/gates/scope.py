@@ -93,6 +93,12 @@ _CONFIGURES: Final = frozenset(
 """A new file of such a kind at the root may configure a tool that nobody here has heard of."""
 _MODULES: Final = frozenset({"py", "pyx"})
 
+_ROLES: Final[Mapping[str, Role]] = {
+    **dict.fromkeys(DATA, "data"),
+    **dict.fromkeys(CODE | PROSE, "source"),
+}
+"""By suffix, where neither name nor place says more."""
+
 _OLD: Final[dict[Role, str]] = {
     "test": "it is a test",
     "runner": "it configures the gate",
@@ -137,20 +143,20 @@ def role(path: str, named: Collection[str] = ()) -> Role:
         return "runner"
     if _fits(name, BUILD) or folded.startswith(BUILD_FOLDERS):
         return "build"
-    if TEST_FOLDERS & set(folders) or {*folders[:1]} & TEST_ROOTS or _fits(name, TESTS):
+    roots = TEST_ROOTS.intersection(folders[:1])
+    if roots or not TEST_FOLDERS.isdisjoint(folders) or _fits(name, TESTS):
         return "test"
     # `expected_value.py` is code that only has the name.
     if suffix not in CODE and _fits(name, YARDSTICKS):
         return "test"
     # After the roles that names tell: what a gate runs is "command" only if nothing else is known.
-    if path in named or any([path.startswith(f"{folder}/") for folder in named]):
+    self_and_folders = accumulate(path.split("/"), "{}/{}".format)
+    if not set(self_and_folders).isdisjoint(named):
         return "command"
     # Hidden files are settings of tools that nobody here may know: never part of the proof.
-    if any([part.startswith(".") for part in (*folders, name)]):
+    if "/." in f"/{folded}":
         return "other"
-    if suffix in CODE or suffix in PROSE:
-        return "source"
-    return "data" if suffix in DATA else "other"
+    return _ROLES.get(suffix, "other")
 
 
 def exclusion(path: str, *, new: bool, rules: ScopeRules) -> str:

@@ -7,11 +7,11 @@ like a secret. Pure, and linear in the length of the text.
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import Enum, IntEnum
 from functools import lru_cache
 from math import log2
-from typing import Final
+from typing import Final, NamedTuple
 from unicodedata import normalize
 
 from taofold.policy.redaction.tokens import Span
@@ -76,6 +76,7 @@ _TOKENS: Final = _words(
     token tokens pat jwt
     """
 )
+_STRONG: Final = _SURE | _TOKENS
 _SURE_TOKENS: Final = _words(
     """
     access auth refresh bearer api bot deploy personal private oauth secret security client
@@ -143,6 +144,37 @@ _TURKISH: Final = {0x130: "I", 0x131: "i"}
 _TOKEN_ENDING: Final = re.compile(r"(?<!de)(?<!to)token\Z")
 
 
+class _Noun(NamedTuple):
+    """What the word says that a name is about, where the word before it says nothing else."""
+
+    says: Says
+    before: Mapping[str, Says] = {}
+
+
+_TOKEN_BEFORE: Final = {
+    **dict.fromkeys(_SURE_TOKENS, Says.SURELY),
+    **dict.fromkeys(_PLAIN_TOKENS, Says.NOTHING),
+}
+_TOKEN: Final = _Noun(Says.LIKELY, _TOKEN_BEFORE)
+_KEY_BEFORE: Final = dict.fromkeys(_PLAIN_KEYS, Says.NOTHING)
+_NOUNS: Final[Mapping[str, _Noun]] = {
+    **dict.fromkeys(_NOT, _Noun(Says.NOTHING)),
+    **dict.fromkeys(_WEAK, _Noun(Says.PERHAPS)),
+    **dict.fromkeys(_TOKENS, _TOKEN),
+    "tokens": _Noun(Says.NOTHING),
+    "key": _Noun(Says.PERHAPS, {**_KEY_BEFORE, **dict.fromkeys(_KEYS, Says.SURELY)}),
+    "keys": _Noun(Says.PERHAPS, {**_KEY_BEFORE, **dict.fromkeys(_KEYS, Says.PERHAPS)}),
+    **dict.fromkeys(_SURE, _Noun(Says.SURELY)),
+    "pass": _Noun(Says.SURELY, dict.fromkeys(("by", "first", "second"), Says.NOTHING)),
+    "pw": _Noun(Says.SURELY, {"": Says.NOTHING}),
+}
+_NOUNS_BY_ENDING: Final = (
+    (_ENDINGS, _Noun(Says.SURELY)),
+    (_SURE_TOKEN, _Noun(Says.SURELY, dict.fromkeys(_PLAIN_TOKENS, Says.NOTHING))),
+    (_TOKEN_ENDING, _TOKEN),
+    (_FLAT_KEY, _Noun(Says.PERHAPS)),
+)
+"""For words that are written together and not in the list; the first that fits."""
 _DO: Final = re.compile(r"\b(?:tests|checks|gates|cases|builds|they|all|to|must|should) \Z")
 """Before a `pass` that is a verb: "until all tests pass: see below" names no secret."""
 
@@ -159,37 +191,18 @@ def says(name: str) -> Says:
     # From the end: what a name is about stands last in English, in front of its number or stage.
     while words and (words[-1] in _STILL or words[-1].isdigit()):
         words.pop()
-    if not words:
-        return Says.NOTHING
     # Public keys and tokens are meant to be seen.
-    if "public" in words:
+    if not words or "public" in words:
         return Says.NOTHING
-    if words == ["pw"]:
-        return Says.NOTHING
-    last, before = words[-1], words[-2] if len(words) > 1 else ""
-    if last in _SURE or (last not in _NOT and _ENDINGS.search(last)):
-        return (
-            Says.SURELY
-            if last != "pass" or before not in ("by", "first", "second")
-            else Says.NOTHING
-        )
-    if last in ("key", "keys") and before in _KEYS:
-        return Says.SURELY if last == "key" else Says.PERHAPS
-    if last in _TOKENS or _TOKEN_ENDING.search(last):
-        if last == "tokens" or before in _PLAIN_TOKENS:
-            return Says.NOTHING
-        sure = before in _SURE_TOKENS or _SURE_TOKEN.search(last)
-        return Says.SURELY if sure else Says.LIKELY
-    if last in ("key", "keys"):
-        return Says.NOTHING if before in _PLAIN_KEYS else Says.PERHAPS
-    if last in _WEAK or (last not in _NOT and _FLAT_KEY.search(last)):
-        return Says.PERHAPS
-    if last == "string" and before == "connection":
-        return Says.PERHAPS
-    if last in _NOT:
-        # `secret_id`, `session_id`, `key_id`: what looks random may well open something.
-        return Says.NOTHING
-    strong = any(word in _SURE or word in _TOKENS or _ENDINGS.search(word) for word in words)
+    before, last = ["", *words][-2:]
+    noun = _NOUNS.get(last)
+    for ending, ended in _NOUNS_BY_ENDING if noun is None else ():
+        if ending.search(last):
+            noun = ended
+            break
+    if noun is not None:
+        return noun.before.get(before, noun.says)
+    strong = any(word in _STRONG or _ENDINGS.search(word) for word in words)
     return Says.PERHAPS if strong or (before == "key" and "api" in words) else Says.NOTHING
 
 
