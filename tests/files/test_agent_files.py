@@ -9,8 +9,7 @@ from taofold import Hook
 from taofold.agent import Agent
 from taofold.core.errors import ConfigError
 from taofold.files import Config, build, read_agent
-from taofold.files.agent import NOT_IN_FILES, TRANSLATED, AgentKeys
-from taofold.files.assembly import inside
+from taofold.files.agent import NOT_IN_FILES, TRANSLATED, AgentKeys, inside
 from taofold.files.config import LimitKeys
 from taofold.files.export import dump
 from taofold.files.references import is_name, load

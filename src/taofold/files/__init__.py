@@ -4,7 +4,7 @@ Reading never imports or runs what a file names; building an agent does. Knows n
 about models' adapters, logs or terminals.
 
 `document` is a YAML file with the line of every key; `agent`, `tools` and `config` are what may
-stand in one, and `assembly` makes an agent of it. `flow`: agents whose strategy is a graph of
+stand in one; `agent` also makes an `Agent` of it. `flow`: agents whose strategy is a graph of
 nodes; `actions` is what a node may do, `expressions` what may stand in its values. `export` writes
 files.
 """

@@ -1,26 +1,39 @@
-"""Agent files: an `Agent` in YAML. Reading finds every fault and imports nothing.
+"""Agent files: an `Agent` in YAML.
+
+Reading finds every fault and imports nothing. **`build` imports what the file names.**
 
 The keys are the arguments of `Agent`; those that would let a project's file speak for the
 person who runs it, or that only code can give, are in `NOT_IN_FILES`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator, Field
 
+from taofold.agent import Agent
 from taofold.agent.activation import STRATEGIES
+from taofold.core.errors import ConfigError
 from taofold.core.json_values import is_array, is_object
 from taofold.core.text import near
 from taofold.core.values import Effort, PromptCache
+from taofold.files import references
 from taofold.files.actions.types import NoType, type_of
-from taofold.files.config import LimitKeys, PolicyFile, tighten
-from taofold.files.document import Fault, Strict, YamlDocument, check, load
-from taofold.files.references import is_name
-from taofold.files.tools import InlineTool, McpKeys, read_inline, read_servers
-from taofold.policy import Policy
+from taofold.files.config import Config, LimitKeys, PolicyFile, tighten
+from taofold.files.document import Fault, Strict, YamlDocument, check, load, refuse
+from taofold.files.tools import (
+    InlineTool,
+    McpKeys,
+    make_inline,
+    make_server,
+    read_inline,
+    read_servers,
+)
+from taofold.policy import Limits, Policy
 from taofold.runtime.providers import providers
+from taofold.tools.command import command_tool
+from taofold.tools.files import file_tools
 
 NOT_IN_FILES: Final = {
     "deps_type": "for type checkers",
@@ -121,9 +134,22 @@ TRANSLATED: Final = frozenset(
         "strict",
     }
 )
-"""Keys that a file says otherwise than Python does: they have lines in `assembly`, `export`."""
+"""Keys that a file says otherwise than Python does: they have lines in `build` and in `export`."""
 PLAIN: Final = tuple([name for name in AgentKeys.model_fields if name not in TRANSLATED])
 """Keys that are options of `Agent` as they stand: read and written without further code."""
+
+
+def inside(root: Path, relative: str) -> Path:
+    """`relative` below `root`: a project's file may narrow the work root, never leave it.
+
+    Raises:
+        ConfigError: it leads out.
+    """
+    base = root.resolve()
+    path = (base / relative).resolve()
+    if not path.is_relative_to(base):
+        raise ConfigError(f"{relative!r} leads out of {str(base)!r}")
+    return path
 
 
 class FilesOptions(Strict):
@@ -132,6 +158,10 @@ class FilesOptions(Strict):
     root: str = "."
     write: bool = True
 
+    def tool(self, root: Path, *, network: bool) -> Any:
+        """The file tools, below the work root."""
+        return file_tools(inside(root, self.root), self.write)
+
 
 class CommandOptions(Strict):
     """Of the built-in command tool. Seconds."""
@@ -139,6 +169,11 @@ class CommandOptions(Strict):
     root: str = "."
     timeout: Annotated[float, Field(gt=0)] = 60.0
     longest: Annotated[float, Field(gt=0)] = 600.0
+
+    def tool(self, root: Path, *, network: bool) -> Any:
+        """The command tool, below the work root."""
+        target = inside(root, self.root)
+        return command_tool(target, network=network, timeout=self.timeout, longest=self.longest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +240,7 @@ def _tool(document: YamlDocument, entry: Any, index: int) -> tuple[ToolUse | Non
             written: Any = {} if value is None else value
             options, faults = check(document, BUILT_IN[name], written, (*key_path, name))
             return (None if options is None else ToolUse(name, options)), faults
-        if is_name(name):
+        if references.is_name(name):
             return None, [document.fault(key_path, f"{name!r} takes no options")]
         entry = name
     if not isinstance(entry, str):
@@ -214,7 +249,7 @@ def _tool(document: YamlDocument, entry: Any, index: int) -> tuple[ToolUse | Non
         ]
     if entry in BUILT_IN:
         return ToolUse(entry, BUILT_IN[entry]()), []
-    if is_name(entry):
+    if references.is_name(entry):
         return ToolUse(entry), []
     hint = f"{near(entry, BUILT_IN)}; your own are module:attr"
     return None, [document.fault(key_path, f"unknown tool {entry!r}", hint)]
@@ -254,7 +289,7 @@ def _names(document: YamlDocument) -> list[Fault]:
             type_of(output)
         except NoType as error:
             faults.append(document.fault(("output", *error.path), str(error)))
-    if isinstance(output, str) and output not in OUTPUTS and not is_name(output):
+    if isinstance(output, str) and output not in OUTPUTS and not references.is_name(output):
         hint = f"use one of {', '.join(OUTPUTS)}, or module:Class"
         faults.append(document.fault(("output",), f"unknown type {output!r}", hint))
     faults += _models(document, ("model",), value.get("model"))
@@ -280,3 +315,128 @@ def _models(document: YamlDocument, key_path: tuple[str, ...], value: Any) -> li
         elif colon and not model.strip():
             faults.append(document.fault(key_path, f"no model is named in {spec!r}"))
     return faults
+
+
+def build(file: AgentFile, config: Config, root: Path, *, network: bool = False) -> Agent[Any, Any]:
+    """The agent, whose built-in tools work below `root`.
+
+    Raises:
+        ExceptionGroup: every tool or type that cannot be had.
+    """
+    keys, folder = file.keys, file.document.folder
+    faults: list[Fault] = []
+    tools = listed_tools(file, root, faults, [], network=network)
+    output: Any = str
+    try:
+        output = output_type(keys.output, folder)
+    except ConfigError as error:
+        faults.append(file.document.fault(("output",), str(error)))
+    agent = Agent[Any, Any](
+        specs(keys.model) if keys.model else config.model,
+        output=output,
+        tools=tuple(tools),
+        discover=_folders(file, faults),
+        strategy=keys.strategy,
+        # From the far to the near: defaults, configuration, file. Only what was said counts.
+        limits=replace(Limits(), **{**config.limits.given(), **keys.limits.given()}),
+        policy=file.policy,
+        models={role: specs(models) for role, models in keys.models.items()},
+        strict=config.strict if keys.strict is None else keys.strict,
+        **{option: getattr(keys, option) for option in PLAIN},
+    )
+    # Made only if nothing is wrong yet: otherwise one mistake would be told twice.
+    if not faults:
+        faults = _made(agent, file)
+    if faults:
+        refuse(faults, f"{file.document.source} cannot be used")
+    return agent
+
+
+def listed_tools(
+    file: AgentFile, root: Path, faults: list[Fault], seen: list[Any], *, network: bool
+) -> list[Any]:
+    """The tools and servers that the file lists, without those in `seen`, which grows by them."""
+    folder = file.document.folder
+    tools: list[Any] = []
+    for index, use in enumerate(file.tools):
+        if _new((use, folder), seen):
+            try:
+                tools += _tools(use, root, folder, network)
+            except ConfigError as error:
+                faults.append(file.document.fault(("tools", index), str(error)))
+    for name, keys in file.keys.mcp.items():
+        if _new((name, keys), seen):
+            try:
+                server = make_server(name, keys, root)
+                # Servers are started for this, so not for a file that cannot be used anyway.
+                if not faults:
+                    len(server)  # asked for its tools now: what is wrong is said at its line
+                tools.append(server)
+            except ConfigError as error:
+                faults.append(file.document.fault(("mcp", name), str(error)))
+    return tools
+
+
+def _folders(file: AgentFile, faults: list[Fault]) -> tuple[Path, ...]:
+    """The directories and files of `discover`, all below the file's own directory."""
+    folders: list[Path] = []
+    for index, name in enumerate(file.keys.discover):
+        try:
+            path = inside(file.document.folder, name)
+        except ConfigError as error:
+            faults.append(file.document.fault(("discover", index), str(error)))
+            continue
+        if not path.exists():
+            faults.append(
+                file.document.fault(("discover", index), f"there is no file or directory {name!r}")
+            )
+        folders.append(path)
+    return tuple(folders)
+
+
+def _new(one: Any, seen: list[Any]) -> bool:
+    if one in seen:
+        return False
+    seen.append(one)
+    return True
+
+
+def output_type(name: str | dict[str, Any], folder: Path) -> Any:
+    """The type of the answer.
+
+    Raises:
+        ConfigError: it is no type, or cannot be imported.
+    """
+    if not isinstance(name, str):
+        return type_of(name)
+    if name in OUTPUTS:
+        return OUTPUTS[name]
+    loaded = references.load(name, folder)
+    # `list[int]` is no type to Python, but one to pydantic.
+    if not isinstance(loaded, type) and not hasattr(loaded, "__origin__"):
+        raise ConfigError(f"{name!r} is {loaded!r}, not a type")
+    return loaded  # pyright: ignore[reportUnknownVariableType]
+
+
+def _tools(use: ToolUse, root: Path, folder: Path, network: bool) -> list[Any]:
+    if isinstance(use.options, InlineTool):
+        return [make_inline(use.options, root, network=network)]
+    if use.options is not None:
+        return [use.options.tool(root, network=network)]
+    loaded = references.load(use.name, folder)
+    return list(loaded) if isinstance(loaded, list | tuple) else [loaded]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+
+
+def _made(agent: Agent[Any, Any], file: AgentFile) -> list[Fault]:
+    try:
+        names = agent.toolset.names
+        agent.answer  # noqa: B018 - made here, so that its faults are found now
+    except ExceptionGroup as group:
+        return [file.document.fault(("tools",), str(error)) for error in group.exceptions]
+    except ConfigError as error:
+        return [file.document.fault((), str(error))]
+    unknown = [name for name in file.keys.limits.per_tool if name not in names]
+    return [
+        file.document.fault(("limits", "per_tool", name), f"there is no tool {name!r}")
+        for name in unknown
+    ]

@@ -14,9 +14,8 @@ from taofold.core.values import RESERVED
 from taofold.files.actions.strategy import tool_name
 from taofold.files.actions.tools import APPROVE, WAIT, approve, memory, wait
 from taofold.files.actions.web import backend, web_tools
-from taofold.files.agent import AgentFile, specs
-from taofold.files.assembly import build as build_plain
-from taofold.files.assembly import listed_tools
+from taofold.files.agent import AgentFile, listed_tools, specs
+from taofold.files.agent import build as build_plain
 from taofold.files.config import Config
 from taofold.files.document import Fault, refuse
 from taofold.files.flow.file import FlowFile, read_agent
