@@ -10,6 +10,12 @@ from playwright.async_api import Route, expect
 from tests.console.browser import seated
 from tests.server.agents import Bench, act, batch, finish
 from tests.server.live import settled
+from tests.test_surfaces import REMARK, TEXT, Slowed, Tried
+
+from taofold.core import events as e
+from taofold.core.text import milliseconds
+from taofold.server.api import views
+from taofold.server.streams.events import EventProjection
 
 pytestmark = [pytest.mark.anyio, pytest.mark.browser]
 EVIL = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
@@ -50,6 +56,59 @@ async def test_a_run_is_started_watched_approved_and_answered(bench: Bench, tmp_
         await expect(row).to_contain_text("How are the two sides?")
         await expect(row).to_contain_text("finished")
         await expect(row).to_contain_text("3 steps")
+
+
+async def test_a_new_kind_of_event_and_a_new_fact_of_a_result_are_shown_without_a_line_here(
+    bench: Bench, tmp_path: Path
+) -> None:
+    agent = bench.agent(act("I look", "look", at="left"), finish("seen"))
+    async with seated(agent, tmp_path) as seat:
+        page, run = seat.page, await seat.client.start("look")
+        await seat.client.until(run)
+        records = [
+            e.Record(run, one["seq"], milliseconds(one["at"]), changed(one["event"]))
+            for one in (await seat.client.get(f"/runs/{run}/records")).json()["items"]
+        ]
+        projection = EventProjection()
+        told = [event for record in records for event in projection(record)]
+        frames = [event.frame(number, str(event.seq)) for number, event in enumerate(told)]
+        items = [views.record(record).model_dump() for record in records]
+
+        async def stream(route: Route) -> None:
+            await route.fulfill(content_type="text/event-stream", body=b"".join(frames))
+
+        async def log(route: Route) -> None:
+            await route.fulfill(json={"items": items, "next": None})
+
+        await page.route("**/events*", stream)
+        await page.route("**/records*", log)
+        await seat.open(f"runs/{run}")
+        await expect(page.locator(".answer .text")).to_have_text("seen")
+        note = page.locator(".note.failure")
+        await expect(note).to_have_text(TEXT)
+        await expect(page.locator(".step").first.locator(".note")).to_have_count(1)
+        await page.locator(".call summary").click()
+        await expect(page.locator(".inside h4").last).to_have_text(f"Result ({REMARK})")
+        seq = next(record.seq for record in records if isinstance(record.event, Slowed))
+        await seat.open(f"runs/{run}?at={seq}")
+        await seat.read(f"event {seq} · slowed")
+        await expect(page.locator(".state .told")).to_have_text("for 2.5 s: SECRET-TOKEN")
+        await expect(page.locator(".tick.limit")).to_have_count(1)
+        await seat.keep("new-kind")
+        assert "slowed" not in "".join(file.read_text() for file in SCRIPTS.glob("*.js"))
+
+
+SCRIPTS = Path(views.__file__).parents[1] / "static" / "js"
+
+
+def changed(raw: dict[str, Any]) -> Any:
+    """The event; of kinds that no page knows, where a reply and a result were."""
+    event = e.decode(json.dumps(raw))
+    if isinstance(event, e.Replied) and not event.calls and "seen" in event.text:
+        return Slowed(key=event.key, seconds=2.5, why="SECRET-TOKEN")
+    if isinstance(event, e.Observed) and event.observation.result == "seen left":
+        return e.Observed(key=event.key, observation=Tried("seen left", attempts=3, warmed_up=True))
+    return event
 
 
 async def test_what_a_screen_reader_is_told_is_not_wiped_out_by_what_comes_late(

@@ -88,6 +88,11 @@ class Happened(Value, frozen=True, kw_only=True, tag_field="e"):
         return self if self.elapsed is None else msgspec.structs.replace(self, elapsed=None)
 
     @property
+    def tag(self) -> str:
+        """What its kind is called in the log."""
+        return str(self.__struct_config__.tag)
+
+    @property
     def summary(self) -> str:
         """What happened, for people: what `runs log` shows behind the event's name."""
         return self.wording.format(self).rstrip()
@@ -397,7 +402,9 @@ class Noted(Happened, frozen=True, tag="noted"):
     def summary(self) -> str:
         """For people."""
         if self.kind == "branch":
-            return f"{self.kind} {self.data['node']} → {self.data['to'] or 'the next node'}"
+            # An imported file may hold whatever it likes here.
+            node, target = self.data.get("node", ""), self.data.get("to") or "the next node"
+            return f"{self.kind} {node} → {target}"
         return f"{self.kind} {text.value(self.data)}"
 
     @property
@@ -545,7 +552,8 @@ class Observed(Happened, frozen=True, tag="observed"):
         """For people."""
         observation = self.observation
         result = observation.extraction or text.value(observation.result)
-        took = text.duration(observation.duration_ms)
+        remark = f", {observation.remark}" if observation.remark else ""
+        took = f"{text.duration(observation.duration_ms)}{remark}"
         return f"[{self.index}] {observation.status} {took}: {result}"
 
 

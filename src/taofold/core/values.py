@@ -7,7 +7,7 @@ with one JSON form, in which fields that hold their default are left out.
 
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import Annotated, Any, Final, Literal, get_args
+from typing import Annotated, Any, ClassVar, Final, Literal, get_args
 
 import msgspec
 from msgspec.structs import replace
@@ -115,6 +115,41 @@ class Observation(Value, frozen=True):
     """True if `result` is only an excerpt of what the tool returned."""
     parts: tuple[TextPart | MediaPart, ...] = ()
     """What the tool returned, in order, if it holds media; `result` then has a line for each."""
+
+    wording: ClassVar[Mapping[str, str]] = {"cut": "an excerpt", "blob": "", "options": ""}
+    """How people are told a fact `{0}`; "": not at all. A field without an entry is told by its
+    name and its value."""
+
+    @property
+    def facts(self) -> dict[str, JSON]:
+        """What else is so of it, by name, besides what each surface shows in a way of its own."""
+        defaults = zip(self.__struct_fields__, self.__struct_defaults__, strict=True)
+        held = {
+            name: getattr(self, name)
+            for name, default in defaults
+            if name not in _SHOWN and getattr(self, name) != default
+        }
+        facts: dict[str, JSON] = msgspec.to_builtins(held)
+        return facts
+
+    @property
+    def remark(self) -> str:
+        """The same for people; "" if there is nothing to say."""
+        told = [
+            self.wording.get(name, _bare(name, value)).format(value)
+            for name, value in self.facts.items()
+        ]
+        return ", ".join(filter(None, told))
+
+
+def _bare(name: str, value: JSON) -> str:
+    return name.replace("_", " ") + ("" if value is True else " {0}")
+
+
+_SHOWN: Final = frozenset(
+    ("result", "status", "extraction", "auto", "duration_ms", "refused", "parts")
+)
+"""Fields of an observation that each surface shows in a way of its own."""
 
 
 class Step(Value, frozen=True):

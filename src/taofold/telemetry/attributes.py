@@ -209,6 +209,8 @@ def _tool(span: ToolSpan, found: Attributes) -> None:
         found["taofold.thought.type"] = span.thought_type
     if span.refused:
         found["taofold.refused"] = span.refused
+    for name, figure in span.figures.items():
+        found[f"taofold.{name}"] = figure
 
 
 def _details(usage: Usage) -> list[tuple[str, int]]:

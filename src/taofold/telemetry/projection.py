@@ -199,6 +199,7 @@ class Calls:
             thought_type=call.thought.type,
             result=observation.result if observation is not None else None,
             refused=observation.refused if observation is not None else "",
+            figures=figures(observation.facts) if observation is not None else {},
         )
 
 
@@ -206,6 +207,12 @@ def moment(record: e.Record) -> float:
     """When it happened; what happened in the same millisecond keeps its order."""
     # Thousandths of a millisecond; from event 1000 on the order within one is not told.
     return record.at + min(record.seq, 999) / 1000
+
+
+def figures(facts: Mapping[str, Any]) -> dict[str, float]:
+    """The numbers among the facts of an event or a result: they quote nobody."""
+    held = {name: value for name, value in facts.items() if isinstance(value, int | float)}
+    return {name: value for name, value in held.items() if name != "elapsed"}
 
 
 def text(value: object) -> str:
@@ -356,22 +363,22 @@ class SpanProjection:
                 self._mark(record, "limit", limit=event.limit)
             case e.Parked():
                 self._mark(record, "parked", reason=event.reason)
-            case e.Resumed():
-                self._mark(record, "resumed", epoch=event.epoch)
             case e.Cut():
                 self._mark(record, "cut", event.detail, reason=event.reason)
             case e.Hooked():
                 self._mark(record, "hook", event.rejected, hook=event.hook, point=event.point)
                 if event.message:
                     self._hear(event.key, Message("user", event.message))
-            case e.Compacted():
-                self._mark(record, "compacted", upto=event.upto)
             case e.Rewound():
                 self._mark(record, "rewound", to=event.to)
+            case _ if event.announcement is not None:
+                self._mark(
+                    record, event.tag, event.summary, **figures(msgspec.structs.asdict(event))
+                )
             case _:
                 pass
 
-    def _mark(self, record: e.Record, name: str, said: str = "", **facts: str | int) -> None:
+    def _mark(self, record: e.Record, name: str, said: str = "", **facts: str | float) -> None:
         # A run may be parked and resumed for months; its span is sent whole each time.
         if len(self._marks) < _MARKS:
             self._marks.append(Mark(name, moment(record), dict(facts), said))

@@ -106,6 +106,8 @@ class ToolSpan(Timed, frozen=True, kw_only=True):
     thought_type: str = ""
     result: Any = None
     refused: str = ""
+    figures: dict[str, float] = {}
+    """Numbers and booleans among the facts of its result."""
 
 
 class ApprovalSpan(Timed, frozen=True, kw_only=True):

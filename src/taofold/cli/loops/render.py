@@ -295,12 +295,12 @@ class Show:
                 if done is not None:
                     self._observed(done, event.observation)
                 self.busy("the model thinks")
-            case run.AskFailed():
-                message = line(event.message, self._room(24))
-                self._say((f"   ! the model failed: {message}", "red"))
             case run.RunFinished() | run.Parked():
                 self._actions.clear()
                 self.busy("the gates run")
+            case _ if event.announcement is not None:
+                text = line(event.announcement, self._room(5))
+                self._say((f"   ! {text}", "red" if event.alarming else "yellow"))
             case _:
                 pass
 

@@ -16,12 +16,6 @@ from taofold.core.state import fold, live
 from taofold.core.text import line, parameters
 from taofold.core.values import Step
 
-
-def kind(event: e.Event) -> str:
-    """The event's name, as in its JSON form."""
-    return str(event.__struct_config__.tag)
-
-
 _LOOSE = frozenset(
     {"ms", "duration_ms", "at", "expires_at", "settings", "session", "parent", "run"}
 )
@@ -75,7 +69,7 @@ def difference_text(difference: Difference) -> str:
     for name, record in zip("AB", difference.first, strict=True):
         row = "nothing: the run ends here"
         if record is not None:
-            row = f"{record.seq:>4}  {kind(record.event)}  {line(record.event.summary, 160)}"
+            row = f"{record.seq:>4}  {record.event.tag}  {line(record.event.summary, 160)}"
         lines.append(f"  {name} {row}")
     for position, first_lines, two in difference.steps:
         lines.append(f"step {position}")

@@ -17,7 +17,7 @@ from taofold.cli.render.text import clean, dollars
 from taofold.core import events as e
 from taofold.core.content import media_of, parts_of, thoughts
 from taofold.core.state import RunState, reduce
-from taofold.core.text import duration, line, number, parameters, value
+from taofold.core.text import clip, duration, line, number, parameters, value
 from taofold.core.values import ASK_USER, FINISH, Action, Observation, Thought
 
 if TYPE_CHECKING:
@@ -403,12 +403,13 @@ def thought_line(thinking: str) -> str:
 
 def key_line(seen: Observation, width: int) -> str:
     """What matters of an observation, on one line."""
+    remark = f" ({clip(seen.remark, width // 3)})" if seen.remark else ""
+    width -= len(remark)
     if seen.extraction:
         media = [part.line for part in media_of(seen.parts) if part.line not in seen.extraction]
-        return line(" ".join([seen.extraction, *media]), width)
-    return (
-        value(seen.result, width) if not isinstance(seen.result, str) else line(seen.result, width)
-    )
+        return line(" ".join([seen.extraction, *media]), width) + remark
+    result = seen.result
+    return (line(result, width) if isinstance(result, str) else value(result, width)) + remark
 
 
 def ending_text(event: e.RunFinished | e.Parked) -> str:

@@ -94,7 +94,6 @@ def log_of(run: options.Run, at: options.Seq = None, json: options.Json = False)
     """Every event of a run on one line; with --json as NDJSON, complete."""
     import msgspec
 
-    from taofold.cli.render.difference import kind
     from taofold.core.events import public
     from taofold.core.text import iso, line
 
@@ -114,7 +113,7 @@ def log_of(run: options.Run, at: options.Seq = None, json: options.Json = False)
         else:
             time, event = iso(record.at)[11:23], record.event
             summary = line(event.summary, 120)
-            give(f"{record.seq:>4}  {time}  {kind(event):<16} {summary}".rstrip())
+            give(f"{record.seq:>4}  {time}  {event.tag:<16} {summary}".rstrip())
 
 
 def metrics(run: options.Run, json: options.Json = False) -> None:

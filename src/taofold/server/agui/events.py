@@ -21,6 +21,7 @@ from taofold.core.values import ASK_USER, JSON, Action, Observation, Thought, Us
 from taofold.runtime.tool_calls import render
 from taofold.server.api import schemas
 from taofold.server.endpoint import Problem
+from taofold.server.streams.events import note
 
 _BATCH: Final = "tools"
 
@@ -55,6 +56,8 @@ def result_event(name: str, seen: Observation) -> ag.ToolCallResultEvent:
         meta["extraction"] = seen.extraction
     if seen.refused:
         meta["refused"] = seen.refused
+    if seen.facts:
+        meta["facts"], meta["remark"] = seen.facts, seen.remark
     return ag.ToolCallResultEvent(
         message_id=f"{name}:result",
         tool_call_id=name,
@@ -88,6 +91,8 @@ def side_event(event: e.Event) -> ag.CustomEvent | None:
             return ag.CustomEvent(name="rule_violated", value=value)
         case e.Rewound():
             return ag.CustomEvent(name="rewound", value={"to": event.to})
+        case _ if event.announcement is not None:
+            return ag.CustomEvent(name="note", value=note(event))
         case _:
             return None
 

@@ -363,11 +363,13 @@ class StateView(ResponseBody, title="Moment"):
 
 
 class RecordView(ResponseBody, title="Record"):
-    """One event as it stands in the log."""
+    """One event as it stands in the log, and what it says of itself to people."""
 
     seq: int
     at: str
     event: dict[str, Any]
+    summary: str
+    alarming: bool
 
 
 class Records(ResponseBody):

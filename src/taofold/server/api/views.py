@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Container, Iterable, Iterator, Sequence
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -14,7 +14,7 @@ from taofold.core.content import MediaPart, media_of
 from taofold.core.json_values import plain
 from taofold.core.metrics import measure
 from taofold.core.state import fold
-from taofold.core.text import iso
+from taofold.core.text import iso, line
 from taofold.core.trace import audit, child_id, opening, trace
 from taofold.log.log import RunRow
 from taofold.policy import Facts
@@ -22,6 +22,9 @@ from taofold.runtime.model import Model
 from taofold.runtime.setup import Approval
 from taofold.server.api import schemas
 from taofold.views import approval_json, counts_json, run_json, run_state_json
+
+_SUMMARY: Final = 160
+"""Characters of an event's summary."""
 
 
 def run(row: RunRow) -> schemas.RunView:
@@ -73,8 +76,14 @@ def moment(name: str, records: Sequence[e.Record]) -> schemas.StateView:
 
 def record(one: e.Record) -> schemas.RecordView:
     """An event as the log keeps it."""
-    event: dict[str, Any] = msgspec.to_builtins(e.public(one.event))
-    return schemas.RecordView(seq=one.seq, at=iso(one.at), event=event)
+    event = one.event
+    return schemas.RecordView(
+        seq=one.seq,
+        at=iso(one.at),
+        event=msgspec.to_builtins(e.public(event)),
+        summary=line(event.summary, _SUMMARY),
+        alarming=event.alarming,
+    )
 
 
 def audit_view(records: Iterable[e.Record]) -> schemas.AuditView:

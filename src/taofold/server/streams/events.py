@@ -1,6 +1,7 @@
 """The events of a stream, projected from records, and a client's cursor in it. Pure.
 
-The names are those of the react-loop document. A record gives no event, one, or several; `part`
+The names are those of the react-loop document; `note` is what an event says of itself that has no
+name of its own here. A record gives no event, one, or several; `part`
 numbers the events of one record (0 = its last one), so that a client that drops between two of
 them gets the second and not the first again. Child runs have no answer and no end of their own
 here: their caller's `tool_result` says it.
@@ -39,6 +40,7 @@ Name: TypeAlias = Literal[
     "loop_warning",
     "progress",
     "rewound",
+    "note",
 ]
 SSE_NAMES: Final = {"error": "run_error"}
 """`EventSource` has an `error` event of its own, for the connection."""
@@ -174,11 +176,13 @@ class EventProjection:
             case e.Violated() if event.rule.startswith(_LOOPING):
                 yield "loop_warning", {"rule": event.rule, "detail": event.detail}
             case e.AskFailed():
-                self._failed = event.kind
+                self._failed = event.kind  # the run's `error` says it
             case e.Rewound():
                 yield "rewound", {"to": event.to}
             case e.RunFinished() if not self._child:
                 yield from self._finished(event)
+            case _ if event.announcement is not None:
+                yield "note", note(event)
             case _:
                 pass
 
@@ -278,6 +282,8 @@ class EventProjection:
                 "blob": observation.blob,
                 "media": [_medium(part) for part in media_of(observation.parts)],
                 "durationMs": observation.duration_ms,
+                "facts": observation.facts,
+                "remark": observation.remark,
             },
         )
         if observation.refused == "limit":
@@ -299,6 +305,12 @@ class EventProjection:
             if event.status == "failed" and self._failed:
                 data["kind"] = self._failed
             yield "error", data
+
+
+def note(event: e.Event) -> dict[str, Any]:
+    """What an event says of itself, as clients get it that know nothing of its kind."""
+    shown = msgspec.to_builtins(e.public(event))
+    return {"text": event.announcement, "alarming": event.alarming, "event": shown}
 
 
 def text_of(output: Any) -> str:

@@ -5,7 +5,7 @@ import { get, part } from "./api.js";
 const NAMES = [
   "thinking", "tool_start", "tool_result", "answer_chunk", "answer", "done", "run_error",
   "autonomous_action", "confirmation_request", "confirmation_resolved", "limit_reached", "loop_warning",
-  "progress", "rewound",
+  "progress", "rewound", "note",
 ];
 const PATIENCE = 15000;
 export const ENDED = ["finished", "limited", "failed", "cancelled"];

@@ -9,7 +9,7 @@ import { readable } from "./json.js";
 const KINDS = {
   run_started: "begin", forked: "begin", resumed: "begin", rewound: "begin", proposed: "thought", replied: "model",
   started: "tool", started_once: "tool", observed: "tool", decided: "ask", resolved: "ask", parked: "ask",
-  run_finished: "end", limit_hit: "limit", violated: "limit", ask_failed: "limit",
+  run_finished: "end", limit_hit: "limit", violated: "limit",
 };
 
 const TALL = { thought: 22, begin: 22, end: 22, ask: 18, limit: 18, tool: 14, model: 9 };
@@ -94,7 +94,7 @@ export function timeline(run, { changed, fork, seen, chosen, at: opened = null, 
     const thick = Math.min(9, Math.max(1.2, width * 0.6));
     const lines = {};
     records.forEach((record, index) => {
-      const kind = KINDS[record.event.e] ?? "other";
+      const kind = KINDS[record.event.e] ?? (record.alarming ? "limit" : "other");
       const tall = TALL[kind] ?? 12;
       const left = (index + 0.5) * width - thick / 2;
       lines[kind] = `${lines[kind] ?? ""}M${left.toFixed(2)} ${26 - tall}h${thick.toFixed(2)}v${tall}h-${thick.toFixed(2)}z`;
@@ -188,7 +188,7 @@ function told(state, record, past) {
     h("h3", {}, past ? `State at event ${record.seq}` : "State now"),
     h("dl", { class: "facts" }, rows.map(([name, value]) => [h("dt", {}, name), h("dd", {}, String(value))])),
     h("h4", {}, "Data"), readable(state.data ?? {}),
-    h("h4", {}, "This event"), readable(record.event),
+    h("h4", {}, "This event"), record.summary && h("p", { class: "told" }, record.summary), readable(record.event),
   ];
 }
 

@@ -99,7 +99,7 @@ export function trace(root, run) {
     one.state.textContent = event.refused || (event.status === "success" ? "" : event.status);
     one.took.textContent = event.refused ? "" : duration(event.durationMs);
     one.extract.textContent = cut(event.extraction || pretty(event.result), 220);
-    one.inside.append(h("h4", {}, event.cut ? "Result (an excerpt)" : "Result"), readable(event.result), media(event.run, event.media) ?? "");
+    one.inside.append(h("h4", {}, event.remark ? `Result (${event.remark})` : "Result"), readable(event.result), media(event.run, event.media) ?? "");
     if (!ok) announce(`${event.tool}: ${event.refused || event.status}`);
   }
 
@@ -192,6 +192,7 @@ export function trace(root, run) {
       case "progress": return progress(event);
       case "rewound": return rewound(event);
       case "limit_reached": return aside(event, "limit", `Limit reached: ${event.limit.replaceAll("_", " ")}${event.detail ? `. ${event.detail}` : ""}`);
+      case "note": return aside(event, event.alarming ? "failure" : "", event.text);
       case "loop_warning": return aside(event, "limit", `It repeats itself: ${event.detail || event.rule}`);
       case "answer_chunk":
         chunks = chunks.slice(0, event.offset) + event.text;
