@@ -9,6 +9,7 @@ models, tools or people.
 
 from collections import deque
 from collections.abc import Iterable, Iterator
+from math import inf
 from typing import Any, ClassVar, Final, TypeVar
 
 from taofold.core import events as e
@@ -19,16 +20,18 @@ from taofold.log.store import Store
 
 E = TypeVar("E", bound=e.Happened)
 
-CALL: Final = (e.Decided, e.Resolved, e.Started, e.Observed)
-"""What becomes of one action."""
+WHOLE: Final = -1
+"""The index of what is about an effect as a whole, not about one call of its batch."""
 
 
-def _place(event: e.Event) -> tuple[str, str, int]:
-    """Where an event belongs: effect key, kind and index."""
-    kind = type(event)
-    if issubclass(kind, e.Started):
-        kind = e.Started
-    return getattr(event, "key", ""), kind.__name__, getattr(event, "index", 0)
+def _place(event: e.Happened) -> tuple[str, int]:
+    """The effect, and the call of its batch, to which an event belongs."""
+    return getattr(event, "key", ""), getattr(event, "index", WHOLE)
+
+
+def _kind(event: e.Happened) -> type[e.Happened]:
+    """What it is filed as: each `Started` alike."""
+    return e.Started if isinstance(event, e.Started) else type(event)
 
 
 class Tape:
@@ -36,7 +39,8 @@ class Tape:
 
     def __init__(self, records: Iterable[e.Record] = ()) -> None:
         self._order = deque(records)
-        self._at: dict[tuple[str, str, int], deque[e.Record]] = {}
+        self._at: dict[tuple[str, int], dict[type[e.Happened], deque[e.Record]]] = {}
+        """By place and kind, each in the order of the log."""
         self.steered: list[e.Record] = []
         """What people said and no step has taken in yet."""
         self._last: dict[str, int] = {}
@@ -47,8 +51,10 @@ class Tape:
             if isinstance(record.event, e.Steered):
                 self.steered.append(record)
             elif record.event.derived:
-                self._at.setdefault(_place(record.event), deque()).append(record)
-                self._count(getattr(record.event, "key", ""), 1)
+                place = _place(record.event)
+                kinds = self._at.setdefault(place, {})
+                kinds.setdefault(_kind(record.event), deque()).append(record)
+                self._count(place[0], 1)
 
     # An effect inside a fork counts for every fork around it, so that `behind` needs no search.
     def _count(self, key: str, change: int) -> None:
@@ -66,18 +72,18 @@ class Tape:
         branch, _, position = key.rpartition(".")
         return int(position) < self._last.get(branch, -1) or self._left.get(key, 0) > 0
 
-    def peek(self, kind: type[E], key: str, index: int = 0) -> E | None:
+    def _queue(self, kind: type[e.Happened], key: str, index: int) -> deque[e.Record] | None:
+        kinds = self._at.get((key, index)) if self._at else None
+        return None if kinds is None else kinds.get(kind)
+
+    def peek(self, kind: type[E], key: str, index: int = WHOLE) -> E | None:
         """The next recorded event of `kind` at this place, left on the tape."""
-        if not self._at:
-            return None
-        queue = self._at.get((key, kind.__name__, index))
+        queue = self._queue(kind, key, index)
         return queue[0].event if queue else None  # type: ignore[return-value]
 
-    def take(self, kind: type[e.Happened], key: str, index: int = 0) -> e.Record | None:
+    def take(self, kind: type[e.Happened], key: str, index: int = WHOLE) -> e.Record | None:
         """The next recorded record of `kind` at this place, off the tape."""
-        if not self._at:
-            return None
-        queue = self._at.get((key, kind.__name__, index))
+        queue = self._queue(kind, key, index)
         if not queue:
             return None
         self._count(key, -1)
@@ -88,23 +94,18 @@ class Tape:
 
         What stays on the tape came after it: only that is about the start that counts now.
         """
-        started = self._at.get((key, e.Started.__name__, index))
         # A decision behind the last start is the answer to a question about that start: it stays.
-        last = started[-1].seq if started else -1
-        taken: list[e.Record] = []
-        for kind in (e.Decided, e.Resolved, e.Started):
-            queue = self._at.get((key, kind.__name__, index))
-            while queue and queue[0].seq <= last:
-                self._count(key, -1)
-                taken.append(queue.popleft())
-        return sorted(taken, key=lambda record: record.seq)
+        started = self._queue(e.Started, key, index)
+        return self.call(key, index, started[-1].seq if started else -1)
 
-    def call(self, key: str, index: int) -> list[e.Record]:
-        """Everything that became of one action, off the tape, in order."""
+    def call(self, key: str, index: int, until: float = inf) -> list[e.Record]:
+        """Everything that became of one action, off the tape, in order; up to record `until`."""
         taken: list[e.Record] = []
-        for kind in CALL:
-            while (record := self.take(kind, key, index)) is not None:
-                taken.append(record)
+        for queue in self._at.get((key, index), {}).values():
+            while queue and queue[0].seq <= until:
+                taken.append(queue.popleft())
+        if taken:
+            self._count(key, -len(taken))
         return sorted(taken, key=lambda record: record.seq)
 
     def steering(self, key: str) -> list[e.Record]:
@@ -128,7 +129,9 @@ class Tape:
         """What was never asked for, in order."""
         if not self._at:
             return []
-        left = [record for queue in self._at.values() for record in queue]
+        left = [
+            record for kinds in self._at.values() for queue in kinds.values() for record in queue
+        ]
         return sorted(left, key=lambda record: record.seq)
 
 
@@ -136,7 +139,7 @@ def _essence(event: e.Event) -> Any:
     """What must be equal on resume: kind, key and, for a step, what would be done (D13)."""
     if isinstance(event, e.Proposed):
         return event.key, [_request(action) for action in event.actions]
-    return _place(event)
+    return getattr(event, "key", ""), _kind(event).__name__, getattr(event, "index", 0)
 
 
 def _request(action: Action) -> tuple[str, dict[str, Any]]:
@@ -165,11 +168,11 @@ class Recording:
         """No event is left on the tape (steering may be): what comes now happens now."""
         self._store = store
 
-    def event(self, kind: type[E], key: str, index: int = 0) -> E | None:
+    def event(self, kind: type[E], key: str, index: int = WHOLE) -> E | None:
         """The next recorded event of `kind` at this place; it stays on the tape."""
         return None if self.fresh else self.tape.peek(kind, key, index)
 
-    def recall_next(self, kind: type[E], key: str, index: int = 0) -> E | None:
+    def recall_next(self, kind: type[E], key: str, index: int = WHOLE) -> E | None:
         """The next recorded event of `kind` at this place, off the tape and into the state."""
         record = None if self.fresh else self.tape.take(kind, key, index)
         if record is None:
@@ -177,7 +180,7 @@ class Recording:
         self.restore(record)
         return record.event  # type: ignore[return-value]
 
-    def recall(self, kind: type[E], key: str, index: int = 0) -> list[E]:
+    def recall(self, kind: type[E], key: str, index: int = WHOLE) -> list[E]:
         """All recorded events of `kind` at this place, off the tape and into the state."""
         events: list[E] = []
         while (event := self.recall_next(kind, key, index)) is not None:
@@ -210,9 +213,8 @@ class Recording:
         Raises:
             ReplayDiverged: something else is recorded there.
         """
-        key: str = getattr(event, "key", "")
-        kind = e.Started if isinstance(event, e.Started) else type(event)
-        record = self.tape.take(kind, key, getattr(event, "index", 0))
+        key, index = _place(event)
+        record = self.tape.take(_kind(event), key, index)
         if record is None:
             self._check_absence(key, event)
             return None
@@ -237,7 +239,7 @@ class Recording:
 
     def _has(self, note: e.Happened, key: str) -> bool:
         """Is a note of this kind the next at this place?"""
-        recorded = self.event(type(note), key)
+        recorded = self.event(type(note), *_place(note))
         if isinstance(recorded, e.Noted) and isinstance(note, e.Noted):
             return recorded.kind == note.kind
         return recorded is not None
