@@ -24,10 +24,10 @@ from taofold.cli.loops.start import ALIAS, loop
 from taofold.cli.mcp import app as mcp
 from taofold.cli.patterns.commands import register as add_patterns
 from taofold.cli.project import unknown
-from taofold.cli.runs.change import register as add_changing
+from taofold.cli.runs.change import app as changing
 from taofold.cli.runs.drive import run
-from taofold.cli.runs.exchange import register as add_exchange
-from taofold.cli.runs.read import register as add_reading
+from taofold.cli.runs.exchange import app as exchange
+from taofold.cli.runs.read import app as reading
 from taofold.cli.serve.commands import register as add_serve
 from taofold.host import seal
 
@@ -81,8 +81,9 @@ for name, command in (
     ("doctor", doctor),
 ):
     app.command(name, hidden=name == ALIAS)(command)
-for add in (add_reading, add_changing, add_exchange):
-    add(runs)
+# Without a name: their verbs are those of `runs`, in this order.
+for verbs in (reading, changing, exchange):
+    runs.add_typer(verbs)
 app.add_typer(runs, name="runs")
 app.add_typer(approvals, name="approvals")
 app.add_typer(loops, name="loops")

@@ -14,21 +14,13 @@ if TYPE_CHECKING:
     from taofold.core.events import Record
     from taofold.log.log import Log, RunRow
 
+app = typer.Typer()
+
 
 _WORDS: Final = {"good": 1.0, "bad": 0.0}
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.command("resume")(resume)
-    app.command("cancel")(cancel)
-    app.command("steer")(steer)
-    app.command("fork")(fork)
-    app.command("rate")(rate)
-    app.command("delete")(delete)
-    app.command("adopt")(adopt)
-
-
+@app.command()
 def resume(
     run: options.Run,
     agent: options.AgentName = "",
@@ -88,6 +80,7 @@ def go_on(
     finish(result)
 
 
+@app.command()
 def cancel(run: options.Run) -> None:
     """Stop a run: nothing starts afterwards, what was done is kept."""
     from taofold.cli.runs.status import end
@@ -100,6 +93,7 @@ def cancel(run: options.Run) -> None:
     say(f"{name} is cancelled" if ended else f"{name} was told to stop; it ends at its next turn")
 
 
+@app.command()
 def steer(
     run: options.Run,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="What the model should know.")],
@@ -121,6 +115,7 @@ def steer(
         say(f"the run waits; it reads the message after: {invocation()} runs resume {row.run}")
 
 
+@app.command()
 def fork(
     run: options.Run,
     at: options.Seq = None,
@@ -157,6 +152,7 @@ def fork(
         say(f"go on with: {invocation()} runs resume {new}")
 
 
+@app.command()
 def rate(
     run: options.Run,
     value: Annotated[
@@ -191,6 +187,7 @@ def rate(
         say(f"rated {rating.value:g}: {name}")
 
 
+@app.command()
 def delete(
     runs: Annotated[list[str], typer.Argument(metavar="RUN", help="Ids, or their beginnings.")],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
@@ -231,6 +228,7 @@ def delete(
     say(f"deleted: {', '.join(names)}")
 
 
+@app.command()
 def adopt() -> None:
     """Trust this project's log although another user or machine created it, or it is a copy.
 

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from taofold.telemetry.spans import Span
 
 
+app = typer.Typer()
+
+
 def trace_of(run: str, content: bool = False) -> "tuple[str, list[Span]]":
     """The run's id, and the spans of it and of the runs below it.
 
@@ -123,12 +126,7 @@ _OUT: Final = "|".join((*FORMATS, *TRACES))
 OutFormat = Annotated[str, typer.Option("--format", "-f", metavar=_OUT, help="What to write.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.command("export")(export_run)
-    app.command("import")(import_run)
-
-
+@app.command("export")
 def export_run(
     run: options.Run,
     format: OutFormat = "ndjson",  # noqa: A002 - the word
@@ -201,6 +199,7 @@ def _write(text: str, output: Path | None, what: str) -> None:
     say(f"{what} in {output}")
 
 
+@app.command("import")
 def import_run(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="- reads standard input.")],
     format: Format = "",  # noqa: A002 - the word

@@ -14,16 +14,7 @@ if TYPE_CHECKING:
     from taofold.log.log import Log, RunRow
     from taofold.runtime.ratings import Rating
 
-
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.command("list")(list_runs)
-    app.command("show")(show)
-    app.command("log")(log_of)
-    app.command("metrics")(metrics)
-    app.command("check")(check)
-    app.command("diff")(diff)
-    app.command("replay")(replay)
+app = typer.Typer()
 
 
 _RUNNING = ("running", "interrupted", "forked")
@@ -31,6 +22,7 @@ _RUNNING = ("running", "interrupted", "forked")
 STATUSES = (*_RUNNING, "waiting", "finished", "limited", "failed", "cancelled")
 
 
+@app.command("list")
 def list_runs(
     status: Annotated[str, typer.Option(metavar="STATUS", help="Only these.")] = "",
     session: Annotated[str, typer.Option(metavar="NAME", help="Only of this session.")] = "",
@@ -67,6 +59,7 @@ def list_runs(
         say("no runs")
 
 
+@app.command()
 def show(run: options.Run, at: options.Seq = None, json: options.Json = False) -> None:
     """The state of a run and its steps; with --at, as it was after that event."""
     from taofold.cli.render.text import clean
@@ -90,6 +83,7 @@ def show(run: options.Run, at: options.Seq = None, json: options.Json = False) -
         give(f"rated {rating.value:g} by {clean(rating.by)}{note}")
 
 
+@app.command("log")
 def log_of(run: options.Run, at: options.Seq = None, json: options.Json = False) -> None:
     """Every event of a run on one line; with --json as NDJSON, complete."""
     import msgspec
@@ -116,6 +110,7 @@ def log_of(run: options.Run, at: options.Seq = None, json: options.Json = False)
             give(f"{record.seq:>4}  {time}  {event.tag:<16} {summary}".rstrip())
 
 
+@app.command()
 def metrics(run: options.Run, json: options.Json = False) -> None:
     """The measures of a run, computed from its log."""
     from taofold.core.metrics import measure
@@ -132,6 +127,7 @@ def metrics(run: options.Run, json: options.Json = False) -> None:
         give(f"{name:<26} {'—' if figure is None else value(figure, 120)}")
 
 
+@app.command()
 def check(run: options.Run, json: options.Json = False) -> None:
     """The seven points of the TAO checklist, and what they leave to a reader.
 
@@ -158,6 +154,7 @@ def check(run: options.Run, json: options.Json = False) -> None:
         raise typer.Exit(UNREACHED)
 
 
+@app.command()
 def diff(
     first: Annotated[str, typer.Argument(metavar="A", help="A run.")],
     second: Annotated[str, typer.Argument(metavar="B", help="Another run.")],
@@ -178,6 +175,7 @@ def diff(
         raise typer.Exit(UNREACHED)
 
 
+@app.command()
 def replay(run: options.Run, agent: options.AgentName = "", json: options.Json = False) -> None:
     """Re-derive a run without model, tools or network; exit code 1 at the first difference."""
     from taofold.cli.agents import make, recorded_choice
