@@ -250,7 +250,7 @@ class Setup:
         if names not in self.offered:
             tools = [self.tools[name] for name in names if name in self.tools]
             self.offered[names] = (
-                *[ToolSpec(t.name, t.description, t.schema) for t in tools],
+                *[ToolSpec(t.name, t.told, t.schema) for t in tools],
                 *[RESERVED_SPECS[name] for name in names if name in RESERVED_SPECS],
             )
             if FINISH in names and self.finish is not None:

@@ -13,7 +13,7 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from hashlib import blake2b
 from typing import (
     Any,
@@ -147,6 +147,22 @@ class Tool(Generic[P, R]):
         if self.signature is UNREAD:
             # A tool made by hand has a schema only: its function takes one mapping.
             object.__setattr__(self, "signature", signature_of_schema(self.schema, self.function))
+
+    @property
+    def told(self) -> str:
+        """What a model is told of it, in a request's list of tools or in the prompt's."""
+        return self.description
+
+    @property
+    def declared(self) -> dict[str, Any]:
+        """The options that its author has set, as far as they are plain values."""
+        options = ToolOptions.__optional_keys__
+        held = {
+            each.name: getattr(self, each.name)
+            for each in fields(self)
+            if each.name in options and getattr(self, each.name) != each.default
+        }
+        return {name: value for name, value in held.items() if is_scalar(value)}
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the plain function, as if it had not been decorated."""

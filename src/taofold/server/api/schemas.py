@@ -472,6 +472,8 @@ class ToolShown(ResponseBody):
     effect: str
     role: str
     parameters: dict[str, Any]
+    options: dict[str, Any]
+    """What its author has set besides, as far as it is a plain value: `timeout`, `retries` …"""
 
 
 class AgentShown(ResponseBody):

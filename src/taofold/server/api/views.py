@@ -183,6 +183,8 @@ def agent(name: str, known: Agent[Any, Any]) -> schemas.AgentShown:
             effect=tool.effect,
             role=known.policy.required.get(tool.name, tool.role),
             parameters=tool.schema,
+            # A role may be the policy's: it is above.
+            options={name: value for name, value in tool.declared.items() if name != "role"},
         )
         for tool in known.toolset.values()
     ]
