@@ -1,0 +1,139 @@
+"""The examples of docs/changing.md, carried out on a copy of the sources: they are all it takes."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "changing.md"
+
+OPTION = """
+from taofold import Agent, tool
+from taofold.testing.models import FunctionModel
+from taofold.server.api.views import agent as shown
+
+@tool(effect="read", instead="Rather use find.")
+def look(at: str) -> str:
+    "Looks at something."
+    return at
+
+prompts = []
+
+def reply(request):
+    prompts.append(str(list(request.conversation)))
+    return '{"thought": "x", "action": {"tool": "finish", "parameters": {"answer": "ok"}}}'
+
+agent = Agent(FunctionModel(reply), tools=[look])
+assert agent.run_sync("go").success
+assert "Looks at something. Rather use find." in prompts[0], prompts
+assert shown("a", agent).tools[0].options == {"instead": "Rather use find."}
+"""
+
+EVENT = """
+import asyncio, io
+from taofold import Agent, Limits, tool
+from taofold.cli.render.story import PlainVoice, Story
+from taofold.log.open import open_log
+from taofold.server.agui.scene import Scene
+from taofold.server.api.views import record as shown
+from taofold.server.streams.events import project
+from taofold.telemetry.projection import SpanProjection
+from taofold.testing.models import ScriptedModel
+
+@tool(effect="read")
+def look(at: str) -> str:
+    "Looks at something."
+    return at
+
+SAME = '{"thought": "x", "action": {"tool": "look", "parameters": {"at": "a"}}}'
+END = '{"thought": "x", "action": {"tool": "finish", "parameters": {"answer": "ok"}}}'
+TEXT = "no tools in this turn: it repeats itself"
+
+async def main():
+    log = open_log("runs.db")
+    model = ScriptedModel([SAME] * 9 + [END] * 9)
+    agent = Agent(model, tools=[look], log=log, limits=Limits(steps=20))
+    run = (await agent.run("go")).run_id
+    await agent.replay(run)
+    records = await log.read(run)
+    assert [record.event.tag for record in records].count("withheld"), "it never happened"
+    notes = [event for event in project(records) if event["type"] == "note"]
+    assert TEXT in [note["text"] for note in notes], notes
+    out = io.StringIO()
+    story, scene, spans = Story(PlainVoice(out), run), Scene(run, "t", "n"), SpanProjection(run)
+    told = list(scene.open())
+    for record in records:
+        story(record)
+        told += scene.tell(record)
+        span = spans.feed(record)
+    assert TEXT in out.getvalue()
+    assert TEXT in [event.value["text"] for event in told if getattr(event, "name", "") == "note"]
+    assert "withheld" in [mark.name for mark in span.marks]
+    assert "in this turn: it repeats itself" in [shown(record).summary for record in records]
+    await log.close()
+
+asyncio.run(main())
+"""
+
+VERB = """
+from taofold.cli.app import main
+from taofold import Agent
+from taofold.testing.models import ScriptedModel
+from taofold.log.open import open_log
+from pathlib import Path
+
+Path(".taofold").mkdir()
+END = '{"thought": "x", "action": {"tool": "finish", "parameters": {"answer": "ok"}}}'
+Agent(ScriptedModel([END]), log=open_log(".taofold/runs.db")).run_sync("go")
+main(["runs", "cost", "last"])
+"""
+
+
+def examples() -> dict[str, list[tuple[str, str, str]]]:
+    """By name: file, what stands there, and what shall stand there."""
+    found: dict[str, list[tuple[str, str, str]]] = {}
+    fence = r"<!-- example: (\w+) -->\n```diff\n(.*?)^```"
+    for name, body in re.findall(fence, PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE):
+        hunks = re.split(r"^--- (.*)\n", body, flags=re.MULTILINE)[1:]
+        for file, hunk in zip(hunks[::2], hunks[1::2], strict=True):
+            lines = hunk.splitlines(keepends=True)
+            before = "".join([line[1:] or "\n" for line in lines if line[0] != "+"])
+            after = "".join([line[1:] or "\n" for line in lines if line[0] != "-"])
+            found.setdefault(name, []).append((file, before, after))
+    return found
+
+
+@pytest.mark.parametrize(("name", "probe"), [("option", OPTION), ("event", EVENT), ("verb", VERB)])
+def test_an_example_is_all_it_takes(name: str, probe: str, tmp_path: Path) -> None:
+    source = tmp_path / "src" / "taofold"
+    shutil.copytree(ROOT / "src" / "taofold", source, ignore=shutil.ignore_patterns("__pycache__"))
+    changes = examples()[name]
+    for file, before, after in changes:
+        text = (source / file).read_text(encoding="utf-8")
+        assert text.count(before) == 1, f"{file} has no such place any more: {before}"
+        (source / file).write_text(text.replace(before, after), encoding="utf-8")
+    assert len({file for file, _, _ in changes}) <= 3
+    done = run("-c", probe, source=source, cwd=tmp_path)
+    if name == "verb":
+        assert done == "0.0000\n"
+        assert "taofold runs cost" in run(
+            "-m", "taofold.cli.reference", source=source, cwd=tmp_path
+        )
+
+
+def run(*arguments: str, source: Path, cwd: Path) -> str:
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(source.parent),
+        "TAOFOLD_HOME": str(cwd / ".taofold"),
+    }
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=cwd, env=environment, text=True, capture_output=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
