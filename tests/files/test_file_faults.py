@@ -7,7 +7,9 @@ import pytest
 
 from taofold.core.errors import ConfigError
 from taofold.files import read_agent
+from taofold.files.agent import AgentKeys
 from taofold.files.config import read_config
+from taofold.files.document import check
 from taofold.files.document import load as load_document
 from taofold.files.document import parse
 from taofold.files.references import load
@@ -98,6 +100,7 @@ def test_a_policy_in_a_file_of_its_own_is_read_and_may_only_tighten(
         (b"a: [1\n", "x.yaml:2"),
         (b"a: 1\na: 2\n", "duplicate key"),
         (b"a" * 3_000_000, "is too large"),
+        (b'a: 1\nb: [x, {c: "\\0"}]\n', "x.yaml:2: b[1].c: holds a NUL character"),
     ],
 )
 def test_a_file_that_is_no_mapping_of_keys_is_refused(
@@ -109,6 +112,22 @@ def test_a_file_that_is_no_mapping_of_keys_is_refused(
     assert document is None
     assert len(found) == 1
     assert said in str(found[0])
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="no such device here")
+def test_a_file_without_an_end_is_too_large() -> None:
+    document, found = load_document(Path("/dev/zero"))
+    assert document is None
+    assert "is too large" in str(found[0])
+
+
+def test_of_a_file_full_of_mistakes_the_first_are_told_and_how_many_more() -> None:
+    document, _ = parse("".join([f"k{n}: 1\n" for n in range(1_000)]), "x")
+    assert document is not None
+    _, found = check(document, AgentKeys)
+    assert len(found) == 101
+    assert str(found[99]).startswith("x:100: k99")
+    assert str(found[100]) == "x: 900 more"
 
 
 def test_a_file_that_is_not_there_and_an_empty_one(tmp_path: Path) -> None:

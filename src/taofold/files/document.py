@@ -3,7 +3,7 @@
 Knows nothing about what the keys mean.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Final, NoReturn, TypeVar, get_args
@@ -62,6 +62,8 @@ def refuse(faults: Sequence[Fault], what: str) -> NoReturn:
 
 _LARGEST: Final = 1 << 20
 """Bytes of a file that a person may have written."""
+_FAULTS: Final = 100
+"""So many of a file are told."""
 
 Keys = TypeVar("Keys", bound="Strict")
 KeyPath = tuple[str | int, ...]
@@ -97,11 +99,13 @@ def load(path: Path, source: str = "") -> tuple[YamlDocument | None, list[Fault]
     """The file as a document, or why it cannot be read."""
     source = source or str(path)
     try:
-        body = path.read_bytes()
+        # Not all of it first: it may be a device, which has no end.
+        with path.open("rb") as file:
+            body = file.read(_LARGEST + 1)
     except OSError as error:
         return None, [Fault(source, f"cannot be read: {error.strerror or error}")]
     if len(body) > _LARGEST:
-        return None, [Fault(source, f"is too large: {len(body)} bytes, at most {_LARGEST}")]
+        return None, [Fault(source, f"is too large: it has more than {_LARGEST} bytes")]
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -128,7 +132,25 @@ def parse(text: str, source: str, folder: Path = Path()) -> tuple[YamlDocument |
     if not is_object(value):
         return None, [Fault(source, "is not a mapping of keys to values", line=1)]
     mapping = {str(key): inner for key, inner in value.items()}
-    return YamlDocument(source, text, mapping, folder), []
+    document = YamlDocument(source, text, mapping, folder)
+    nul = _nul(mapping)
+    # No name, path or address has one, and what is given one raises errors of its own.
+    return (document, []) if nul is None else (None, [document.fault(nul, "holds a NUL character")])
+
+
+def _nul(value: Any, key_path: KeyPath = ()) -> KeyPath | None:
+    """Where a text holds a NUL character, which only an escape can write."""
+    if isinstance(value, str):
+        return key_path if "\0" in value else None
+    inner: Iterable[tuple[Any, Any]] = ()
+    if is_object(value):
+        inner = value.items()
+        if any("\0" in str(key) for key in value):
+            return key_path
+    elif is_array(value):
+        inner = enumerate(value)
+    found = (_nul(item, (*key_path, key)) for key, item in inner)
+    return next((path for path in found if path is not None), None)
 
 
 def check(
@@ -141,7 +163,9 @@ def check(
         return model.model_validate(checked), []
     except ValidationError as error:
         details = _meant(checked, error.errors())
-        return None, [_fault(document, model, detail, key_path) for detail in details]
+        faults = [_fault(document, model, detail, key_path) for detail in details[:_FAULTS]]
+        more = len(details) - len(faults)
+        return None, [*faults, Fault(document.source, f"{more} more")] if more else faults
 
 
 def _meant(value: Any, errors: Sequence[ErrorDetails]) -> list[ErrorDetails]:

@@ -7,6 +7,7 @@ stay text. Knows no formats: what fields there are is the caller's.
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from io import StringIO
 from typing import Any, Final, NoReturn, TypeAlias, TypeVar, cast
 
@@ -300,11 +301,8 @@ def load(text: str, source: str) -> list[Any]:
 
 def line(text: str, path: Path, document: int = 0) -> int:
     """The line, from 1, at which `path` stands, or the nearest thing around it; 0 if unknown."""
-    try:
-        # Read a second time, and only for an error message: the values that
-        # `load` gives carry no lines.
-        nodes = list(_yaml().compose_all(text)) if document else [_yaml().compose(text)]
-    except (YAMLError, ValueError, RecursionError):
+    nodes = _nodes(text)
+    if len(nodes) <= document:
         return 0
     node: Any = nodes[document]
     line: int = 0 if node is None else node.start_mark.line + 1
@@ -314,6 +312,17 @@ def line(text: str, path: Path, document: int = 0) -> int:
             break
         node, line = inside
     return line
+
+
+@lru_cache(maxsize=1)
+def _nodes(text: str) -> Sequence[Any]:
+    """The documents of `text` as nodes, which know their lines; () if it cannot be read."""
+    # Read a second time, and only for an error message: the values that `load` gives carry no
+    # lines. Kept, for a text with many faults would else be read for each of them.
+    try:
+        return tuple(_yaml().compose_all(text))
+    except (YAMLError, ValueError, RecursionError):
+        return ()
 
 
 def _inside(node: Any, part: str | int) -> tuple[Any, int] | None:
