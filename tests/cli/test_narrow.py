@@ -2,7 +2,7 @@
 
 import pytest
 
-from taofold.cli.render.text import fitting
+from taofold.cli.render.text import fitting, table
 
 HEAD = ("loop", "status", "changed", "task")
 ROWS = [("ralph-fix-the-tests-b23d2952", "completed", "46 s ago", "fix the tests " * 4)]
@@ -19,3 +19,14 @@ def test_columns_that_do_not_fit_are_left_out_from_the_right(room: int, shown: l
 
 def test_a_table_of_one_column_stays() -> None:
     assert fitting(("id",), [("x" * 90,)], 60) == [0]
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_no_cell_says_anything_to_the_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, terminal: bool
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
+    table(("case", "why"), [("a\x1b]0;title\x07\nb", "\u202egnp\x9b31m\r")])
+    written = capsys.readouterr().out
+    assert "␛]0;title␇ b" in written
+    assert "\\u{202e}gnp\\u{9b}31m␍" in written

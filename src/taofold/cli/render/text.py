@@ -87,7 +87,8 @@ def approvals_table(pending: "Sequence[Approval]", now: int, notes: Mapping[str,
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table."""
+    """Print a table; what cells hold is made visible, and one line, whoever wrote it."""
+    rows = [tuple([" ".join(clean(cell).splitlines()) for cell in row]) for row in rows]
     if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
         _rich(head, rows)
         return
