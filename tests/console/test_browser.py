@@ -443,3 +443,13 @@ async def test_narrow_screens_need_no_sideways_scrolling(
             wide = await page.evaluate("document.documentElement.scrollWidth")
             assert wide <= width, f"{view or 'run'} is {wide} px wide"
         seat.wrong = [one for one in seat.wrong if "404" not in one]
+
+
+@pytest.mark.parametrize("address", ["constructor", "__proto__/x", "toString", "runs2"])
+async def test_an_address_that_is_no_view_is_the_list_of_runs(
+    bench: Bench, tmp_path: Path, address: str
+) -> None:
+    async with seated(bench.agent(finish("done")), tmp_path) as seat:
+        await seat.page.goto(f"{seat.url}/#/{address}")
+        await expect(seat.page.locator(".viewhead h1")).to_have_text("Runs")
+        await seat.open("approvals")

@@ -9,9 +9,8 @@ from taofold.core.errors import ConfigError
 from taofold.files import read_agent
 from taofold.files.agent import AgentKeys
 from taofold.files.config import read_config
-from taofold.files.document import check
+from taofold.files.document import check, parse
 from taofold.files.document import load as load_document
-from taofold.files.document import parse
 from taofold.files.references import load
 from taofold.reasoning import Task
 

@@ -17,8 +17,8 @@ import { startRun } from "./start.js";
 import { timesView } from "./times.js";
 import { approvalsView, press, watchApprovals } from "./tray.js";
 
-const LISTS = { runs: runsView, approvals: approvalsView, sessions: sessionsView, evals: evalsView, loops: loopsView, patterns: patternsView, learning: learningView, servers: serversView };
-const ONES = { runs: runView, sessions: sessionView, evals: evalView, compare: compareView, times: timesView, loops: loopView, patterns: patternView };
+const LISTS = { __proto__: null, runs: runsView, approvals: approvalsView, sessions: sessionsView, evals: evalsView, loops: loopsView, patterns: patternsView, learning: learningView, servers: serversView };
+const ONES = { __proto__: null, runs: runView, sessions: sessionView, evals: evalView, compare: compareView, times: timesView, loops: loopView, patterns: patternView };
 
 const main = document.getElementById("main");
 let leave = null;
@@ -32,7 +32,7 @@ function route() {
     else link.removeAttribute("aria-current");
   }
   window.scrollTo(0, 0);
-  leave = one && ONES[name] ? ONES[name](main, one, other) : LISTS[name](main);
+  leave = one && name === section && ONES[name] ? ONES[name](main, one, other) : LISTS[name](main);
 }
 
 function theme() {
