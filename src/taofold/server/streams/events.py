@@ -181,6 +181,8 @@ class EventProjection:
                 yield "rewound", {"to": event.to}
             case e.RunFinished() if not self._child:
                 yield from self._finished(event)
+            case e.Resumed():
+                pass  # which process drives it is nothing to those who watch
             case _ if event.announcement is not None:
                 yield "note", note(event)
             case _:
