@@ -40,6 +40,8 @@ SUITES = {
     "lmdeploy": ("tests/test_lmdeploy/serve/parsers",),
     "mlx-openai-server": ("tests/parsers",),
     "xinference": ("xinference/model/llm/tool_parsers/tests",),
+    "strands-sglang": ("tests/unit/test_tool_parser.py",),
+    "qwen-coder-parser": ("tests/test_parser_unit.py",),
     "vllm-parser": ("tests/parser/engine/conftest.py", "tests/parser/mistral",
                     "tests/parser/cohere", *(f"tests/parser/{name}.py" for name in (
         "test_parse", "test_response_template", "test_harmony", "engine/streaming_helpers",
@@ -58,7 +60,7 @@ SUITES = {
         "tool_parsers", "vibethinker_function_xml")),
 }  # fmt: skip
 STANDINS = ("vllm", "sglang", "lmdeploy", "vllm_mlx", "mlx_lm", "mlx", "mlx_vlm", "app",
-            "xinference")  # fmt: skip
+            "xinference", "strands_sglang", "qwen2_5_coder_tool_parser")  # fmt: skip
 STREAMING = ("extract_tool_calls_streaming", "parse_streaming_increment", "stream_chunk",
              "extract_reasoning_streaming", "extract_tool_calls_streaming_incremental",
              "parse_stream_chunk")  # fmt: skip
@@ -421,6 +423,14 @@ def extract_plain(text: Any, *_: Any, **known: Any) -> Any:
     return {"content": None, "tool_calls": calls or None}
 
 
+def parse_results(text: Any, *_: Any, **known: Any) -> Any:
+    """Calls with their input; one that the reader refuses is an error, as in the suite."""
+    reading = _read(text)
+    if reading.kind == "refused" and text:
+        return [_Record(name=_Unjudged(), input={}, is_error=True, raw=_Unjudged())]
+    return [_Record(name=n, input=a, is_error=False, raw=None) for n, a in reading.calls]
+
+
 class _Unjudged:
     """What no contestant is asked for, reasoning and prose: equal to whatever a suite wants."""
 
@@ -447,6 +457,7 @@ OWN_ENTRIES: dict[str, dict[str, Any]] = {
     "xinference": {"extract_tool_calls": extract_triples},
     "vllm-parser": {"parse": parse_with_reasoning},
     "mlx-openai-server": {"extract_tool_calls": extract_plain},
+    "strands-sglang": {"parse": parse_results},
 }
 """Entries that are called otherwise in one suite, or whose names mean something else elsewhere."""
 
