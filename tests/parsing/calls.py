@@ -129,6 +129,9 @@ DIALECTS: dict[str, Callable[[str, Arguments], str]] = {
         f"<|tool_calls|><|tool_call:begin|>c1<|tool_call:name|>{n}<|tool_call:args|>{dump(a)}"
         "<|tool_call:end|><|calls|>"
     ),
+    "qwen coder 2.5": lambda n, a: (
+        f"<tools>\n{dump({'name': n, 'arguments': a})}\n</tools>"
+    ),
     "openai": lambda n, a: dump(
         {"role": "assistant", "content": None,
          "tool_calls": [{"id": "c", "type": "function", "function": {"name": n, "arguments": dump(a)}}]}  # noqa: E501

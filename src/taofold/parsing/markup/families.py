@@ -150,6 +150,7 @@ FAMILIES: Final = (
                    "<|tool_call:end|>"),),
            separators=("<|tool_call:args|>",), separated=True, ends=("<|calls|>",)),
     Family("vibethinker", calls=(("<function>", "</function>"),)),
+    Family("qwen coder 2.5", calls=(("<tools>", "</tools>"),)),
 )  # fmt: skip
 """The rows. Families that share a row's marks have none of their own."""
 
@@ -241,7 +242,11 @@ def _spelled(mark: str) -> str:
     return re.escape(mark).replace("▁", "[▁_]")
 
 
-def _bodies(marks: Iterable[str]) -> dict[str, str]:
+_ATTRIBUTED = re.compile(r"\s[^<>\n]{1,48}+(?=>)")
+"""Attributes that a tag of reasoning may have; in one of a call they name its tool."""
+
+
+def _bodies(marks: Iterable[str], attributes: str = "") -> dict[str, str]:
     """What follows the first character of each mark; tags share a prefix, literals their heads."""
     rests: dict[str, list[str]] = {}
     literals: list[str] = []
@@ -257,7 +262,7 @@ def _bodies(marks: Iterable[str]) -> dict[str, str]:
             literals.append(mark)
     for slash, lead in (("", _OPENED), ("/", _CLOSED)):
         if names[slash]:
-            rest = rf"{lead}{_factored(names[slash])}(?::\w{{1,24}})?{_END}"
+            rest = rf"{lead}{_factored(names[slash])}(?::\w{{1,24}})?{attributes}{_END}"
             rests.setdefault("<", []).append(rest)
             rests.setdefault("]", []).append(_SPACE + rest)
     for char in sorted({mark[0] for mark in literals}):
@@ -323,12 +328,20 @@ def _factored(literals: Iterable[str]) -> str:
 
 REASONING: Final = [pair for family in FAMILIES for pair in family.reasoning]
 CALLS: Final = [pair for family in FAMILIES for pair in family.calls]
-_REASONING_OPEN = _caseless(_bodies(opener for opener, _ in REASONING))
+_REASONING_OPEN = _caseless(
+    _bodies((opener for opener, _ in REASONING), rf"(?:{_ATTRIBUTED.pattern})?")
+)
 _ENDS = [mark for family in FAMILIES for mark in family.ends]
 _SILENT = [*_ENDS, *(mark for family in FAMILIES for mark in family.noise)]
 # What ends any message is no sign that a thought stood before it.
 _REASONING_CLOSE = _caseless(_bodies(close for _, close in REASONING if close not in _SILENT))
 _CALL_OPEN = _bodies(opener for opener, _ in CALLS)
+BARE_HEADS: Final = tuple(
+    re.split(r"[\\(\[]", opener[3:])[0]
+    for opener, _ in CALLS
+    if opener.startswith("re:") and opener[3] not in "<`"
+)
+"""The words with which calls begin whose family has no mark that says so by its form."""
 _CLOSERS = [closer for _, closer in CALLS if closer not in ("", "```", "]")]
 _WORDS = r"[^{}<]{0,80}+"
 _CHANNEL = rf"{_WORDS}(?:<\|channel\|>{_WORDS})?"
@@ -376,9 +389,13 @@ _ROLES: dict[str, Bodies] = {
 MARKS = Marks(_ROLES)
 """Values, reasoning, and the heads of messages."""
 MARKS_AND_CALLS = Marks(_ROLES | {"call": _CALL_OPEN})
+FOREIGN_LABELS: Final = (
+    "observation", "tool result", "function result", "tool results", "function results",
+    "tool_result", "function_result", "user", "human",
+)  # fmt: skip
 FOREIGN_LINE = re.compile(
-    r"^(?=[ \t#*_otfuh])[ \t#*_]{0,8}"
-    r"(?:observation|(?:tool|function)[ _]results?|user|human)[ \t*_]{0,4}[:：]",
+    rf"^(?=[ \t#*_otfuh])[ \t#*_]{{0,8}}(?:{'|'.join(sorted(FOREIGN_LABELS, reverse=True))})"
+    r"[ \t*_]{0,4}[:：]",
     re.IGNORECASE | re.MULTILINE,
 )
 """A label that speaks in another's place."""
@@ -417,4 +434,7 @@ def closer_of(opener: str) -> re.Pattern[str] | None:
         for pair in (*REASONING, *CALLS)
         if pair[1] and re.fullmatch(_spelled(pair[0]), opener, re.IGNORECASE)
     ]
-    return re.compile("|".join(closers), re.IGNORECASE) if closers else None
+    if closers:
+        return re.compile("|".join(closers), re.IGNORECASE)
+    bare = _ATTRIBUTED.sub("", opener)
+    return closer_of(bare) if bare != opener else None
