@@ -92,6 +92,65 @@ def test_of_a_call_without_a_mark_of_its_own_nothing_is_shown(text):
     assert "argument" not in seen + tail
 
 
+@pytest.mark.parametrize("lead", ["", "<think>hm</think>", "<response>", "  "])
+@pytest.mark.parametrize(
+    "text",
+    [
+        'f(x="the argument")',
+        'f({"x": "the argument"})',
+        'f\n{"x": "the argument"}',
+        'y = f(x="the argument")\nprint(y)',
+        'print(default_api.f(x="the argument"))',
+        '<f x="the argument"/>',
+        '- {"name": "f", "arguments": {"x": "the argument"}}',
+        'So: {"name": "f", "arguments": {"x": "the argument"}}',
+        'So `{name: "f", arguments: {x: "the argument"}}`',
+        "{'tool': 'f', 'parameters': {'x': 'the argument'}}",
+        '{ // go\n"name": "f", "arguments": {"x": "the argument"}}',
+        '\ufeff{"name": "f", "arguments": {"x": "the argument"}}',
+        '&lt;tool_call&gt;{"name": "f", "arguments": {"x": "the argument"}}&lt;/tool_call&gt;',
+        '<TOOL_CALL>{"name": "f", "arguments": {"x": "the argument"}}</TOOL_CALL>',
+    ],
+)
+def test_of_a_call_that_is_written_as_text_nothing_is_shown(lead, text):
+    """Mutants: objects are only looked for at the start of a line; a key needs JSON's quotes; the
+    first word of an answer is not asked for a tool."""
+    seen, tail, _ = shown(list(lead + text))
+    assert "argument" not in seen + tail
+    assert not isinstance(read_reply(lead + text, TOOLS, finish_reason="stop"), Prose)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<think type="deep">the thought</think>It is 42.',
+        "<think><think>the first</think>the thought</think>It is 42.",
+        "<think>of <reasoning>the thought</reasoning></think>It is 42.",
+    ],
+)
+def test_of_reasoning_in_reasoning_or_with_attributes_nothing_is_shown(text):
+    """Mutants: the first closing mark ends all of it; attributes make a tag another one."""
+    seen, tail, stream = shown(list(text))
+    assert (seen + tail, stream.diverged) == ("It is 42.", False)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Use {x} or {{y}}, {} and {z: 1}.",
+        'a = {"k": v}',
+        "g(x) is no tool.",
+        "f is one.",
+        "f = 1, so.",
+    ],
+)
+def test_braces_and_the_names_of_tools_in_prose_are_an_answer(text):
+    """Mutant: whatever stands in braces is a decision."""
+    seen, tail, stream = shown(list(text))
+    assert (seen + tail, stream.diverged) == (text, False)
+    assert len(seen) >= len(text) - 3
+
+
 @pytest.mark.parametrize("text", ['[{"city": "Rome"}, {"city": "Oslo"}]', "[1, 2]", "a [b] {c}"])
 def test_a_list_of_data_is_an_answer(text):
     seen, tail, stream = shown(list(text))

@@ -41,6 +41,7 @@ from taofold.parsing.schema.coercion import refusal
 from taofold.parsing.schema.scalars import LooseText
 from taofold.parsing.schema.shape import ANYTHING, fold
 
+DECIDING_LABELS: Final = ("thought", "action", "final answer", "final_answer")
 _LEAD = r"[ \t#*_]{0,8}(?:(?:-|\d{1,2}[.)])[ \t]{1,3}[*_]{0,2})?"
 _LABEL = re.compile(
     _LEAD + r"(thought|action[ _]input|action|observation|final[ _]answer|rationale|justification)"

@@ -137,7 +137,10 @@ _LISTED = re.compile(
     r"(?:^|(?P<before>[^\n]))(?P<list>\[\s{0,8}(?P<name>[\w.]{1,128})\()", re.MULTILINE
 )
 _MOST_LISTS: Final = 1_000
-_OWN_TAG = re.compile(r"^[ \t]{0,8}<(?P<name>[A-Za-z_][\w.-]{0,127})\s{0,8}>", re.MULTILINE)
+_OWN_TAG = re.compile(
+    r"^[ \t]{0,8}<(?P<name>[A-Za-z_][\w.-]{0,127})(?:\s[^<>\n]{0,200}?)?(?P<empty>/)?>",
+    re.MULTILINE,
+)
 _ASSIGNED = re.compile(r"([A-Za-z_]\w{0,63}) ?= ?(?=\w)")
 _WORD = re.compile(r"\w")
 _SPEAKER = re.compile(r"[ \t#*_]{0,8}(?:user|human)\b", re.IGNORECASE)
@@ -582,10 +585,12 @@ class _Reply:
         return Prose(answer)
 
     def _has_own_tag(self, text: str) -> bool:
-        """Whether a line begins with the tag of an offered tool that is closed behind it."""
+        """Whether a line begins with the tag of an offered tool, closed by itself or behind it."""
         first: dict[str, int] = {}
         for tag in _OWN_TAG.finditer(text):
             if tag["name"] in self._tools:
+                if tag["empty"]:
+                    return True
                 first.setdefault(tag["name"], tag.end())
         return any(text.find(f"</{name}>", end) >= 0 for name, end in first.items())
 

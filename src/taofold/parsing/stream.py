@@ -31,10 +31,13 @@ from taofold.parsing.decision import (
     Tools,
     is_decision,
 )
-from taofold.parsing.labels import is_labelled
+from taofold.parsing.labels import DECIDING_LABELS, is_labelled
 from taofold.parsing.markup.families import (
+    BARE_HEADS,
     CALL_CLOSE,
     CALL_OPEN,
+    FOREIGN_LABELS,
+    FOREIGN_LINE,
     HEAD,
     HEADER,
     NOISE,
@@ -53,7 +56,11 @@ _MESSAGE: Final = frozenset({"role", "content", "refusal"})
 _KEY: Final = re.compile(r'"((?:[^"\\]|\\.)*+)"', re.DOTALL)
 _KEY_LONGEST: Final = 400
 """Characters of a key with its quotes: what is longer is none."""
+_LOOSE_KEY: Final = re.compile(r"""['“‘`]?+([\w$-]{0,64}+)['”’`]?+\s{0,8}+(\S)""")
+"""What stands where a key is due and is none of JSON's, and what follows it."""
 _BLANK: Final = re.compile(r"\s+")
+_LOOSE_LONGEST: Final = 80
+_PROTOCOL: Final = ENVELOPE.union(DECISIVE, CALL_KEYS)
 _LITERAL: Final = re.compile(r"[-+.\w]{1,400}")
 _BODY: Final = re.compile(r'[^"\\]+')
 _ESCAPE: Final = re.compile(
@@ -87,6 +94,7 @@ class Envelope:
         self.ended = False
         self.is_plain = False
         self._is_decision = False
+        self._has_key = False
         self._raw: list[str] = []
         self._frames: list[_Frame] = []
         self._fresh: list[str] = []
@@ -99,8 +107,8 @@ class Envelope:
 
     @property
     def structured(self) -> str:
-        """The JSON text of the answer so far, if it is not a text."""
-        return "".join(self._raw if self.is_plain else self._data)
+        """The JSON text of a decision's answer so far, if it is not a text."""
+        return "".join(self._data)
 
     def take(self) -> str:
         """What is to be shown since the last call."""
@@ -135,6 +143,8 @@ class Envelope:
         frame = self._frames[-1] if self._frames else None
         if char == '"' and frame and frame.opener == "{" and frame.wants_key:
             return self._key(text, at)
+        if frame and frame.opener == "{" and frame.wants_key and char not in "{[}],":
+            return self._loose_key(text, at)
         if char == '"':
             return self._open_string()
         if char in "{[" and len(self._frames) < _DEPTH:
@@ -178,12 +188,23 @@ class Envelope:
             return self._fail() if len(text) - at >= _KEY_LONGEST else 0
         frame = self._frames[-1]
         frame.key, frame.wants_key = key[1], False
+        self._has_key = True
         if len(self._frames) == 1 and not self.is_plain:
             self._is_decision = self._is_decision or frame.key in DECISIVE
             undecided = frame.key in ENVELOPE or frame.key in CALL_KEYS or frame.key in _MESSAGE
             if not self._is_decision and not undecided:
                 self._become_plain()
         return self._collected(key[0])
+
+    def _loose_key(self, text: str, at: int) -> int:
+        """No key of JSON: prose in braces, or a decision in another notation: not shown."""
+        key = _LOOSE_KEY.match(text, at)
+        if key is None and len(text) - at < _LOOSE_LONGEST:
+            return 0
+        if key is not None and len(self._frames) == 1:
+            is_comment = key[2] == "/"
+            self._has_key = is_comment or (key[2] in ":：=" and key[1] in _PROTOCOL)
+        return self._fail()
 
     def _become_plain(self) -> None:
         self.is_plain = True
@@ -265,13 +286,14 @@ class Envelope:
         try:
             value = json.loads("".join(self._raw), strict=False)
         except (ValueError, RecursionError):
-            value = None
-        self._is_decision = value is None or is_decision(value)
+            self._is_decision = self._has_key  # without one it is a word in braces
+        else:
+            self._is_decision = is_decision(value)
         if not self._is_decision:
             self._become_plain()
 
 
-_LONGEST: Final = 96
+_LONGEST: Final = 128
 """No mark is longer; what is longer is text."""
 _HEADER_LONGEST: Final = 300
 _LINE_LONGEST: Final = 192
@@ -288,10 +310,7 @@ _ENDS: Final = {
     "◁": re.compile(r"[^▷\n]*+[▷\n]"),
 }
 """Where a mark ends, by its first character, or can be none."""
-_LABELS: Final = (
-    "thought", "action", "final answer", "final_answer", "observation", "user", "human",
-    "tool result", "tool_result", "function result", "function_result",
-)  # fmt: skip
+_LABELS: Final = (*DECIDING_LABELS, *FOREIGN_LABELS)
 """What the first word of a line may be, if the line is more than prose."""
 _LABEL_END: Final = re.compile(
     r"[^:：\n\[(]*+(?:[:：\n]"
@@ -306,22 +325,22 @@ _FINAL: Final = re.compile(r"[ \t#*_]{0,8}final[ _]answer[ \t*_]{0,4}[:：]", re
 _FINAL_LONGEST: Final = 32
 _MARGIN: Final = re.compile(r"[ \t*_]{0,4}+")
 _MARGIN_LONGEST: Final = 4
-_SPOKEN: Final = re.compile(
-    r"[ \t#*_]{0,8}(?:observation|user|human|(?:tool|function)[ _]results?)\b", re.IGNORECASE
-)
-_HEADS: Final = (">>>", "functools", "function call", "call:")
-_HEAD_RUN: Final = re.compile(
-    r">>>[\w.-]*+\n?\s*+|functools\s*+|function call\s*+|call:[\w.-]*+[ ]*+"
-)
+_HEAD: Final = f"(?:{'|'.join(map(re.escape, BARE_HEADS))})[\\w.-]*+"
+_HEAD_RUN: Final = re.compile(rf"{_HEAD}\s*+")
 """The beginning of a call without a mark of its own at the start of a line."""
 _LINE_END: Final = re.compile(r"[^\n]*+\n")
 _LIST: Final = re.compile(r"\[\s{0,40}+")
 _LIST_LONGEST: Final = 41
-_HEADED: Final = re.compile(r"(?:functools|function call|call:[A-Za-z_][\w.-]*+)[ \t]*+\Z")
-"""The beginning of a call in the midst of a line, before its bracket."""
+_HEADED: Final = re.compile(rf"{_HEAD}[ \t]*+\Z")
+"""The same in the midst of a line, before its bracket."""
+_OWN: Final = re.compile(
+    r"(?:\w{1,64}+ ?= ?(?![\s=]))?+(?:print\()?+(?:default_api\.|functions\.|tools\.)?"
+    r"([\w.-]*+)\s*+[^\s=]"
+)
+"""The first word of an answer, which may name a tool, and what follows it."""
 _TAIL: Final = 160
 _FENCE: Final = re.compile(r"```\w*[ \t]*\n")
-_NAMED: Final = re.compile(r"<([\w.-]+)\s*/?>|\[\s*([\w.]+)\(")
+_NAMED: Final = re.compile(r"<([\w.-]+)(?:\s[^<>\n]*+)?/?>|\[\s*([\w.]+)\(")
 """What opens a call only if it names a tool on offer."""
 _SPACE: Final = re.compile(r"\](?:<(?:\](?:\w{1,12}(?:\[(?:>(\[)?)?)?)?)?)?")
 """A separator token as far as it has come; the group is there when it is whole."""
@@ -378,6 +397,7 @@ class ReplyStream:
         """The end of the text that stands before the next sign, on its line."""
         self._state: Callable[[], bool] = self._line
         self._angles = 0
+        self._depth = 0  # of reasoning in reasoning
         self._closer: re.Pattern[str] | None = None
         self._envelope = Envelope()
 
@@ -471,9 +491,7 @@ class ReplyStream:
             return True
         char = self._rest[0]
         if char == "{":
-            self._envelope = Envelope()
-            self._state = self._object
-            return True
+            return self._begin_object()
         if char == "`":
             return self._fence()
         if char == "[":
@@ -482,6 +500,14 @@ class ReplyStream:
             return self._separator()
         if char in _ENDS:
             return self._mark(char)
+        if not self._is_begun:
+            # A whole reply in Python's notation, or a tool's name over its object, is a call.
+            first = _settled(self._rest, _OWN, _LONGEST)
+            if first is None:
+                return False
+            own = _OWN.match(first)
+            if own and own[1] in self._tools and first[-1] in "({":
+                return self._stop()
         is_head = self._is_head()
         if is_head is None:
             return False
@@ -518,8 +544,8 @@ class ReplyStream:
 
     def _is_head(self) -> bool | None:
         """Whether a call begins here without a mark of its own; `None` if that is to come."""
-        if not self._rest.startswith(_HEADS):
-            return None if any(head.startswith(self._rest) for head in _HEADS) else False
+        if not self._rest.startswith(BARE_HEADS):
+            return None if any(head.startswith(self._rest) for head in BARE_HEADS) else False
         text = self._rest[:_LONGEST]
         run = _HEAD_RUN.match(text)
         end = run.end() if run else 0
@@ -537,13 +563,18 @@ class ReplyStream:
         line = _settled(text, _LABEL_END, _LINE_LONGEST)
         if line is None:
             return False
-        if not is_labelled(line) and not _SPOKEN.match(line):
+        if not is_labelled(line) and not FOREIGN_LINE.match(line):
             return self._begin_prose()
         final = _FINAL.match(line)
         if final is None:
             self._state = self._skipped_line
             return True
         return self._final(final.end() - len(self._indent))
+
+    def _begin_object(self) -> bool:
+        self._envelope = Envelope()
+        self._state = self._object
+        return True
 
     def _begin_prose(self) -> bool:
         self._state = self._prose
@@ -601,9 +632,9 @@ class ReplyStream:
             return self._separator()
         if char in _ENDS:
             return self._mark(char)
-        self._advance(sign.end())
         if char == "{":
-            return True
+            return self._begin_object()
+        self._advance(sign.end())
         self._indent = ""
         self._state = self._line
         return True
@@ -684,17 +715,25 @@ class ReplyStream:
 
     def _reasoning(self) -> bool:
         closer = self._closer.search(self._rest) if self._closer else None
+        opener = REASONING_OPEN.search(self._rest)
+        if opener and (closer is None or opener.start() < closer.start()):
+            self._depth += 1  # what follows the first of two closing marks may be thought as well
+            self._rest = self._rest[opener.end() :]
+            return True
         if closer is None:
             # As much as the closing mark may have begun with; reasoning may be long.
             self._rest = self._rest[-_LONGEST:]
             return False
         self._rest = self._rest[closer.end() :]
+        if self._depth:
+            self._depth -= 1
+            return True
         self._indent = ""
         self._state = self._line
         return True
 
     def _object(self) -> bool:
-        """An object at the start of a line: a decision, or data that is the answer itself."""
+        """An object: a decision, or data that is a part of the answer."""
         used = self._envelope.feed(self._rest)
         self._rest = self._rest[used:]
         fresh = self._envelope.take()
