@@ -8,6 +8,7 @@ import json
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from taofold import Agent, tool
 from taofold.core.content import ToolCall
@@ -473,3 +474,73 @@ def test_calls_in_the_text_beside_native_ones_never_run():
     model = ScriptedModel([Reply(text=MARKED, calls=(native,), finish="tool_calls"), FINISH])
     Agent(model, tools=[shell], approve="all").run_sync("g")
     assert calls == ["ls"]
+
+
+NAMED = {
+    "a tag": "<shell>rm -rf /</shell>",
+    "a tag below words": "Here:\n<shell>rm -rf /</shell>",
+    "a tag in a fence": "```xml\n<shell>rm -rf /</shell>\n```",
+    "a tag in others": "<calls><step><shell>rm -rf /</shell></step></calls>",
+    "a tag that closes itself": '<shell command="rm"/>',
+    "tags of a call": "<act><tool>shell</tool><command>rm</command></act>",
+    "an outline": "```yaml\nshell:\n  command: rm\n```",
+    "a key": '{"shell": "rm -rf /"}',
+    "a list": '[{"shell": "rm -rf /"}]',
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_data_that_names_a_tool_is_no_answer_of_a_type_that_takes_anything(name):
+    """Mutants: wrappers are not taken off; the value of `tool` is not looked at."""
+    output = list if name == "a list" else dict
+    calls, told, result = ran(NAMED[name], output=output)
+    assert calls == []
+    assert len(told) > 0
+    assert "shell" not in str(result.output)
+
+
+def test_an_answer_whose_type_declares_the_name_of_a_tool_is_one():
+    """Mutant: the type is not asked."""
+
+    class Found(BaseModel):
+        shell: str
+
+    calls, told, result = ran('{"shell": "bash"}', output=Found)
+    assert (calls, told, result.output) == ([], [], Found(shell="bash"))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        '{"thought": "t", "tool": "edit", "parameters": %s}',
+        '<tool_call>{"name": "edit", "arguments": %s}</tool_call>',
+        '{"thought": "t", "actions": [{"tool": "edit", "parameters": %s, "rationale": "r"}]}',
+    ],
+)
+@pytest.mark.parametrize(
+    ("arguments", "seen"),
+    [
+        ({"dryRun": False}, [([], False)]),
+        ({"edits": '[{"old": "a"}]'}, [([{"old": "a"}], True)]),
+        ({"dryRun": False, "dry_run": True}, []),
+        ({"edits": "a, b"}, []),
+        ({"note": '["a"]'}, [('["a"]', True)]),
+    ],
+)
+def test_arguments_in_json_have_the_form_that_the_tool_declares(call, arguments, seen):
+    """A tool that must not be repeated runs on them: nothing was guessed.
+
+    Mutants: one of two spellings wins; a text that looks like a list becomes one where a text is
+    due; what does not fit is taken all the same.
+    """
+    calls: list[Any] = []
+
+    @tool(effect="once")
+    def edit(edits: list[dict[str, str]] = [], dry_run: bool = True, note: str = "") -> str:
+        """Edit."""
+        calls.append((note or edits, dry_run))
+        return "edited"
+
+    text = Reply(text=call % json.dumps(arguments), finish="stop")
+    Agent(ScriptedModel([text, *[FINISH] * 4]), tools=[edit], approve="all").run_sync("g")
+    assert calls == seen

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple, cast
 
 from msgspec.structs import replace
@@ -19,7 +20,7 @@ from taofold.parsing.markup.tags import elements_in
 from taofold.parsing.outcome import Call, Remark, Repair, Turn
 from taofold.parsing.schema.coercion import Coercion, Misfit
 from taofold.parsing.schema.scalars import LooseText, TaggedText, same
-from taofold.parsing.schema.shape import ANY, TypeShape, plan_of_schema
+from taofold.parsing.schema.shape import ANY, TypeShape, fold, plan_of_schema
 from taofold.parsing.spans import object_in
 
 THOUGHT_KEYS = ("thought", "reasoning", "thoughts", "thinking", "reflection")
@@ -135,6 +136,7 @@ _HOLDERS = (*BATCH_KEYS, "action", *CALL_KEYS)
 _DECIDING = frozenset({*_HOLDERS, *TOOL_KEYS, *ANSWER_KEYS})
 _LABELS = ("name", "recipient_name")
 _LIMIT = 160
+_WRAPPERS = 6
 _MOST = 1e6
 """No confidence is larger, in whatever unit."""
 
@@ -322,7 +324,7 @@ def call_of_request(request: RawCall, tools: Tools) -> Call:
     call = replace(call, tool=_offered_name(call.tool, tools))
     schema = schema_of(call.tool, tools)
     shape = plan_of_schema(schema or {}).shape
-    arguments = _unwrapped(arguments, shape)
+    arguments, renaming = _renamed(_unwrapped(arguments, shape), shape)
     for key in arguments:
         if key in request.repeated and not _takes_list(shape.fields.get(key)):
             error = f"the parameter {key!r} of {call.tool!r} is given several times"
@@ -332,7 +334,7 @@ def call_of_request(request: RawCall, tools: Tools) -> Call:
     # Neither blanks nor escapes nor quotes are a part of what is no text.
     solid = {f"parameters.{key}" for key, value in values.items() if not isinstance(value, str)}
     kept = [each for each in call.repairs if each.kind not in _OF_TEXT or each.path not in solid]
-    return replace(call, parameters=values, repairs=(*kept, *typing))
+    return replace(call, parameters=values, repairs=(*kept, *renaming, *typing))
 
 
 def _typed(arguments: Object, shape: TypeShape, *, is_known: bool) -> tuple[Object, list[Repair]]:
@@ -416,6 +418,25 @@ def _takes_list(shape: TypeShape | None) -> bool:
     return shape is not None and (shape.kind == "array" or any(map(_takes_list, shape.options)))
 
 
+def names_a_tool(value: Any, tools: Collection[str]) -> bool:
+    """Whether data names an offered tool, as a key or where a call has its name.
+
+    Wrappers with one entry are taken off: what a tag such as `<shell>` became is one.
+    """
+    for _ in range(_WRAPPERS):
+        if is_object(value):
+            if any(key in tools for key in value):
+                return True
+            named = [value.get(key) for key in TOOL_KEYS]
+            if any(isinstance(name, str) and name in tools for name in named):
+                return True
+            value = list(value.values())
+        if not is_array(value) or len(value) != 1:
+            return False
+        value = value[0]
+    return False
+
+
 def parameter_names(tool: str, tools: Tools) -> Collection[str]:
     """The names of a tool's parameters, as far as they are known."""
     schema = schema_of(tool, tools)
@@ -445,10 +466,58 @@ def call_of(item: Any, tools: Tools, around: Object | None = None) -> Call:
         return Call("", {}, rationale, identifier, error=f"{NAMELESS}: {name[:_LIMIT]!r} is none")
     arguments, inline, doubtful = given_in(item, used, name, around)
     notes = (Repair("inline_parameters", "none", doubtful),) if inline or doubtful else ()
-    if inline:
-        return Call(name, arguments, rationale, identifier, notes)
-    parameters, repairs, error = arguments_of(name, arguments, tools)
-    return Call(name, parameters, rationale, identifier, (*notes, *repairs), error)
+    repairs: tuple[Repair, ...] = ()
+    error = ""
+    if not inline:
+        arguments, repairs, error = arguments_of(name, arguments, tools)
+    arguments, fitted = _as_declared(arguments, schema_of(name, tools))
+    return Call(name, arguments, rationale, identifier, (*notes, *repairs, *fitted), error)
+
+
+def _as_declared(
+    arguments: Object, schema: Mapping[str, Any] | None
+) -> tuple[Object, tuple[Repair, ...]]:
+    """Arguments in JSON under the names and in the form that a tool's schema declares.
+
+    Only what keeps their content: a key in another case, a list or an object that is encoded in a
+    text. What would be a guess stays as it was written, for the tool's validator to judge.
+    """
+    properties: Mapping[str, Any] = (schema or {}).get("properties") or {}
+    # Most are as they are declared: compiling the schema would cost more than the whole reply.
+    if not properties or all(k in properties and not _is_encoded(v) for k, v in arguments.items()):
+        return arguments, ()
+    shape = plan_of_schema(schema or {}).shape
+    arguments, notes = _renamed(arguments, shape)
+    for key, value in arguments.items():
+        declared = shape.fields.get(key)
+        if declared is None or not _is_encoded(value) or _takes_text(declared):
+            continue
+        coercion = Coercion(keeps=True)
+        with suppress(Misfit):
+            fitted = coercion.fit(value, declared, ("parameters", key))
+            if not any(each.content for each in coercion.repairs):
+                arguments[key] = fitted
+                notes += coercion.repairs
+    return arguments, tuple(notes)
+
+
+def _is_encoded(value: Any) -> bool:
+    return isinstance(value, str) and value.lstrip()[:1] in ("{", "[")
+
+
+def _renamed(arguments: Object, shape: TypeShape) -> tuple[Object, list[Repair]]:
+    """Arguments whose keys are declared in another case, under their declared names."""
+    out: Object = {}
+    notes: list[Repair] = []
+    for key, value in arguments.items():
+        name = key if key in shape.fields else shape.folded.get(fold(key), key)
+        # A tool that takes any key may mean this one; of two spellings neither is overwritten.
+        if name != key and (shape.extra is not None or name in arguments or name in out):
+            name = key
+        if name != key:
+            notes.append(Repair("key_case", "schema", path=f"parameters.{name}"))
+        out[name] = value
+    return out, notes
 
 
 def _name_in(item: Object) -> tuple[str, Any]:

@@ -27,6 +27,7 @@ from taofold.parsing import (
     read_call,
     read_reply,
 )
+from taofold.parsing.decision import names_a_tool
 from taofold.parsing.outcome import OPEN_END, REPEATED
 from taofold.parsing.typed import is_cut
 from taofold.reasoning.conversation import BROKEN, REFUSED, Talk, withheld
@@ -53,6 +54,10 @@ def to_action(call: Call, whole: tuple[Repair, ...] = ()) -> Action:
     )
 
 
+_HALF_A_CALL = (
+    "The reply names a tool and is no call that could be read. To call the tool, send the call "
+    "alone; to answer with this data, call finish."
+)
 PAUSES = 10
 """How often one turn may be interrupted by its provider."""
 GAVE_UP = "the agent says that it did not reach the goal"
@@ -198,6 +203,8 @@ class _Attempts:
             accepted = self._task.output.accept(read.text)
             if isinstance(accepted, Unparsed):
                 return _Broken("output", accepted.feedback)
+            if self._is_half_a_call(accepted.value):
+                return _Broken("unreadable", _HALF_A_CALL)
             return _prose(reply, read.text, accepted.value)
         # A typed answer may come without the protocol around it. What was cut off, ambiguous or
         # full of marks may not: it could be half a call.
@@ -207,8 +214,15 @@ class _Attempts:
             if not isinstance(parsed, Unparsed):
                 accepted = self._task.output.accept(reply.text)
                 if not isinstance(accepted, Unparsed):
+                    if self._is_half_a_call(accepted.value):
+                        return _Broken("unreadable", _HALF_A_CALL)
                     return _prose(reply, "", accepted.value)
         return _Broken("unreadable", read.feedback)
+
+    def _is_half_a_call(self, answer: Any) -> bool:
+        """Whether data outside the protocol names a tool, and its type does not know that key."""
+        declared = (self._task.output.schema or {}).keys() & {"properties", "$ref", "$defs"}
+        return not declared and names_a_tool(answer, self._task.signatures)
 
     def _check(self, reply: Reply, turn: Turn, toolless: bool) -> Strategy[Taken | _Broken]:
         """Apply the rules of the loop to a readable turn."""
