@@ -54,6 +54,10 @@ def test_an_excerpt_keeps_the_first_error_lines_that_fit_between_head_and_tail()
     ("line", "is_error"),
     [
         ("AssertionError: no", True),
+        ("ValueError: no", True),
+        ("httpx.ReadTimeoutError: no", True),
+        ("my.OwnException", True),
+        ("myError: no", False),
         ("Traceback (most recent call last):", True),
         ("assert x == 1", True),
         ("kernel panic", True),

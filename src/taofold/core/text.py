@@ -14,7 +14,8 @@ from itertools import islice
 from typing import Any, Final
 
 _ERROR: Final = re.compile(
-    r"(?i)\b(?:error|exception|traceback|failed|failure|fatal|panic|assert(?:ion)?\w*)\b|^E\s"
+    r"(?i:\b(?:error|exception|traceback|failed|failure|fatal|panic|assert(?:ion)?\w*)\b|^E\s)"
+    r"|\b[A-Z]\w*(?:Error|Exception)\b"
 )
 _LINE: Final = 200
 
