@@ -160,11 +160,15 @@ class Activation:
         return models
 
     def _setup(self) -> Setup:
-        agent, parent = self.agent, self.parent
-        limits, policy = agent.limits, agent.policy
+        agent, parent, listener = self.agent, self.parent, self.listener
+        limits, policy, hooks = agent.limits, agent.policy, agent.hooks
+        approve = _approver(agent.approve)
         if parent is not None:
-            # A child can only get less than its parent has, in limits and in rights.
+            # A child can only get less than its parent has, in limits and in rights; what guards
+            # an agent guards those that it asks too.
             limits, policy = limits.within(parent.limits), parent.policy.tightened(policy)
+            hooks = (*parent.hooks.hooks, *hooks)
+            approve = approve or parent.approve
         if limits.usd is not None or self.purse is not None:
             # price(1, 1) asks whether there is a price at all; without one
             # the limit could never hold.
@@ -176,9 +180,6 @@ class Activation:
                         "(1.0, 2.0)}}, …), in dollars per million tokens of input and output",
                         path="limits.usd",
                     )
-        listener = self.listener
-        # What guards an agent guards those that it asks too.
-        inherited = () if parent is None else parent.hooks.hooks
         return Setup(
             models=self.models,
             tools=agent.toolset,
@@ -188,7 +189,7 @@ class Activation:
             policy=policy,
             principal=self.principal or Principal(),
             deps=self.deps,
-            approve=_approver(agent.approve) or (parent.approve if parent else None),
+            approve=approve,
             redactor=agent.redactor,
             listeners=() if listener is None else (listener,),
             on_delta=None if listener is None else lambda run, text: listener(Delta(run, text)),
@@ -198,7 +199,7 @@ class Activation:
             on_request=getattr(self.log, "on_request", None),
             children=self._child,
             sampling=Samples(self),
-            hooks=Hooks((*inherited, *agent.hooks)) if inherited or agent.hooks else NO_HOOKS,
+            hooks=Hooks(hooks) if hooks else NO_HOOKS,
             cache=agent.replies if agent.cache else None,
             settings=agent.model_settings,
             on_denial=agent.on_denial,

@@ -303,6 +303,14 @@ def live(records: Iterable[e.Record]) -> list[e.Record]:
     return surviving
 
 
+def ending(records: Sequence[e.Record]) -> e.RunFinished | None:
+    """How the run ended, None if it has not; the last end if it was resumed after one."""
+    for record in reversed(records):
+        if isinstance(record.event, e.RunFinished):
+            return record.event
+    return None
+
+
 def fold(records: Iterable[e.Record], state: RunState = RunState()) -> RunState:
     """The state after `records`. Time travel is `fold(records[:n])`.
 

@@ -4,7 +4,7 @@ Only what a file can say is written; the rest is refused, never left out in sile
 made from what also checks the files.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
@@ -59,23 +59,10 @@ def agent_keys(agent: Agent[Any, Any]) -> dict[str, Any]:
             keys[name] = getattr(agent, name)
     # A file's default is the configuration's, so that what Python said must stand there.
     keys["strict"] = agent.strict
-    if agent.strategy != "react":
-        if not isinstance(agent.strategy, str):
-            raise ConfigError("a strategy that is a function has no name", path="strategy")
-        keys["strategy"] = agent.strategy
-    if agent.output is not str:
-        keys["output"] = _type(agent.output)
-    if agent.tools:
-        keys["tools"] = [_tool(tool, index) for index, tool in enumerate(agent.tools)]
-    if agent.discover:
-        paths = agent.discover
-        several = [paths] if isinstance(paths, str | Path) else list(paths)
-        keys["discover"] = [str(path) for path in several]
-    limits = _limits(agent.limits)
-    if limits:
-        keys["limits"] = limits
-    if agent.models:
-        keys["models"] = {role: _models(m, f"models.{role}") for role, m in agent.models.items()}
+    for name, write in _WRITTEN.items():
+        value = getattr(agent, name)
+        if value and value != getattr(default, name):
+            keys[name] = write(value)
     return {name: keys[name] for name in sorted(keys, key=_order)}
 
 
@@ -101,6 +88,17 @@ def _models(spec: Any, path: str) -> Any:
     raise ConfigError(f"{spec!r} is an object; a file names models", path=path)
 
 
+def _strategy(strategy: object) -> str:
+    if not isinstance(strategy, str):
+        raise ConfigError("a strategy that is a function has no name", path="strategy")
+    return strategy
+
+
+def _paths(paths: str | Path | Iterable[str | Path]) -> list[str]:
+    several = [paths] if isinstance(paths, str | Path) else paths
+    return [str(path) for path in several]
+
+
 def _limits(limits: Limits) -> dict[str, Any]:
     default = Limits()
     return {
@@ -124,6 +122,17 @@ def _tool(thing: Any, number: int) -> str:
     if isinstance(thing, Tool):
         thing = thing.function
     return _name(thing, path)
+
+
+_WRITTEN: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "strategy": _strategy,
+    "output": _type,
+    "tools": lambda tools: [_tool(tool, index) for index, tool in enumerate(tools)],
+    "discover": _paths,
+    "limits": _limits,
+    "models": lambda models: {role: _models(m, f"models.{role}") for role, m in models.items()},
+}
+"""How a file says the options that Python says otherwise."""
 
 
 def _name(thing: Any, path: str) -> str:

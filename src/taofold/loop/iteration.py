@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from taofold.core import events as run
-from taofold.core.state import RunState, fold, live
+from taofold.core.state import RunState, ending, fold, live
 from taofold.core.text import clip, excerpt, join_names, key_line, visible
 from taofold.core.values import FINISH, Action, Observation, Step, Value
 from taofold.loop.events import FailedAction, IterationEnded, LessonsInjected
@@ -202,8 +202,8 @@ def _said(state: RunState, records: Sequence[run.Record]) -> str:
     if output is not None:
         answer = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
         return answer[:_SAID]
-    ended = [record.event for record in records if isinstance(record.event, run.RunFinished)]
-    return (state.error or (ended[-1].error if ended else ""))[:_SAID]
+    end = ending(records)
+    return (state.error or (end.error if end is not None else ""))[:_SAID]
 
 
 def _calls(steps: Sequence[Step]) -> list[tuple[Action, Observation]]:

@@ -11,7 +11,7 @@ import msgspec
 
 from taofold.core import events as e
 from taofold.core.json_values import is_object
-from taofold.core.state import live
+from taofold.core.state import ending, live
 from taofold.core.trace import TracedCall, TracedTurn, TraceSpan, opening, trace, turns
 from taofold.core.values import RESERVED
 
@@ -30,15 +30,18 @@ def variables(records: Iterable[e.Record]) -> dict[str, Any]:
     current = live(records)
     start = opening(current)
     steps = turns(current)
-    ends = [record.event for record in current if isinstance(record.event, e.RunFinished)]
-    end = ends[-1] if ends else None
+    end = ending(current)
     variables: dict[str, Any] = {
         "reasoning_trace": trace_entries(current),
         "reasoning_thinking": _thinking(steps),
-        "reasoning_answer": end.output if end else None,
-        "reasoning_success": end.success if end else False,
-        "reasoning_error": end.error if end else "",
+        "reasoning_answer": None,
+        "reasoning_success": False,
+        "reasoning_error": "",
     }
+    if end is not None:
+        variables["reasoning_answer"] = end.output
+        variables["reasoning_success"] = end.success
+        variables["reasoning_error"] = end.error
     names = {call.action.tool for turn in steps for call in turn.calls if call.local}
     used = start.strategy if start is not None else ""
     for strategy, marks, project in _PROJECTIONS:

@@ -23,7 +23,7 @@ from taofold.core.errors import (
     UnknownRun,
 )
 from taofold.core.provenance import may_be_resumed
-from taofold.core.state import ENDED, RunState, fold, live, reduce
+from taofold.core.state import ENDED, RunState, ending, fold, live, reduce
 from taofold.log.log import AT_ONCE, Log, RunRow
 from taofold.log.store import Store
 from taofold.runtime import owner
@@ -389,17 +389,14 @@ async def replay(log: Log, run: str, strategy: MakeStrategy, setup: Setup) -> Ru
     # Events that this code does not produce are a divergence like events that differ.
     if surplus:
         raise ReplayDiverged(getattr(surplus[0].event, "key", ""), surplus[0].event, None)
-    recorded = next(
-        (r.event.timeless() for r in reversed(records) if isinstance(r.event, e.RunFinished)), None
-    )
+    end = ending(records)
+    recorded = None if end is None else end.timeless()
     if finish is not None and finish.status == "limited" and recorded and not recorded.error:
         finish = msgspec.structs.replace(finish, error="")  # older releases did not explain limits
     # Cancelled or cut off: that came from the world, which a replay does not touch.
     world = recorded is None or recorded.stop_reason in RESUMABLE
-    if finish is not None and not world and recorded != finish:
+    if not world and recorded != finish:
         raise ReplayDiverged("end", recorded, finish)
-    if finish is None and not world:
-        raise ReplayDiverged("end", recorded, None)
     return ended
 
 

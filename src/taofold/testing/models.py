@@ -442,15 +442,20 @@ def _number(subject: str, schema: Mapping[str, Any], *, whole: bool) -> int | fl
     step = schema.get("multipleOf") or (1 if whole else None)
     lows = [schema[key] for key in ("minimum", "exclusiveMinimum") if key in schema]
     highs = [schema[key] for key in ("maximum", "exclusiveMaximum") if key in schema]
-    # Tried in order: 0, the bounds rounded to a multiple, then one step (or the middle) inside.
-    candidates: list[float] = [0]
-    if step is not None:
-        candidates += [ceil(low / step) * step + more for low in lows for more in (0, step)]
-        candidates += [floor(high / step) * step - less for high in highs for less in (0, step)]
+    # Tried in order: 0, the bounds (rounded to a multiple) and one step inside, their middles.
+    middles: list[float] = []
+    if step is None:
+        middles = [(low + high) / 2 for low in lows for high in highs]
     else:
-        candidates += [low + more for low in lows for more in (0, 1)]
-        candidates += [high - less for high in highs for less in (0, 1)]
-        candidates += [(low + high) / 2 for low in lows for high in highs]
+        lows = [ceil(low / step) * step for low in lows]
+        highs = [floor(high / step) * step for high in highs]
+    inside = step or 1
+    candidates: list[float] = [
+        0,
+        *[value for low in lows for value in (low, low + inside)],
+        *[value for high in highs for value in (high, high - inside)],
+        *middles,
+    ]
     for value in candidates:
         if _allows(schema, value) and (not whole or value == int(value)):
             return int(value) if whole else value

@@ -15,7 +15,7 @@ from taofold.core import events as e
 from taofold.core.errors import ConfigError
 from taofold.core.json_values import is_object
 from taofold.core.rules import UNTYPED
-from taofold.core.state import live
+from taofold.core.state import ending, live
 from taofold.core.trace import TracedCall, opening, turns
 from taofold.core.values import FINISH, Action, Observation, Thought
 from taofold.log.formats import yaml_document as yaml
@@ -43,8 +43,8 @@ def dumps(records: Iterable[e.Record]) -> str:
         for call in turn.calls
         if call.observation is not None and not _closes(call)
     ]
-    ends = [record.event for record in live_records if isinstance(record.event, e.RunFinished)]
-    answer = ends[-1].output if ends else None
+    end = ending(live_records)
+    answer = end.output if end is not None else None
     if start is not None and start.strategy == "flow" and is_object(answer):
         answer = answer.get("reasoning_answer", answer)
     trace: dict[str, Any] = {"steps": steps, _FINAL: answer}

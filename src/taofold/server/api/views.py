@@ -102,16 +102,16 @@ def spans(records: Sequence[e.Record], children: Container[str]) -> schemas.Span
         records: The run's events.
         children: The ids of the runs that its calls began.
     """
-    observed = {
-        (record.event.key, record.event.index): record.event
-        for record in records
-        if isinstance(record.event, e.Observed)
-    }
-    started = {
-        (record.event.key, record.event.index)
-        for record in records
-        if isinstance(record.event, e.Started)
-    }
+    observed: dict[tuple[str, int], e.Observed | None] = {}
+    """What was observed of each call that began, None if nothing was."""
+    for record in records:
+        match record.event:
+            case e.Started(key=key, index=index):
+                observed.setdefault((key, index), None)
+            case e.Observed(key=key, index=index) as end:
+                observed[key, index] = end
+            case _:
+                pass
     over = bool(records) and isinstance(records[-1].event, e.RunFinished)
     items: list[schemas.SpanView] = []
     for span in trace(records):
@@ -120,9 +120,9 @@ def spans(records: Sequence[e.Record], children: Container[str]) -> schemas.Span
         usage, child, status = span.usage, "", span.status
         if span.type == "tool":
             index = int(span.id.rpartition(".")[2])
-            event = observed.get((span.key, index))
-            if event is None and (span.key, index) not in started:
+            if (span.key, index) not in observed:
                 continue  # it waits for a person, or for others: no time went into it yet
+            event = observed[span.key, index]
             if event is None and not over:
                 status = "open"
             usage = event.usage if event else None
