@@ -212,6 +212,32 @@ async def test_calls_of_a_child_count_against_model_calls_of_branches() -> None:
     assert state.model_calls + state.child_model_calls == 6
 
 
+@pytest.mark.parametrize(
+    "limits", [Limits(steps=1, model_calls=1), Limits(steps=1, tokens=300), Limits(steps=1, usd=1)]
+)
+async def test_steps_that_are_used_up_hide_no_other_limit(limits: Limits) -> None:
+    asked: list[Request] = []
+
+    def model(request: Request) -> Reply:
+        asked.append(request)
+        return Reply("hello", usage=Usage(200, 200, usd=2.0))
+
+    def strategy(task: Task) -> Strategy[Answer]:
+        del task
+        yield from ask("draft")
+        yield from do(Thought("first", "progress"), Action("slow", {"n": 1}))
+        yield from ask("is it good?")
+        return Answer("done")
+
+    agent = Agent(FunctionModel(model), tools=[slow], strategy=strategy)
+    # A critic may be asked after the last step, as long as nothing else forbids it.
+    assert (await agent.but(limits=Limits(steps=1)).run("x")).output == "done"
+    assert len(asked) == 2
+    asked.clear()
+    assert (await agent.but(limits=limits).run("x")).status == "limited"
+    assert len(asked) == 1
+
+
 async def test_what_a_denied_batch_leaves_behind_is_free_for_other_branches() -> None:
     paid: list[int] = []
 

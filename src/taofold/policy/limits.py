@@ -100,10 +100,13 @@ class Limits:
         # and the last turn wraps up.
         return 0 if self.steps == 0 else self.steps + 3
 
-    def hit(self, state: RunState) -> Limit | None:
-        """The limit that forbids another turn, if any."""
+    def hit(self, state: RunState, *, turn: bool = True) -> Limit | None:
+        """The limit that forbids another turn, if any; without `turn` another model call.
+
+        A limit on steps ends turns, not calls: a critic or a judge may still be asked.
+        """
         # In a fixed order, so that a replay names the same limit where two are reached at once.
-        if self.steps is not None and len(state.steps) >= self.steps:
+        if turn and self.steps is not None and len(state.steps) >= self.steps:
             return "steps"
         calls = self.calls
         if calls is not None and self.asked(state) >= calls:

@@ -351,7 +351,7 @@ class ModelCall:
         """
         ledger = self.ledger
         limits, state = ledger.setup.limits, ledger.store.state
-        hit = limits.hit(state)
+        hit = limits.hit(state, turn=False)
         bound = needed = prompt = 0.0
         # Tokens are refused on a lower estimate, dollars on an upper bound: one reply may exceed
         # `tokens`, none may exceed `usd` where its price is known.
@@ -370,8 +370,7 @@ class ModelCall:
             asking = sum([call.model_calls for call in ledger.held.values()])
             if limits.asked(state) + asking >= limits.calls:
                 hit = "model_calls"
-        # A limit on steps ends turns, not calls: a critic or a judge may still be asked.
-        if hit is not None and hit != "steps":
+        if hit is not None:
             allowed: float = getattr(limits, hit) or 0.0
             event = e.LimitHit(key=self.key, limit=hit, value=1, needed=needed, allowed=allowed)
             ledger.put(event)
