@@ -20,7 +20,7 @@ from taofold import Agent, Limits
 from taofold.core.checks import Check
 from taofold.core.events import Record
 from taofold.diagnostics.pytest_output import parse
-from taofold.learning.extraction.history import RepairAttempt, attempts_of
+from taofold.learning.extraction.history import RepairAttempt, read_run
 from taofold.tools import tool
 from taofold.tools.files import file_tools
 from taofold_repair import RepairModel
@@ -139,7 +139,7 @@ async def repair(bug: Bug, lessons: str, checks: Checks, budget: int) -> Trial:
         )  # fmt: skip
         result = await agent.run(GOAL)
         green = checks.run(folder, ["-q", "--tb=short"])[0] == 0
-        attempts = tuple([a for a in attempts_of(result.records, 1) if a.judged])
+        attempts = tuple([a for a in read_run(result.records, 1).attempts if a.judged])
     solved = green and len(attempts) <= budget
     cost = len(attempts) if solved else budget
     return Trial(solved, cost, attempts[:budget], tuple(result.records))

@@ -19,8 +19,9 @@ from baselines import Bm25, Tfidf
 from taofold.core.checks import Check, Location
 from taofold.learning.events import PatternDiscovered, encode
 from taofold.learning.fold import step
+from taofold.learning.patterns.case import LoopCase
 from taofold.learning.patterns.kinds import ErrorFix, ErrorSignature, Fix
-from taofold.learning.patterns.pattern import LoopCase, Pattern, PatternScope
+from taofold.learning.patterns.pattern import Pattern, PatternScope
 from taofold.learning.retrieval.relevance import ask
 from taofold.learning.settings import Injection
 from taofold.log.patterns import tables as registry_tables
@@ -139,7 +140,7 @@ def synthetic(folder: Path, count: int) -> tuple[list[Pattern], list[str]]:
 START = """
 import asyncio, sys, taofold.learning.registry
 from taofold.core.checks import Check, Location
-from taofold.learning.patterns.pattern import LoopCase
+from taofold.learning.patterns.case import LoopCase
 from taofold.learning.settings import Injection
 from taofold.log.patterns.stores import open_registry
 from time import perf_counter, process_time

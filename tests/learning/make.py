@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import pytest
 
 from taofold.core.checks import Check, Location
+from taofold.learning.patterns.case import LoopCase
 from taofold.learning.patterns.kinds import (
     Approach,
     Avoidance,
@@ -17,7 +18,7 @@ from taofold.learning.patterns.kinds import (
     Fix,
     IterationSpread,
 )
-from taofold.learning.patterns.pattern import LoopCase, Pattern, PatternScope
+from taofold.learning.patterns.pattern import Pattern, PatternScope
 from taofold.learning.registry import Registry
 from taofold.learning.settings import Extraction, Injection
 from taofold.log.patterns.stores import memory_registry, open_registry

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from tests.terminal import Result, Taofold, enter, taofold
 
 from taofold.learning.extraction.history import FileChange
-from taofold.learning.patterns.pattern import LoopCase
+from taofold.learning.patterns.case import LoopCase
 from taofold.learning.settings import Injection, Learning
 from taofold.log.patterns.stores import open_registry
 from taofold.loop.learner import CrossLoopLearner

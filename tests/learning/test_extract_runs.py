@@ -1,8 +1,14 @@
 """Attempts out of a run's log."""
 
-from taofold.learning.extraction.history import attempts_of
+from typing import Any
+
+from taofold.learning.extraction.history import RepairAttempt, read_run
 
 from .loops import GREEN, Log, red
+
+
+def attempts_of(*given: Any, **known: Any) -> tuple[RepairAttempt, ...]:
+    return read_run(*given, **known).attempts
 
 
 def test_an_edit_and_the_test_run_after_it_are_an_attempt() -> None:

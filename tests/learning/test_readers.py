@@ -11,8 +11,8 @@ from taofold.core.checks import Check, Location
 from taofold.diagnostics.failures import failing_checks
 from taofold.learning.extraction.history import FileChange, LoopHistory, RepairAttempt
 from taofold.learning.extraction.lessons import extract
+from taofold.learning.patterns.case import LoopCase
 from taofold.learning.patterns.kinds import ErrorFix
-from taofold.learning.patterns.pattern import LoopCase
 from taofold.learning.settings import Injection, Learning
 from taofold.log.patterns.stores import memory_registry
 from taofold.loop.learner import CrossLoopLearner

@@ -24,8 +24,7 @@ from tests.learning.make import (
 from taofold.core.errors import Refused
 from taofold.core.json_values import plain
 from taofold.learning.commands import UnknownPattern
-from taofold.learning.patterns.pattern import Query
-from taofold.learning.registry import Registry
+from taofold.learning.registry import Query, Registry
 from taofold.learning.settings import Extraction, Injection, Pruning
 from taofold.log.journal import MemoryJournal
 from taofold.log.patterns.stores import memory_registry, open_registry

@@ -21,7 +21,8 @@ from taofold.learning.events import (
     PatternsInjected,
     ShownPattern,
 )
-from taofold.learning.patterns.pattern import LoopCase, Pattern, fresh
+from taofold.learning.patterns.case import LoopCase
+from taofold.learning.patterns.pattern import Pattern, fresh
 from taofold.learning.retrieval.choice import PatternChoice, Ranked, choose, rank
 from taofold.learning.retrieval.index import entry
 from taofold.learning.retrieval.relevance import ask, context_of, likeness

@@ -9,8 +9,9 @@ from typing import Final, TypeAlias
 import msgspec
 
 from taofold.core.values import Value
+from taofold.learning.patterns.case import CaseContext
 from taofold.learning.patterns.kinds import Body
-from taofold.learning.patterns.pattern import CaseContext, ImportClaim, Pattern, Rate
+from taofold.learning.patterns.pattern import ImportClaim, Pattern, Rate
 
 STREAM: Final = "patterns"
 

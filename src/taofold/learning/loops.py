@@ -5,7 +5,8 @@ Knows nothing about how patterns are chosen.
 
 from taofold.core.values import Value
 from taofold.learning.events import ShownPattern
-from taofold.learning.patterns.pattern import Arm, CaseContext
+from taofold.learning.patterns.case import CaseContext
+from taofold.learning.patterns.pattern import Arm
 
 
 class PatternUse(Value, frozen=True):

@@ -5,7 +5,7 @@ as one transaction. What time it is comes from the caller. Knows nothing about d
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from taofold.learning import commands
 from taofold.learning.commands import ChosenLessons, FoundPattern, PrunedPattern
@@ -22,17 +22,39 @@ from taofold.learning.exchange.imports import ImportReport, imported
 from taofold.learning.exchange.records import rewritten
 from taofold.learning.loops import LoopNote, LoopStats
 from taofold.learning.metrics import Improvement, LearningMetrics, improvement, measure
-from taofold.learning.patterns.pattern import (
-    LoopCase,
-    Pattern,
-    PatternSource,
-    Query,
-    Rate,
-)
+from taofold.learning.patterns.case import LoopCase
+from taofold.learning.patterns.kinds import Kind
+from taofold.learning.patterns.pattern import Pattern, PatternSource, Rate
 from taofold.learning.rates import MOST_KEYS, EditRates
 from taofold.learning.retrieval.choice import PatternChoice
 from taofold.learning.settings import Extraction, Injection, Pruning
 from taofold.learning.state import Book, View, Writing
+
+
+class Query(NamedTuple):
+    """Which patterns: all that is given must hold. `retired` None = both."""
+
+    kind: Kind | None = None
+    tags: tuple[str, ...] = ()
+    loop: str = ""
+    min_rate: float | None = None
+    max_rate: float | None = None
+    retired: bool | None = None
+
+    def holds(self, pattern: Pattern) -> bool:
+        """Is `pattern` among them?"""
+        rate = pattern.rate
+        # Without an outcome a pattern is neither above nor below a rate.
+        if (self.min_rate is not None or self.max_rate is not None) and rate is None:
+            return False
+        return (
+            (self.kind is None or pattern.kind == self.kind)
+            and {*self.tags} <= {*pattern.tags}
+            and (not self.loop or any(source.loop == self.loop for source in pattern.sources))
+            and (self.min_rate is None or (rate or 0.0) >= self.min_rate)
+            and (self.max_rate is None or (rate or 0.0) <= self.max_rate)
+            and (self.retired is None or bool(pattern.retired) == self.retired)
+        )
 
 
 class Registry:

@@ -33,8 +33,9 @@ from taofold.learning.extraction.history import (
 )
 from taofold.learning.extraction.lessons import KINDS, extract
 from taofold.learning.loops import LoopNote
+from taofold.learning.patterns.case import LoopCase
 from taofold.learning.patterns.kinds import Kind
-from taofold.learning.patterns.pattern import LoopCase, Pattern, Rate
+from taofold.learning.patterns.pattern import Pattern, Rate
 from taofold.learning.rates import EditRates
 from taofold.learning.registry import Registry
 from taofold.learning.settings import Injection, Learning

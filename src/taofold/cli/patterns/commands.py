@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from taofold.learning.loops import LoopNote, LoopStats
     from taofold.learning.metrics import LearningMetrics
     from taofold.learning.patterns.kinds import Kind
-    from taofold.learning.patterns.pattern import Pattern, PatternSource, Query
-    from taofold.learning.registry import Registry
+    from taofold.learning.patterns.pattern import Pattern, PatternSource
+    from taofold.learning.registry import Query, Registry
     from taofold.learning.settings import Injection, Pruning
     from taofold.loop.driver import LoopDependencies
     from taofold.loop.learner import CrossLoopLearner
@@ -213,7 +213,7 @@ def list_patterns(
     json: options.Json = False,
 ) -> None:
     """The patterns that satisfy all of what is given."""
-    from taofold.learning.patterns.pattern import Query
+    from taofold.learning.registry import Query
 
     only = kinds_of(kind) if kind else ()
     query = Query(

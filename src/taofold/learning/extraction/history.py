@@ -224,16 +224,6 @@ class RunReading(NamedTuple):
     texts: Mapping[str, str]
 
 
-def attempts_of(
-    records: Iterable[Record],
-    iteration: int,
-    before: tuple[Check, ...] | None = None,
-    texts: Mapping[str, str] = {},
-) -> tuple[RepairAttempt, ...]:
-    """What was tried in a run, in order; see `read_run`."""
-    return read_run(records, iteration, before, texts).attempts
-
-
 def read_run(
     records: Iterable[Record],
     iteration: int,

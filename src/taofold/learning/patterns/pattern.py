@@ -1,4 +1,4 @@
-"""A pattern: what was learnt, where from, how it has done since, its id, and queries for patterns.
+"""A pattern: what was learnt, where from, how it has done since, and its id.
 
 Counts are our own; what an imported file claims is kept apart and never believed. Times are
 milliseconds since the epoch. Ids are `pat-<kind>-<slug>-<3 digits>` and `tmpl-<slug>-<3 digits>`.
@@ -7,9 +7,8 @@ Nothing here decides what is shown to a model. All text comes from outside and i
 
 import re
 from collections.abc import Callable, Iterable
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
-from taofold.core.checks import Check
 from taofold.core.values import Value
 from taofold.learning.patterns.kinds import (
     Approach,
@@ -20,32 +19,6 @@ from taofold.learning.patterns.kinds import (
     ErrorSignature,
     Kind,
 )
-
-
-class LoopCase(Value, frozen=True):
-    """A task at its start, or between two iterations.
-
-    `failed` are the ids of failing checks that this loop has edited files for, and whose error
-    stayed; `after` is how many of its iterations have ended.
-    """
-
-    task: str = ""
-    category: str = ""
-    language: str = ""
-    repository: str = ""
-    tool: str = ""
-    failing: tuple[Check, ...] = ()
-    failed: tuple[str, ...] = ()
-    after: int = 0
-
-
-class CaseContext(Value, frozen=True):
-    """A case made small enough to be kept with the loop. `errors` are classes."""
-
-    errors: tuple[str, ...] = ()
-    language: str = ""
-    repository: str = ""
-
 
 Role = Literal["discovered", "merged", "applied"]
 KEPT_TREND: Final = 100
@@ -292,29 +265,3 @@ def fresh(pattern: Pattern, taken: Callable[[str], Iterable[str]]) -> str:
             return f"{prefix}{last + 1:03d}"
         # 999 ids of one name are taken: the name itself gets a number (`-s2`).
         series += 1
-
-
-class Query(NamedTuple):
-    """Which patterns: all that is given must hold. `retired` None = both."""
-
-    kind: Kind | None = None
-    tags: tuple[str, ...] = ()
-    loop: str = ""
-    min_rate: float | None = None
-    max_rate: float | None = None
-    retired: bool | None = None
-
-    def holds(self, pattern: Pattern) -> bool:
-        """Is `pattern` among them?"""
-        rate = pattern.rate
-        # Without an outcome a pattern is neither above nor below a rate.
-        if (self.min_rate is not None or self.max_rate is not None) and rate is None:
-            return False
-        return (
-            (self.kind is None or pattern.kind == self.kind)
-            and {*self.tags} <= {*pattern.tags}
-            and (not self.loop or any(source.loop == self.loop for source in pattern.sources))
-            and (self.min_rate is None or (rate or 0.0) >= self.min_rate)
-            and (self.max_rate is None or (rate or 0.0) <= self.max_rate)
-            and (self.retired is None or bool(pattern.retired) == self.retired)
-        )

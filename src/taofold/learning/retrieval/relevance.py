@@ -13,6 +13,7 @@ from typing import Final, NamedTuple, TypeAlias
 from taofold.core.checks import Check, is_assertion
 from taofold.learning.extraction.diffs import HOLE, abstracted, tokens
 from taofold.learning.extraction.generalisation import error_type_of, pattern_of, seen_at
+from taofold.learning.patterns.case import CaseContext, LoopCase
 from taofold.learning.patterns.kinds import (
     Approach,
     Avoidance,
@@ -21,7 +22,7 @@ from taofold.learning.patterns.kinds import (
     ErrorSignature,
     Fix,
 )
-from taofold.learning.patterns.pattern import CaseContext, LoopCase, Pattern
+from taofold.learning.patterns.pattern import Pattern
 from taofold.learning.retrieval.index import (
     STOPS,
     classname,

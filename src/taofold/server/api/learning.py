@@ -11,8 +11,8 @@ from pydantic import BaseModel
 from taofold.core.errors import Refused, UnknownRun
 from taofold.core.json_values import plain
 from taofold.core.text import iso
-from taofold.learning.patterns.pattern import Arm, Pattern, PatternSource, Query
-from taofold.learning.registry import Registry
+from taofold.learning.patterns.pattern import Arm, Pattern, PatternSource
+from taofold.learning.registry import Query, Registry
 from taofold.log.journal import Journal
 from taofold.loop.events import IterationEnded
 from taofold.loop.report import report_json

@@ -1,0 +1,32 @@
+"""What a loop is about when it asks for lessons, and the part of that which is kept.
+
+Text in it comes from tools and people and is data.
+"""
+
+from taofold.core.checks import Check
+from taofold.core.values import Value
+
+
+class LoopCase(Value, frozen=True):
+    """A task at its start, or between two iterations.
+
+    `failed` are the ids of failing checks that this loop has edited files for, and whose error
+    stayed; `after` is how many of its iterations have ended.
+    """
+
+    task: str = ""
+    category: str = ""
+    language: str = ""
+    repository: str = ""
+    tool: str = ""
+    failing: tuple[Check, ...] = ()
+    failed: tuple[str, ...] = ()
+    after: int = 0
+
+
+class CaseContext(Value, frozen=True):
+    """A case made small enough to be kept with the loop. `errors` are classes."""
+
+    errors: tuple[str, ...] = ()
+    language: str = ""
+    repository: str = ""
