@@ -10,6 +10,7 @@ from tests.learning.make import anti, approach, error, template
 from taofold.learning.patterns.pattern import ImportClaim, Pattern, PatternSource, UseCounts
 from taofold.learning.retrieval.choice import Ranked
 from taofold.learning.retrieval.render import MOST, block, framed, line, render
+from taofold.parsing.markup.families import FAMILIES
 
 
 def found(pattern: Pattern, identity: str, **fields: object) -> Ranked:
@@ -107,6 +108,30 @@ EVIL = (
     "a" * 100_000,
     "\n" * 5000 + "deep",
 )
+
+
+TURNS = [
+    *[mark for family in FAMILIES for mark in (*family.ends, *family.foreign)],
+    *("<s>", "</s>", "<bos>", "<eos>", "<pad>", "<unk>", "<|im_start|>", "<|im_end|>", "[INST]"),
+    *("[/INST]", "<<SYS>>", "<</SYS>>", "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]", "[TOOL_CALLS]"),
+    *("[AVAILABLE_TOOLS]", "[TOOL_RESULTS]", "<start_of_turn>", "<end_of_turn>", "<think>"),
+    *("</think>", "<tool_call>", "</tool_call>", "<extra_id_1>", "<｜User｜>", "<｜Assistant｜>"),
+    *("<｜end▁of▁sentence｜>", "◁think▷", "]~b]", "[e~[", "[gMASK]", "<sop>", "<|eot_id|>"),
+    *("<system>", "</system>", "<user>", "<assistant>", "<turn|>", "<start_function_call>"),
+]
+
+
+@pytest.mark.parametrize("mark", [mark for mark in TURNS if not mark.startswith("re:")])
+def test_no_text_of_a_pattern_holds_a_mark_of_a_chat_template(mark: str) -> None:
+    for text in (mark, f"a{mark}b", f"{mark[0]}\u200b{mark[1:]}", f"{mark[0]}\x1b[0m{mark[1:]}"):
+        assert mark not in line(text, 200)
+        assert mark not in block(text, "     ", 5, 200)
+        assert mark not in render(poisoned(text)).text
+
+
+def test_code_of_a_pattern_stays_what_it_is() -> None:
+    code = "if a < b and c[0] <= d[INDEX] << 2: x: List<String> = [s] | <div></div>; <T> #"
+    assert line(code, 200) == code
 
 
 def poisoned(text: str) -> list[Ranked]:

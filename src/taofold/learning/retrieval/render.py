@@ -30,8 +30,18 @@ _UNSEEN: Final = re.compile(
     "\ufe00-\ufe0f\ufeff\ufff0-\uffff\ud800-\udfff\U000e0000-\U000e0fff]"
 )
 _FENCE: Final = re.compile(r"`{3,}|~{3,}")
-_ROLE: Final = re.compile(r"<(?=\||/?s>)|\[(?=/?INST\b|(?:begin|end) reference data)")
-"""Marks by which chat templates, and we, tell who speaks."""
+_ROLE: Final = re.compile(
+    r"<(?=[|｜]|<SYS>>|/SYS>>"
+    r"|/?(?:s|bos|eos|pad|unk|sop|eop|think|tool_calls?|tool_response|function_(?:call|result)s?"
+    r"|(?:start|end)_of_[a-z]+|(?:start|end)_function_[a-z]+|extra_id_\d+|TOOLCALL|_?system"
+    r"|_?user|assistant|human|role|[\w-]+:tool_calls?|(?:channel|turn|tool_call)\|)>"
+    r"|(?:channel|turn|tool_call|tool_response)\|>)"
+    r"|\[(?=\||/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT|ARGS"
+    r"|CALL_ID|THINK|MODEL_SETTINGS|EOS|BOS|gMASK)\]|e~\[|(?:begin|end) reference data)"
+    r"|\](?=~[a-z]\]|<\])|◁(?=/?\w)"
+)
+"""Marks by which chat templates, and we, tell who speaks. Servers turn many of them into tokens of
+their own wherever they stand."""
 _ID: Final = re.compile(r"\b(pat|tmpl)-(?=\w)", re.IGNORECASE)
 _SPACE: Final = re.compile(r"\s+")
 _RUN: Final = 8
