@@ -6,10 +6,21 @@ from typing import Any
 
 import pytest
 
-from taofold import Agent, Decision, Hook, Limits, MemoryLog, Policy, Reject, tool
+from taofold import (
+    Agent,
+    Approval,
+    Decision,
+    Hook,
+    Limits,
+    MemoryLog,
+    Policy,
+    Principal,
+    Reject,
+    tool,
+)
 from taofold.core import events as e
 from taofold.core.effects import Act, Answer
-from taofold.core.values import Action, Observation, Thought
+from taofold.core.values import Action, Observation, Thought, Tier
 from taofold.runtime import approvals
 from taofold.runtime.control import cancel, decide
 from taofold.testing.replay import assert_replays
@@ -278,3 +289,45 @@ async def test_what_a_policy_became_decides_on_what_was_approved_before(
     done = await agent(finish(), log=result.log, policy=policy, tools=[send]).resume("r")
     assert paid == PAID
     assert done.steps[0].observations[0].refused == refused
+
+
+@pytest.mark.parametrize(
+    ("calls", "answers", "words"),
+    [
+        (1, 0, "approve gave 0 answers about 1 call"),
+        (1, 2, "approve gave 2 answers about 1 call"),
+        (2, 1, "approve gave 1 answers about 2 calls"),
+        (3, 4, "approve gave 4 answers about 3 calls"),
+    ],
+)
+async def test_a_callback_that_answers_more_or_fewer_calls_than_it_was_asked_about_allows_none(
+    calls: int, answers: int, words: str
+) -> None:
+    step = batch(*[("pay", {"amount": n}) for n in range(calls)])
+    one = agent(step, finish(), approve=lambda _: [True] * answers)
+    done = await one.run("x", principal=Principal("ann"))
+    denied = [event.observation.result for event in events(done, e.Observed)][:calls]
+    assert denied == [f"denied by ann: {words}"] * calls
+    assert PAID == []
+
+
+def asked_about(name: str, form: Any = None) -> Approval:
+    return Approval(
+        "r:1", "r", "1", 0, Action(name), Tier.CARD, "", "", "", "", "ann", 0, form=form
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "form", "wants_text"),
+    [
+        ("ask_user", None, True),
+        ("ask", None, False),
+        ("pay", None, False),
+        ("pay", {}, False),
+        ("pay", {"type": "string"}, True),
+    ],
+)
+def test_what_is_asked_wants_a_yes_unless_the_agent_or_a_form_wants_text(
+    name: str, form: Any, wants_text: bool
+) -> None:
+    assert asked_about(name, form).wants_text == wants_text

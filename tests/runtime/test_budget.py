@@ -9,6 +9,7 @@ from taofold import Agent, Limits, MemoryLog, tool
 from taofold.core.effects import Answer, Strategy, fork
 from taofold.core.effects import act as do
 from taofold.core.errors import ModelError
+from taofold.core.events import LimitHit
 from taofold.core.state import fold
 from taofold.core.values import Action, Profile, Reply, Thought, Usage
 from taofold.reasoning import Task
@@ -219,3 +220,36 @@ async def test_the_last_failure_at_a_place_is_the_one_that_counts() -> None:
     assert (await agent.run("goal", run_id="r")).status == "failed"
     assert (await agent.resume("r")).success
     assert (await agent.replay("r")).success
+
+
+def told(size: int = 4) -> FunctionModel:
+    """A model with a price that answers at once and says what it used."""
+    return FunctionModel(lambda _: Reply(finish(), usage=Usage(size, 1)), usd=(10.0, 20.0))
+
+
+async def test_a_call_is_made_if_all_that_it_may_cost_is_left_and_not_with_a_cent_less() -> None:
+    refused = await Agent(told(), limits=Limits(usd=1e-6)).run("goal")
+    (hit,) = [r.event for r in refused.records if isinstance(r.event, LimitHit)]
+    assert (hit.limit, hit.value, hit.allowed) == ("usd", 1, 1e-6)
+    # As docs/limits.md has it: three bytes a token, and a reply of 4,096.
+    assert 4096 * 20e-6 < hit.needed < 4096 * 20e-6 + 2000 * 10e-6
+    assert (await Agent(told(), limits=Limits(usd=hit.needed)).run("goal")).success
+    less = await Agent(told(), limits=Limits(usd=hit.needed - 1e-9)).run("goal")
+    assert (less.stop_reason, less.usage.tokens) == ("budget", 0)
+
+
+async def test_a_prompt_is_sent_if_its_tokens_are_left_and_not_with_one_less() -> None:
+    asked: list[Request] = []
+
+    def reply(request: Request) -> Reply:
+        asked.append(request)
+        return Reply(finish(), usage=Usage(1, 1))
+
+    assert (await Agent(FunctionModel(reply)).run("goal")).success
+    tokens = -(-asked.pop().size // 4)  # four bytes a token, as docs/limits.md has it
+    refused = await Agent(FunctionModel(reply), limits=Limits(tokens=tokens - 1)).run("goal")
+    assert (refused.stop_reason, asked) == ("budget", [])
+    (hit,) = [r.event for r in refused.records if isinstance(r.event, LimitHit)]
+    assert (hit.limit, hit.allowed) == ("tokens", tokens - 1)
+    assert abs(hit.needed - tokens) <= 1
+    assert (await Agent(FunctionModel(reply), limits=Limits(tokens=tokens)).run("goal")).success

@@ -7,8 +7,8 @@ import pytest
 from taofold import Agent
 from taofold.core.content import Conversation, Issuer, Message
 from taofold.core.errors import ConfigError, ModelError
-from taofold.core.values import Profile, Reply
-from taofold.runtime.model import FallbackModel, OnText, Request, Speaker, quote
+from taofold.core.values import ModelSettings, Profile, Reply
+from taofold.runtime.model import FallbackModel, OnText, Request, Speaker, ToolSpec, quote
 from taofold.runtime.providers import forget_provider, register_provider, resolve
 from taofold.testing import ScriptedModel
 
@@ -189,3 +189,34 @@ class Returning(Named):
 
 async def test_a_plain_function_that_returns_a_coroutine_is_a_model() -> None:
     assert (await Agent(Returning("a"), strategy="direct").run("go")).output == "a"
+
+
+SPEC = ToolSpec("look", "Look.", {"type": "object"})
+
+
+def test_the_size_of_a_request_is_of_all_that_is_sent() -> None:
+    talk = REQUEST.conversation
+    alone = Request(talk).size
+    assert alone == talk.size
+    with_tools = Request(talk, (SPEC,)).size
+    with_schema = Request(talk, schema={"type": "object"}).size
+    with_both = Request(talk, (SPEC,), {"type": "object"}).size
+    assert Request(talk, schema={}).size > alone
+    assert alone < with_schema < with_tools < with_both
+    longer = Request(talk, (ToolSpec("look", "Look." + "x" * 100, {"type": "object"}),)).size
+    assert longer == with_tools + 100
+    wide = Request(talk, (ToolSpec("look", "Look." + "é" * 100, {"type": "object"}),)).size
+    assert wide == with_tools + 200
+
+
+def test_what_a_call_asks_for_goes_before_what_its_model_has_and_that_before_the_runs() -> None:
+    run = ModelSettings(temperature=0.1, top_p=0.1, max_tokens=1, extra={"a": 1, "b": 1, "c": 1})
+    own = ModelSettings(temperature=0.2, top_p=0.2, extra={"a": 2, "b": 2})
+    call = ModelSettings(temperature=0.3, extra={"a": 3})
+    request = Request(REQUEST.conversation, settings=run, overrides=call)
+    assert request.asked(own) == ModelSettings(
+        temperature=0.3, top_p=0.2, max_tokens=1, extra={"a": 3, "b": 2, "c": 1}
+    )
+    assert request.asked() == ModelSettings(
+        temperature=0.3, top_p=0.1, max_tokens=1, extra={"a": 3, "b": 1, "c": 1}
+    )
