@@ -3,6 +3,8 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from taofold import Agent, MemoryLog, tool
 from taofold.core import events as e
@@ -19,6 +21,7 @@ from taofold.core.content import (
     ThinkingPart,
     ToolCall,
     ToolResult,
+    Usage,
     is_issuer_bound,
     parts_of,
     result_message,
@@ -212,3 +215,25 @@ def test_a_conversation_knows_its_size_in_bytes_as_it_grows() -> None:
         before = talk.size
         talk.append(message)
         assert talk.size - before == size
+
+
+def test_before_any_cut_all_is_sent_and_after_it_what_comes_behind() -> None:
+    sealed = Message("assistant", (OpaquePart("{}", "thinking"), TextPart("a")), ISSUER)
+    talk = Conversation([sealed, sealed])
+    assert [talk.content(index) for index in range(2)] == [sealed.content, sealed.content]
+    talk.cut()
+    talk.append(sealed)
+    assert [talk.content(index) for index in range(3)] == ["a", "a", sealed.content]
+
+
+COUNTS = st.integers(0, 1 << 40)
+USAGES = st.builds(Usage, COUNTS, COUNTS, COUNTS, COUNTS.map(float), COUNTS, COUNTS)
+
+
+@given(USAGES, USAGES)
+def test_usages_add_up_whatever_they_are(one: Usage, other: Usage) -> None:
+    both = one + other
+    assert [getattr(both, name) for name in Usage.__struct_fields__] == [
+        getattr(one, name) + getattr(other, name) for name in Usage.__struct_fields__
+    ]
+    assert both.tokens == one.tokens + other.tokens == both.input_tokens + both.output_tokens

@@ -190,3 +190,15 @@ def test_both_ways_of_grounding_agree_on_a_plain_run():
         told, story.records
     )
     assert sum(one.grounded for one in ground_turns(told, story.records)) == 5
+
+
+@pytest.mark.parametrize("form", ["{}", "a_{}"])
+def test_a_token_has_at_most_two_hundred_characters(form: str) -> None:
+    longest = form.format("1" * (200 - len(form.format(""))))
+    assert tokens(f"see {longest} there") >= {longest}
+    assert longest + "1" not in tokens(f"see {longest}1 there")
+
+
+def test_a_number_has_at_least_two_digits_and_a_quotation_two_characters() -> None:
+    assert tokens("7 and 42") == {"42"}
+    assert tokens('"a " and "ab"') == {"ab"}

@@ -286,3 +286,9 @@ def test_the_parameters_of_a_call_on_one_line(
     given: dict[str, Any], width: int, shown: str
 ) -> None:
     assert parameters(given, width) == shown
+
+
+def test_the_parameters_of_a_call_have_a_line_of_a_hundred_characters() -> None:
+    whole = {"a": "x" * 95}
+    assert parameters(whole) == f'a="{"x" * 95}"'
+    assert parameters({"a": "x" * 96}) == parameters({"a": "x" * 96}, 100) != parameters(whole)
