@@ -524,18 +524,20 @@ def test_an_answer_whose_type_declares_the_name_of_a_tool_is_one():
         ({"edits": '[{"old": "a"}]'}, [([{"old": "a"}], True)]),
         ({"dryRun": False, "dry_run": True}, []),
         ({"edits": "a, b"}, []),
+        ({"edits": '[{"old": 5}]'}, []),
         ({"note": '["a"]'}, [('["a"]', True)]),
     ],
 )
-def test_arguments_in_json_have_the_form_that_the_tool_declares(call, arguments, seen):
-    """A tool that must not be repeated runs on them: nothing was guessed.
+@pytest.mark.parametrize("effect", ["once", "read"])
+def test_arguments_in_json_have_the_form_that_the_tool_declares(call, arguments, seen, effect):
+    """A tool that must not be repeated runs on them as any other: nothing was guessed.
 
     Mutants: one of two spellings wins; a text that looks like a list becomes one where a text is
-    due; what does not fit is taken all the same.
+    due; what had to be guessed is taken all the same.
     """
     calls: list[Any] = []
 
-    @tool(effect="once")
+    @tool(effect=effect)
     def edit(edits: list[dict[str, str]] = [], dry_run: bool = True, note: str = "") -> str:
         """Edit."""
         calls.append((note or edits, dry_run))

@@ -490,7 +490,7 @@ def _as_declared(
     arguments, notes = _renamed(arguments, shape)
     for key, value in arguments.items():
         declared = shape.fields.get(key)
-        if declared is None or not _is_encoded(value) or _takes_text(declared):
+        if declared is None or not _is_encoded(value):
             continue
         coercion = Coercion(keeps=True)
         with suppress(Misfit):
