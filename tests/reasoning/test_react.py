@@ -8,8 +8,10 @@ from tests.runtime.kit import act, batch, finish
 
 from taofold.core.effects import Act, Answer, Ask, Begin, Halt, Note, Outlook
 from taofold.core.values import Action, Message, Observation, Reply, Thought
+from taofold.parsing.outcome import Call, Repair
 from taofold.reasoning import Offer, Output, Task, react
 from taofold.reasoning.conversation import Talk
+from taofold.reasoning.react import to_action
 
 
 def test_two_tools_may_call_different_things_by_one_name() -> None:
@@ -256,3 +258,19 @@ def test_a_thought_is_kept_with_its_type_and_grounds() -> None:
     effects, _ = drive(react(task()), reply, finish())
     thought = next(e for e in effects if isinstance(e, Act)).thought
     assert thought == Thought("t", "extraction", because=(1,), confidence=0.5)
+
+
+def test_what_was_guessed_of_a_reply_was_guessed_of_each_of_its_calls() -> None:
+    """A call that must not be repeated never runs on guessed parameters."""
+    form = Repair("trailing_comma", "lenient")
+    guess = Repair("unclosed", "lenient", content=True)
+    other = Repair("single_quotes", "lenient", content=True)
+    call = Call("pay", {"amount": 1}, "due", "c1", repairs=(form,))
+    assert to_action(call) == Action("pay", {"amount": 1}, "due", "c1", ("trailing_comma",))
+    assert to_action(call, (form,)) == to_action(call)
+    of_whole = to_action(call, (guess, form))
+    assert (of_whole.repairs, of_whole.guessed) == (("trailing_comma", "unclosed"), True)
+    own = to_action(Call("pay", {}, repairs=(other, form)), (guess, other))
+    assert own.guessed
+    assert own.repairs == ("single_quotes", "trailing_comma", "unclosed")
+    assert not to_action(Call("pay", {})).guessed
