@@ -126,9 +126,9 @@ def spans_without_behaviour(code: str) -> list[tuple[Position, Position]]:
     for node in ast.walk(ast.parse(code)):
         for part in without_behaviour(node):
             start = part.lineno, part.col_offset
-            decorators = getattr(node, "decorator_list", [])
-            if part in decorators or (part is node and decorators):  # a mutant stands at the "@"
-                start = min(part.lineno, decorators[0].lineno), 0
+            own = getattr(part, "decorator_list", [])
+            if own or part in getattr(node, "decorator_list", []):  # a mutant stands at the "@"
+                start = min([part.lineno, *[decorator.lineno for decorator in own]]), 0
             spans.append((start, (part.end_lineno or 0, part.end_col_offset or 0)))
     return spans
 
