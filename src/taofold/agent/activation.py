@@ -17,6 +17,7 @@ from taofold.core import events as e
 from taofold.core.content import Part, TextPart, media_of, parts_of
 from taofold.core.effects import Strategy
 from taofold.core.errors import ConfigError, LimitReached, Refused
+from taofold.core.json_values import render
 from taofold.core.state import ENDED, RunState, fold, live
 from taofold.core.text import near
 from taofold.core.trace import IDENTITY
@@ -47,7 +48,6 @@ from taofold.runtime.setup import (
     Setup,
     current,
 )
-from taofold.runtime.tool_calls import render
 from taofold.tools import ModelQuestion, Tool
 from taofold.tools.media import Prompt, Showing, prompted
 

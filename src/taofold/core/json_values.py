@@ -87,6 +87,11 @@ def copied(value: JSON) -> JSON:
     return value
 
 
+def render(value: JSON) -> str:
+    """A value as text: strings as they are, everything else as JSON."""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
 def plain(value: Any) -> JSON:
     """A value as plain JSON, with the fields that hold their default."""
     if isinstance(value, msgspec.Struct):

@@ -457,7 +457,7 @@ class ChatModel(RemoteModel):
     def _native(self, conversation: Conversation, index: int) -> bytes:
         """A message for a model with native tools, and before it what a batch of results lacks."""
         message = conversation[index]
-        if message.role == "tool" and follows_its_call(conversation, index):
+        if follows_its_call(conversation, index):
             return b",".join([_result(result.id, result.text) for result in message.results])
         entry = encode(self._entry(conversation, index))
         behind = self._behind(conversation, index)

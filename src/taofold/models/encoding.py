@@ -180,11 +180,11 @@ def batch(messages: Sequence[Message], end: int) -> CallBatch:
 
 
 def follows_its_call(messages: Sequence[Message], index: int) -> bool:
-    """Does the tool message at `index` answer an open call of the batch before it?"""
-    content = messages[index].content
-    if isinstance(content, str):
+    """Does the message at `index` answer, as a tool, an open call of the batch before it?"""
+    message = messages[index]
+    if message.role != "tool" or isinstance(message.content, str):
         return False
-    ids = [part.id for part in content if type(part) is ToolResult]
+    ids = [part.id for part in message.content if type(part) is ToolResult]
     return any([call.id in ids for call in batch(messages, index).open_calls])
 
 

@@ -169,7 +169,7 @@ class GeminiModel(RemoteModel):
 
     def _native(self, conversation: Conversation, index: int) -> bytes:
         message = conversation[index]
-        if message.role == "tool" and follows_its_call(conversation, index):
+        if follows_its_call(conversation, index):
             return _piece(conversation, index, [self._result(conversation, index)])
         behind = self._behind(conversation, index) if index else []
         parts = (

@@ -242,7 +242,7 @@ class OllamaModel(RemoteModel):
         their tool.
         """
         message = conversation[index]
-        if message.role == "tool" and follows_its_call(conversation, index):
+        if follows_its_call(conversation, index):
             calls = {call.id: call.name for call in pending(conversation, index)}
             entries = [
                 _result(calls[result.id], result.text, result.id) for result in message.results

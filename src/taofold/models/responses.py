@@ -155,7 +155,7 @@ class ResponsesModel(RemoteModel):
     def _native(self, conversation: Conversation, index: int) -> bytes:
         """The items of a message, preceded by outputs that are missing; b"" = it has none."""
         message = conversation[index]
-        if message.role == "tool" and follows_its_call(conversation, index):
+        if follows_its_call(conversation, index):
             return _items([self._result(result) for result in message.results])
         open_calls = pending(conversation, index) if index else ()
         items: list[Any] = [_output(call.id, NO_RESULT) for call in open_calls]

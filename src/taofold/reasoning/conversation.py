@@ -9,8 +9,6 @@ about how replies are read.
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-import msgspec
-
 from taofold.core.content import (
     Content,
     Conversation,
@@ -22,6 +20,7 @@ from taofold.core.content import (
     without_issuer_parts,
 )
 from taofold.core.effects import Outlook
+from taofold.core.json_values import render
 from taofold.core.values import (
     FINISH,
     Action,
@@ -216,8 +215,7 @@ def show(number: int, action: Action, observation: Observation) -> Content:
     head = f"Observation: {number} [{observation.status}] {action.tool}: "
     if observation.parts:
         return (TextPart(head), *observation.parts)
-    result = observation.result
-    return head + (result if isinstance(result, str) else msgspec.json.encode(result).decode())
+    return head + render(observation.result)
 
 
 def _joined(shown: Sequence[Content]) -> Content:

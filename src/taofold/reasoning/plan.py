@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-import msgspec
 from pydantic import BaseModel, ConfigDict
 
 from taofold.core.effects import Act, Answer, Halt, Outlook, Strategy, act, begin, note
 from taofold.core.errors import ConfigError
+from taofold.core.json_values import render
 from taofold.core.rules import detect_action_loop, detect_alternation, fingerprint
 from taofold.core.values import Action, Message, Observation, Reply, StepRole, Thought, ThoughtType
 from taofold.parsing import Parsed, Unparsed, parse
@@ -131,8 +131,7 @@ def digest(tasks: Mapping[str, PlannedTask], seen: Mapping[str, Observation], bu
 
 
 def _line(task: PlannedTask, seen: Observation, most: int) -> str:
-    result = seen.result
-    text = result if isinstance(result, str) else msgspec.json.encode(result).decode()
+    text = render(seen.result)
     if len(text) > most:
         text = f"{text[:most]} […{len(text) - most} more characters]"
     return f"[{task.id}] {task.tool} {task.description} [{seen.status}]: {text}"

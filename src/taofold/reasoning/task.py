@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, cast
 
-import msgspec
 from pydantic import TypeAdapter
 
 from taofold.core.content import Content, Conversation, Part, TextPart, media_of, text_with_media
+from taofold.core.json_values import render
 from taofold.core.values import ASK_USER, FINISH, THOUGHT_TYPES, Message, Sideeffect
 from taofold.parsing import Parsed, Unparsed, parse, render_schema
 
@@ -80,12 +80,12 @@ class Output:
     def accept(self, answer: Any) -> Parsed[Any] | Unparsed:
         """The answer as JSON of the right type, or why it is none."""
         if self.text:
-            plain = answer if isinstance(answer, str) else msgspec.json.encode(answer).decode()
+            plain = render(answer)
             if not plain.strip():
                 return Unparsed("empty", "the answer is empty")
             return Parsed(plain)
         # As text, whatever it came as: one reader, and one set of lossless changes.
-        text = answer if isinstance(answer, str) else msgspec.json.encode(answer).decode()
+        text = render(answer)
         parsed = parse(text, self.type)
         if isinstance(parsed, Unparsed):
             return parsed

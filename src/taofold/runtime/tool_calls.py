@@ -15,6 +15,7 @@ import msgspec
 
 from taofold.core import events as e
 from taofold.core.content import MediaPart, TextPart
+from taofold.core.json_values import render
 from taofold.core.state import RunState
 from taofold.core.text import excerpt, key_line
 from taofold.core.trace import child_id, effect_id, sample_id
@@ -556,7 +557,7 @@ def start_event(key: str, index: int, tool: Tool) -> e.Started:
 def _stored(redactor: Redactor, tool: Tool, outcome: Outcome) -> StoredResult:
     """Pure, so that it can be done in a thread."""
     result = redactor.json(outcome.value)
-    text = result if isinstance(result, str) else render(result)
+    text = render(result)
     digest, whole = "", b""
     longest = min(tool.max_chars, BLOB)
     shortened = len(text) > longest
@@ -609,11 +610,6 @@ def _data(state: RunState, tool: Tool) -> Mapping[str, Any]:
         "achieved": False,
     }
     return {**seeds, **state.data}
-
-
-def render(result: Any) -> str:
-    """A result as text: strings as they are, everything else as JSON."""
-    return result if isinstance(result, str) else msgspec.json.encode(result).decode()
 
 
 def shorten(text: str, longest: int) -> str:

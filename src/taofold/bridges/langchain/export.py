@@ -12,8 +12,8 @@ from taofold.agent import Agent
 from taofold.agent.sync import run_now
 from taofold.bridges.foreign import require
 from taofold.core.errors import ConfigError
+from taofold.core.json_values import render
 from taofold.core.values import Tier
-from taofold.runtime.tool_calls import render
 from taofold.tools import BadArguments, Bound, InputRequired, Outcome, RunContext, Tool, as_tool
 from taofold.tools.result import words
 

@@ -15,10 +15,9 @@ from ag_ui.core import events as ag
 from pydantic import ValidationError
 
 from taofold.core import events as e
-from taofold.core.json_values import is_object
+from taofold.core.json_values import is_object, render
 from taofold.core.state import RunState
 from taofold.core.values import ASK_USER, JSON, Action, Observation, Thought, Usage
-from taofold.runtime.tool_calls import render
 from taofold.server.api import schemas
 from taofold.server.endpoint import Problem
 from taofold.server.streams.events import note

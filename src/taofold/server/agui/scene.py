@@ -12,12 +12,12 @@ from typing import Any, Final
 from ag_ui.core import events as ag
 
 from taofold.core import events as e
+from taofold.core.json_values import render
 from taofold.core.state import RunState, reduce
 from taofold.core.trace import child_id
 from taofold.core.values import FINISH, Action, Thought, Usage
 from taofold.log.log import Log
 from taofold.policy.limits import STOP_REASON
-from taofold.runtime.tool_calls import render
 from taofold.server.agui import events as agui_events
 from taofold.server.agui.events import interrupt, patch, view
 from taofold.server.client_tools import asks_client

@@ -16,12 +16,11 @@ from taofold.agent.result import Happening, Progress
 from taofold.bridges.mcp.server.offers import RESUME, McpOffer, Offers, run_outcome
 from taofold.core import events as e
 from taofold.core.errors import Refused
-from taofold.core.json_values import not_finite
+from taofold.core.json_values import not_finite, render
 from taofold.core.values import Tier
 from taofold.policy.policy import Right
 from taofold.runtime import control
 from taofold.runtime.setup import Approval, Decision
-from taofold.runtime.tool_calls import render
 
 LAST_WORDS: Final = 2.0
 """Seconds for which a result waits until its progress was told."""
