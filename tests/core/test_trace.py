@@ -4,9 +4,9 @@ from story import Story
 
 from taofold.core import events as e
 from taofold.core.content import format_conversation_as_chat
-from taofold.core.state import fold
+from taofold.core.state import RunState, fold
 from taofold.core.text import iso, milliseconds
-from taofold.core.trace import trace, turns
+from taofold.core.trace import IDENTITY, child_id, effect_id, sample_id, trace, turns
 from taofold.core.values import Action, Message, Observation
 
 
@@ -99,3 +99,27 @@ def test_a_conversation_reads_as_a_numbered_chat_with_unknown_roles_shown():
     assert lines[1].endswith("USER [1]: hello")
     assert lines[2].endswith("ASSISTANT [2]: hi")
     assert lines[3:] == ["ORACLE [3]: hm", "UNKNOWN [4]: who?"]
+
+
+def test_a_call_has_an_id_that_no_other_call_has():
+    def begun(own: str = "", rewinds: int = 0) -> RunState:
+        started = e.RunStarted(goal="x", settings={IDENTITY: own} if own else {})
+        return RunState(started=started, rewinds=rewinds)
+
+    same = effect_id("r", begun("a"), "3", 1)
+    assert effect_id("r", begun("a"), "3", 1) == same
+    others = [
+        *(effect_id("s", begun("a"), "3", 1), effect_id("r", begun("b"), "3", 1)),
+        *(effect_id("r", begun("a", 1), "3", 1), effect_id("r", begun("a"), "3", 2)),
+        *(effect_id("r", begun("a"), "31", 1), effect_id("r", begun(), "3", 1)),
+    ]
+    assert len({same, *others}) == 7
+    # Runs of older releases have no word of their own: their calls are called as they were.
+    assert effect_id("r", begun(), "3", 1) == effect_id("r", RunState(), "3", 1)
+    assert effect_id("r", begun(), "3", 1) == effect_id("r", begun(rewinds=2), "3", 1)
+
+
+def test_a_child_run_is_named_by_its_place_and_by_what_was_taken_back():
+    assert child_id("r", "3.1.0", 2) == "r.3-1-0-2"
+    assert child_id("r", "3", 0, 1) == "r.3-0r1"
+    assert sample_id("r", "3", 0, 7) == "r.3-0s7"
