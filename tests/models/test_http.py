@@ -288,7 +288,7 @@ def test_what_is_shown_of_a_url_holds_no_secret() -> None:
 
 def test_resolving_a_model_does_not_load_the_client() -> None:
     code = (
-        "import sys; from taofold.runtime.model import resolve; "
+        "import sys; from taofold.runtime.providers import resolve; "
         "resolve('ollama:x'); print('aiohttp' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
