@@ -156,7 +156,12 @@ def test_spans_tell_its_numbers_and_quote_it_to_nobody_who_may_not_read(
     assert told["taofold.warmed_up"] is True
 
 
-def test_a_stream_does_not_say_which_process_drives_the_run(records: list[e.Record]) -> None:
+def test_a_stream_says_neither_who_drives_a_run_nor_which_way_a_flow_took(
+    records: list[e.Record],
+) -> None:
     resumed = e.Record(records[0].run, 1, records[0].at, e.Resumed(epoch=2))
     assert resumed.event.announcement == "resumed, epoch 2"
     assert list(project([records[0], resumed])) == []
+    way = e.Noted(key="0", kind="branch", data={"node": "a", "to": "b"})
+    assert way.announcement == "branch a → b"
+    assert list(project([records[0], e.Record(records[0].run, 1, records[0].at, way)])) == []

@@ -92,7 +92,7 @@ async def test_a_new_kind_of_event_and_a_new_fact_of_a_result_are_shown_without_
         seq = next(record.seq for record in records if isinstance(record.event, Slowed))
         await seat.open(f"runs/{run}?at={seq}")
         await seat.read(f"event {seq} · slowed")
-        await expect(page.locator(".state .told")).to_have_text("for 2.5 s: SECRET-TOKEN")
+        await expect(page.locator(".state p.meta")).to_have_text("for 2.5 s: SECRET-TOKEN")
         await expect(page.locator(".tick.limit")).to_have_count(1)
         await seat.keep("new-kind")
         assert "slowed" not in "".join(file.read_text() for file in SCRIPTS.glob("*.js"))

@@ -181,8 +181,10 @@ class EventProjection:
                 yield "rewound", {"to": event.to}
             case e.RunFinished() if not self._child:
                 yield from self._finished(event)
-            case e.Resumed():
-                pass  # which process drives it is nothing to those who watch
+            case e.Resumed() | e.Noted():
+                # Which process drives it is nothing to those who watch; what a flow did between
+                # its actions they read in the log.
+                pass
             case _ if event.announcement is not None:
                 yield "note", note(event)
             case _:

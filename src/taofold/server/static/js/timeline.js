@@ -180,15 +180,15 @@ export function timeline(run, { changed, fork, seen, chosen, at: opened = null, 
 function told(state, record, past) {
   const rows = [
     ["status", state.waiting_for ? `${state.status} for ${state.waiting_for.replace("awaiting_", "").replaceAll("_", " ")}` : state.status],
-    ["steps", Array.isArray(state.steps) ? state.steps.length : state.steps],
+    ["steps", state.steps.length],
     ["model calls", state.model_calls], ["tool calls", state.tool_calls],
     ["refused", state.refused_calls], ["tokens", state.tokens],
-  ].filter(([, value]) => value !== undefined);
+  ];
   return [
     h("h3", {}, past ? `State at event ${record.seq}` : "State now"),
     h("dl", { class: "facts" }, rows.map(([name, value]) => [h("dt", {}, name), h("dd", {}, String(value))])),
     h("h4", {}, "Data"), readable(state.data ?? {}),
-    h("h4", {}, "This event"), record.summary && h("p", { class: "told" }, record.summary), readable(record.event),
+    h("h4", {}, "This event"), h("p", { class: "meta" }, record.summary), readable(record.event),
   ];
 }
 

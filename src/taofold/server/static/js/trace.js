@@ -52,7 +52,7 @@ export function trace(root, run) {
     const thought = event.thought;
     const body = h("div", { class: "calls" });
     const meta = h("span", { class: "meta" }, clock(event.timestamp));
-    const because = thought.because?.length ? ` because of step ${thought.because.join(", ")}` : "";
+    const because = thought.because.length ? ` because of step ${thought.because.join(", ")}` : "";
     const node = placed(h("li", { class: `step ${thought.type}`, tabindex: 0 },
       h("div", { class: "head" }, h("span", { class: "number" }, event.step), h("span", { class: "type" }, thought.type),
         thought.critical && h("span", { class: "flag" }, "critical"),
@@ -94,7 +94,7 @@ export function trace(root, run) {
   function result(event) {
     if (["denied", "expired"].includes(event.refused) && settled.has(event.callId)) return;
     const one = call(event);
-    const ok = event.status === "success" || event.status === "partial";
+    const ok = ["success", "partial"].includes(event.status);
     one.node.className = `call ${event.refused ? "refused" : ok ? "ok" : "bad"}`;
     one.state.textContent = event.refused || (event.status === "success" ? "" : event.status);
     one.took.textContent = event.refused ? "" : duration(event.durationMs);
@@ -191,7 +191,7 @@ export function trace(root, run) {
       case "autonomous_action": return void call(event).node.querySelector("summary").append(h("span", { class: "flag" }, "without asking"));
       case "progress": return progress(event);
       case "rewound": return rewound(event);
-      case "limit_reached": return aside(event, "limit", `Limit reached: ${event.limit.replaceAll("_", " ")}${event.detail ? `. ${event.detail}` : ""}`);
+      case "limit_reached": return aside(event, "limit", `Limit reached: ${event.limit.replaceAll("_", " ")}`);
       case "note": return aside(event, event.alarming ? "failure" : "", event.text);
       case "loop_warning": return aside(event, "limit", `It repeats itself: ${event.detail || event.rule}`);
       case "answer_chunk":
@@ -201,13 +201,11 @@ export function trace(root, run) {
         answering(event.text);
         return placed(answer.parentElement, event);
       case "error":
-        ending.append(placed(h("p", { class: "note failure", role: "alert" }, `${event.code.replaceAll("_", " ")}: ${event.message}`), event));
-        return undefined;
+        return void ending.append(placed(h("p", { class: "note failure", role: "alert" }, `${event.code.replaceAll("_", " ")}: ${event.message}`), event));
       case "done":
         announce(`The run has ended: ${event.status}`);
         return ending.append(placed(h("p", { class: `done ${event.status}` },
           `${event.status}, ${event.stopReason.replaceAll("_", " ")} · ${event.steps} steps · ${count(event.tokens)} tokens · ${dollars(event.usd)} · ${duration(event.seconds * 1000)}`), event));
-      default: return undefined;
     }
   }
 
