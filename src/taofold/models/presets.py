@@ -10,13 +10,11 @@ from typing import Any, Final, NamedTuple
 
 from typing_extensions import Unpack
 
-from taofold.core.errors import ConfigError, ModelError
-from taofold.core.values import Reply
+from taofold.core.errors import ConfigError
 from taofold.models.capabilities import UNKNOWN, Abilities, rules_for
 from taofold.models.chat import ChatModel, Dialect
 from taofold.models.prices import FREE
 from taofold.models.remote import (
-    Connection,
     ModelOptions,
     RemoteModel,
     connection,
@@ -24,40 +22,11 @@ from taofold.models.remote import (
     key_for,
     refuse_unknown,
 )
-from taofold.models.responses import ResponsesModel
+from taofold.models.responses import ElsewhereModel, ResponsesModel
 from taofold.models.transport import same_server
-from taofold.runtime.model import Request, Speaker
 
-NO_SUCH_PATH: Final = frozenset({404, 405})
-LOCAL: Final = replace(UNKNOWN, schema=True)
+OWN_SERVER: Final = replace(UNKNOWN, schema=True)
 """A local server that enforces a schema by grammar; the window is whatever it was started with."""
-
-
-class ElsewhereModel(ResponsesModel):
-    """A model of OpenAI's name at another address.
-
-    A gateway to OpenAI has the Responses API; most servers that are put in OpenAI's place have
-    only chat completions, and answer that they do not know the path. From then on they are
-    asked in that way.
-    """
-
-    def __init__(self, connection: Connection, rules: Abilities, chat: ChatModel) -> None:
-        super().__init__(connection, rules)
-        self._chat = chat
-        self._chat_only = False
-
-    async def _ask(self, request: Request, speaker: Speaker | None) -> Reply:
-        if self._chat_only:
-            return await self._chat.complete(request, speaker)
-        try:
-            return await super()._ask(request, speaker)
-        except ModelError as error:
-            if error.status not in NO_SUCH_PATH:
-                raise
-        # An unknown model is a 404 too; then this one fails as well, and says so.
-        reply = await self._chat.complete(request, speaker)
-        self._chat_only, self.issuer = True, self._chat.issuer
-        return reply
 
 
 class Preset(NamedTuple):
@@ -68,7 +37,7 @@ class Preset(NamedTuple):
     key: str
     """Environment variable of the key."""
     local: bool = False
-    """Runs on one's own machine: no key needed, no price, rules `LOCAL` for unknown models."""
+    """Runs on one's own machine: no key needed, no price, rules `OWN_SERVER` for unknown models."""
     dialect: Dialect = Dialect()
     responses: bool = False
     """Its own models are asked through the Responses API, except those that hear or speak."""
@@ -82,7 +51,7 @@ class Preset(NamedTuple):
         key = self._key(url, options)
         rules = rules_for(self.name, model, elsewhere=not same_server(url, self.url))
         if rules == UNKNOWN and self.local:
-            rules = LOCAL
+            rules = OWN_SERVER
         return self._model(model, url, key, rules, options)
 
     def _model(

@@ -30,7 +30,7 @@ from taofold.core.errors import ModelError
 from taofold.core.json_values import is_object
 from taofold.core.values import JSON, Message, Reply, Usage
 from taofold.models.capabilities import Abilities
-from taofold.models.chat import is_strict
+from taofold.models.chat import ChatModel, is_strict
 from taofold.models.encoding import (
     NO_RESULT,
     as_text,
@@ -215,6 +215,36 @@ class ResponsesModel(RemoteModel):
 
     def _content(self, parts: Sequence[Part]) -> Any:
         return text_or_blocks(parts, self.profile.inputs, _block)
+
+
+_NO_SUCH_PATH: Final = frozenset({404, 405})
+
+
+class ElsewhereModel(ResponsesModel):
+    """A model of OpenAI's name at another address.
+
+    A gateway to OpenAI has the Responses API; most servers that are put in OpenAI's place have
+    only chat completions, and answer that they do not know the path. From then on they are
+    asked in that way.
+    """
+
+    def __init__(self, connection: Connection, rules: Abilities, chat: ChatModel) -> None:
+        super().__init__(connection, rules)
+        self._chat = chat
+        self._chat_only = False
+
+    async def _ask(self, request: Request, speaker: Speaker | None) -> Reply:
+        if self._chat_only:
+            return await self._chat.complete(request, speaker)
+        try:
+            return await super()._ask(request, speaker)
+        except ModelError as error:
+            if error.status not in _NO_SUCH_PATH:
+                raise
+        # An unknown model is a 404 too; then this one fails as well, and says so.
+        reply = await self._chat.complete(request, speaker)
+        self._chat_only, self.issuer = True, self._chat.issuer
+        return reply
 
 
 def _cache_key(turn: ModelTurn) -> str:
