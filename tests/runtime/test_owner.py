@@ -9,7 +9,7 @@ import pytest
 
 from taofold import MemoryLog
 from taofold.log.log import RunRow
-from taofold.runtime import owner
+from taofold.runtime import control, owner
 
 pytestmark = pytest.mark.anyio
 
@@ -169,13 +169,13 @@ async def test_a_run_that_never_began_is_removed_unless_somebody_may_begin_it(
     log = MemoryLog()
     await log.create(RunRow("r", "running", "go"))
     row = RunRow("r", status, "go", owner=name, held=held)
-    assert await owner.remove_unbegun(log, row) is removed
+    assert await control.remove_unbegun(log, row) is removed
     assert bool(await log.rows()) is not removed
-    assert await owner.remove_unbegun(log, row) is removed, "twice is as good as once"
+    assert await control.remove_unbegun(log, row) is removed, "twice is as good as once"
 
 
 async def test_a_run_with_a_record_is_not_removed() -> None:
     log = MemoryLog()
     await log.create(RunRow("r", "running", "go"))
-    assert not await owner.remove_unbegun(log, RunRow("r", "running", "go", events=1))
+    assert not await control.remove_unbegun(log, RunRow("r", "running", "go", events=1))
     assert [row.run for row in await log.rows()] == ["r"]

@@ -30,11 +30,10 @@ from taofold.policy.redaction import Redactor
 from taofold.reasoning import Task
 from taofold.runtime import run as runs
 from taofold.runtime.approvals import approve_all, at_terminal
-from taofold.runtime.control import pending
+from taofold.runtime.control import never_began, pending, remove_unbegun
 from taofold.runtime.endings import Advanced
 from taofold.runtime.hooks import Hooks
 from taofold.runtime.model import Model
-from taofold.runtime.owner import never_began, remove_unbegun
 from taofold.runtime.providers import resolve
 from taofold.runtime.redaction import RedactionPass, redact_visible, unsaid
 from taofold.runtime.setup import (

@@ -20,9 +20,9 @@ from taofold.core.errors import LogError, UnknownRun
 from taofold.core.state import ENDED
 from taofold.log.log import AT_ONCE, Log, RunRow
 from taofold.runtime import control, owner
+from taofold.runtime.control import remove_unbegun
 from taofold.runtime.endings import UNATTENDED
 from taofold.runtime.lease import LEASE_MS, SILENT_S
-from taofold.runtime.owner import remove_unbegun
 
 LOOK_S: Final = 1.0
 """Seconds between two looks for runs that are due."""

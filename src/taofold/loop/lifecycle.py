@@ -26,7 +26,7 @@ from taofold.loop.decisions import Clear, Learn, decide
 from taofold.loop.driver import Driver, LoopDependencies, LoopWork, agent_for
 from taofold.loop.environment import LoopEnvironment
 from taofold.loop.state import LoopState
-from taofold.loop.stream import LoopStream, frozen, ids, load, lost
+from taofold.loop.stream import LoopStream, ids, load, lost, suspended
 from taofold.loop.values import DRIVEN, LIVE, MOST_MEMORY, RESUMABLE, LoopLimits, LoopRequest
 from taofold.runtime import owner
 from taofold.runtime.inbox import environment_redactor
@@ -154,7 +154,9 @@ async def pause(dependencies: LoopDependencies, loop: str, *, by: str = "local")
     while True:
         state = stream.state
         row = await dependencies.journal.row(stream.name)
-        gone = "" if frozen(state) else lost(dependencies.journal, state, row, dependencies.now())
+        gone = (
+            "" if suspended(state) else lost(dependencies.journal, state, row, dependencies.now())
+        )
         why = _idle(state, gone)
         if why:
             raise Refused(f"loop {loop!r} {why}")
@@ -238,7 +240,7 @@ async def row(dependencies: LoopDependencies, loop: str) -> LoopRow:
         await dependencies.journal.row(stream.name),
         dependencies.now(),
     )
-    if gone and frozen(stream.state):  # it may be thawed: whoever resumes it decides
+    if gone and suspended(stream.state):  # it may be thawed: whoever resumes it decides
         return LoopRow(loop, stream.state, "its process is there, but gives no sign of life")
     if gone:
         with suppress(Conflict, Refused):

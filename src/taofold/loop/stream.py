@@ -229,6 +229,6 @@ def lost(journal: Journal, state: LoopState, row: StreamRow | None, now: int) ->
     return f"no sign of life: the lease of its process has been over for {silent:.0f} s"
 
 
-def frozen(state: LoopState) -> bool:
+def suspended(state: LoopState) -> bool:
     """Is the loop's process certainly there, whether it gives signs of life or not?"""
     return owner.alive(state.owner) is True and not owner.mine(state.owner)

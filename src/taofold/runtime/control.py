@@ -8,6 +8,7 @@ when the message is long consumed.
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -25,7 +26,7 @@ from taofold.policy.redaction import Redactor
 from taofold.runtime.approvals import VERDICTS, approval, flaw, secret
 from taofold.runtime.endings import EXPIRED, UNATTENDED, cancelled, interrupted
 from taofold.runtime.inbox import environment_redactor
-from taofold.runtime.owner import remove_unbegun
+from taofold.runtime.owner import gone
 from taofold.runtime.setup import Approval, Decision
 
 LOCAL = Principal()
@@ -402,3 +403,21 @@ async def _audit(
         data = {"id": action, "why": f"{text} ({_NO_MORE})" if last else text}
         if await log.post(run, Signal(f"refused:{number}", "refused", sender, at, data)):
             return
+
+
+async def remove_unbegun(log: Log, row: RunRow) -> bool:
+    """Forget the run if it never began. False if it did, or may still."""
+    # Held by a living owner: it may be about to write the first record.
+    if row.events or row.status in ENDED or (row.held and not gone(row.owner)):
+        return False
+    with suppress(UnknownRun):
+        await log.delete(row.run)
+    return True
+
+
+def never_began(run: str) -> UnknownRun:
+    """What to tell whoever wants such a run."""
+    return UnknownRun(
+        f"run {run!r} was registered and never began: nothing of it had happened, and it was "
+        "removed. Start it again"
+    )

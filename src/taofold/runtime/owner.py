@@ -1,4 +1,4 @@
-"""The process that drives a run: whether it certainly is gone, and what it left that never began.
+"""The process that drives a run: its name in the log, and whether it certainly is gone.
 
 Certainty needs the same boot and the same pid namespace; about everybody else only the lease
 speaks. Only a worker that taofold itself spawned may be killed to take its run over (pid and
@@ -8,13 +8,8 @@ start time match as well); anybody else's open `once` calls go to `verify` or a 
 import os
 import signal
 import time
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
-
-from taofold.core.errors import UnknownRun
-from taofold.core.state import ENDED
-from taofold.log.log import Log, RunRow
 
 SPAWNED = "TAOFOLD_SPAWNED"
 """Environment variable that a spawner sets for its workers."""
@@ -106,21 +101,3 @@ def kill(owner: str, patience: float = 5.0) -> bool:
     while alive(owner) and time.monotonic() < end:
         time.sleep(0.01)
     return not alive(owner)
-
-
-async def remove_unbegun(log: Log, row: RunRow) -> bool:
-    """Forget the run if it never began. False if it did, or may still."""
-    # Held by a living owner: it may be about to write the first record.
-    if row.events or row.status in ENDED or (row.held and not gone(row.owner)):
-        return False
-    with suppress(UnknownRun):
-        await log.delete(row.run)
-    return True
-
-
-def never_began(run: str) -> UnknownRun:
-    """What to tell whoever wants such a run."""
-    return UnknownRun(
-        f"run {run!r} was registered and never began: nothing of it had happened, and it was "
-        "removed. Start it again"
-    )

@@ -27,7 +27,7 @@ from taofold.core.state import ENDED, RunState, ending, fold, live, reduce
 from taofold.log.log import AT_ONCE, Log, RunRow
 from taofold.log.store import Store
 from taofold.runtime import owner
-from taofold.runtime.control import asking
+from taofold.runtime.control import asking, never_began, remove_unbegun
 from taofold.runtime.drive import Drive
 from taofold.runtime.endings import (
     MORE,
@@ -45,7 +45,6 @@ from taofold.runtime.endings import (
 from taofold.runtime.inbox import Inbox
 from taofold.runtime.lease import HEART, LEASE_MS, SILENT_S, release
 from taofold.runtime.ledger import Denied
-from taofold.runtime.owner import never_began, remove_unbegun
 from taofold.runtime.recording import EndOfTape, Recording, ReplayedRecording
 from taofold.runtime.setup import Setup
 

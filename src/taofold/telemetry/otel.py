@@ -47,7 +47,7 @@ except ImportError as error:
     ) from error
 
 PATH: Final = "/v1/traces"
-LOCAL: Final = "http://localhost:4318"
+LOCAL_COLLECTOR: Final = "http://localhost:4318"
 """Where OpenTelemetry sends if nobody says where."""
 PROJECT: Final = "taofold"
 _SCHEMA: Final = "https://opentelemetry.io/schemas/1.44.0"
@@ -124,7 +124,7 @@ def _exporter(
     translate = OtelTranslation(content=content, project=project, redactor=redactor)
     if given is not None:
         return OtelExporter(translate, given)
-    url = traces_url(endpoint) if endpoint else _environment_url(LOCAL)
+    url = traces_url(endpoint) if endpoint else _environment_url(LOCAL_COLLECTOR)
     where = endpoint_of(url)
     # Client certificates and credential providers are the SDK's: its own exporter knows them.
     if any(os.environ.get(name) for name in _SDK_ONLY):

@@ -8,8 +8,8 @@ import pytest
 from taofold.loop.gates.baseline import Expected
 from taofold.loop.gates.commands import plan
 from taofold.loop.gates.delivery import SILENCERS
+from taofold.loop.gates.judgement import unchecked
 from taofold.loop.gates.reports import files, readable_output
-from taofold.loop.gates.results import unchecked
 
 from .projects import again, judged, written
 

@@ -15,7 +15,7 @@ from taofold.core.errors import LogError, Refused
 from taofold.loop.environment import Settled
 from taofold.loop.gates.baseline import Expected, load
 from taofold.loop.gates.judge import Judge
-from taofold.loop.gates.results import rebased
+from taofold.loop.gates.judgement import rebased
 
 TILL = "tests/test_till.py"
 MORE = "tests/test_more.py"

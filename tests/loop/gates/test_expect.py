@@ -4,8 +4,8 @@ import pytest
 
 from taofold.core.checks import Check, Status
 from taofold.loop.gates.baseline import Expected
+from taofold.loop.gates.judgement import expected, missing, share
 from taofold.loop.gates.reports import RunnerReport
-from taofold.loop.gates.results import expected, missing, share
 
 
 def checks(**statuses: Status) -> tuple[Check, ...]:

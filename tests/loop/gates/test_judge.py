@@ -10,7 +10,7 @@ from taofold.core.checks import Check, Location
 from taofold.core.errors import ConfigError, LogError
 from taofold.loop.gates.criteria import gates
 from taofold.loop.gates.judge import Judge
-from taofold.loop.gates.results import observation
+from taofold.loop.gates.judgement import observation
 from taofold.loop.verdict import Gate, GateResult, Verdict, unexecuted
 
 

@@ -16,7 +16,7 @@ from tests.loop.gates.projects import RIGHT, SHOP, again, judged, written
 
 from taofold.loop.gates.criteria import gates
 from taofold.loop.gates.judge import Judge
-from taofold.loop.gates.results import observation
+from taofold.loop.gates.judgement import observation
 from taofold.loop.verdict import Verdict
 from taofold.policy.redaction import Redactor
 

@@ -7,8 +7,8 @@ from typing import Any, Final, cast
 from typing_extensions import Unpack
 
 from taofold.agent import Agent
+from taofold.bridges.dspy.adapter import dspy, missing
 from taofold.bridges.dspy.compilation import COMPILED, Case, Compile, Metric
-from taofold.bridges.dspy.engine import dspy, missing
 from taofold.bridges.dspy.program import Module, Program, imported, plain_program
 from taofold.bridges.dspy.signature import Signature, is_class
 from taofold.bridges.dspy.signature import signature as signature_of

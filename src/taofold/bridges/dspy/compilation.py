@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
-from taofold.bridges.dspy.engine import DspySession, module_of, session, stored_program
+from taofold.bridges.dspy.adapter import DspySession, module_of, session, stored_program
 from taofold.bridges.dspy.program import Module, Program, as_json_text, jsonable
 from taofold.bridges.dspy.requests import ProgramRequests
 from taofold.bridges.dspy.signature import Signature

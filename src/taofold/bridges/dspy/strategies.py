@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
-from taofold.bridges.dspy.engine import load_module, module_of, session
+from taofold.bridges.dspy.adapter import load_module, module_of, session
 from taofold.bridges.dspy.program import (
     ARGUMENTS,
     SO_FAR,

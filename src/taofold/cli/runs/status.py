@@ -10,13 +10,10 @@ from msgspec.structs import replace
 from taofold.core import events as e
 from taofold.core.errors import UnknownRun
 from taofold.core.state import ENDED, fold
-from taofold.core.values import Principal
 from taofold.log.log import Log, RunRow
 from taofold.log.store import clock
 from taofold.runtime import control, owner
 from taofold.runtime.endings import cancelled
-
-LOCAL = Principal()
 
 
 def driven(row: RunRow) -> bool:
@@ -70,7 +67,7 @@ async def end(log: Log, run: str) -> bool:
     # Times in a log never go back, even where the machine's clock did.
     at = max(clock(), state.at)
     # The time since the last record passed without a process, so it is not the run's.
-    event = replace(cancelled(LOCAL.id), elapsed=0)
+    event = replace(cancelled(control.LOCAL.id), elapsed=0)
     record = e.Record(run, records[-1].seq + 1, at, event)
     await log.append(run, claim.epoch, [record], disk=True, consume=sent, status=event.status)
     for child in await log.rows(parent=run, limit=0):

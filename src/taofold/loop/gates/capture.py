@@ -8,7 +8,7 @@ import msgspec
 from msgspec import structs
 
 from taofold.core.errors import ConfigError
-from taofold.loop.gates import results, scope
+from taofold.loop.gates import judgement, scope
 from taofold.loop.gates.baseline import (
     MOST_BYTES,
     MOST_FILES,
@@ -109,9 +109,9 @@ def capture(
 def learnt(baseline: Baseline, folder: LoopFolder, tree: Tree, ran: Sequence[GateRun]) -> Baseline:
     """What the first run of the gates tells of the tree that they ran in."""
     texts = baseline.test_sources(folder.objects)
-    expectations = [results.expected(run.plan.runner, run.report, texts) for run in ran]
+    expectations = [judgement.expected(run.plan.runner, run.report, texts) for run in ran]
     own = {path for run in ran for path in run.report.toolchain}
-    own |= {path for expected in expectations for path in results.homes(expected, baseline.files)}
+    own |= {path for expected in expectations for path in judgement.homes(expected, baseline.files)}
     outputs = tree.built()
     for number, output in enumerate(outputs):
         _copied_once(tree.folder / output, folder.output(number))

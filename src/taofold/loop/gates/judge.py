@@ -40,7 +40,7 @@ from taofold.loop.gates.delivery import (
     remove_planted,
     restore_file,
 )
-from taofold.loop.gates.results import (
+from taofold.loop.gates.judgement import (
     Expectations,
     change_line,
     expected,
