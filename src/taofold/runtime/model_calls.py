@@ -4,8 +4,7 @@ What the call cost is recorded with the reply, before anyone tries to read it.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable
 from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
@@ -86,14 +85,20 @@ class ModelCall:
             raise Park(reason)
         model = self._model()
         request = await self._before(self._request(model), model, spoken)
-        async with self._paid(request, model) as paid:
-            ledger.held[self.key] = self._check_limits(request, model)
+        purse, most, spent = ledger.setup.purse, 0.0, 0.0
+        if purse is not None:
+            most = _most_usd(request, model)
+            if not await purse.take(most):
+                raise Park(SPENT)
+        try:
             # Held until it is over: branches beside this one see what it may still consume.
-            try:
-                reply = await self._live(request, model)
-            finally:
-                del ledger.held[self.key]
-            paid.append(reply.usage.usd)
+            ledger.held[self.key] = self._check_limits(request, model)
+            reply = await self._live(request, model)
+            spent = reply.usage.usd
+        finally:
+            ledger.held.pop(self.key, None)
+            if purse is not None:
+                purse.settle(most, spent)
         await self._after(reply)
         return reply
 
@@ -322,27 +327,6 @@ class ModelCall:
             blobs=self.ledger.media,
             run=self.ledger.store.run,
         )
-
-    @asynccontextmanager
-    async def _paid(self, request: Request, model: Model) -> AsyncGenerator[list[float]]:
-        """While the call is made: what it may cost is held back of what a batch has left.
-
-        Gives a list for what it has cost.
-
-        Raises:
-            Park: the batch cannot pay for it.
-        """
-        purse, costs = self.ledger.setup.purse, list[float]()
-        if purse is None:
-            yield costs
-            return
-        most = _most_usd(request, model)
-        if not await purse.take(most):
-            raise Park(SPENT)
-        try:
-            yield costs
-        finally:
-            purse.settle(most, sum(costs))
 
     def _check_limits(self, request: Request, model: Model) -> Held:
         """Stop before a call that a limit forbids, or whose upper bound does not fit `usd`.
