@@ -184,7 +184,8 @@ def figures(pattern: Pattern) -> str:
     if isinstance(body, Approach) and body.average_iterations:
         pace = f"avg {body.average_iterations:.1f} iterations"
     if pattern.claim is None and not pattern.uses and counts.usage <= len(pattern.loops):
-        exposure = f"shown to {pattern.shown.loops}, not followed" if pattern.shown.loops else ""
+        # Only an edit alike line by line is seen to follow it: a reader may have in other lines.
+        exposure = f"shown to {pattern.shown.loops}" if pattern.shown.loops else ""
         return ", ".join(filter(None, [pace, exposure]))
     if pattern.kind == "anti":
         text = f"{1 - (rate or 0.0):.0%} failure rate, {counts.failures}/{outcomes}"
