@@ -1,6 +1,8 @@
 """One activation of an agent: its description made live, and a run driven with it.
 
-Strategies are found by name here, ours and those that others register.
+Here its options become a run's `Setup` and `Task`, strategies are found by name (ours and those
+that others register), child runs are started, the earlier turns of a session are fetched, and
+`Samples` lets a tool ask the run's own model.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -14,7 +14,6 @@ from keyword import iskeyword
 from typing import Any, Final, cast
 
 from taofold.agent import Agent
-from taofold.bridges.mcp.server.offers import SilentModel
 from taofold.bridges.monty import (
     CodeBounds,
     CodeFailure,
@@ -31,6 +30,7 @@ from taofold.core.text import excerpt
 from taofold.core.values import Action, Observation, Sideeffect, Thought, Tier
 from taofold.policy import Limits
 from taofold.reasoning import Task
+from taofold.runtime.model import SilentModel
 from taofold.tools import Outcome, Tool, Toolset
 from taofold.tools.threads import WORKERS
 from taofold.tools.tool import make

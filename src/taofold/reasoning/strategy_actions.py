@@ -3,7 +3,8 @@
 The model chooses them by name like tools; they are asked of the models that play planner,
 evaluator and finalizer. What they find enters the state's data under `plan`, `achieved`,
 `evaluation` and `summary`. An evaluator that says yes ends the run; after `rejections` noes it
-ends as not achieved. Knows nothing about the loop around it.
+ends as not achieved. `tagent` is the strategy that offers all three. Knows nothing about the loop
+around it.
 """
 
 from collections.abc import Sequence

@@ -1,9 +1,10 @@
 """The seam of models: what a model is asked, what it answers and costs.
 
-A `Model` is anything that turns a conversation into a reply. Two are made of others or of none:
-`FallbackModel` moves on to the next model only after failures that another provider may not
-share (a bad key, a rate limit, an outage, no network, a timeout), and `ReplayModel` stands where
-a model was while a log is replayed. How a name becomes a model is in `providers`.
+A `Model` is anything that turns a conversation into a reply. Three of our own ask nobody, or
+others: `FallbackModel` moves on to the next model only after failures that another provider may
+not share (a bad key, a rate limit, an outage, no network, a timeout), `ReplayModel` stands where a
+model was while a log is replayed, `SilentModel` where none is needed. How a name becomes a model
+is in `providers`.
 """
 
 import time
@@ -295,4 +296,19 @@ class ReplayModel:
 
     def price(self, input_tokens: int, output_tokens: int) -> float:
         """Nothing is bought."""
+        return 0.0
+
+
+class SilentModel:
+    """The model of a run that needs none."""
+
+    name: str = "none"
+    profile: Profile = Profile()
+
+    async def complete(self, request: Request, on_text: OnText | None = None) -> Reply:
+        """Raises: nobody may ask it."""
+        raise ModelError("a direct call of a tool asks no model")
+
+    def price(self, input_tokens: int, output_tokens: int) -> float | None:
+        """Nothing."""
         return 0.0

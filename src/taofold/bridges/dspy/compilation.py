@@ -159,11 +159,6 @@ def _at(thing: Any, name: str) -> Any:
         return None if isinstance(thing, Mapping) else getattr(thing, name, None)
 
 
-# DSPy has no types that a strict checker could use.
-# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
-# pyright: reportUnknownVariableType=false
-
-
 KNOWN: Final = (
     "BootstrapFewShot",
     "BootstrapFewShotWithRandomSearch",

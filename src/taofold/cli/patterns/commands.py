@@ -1,4 +1,4 @@
-"""`taofold patterns list|show|extract|inject|prune|restore|export|import|metrics|lineage`.
+"""`taofold patterns`: its verbs.
 
 What loops have learnt: to look at, to tidy up, to share, to take out of a loop or give to one.
 `ralph-patterns`, `ralph-extract-patterns` and `ralph-inject-patterns` are the names of the source

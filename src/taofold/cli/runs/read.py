@@ -1,4 +1,4 @@
-"""`taofold runs list|show|log|metrics|check|diff|replay`: what only reads."""
+"""`taofold runs`: the verbs that only read."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 

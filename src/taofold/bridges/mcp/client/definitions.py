@@ -1,5 +1,8 @@
 """What an MCP server says of its tools, checked, the tools made of it, and what is let in.
 
+Forms that a server asks people to fill are checked by the same rules (JSON Schema, within a bound
+of steps), and so is what other libraries say of their tools.
+
 Everything here is a server's word: data that is bounded and shown, and that may raise a tier,
 but never lowers what the person who wrote the agent decided.
 

@@ -193,7 +193,7 @@ class Person:
 
 
 def provider(address: ServerAddress, oauth: OAuth, person: Person | None = None) -> Any:
-    """What authorizes the requests to the server at `place`.
+    """What authorizes the requests to the server at `address`.
 
     Without a `person` it uses and refreshes the tokens that are kept.
 

@@ -353,7 +353,7 @@ class McpServer(Toolset):
         return tools
 
     def _work(self, address: ServerAddress) -> RemoteServer:
-        """The server at work, as it is reached from `place`."""
+        """The server at work, as it is reached from `address`."""
         options = self._options
         only = options.get("tools")
         return RemoteServer(

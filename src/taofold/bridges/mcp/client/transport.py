@@ -2,7 +2,8 @@
 
 It is of the `mcp` package, in either generation, which is imported when a session is opened.
 Generation 2 speaks both eras of the protocol; generation 1 (some frameworks still pin it) only
-the older one, under other names: `get` reads both. Knows nothing about tools or runs.
+the older one, under other names. `McpSession` has each operation (list, read, watch, call) in
+both. No request leaves the origin that the server was given by. Knows nothing about tools or runs.
 
 The package makes one error of most HTTP statuses ("Server returned an error response"), and a
 server that is away for a moment ends its session with every call in it. Here each becomes an error
@@ -284,7 +285,7 @@ class McpSession:
     async def watch(self, uris: Sequence[str], hear: Callable[[str], None]) -> None:
         """Tell `hear` of each of these resources that changes, until the server goes away.
 
-        In the older era the server tells `hear` of the session (`opened`) instead.
+        In the older era the server tells `hear` of the session (`open_session`) instead.
         """
         if not self.modern:
             types = load("mcp.types")
@@ -348,7 +349,7 @@ async def open_session(
     tail: deque[str],
     authorizer: Any = None,
 ) -> AsyncGenerator[McpSession]:
-    """A session with the server at `place`: started, connected and greeted.
+    """A session with the server at `address`: started, connected and greeted.
 
     `tail` takes the last lines of what a program writes to standard error. `authorizer` authorizes
     the requests; by default with the tokens that are kept, if the address says so.

@@ -1,6 +1,7 @@
 """What clients of our MCP server are offered: agents that take a goal, and tools called directly.
 
-A direct call is a run of its own, with one step that the client wrote. Knows nothing about the
+Here their runs are started, found again and waited for, each only by the client whose it is. A
+direct call is a run of its own, with one step that the client wrote. Knows nothing about the
 protocol; `server` does.
 """
 
@@ -14,17 +15,17 @@ from taofold.agent.activation import new_id
 from taofold.agent.result import Happening, Progress
 from taofold.core import events as e
 from taofold.core.effects import Act, Answer, Strategy
-from taofold.core.errors import ConfigError, Conflict, ModelError, Refused, UnknownRun
+from taofold.core.errors import ConfigError, Conflict, Refused, UnknownRun
 from taofold.core.json_values import is_object
 from taofold.core.state import ENDED
-from taofold.core.values import Action, Observation, Principal, Profile, Reply, Thought, Tier
+from taofold.core.values import Action, Observation, Principal, Thought, Tier
 from taofold.log.log import Log
 from taofold.policy import Policy
 from taofold.policy.redaction import Redactor
 from taofold.reasoning import Task
 from taofold.runtime.endings import RESUMABLE
 from taofold.runtime.inbox import environment_redactor
-from taofold.runtime.model import OnText, Request
+from taofold.runtime.model import SilentModel
 from taofold.tools import Tool, Toolset
 
 PREFIX: Final = "mcp:"
@@ -40,21 +41,6 @@ _GOAL: Final[dict[str, Any]] = {
     "required": ["goal"],
     "additionalProperties": False,
 }
-
-
-class SilentModel:
-    """The model of a run that needs none."""
-
-    name: str = "none"
-    profile: Profile = Profile()
-
-    async def complete(self, request: Request, on_text: OnText | None = None) -> Reply:
-        """Raises: nobody may ask it."""
-        raise ModelError("a direct call of a tool asks no model")
-
-    def price(self, input_tokens: int, output_tokens: int) -> float | None:
-        """Nothing."""
-        return 0.0
 
 
 def direct(task: Task) -> Strategy[Answer]:

@@ -1,6 +1,6 @@
 """What clients of our MCP server are told: results, questions to people, progress.
 
-And how what a person at the client answers becomes a decision.
+And how what a person at the client answers becomes a decision, and who of them may ask for what.
 """
 
 import asyncio
