@@ -3,9 +3,9 @@
 import pytest
 from tests.crash.deaths import CASES, RUN, Case, Left, explored
 
+from taofold.core import events as run_events
 from taofold.core.state import fold
 from taofold.runtime import run as runs
-from taofold.runtime import uncertain_calls
 
 pytestmark = pytest.mark.anyio
 
@@ -54,11 +54,12 @@ async def test_the_enumeration_goes_red_where_an_old_answer_counts_for_a_new_sta
 ) -> None:
     from taofold.runtime.recording import Tape
 
-    def up_to_the_first_start(self: Tape, key: str, index: int) -> list[uncertain_calls.e.Record]:
-        started = self._at[key, "Started", index]
+    def up_to_the_first_start(self: Tape, key: str, index: int) -> list[run_events.Record]:
+        kinds = self._at[key, index]
+        started = kinds[run_events.Started]
         taken = [started.popleft()]
-        for kind in ("Decided", "Resolved"):
-            queue = self._at.get((key, kind, index))
+        for kind in (run_events.Decided, run_events.Resolved):
+            queue = kinds.get(kind)
             while queue and queue[0].seq < taken[0].seq:
                 taken.append(queue.popleft())
         taken += started  # later starts are swallowed, and their answers stay
