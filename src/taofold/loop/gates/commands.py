@@ -29,6 +29,8 @@ IN: Final = "\0in"
 OUT: Final = "\0out"
 DEVICE: Final = "\0/dev/fd/out"
 CACHE: Final = "\0cache"
+VARIABLE: Final = r"\$\{?([A-Za-z_]\w*)\}?"
+"""A variable of the environment that a gate is passed on, as a command names it."""
 _PYTHON: Final = re.compile(r"python(?:\d+(?:\.\d+)?)?\Z|pypy3?\Z")
 _WRAPPERS: Final = {
     "uv": ("run",),
@@ -395,7 +397,7 @@ def environment(path: str, gate: Gate) -> dict[str, str]:
 
 def _passed_on(value: str) -> str:
     """What a variable of a gate holds: the value of another one, or what is written there."""
-    named = re.fullmatch(r"\$\{?([A-Za-z_]\w*)\}?", value)
+    named = re.fullmatch(VARIABLE, value)
     return os.environ.get(named[1], value) if named else value
 
 

@@ -18,7 +18,7 @@ from typing import Final
 from msgspec import structs
 
 from taofold.core.errors import ConfigError
-from taofold.loop.gates.commands import search_path
+from taofold.loop.gates.commands import VARIABLE, search_path
 from taofold.loop.verdict import Gate, GateResult
 
 MOST_GATES: Final = 20
@@ -26,7 +26,7 @@ MOST_GATES: Final = 20
 _AND: Final = re.compile(r"\s+AND\s+")
 _SHELL: Final = re.compile(r"[|;<>$`*?(){}&\n#~!]")
 _ASSIGNED: Final = re.compile(r"[A-Za-z_]\w*=")
-_PASSED_ON: Final = re.compile(r"(?:env\s+)?(?:[A-Za-z_]\w*=\$\{?[A-Za-z_]\w*\}?\s+)+")
+_PASSED_ON: Final = re.compile(rf"(?:env\s+)?(?:[A-Za-z_]\w*={VARIABLE}\s+)+")
 """Variables that a gate gets from the environment (`TOKEN=$TOKEN pytest`): what they hold is
 written nowhere."""
 _BUILTINS: Final = frozenset({"test", "[", ":", "cd", "export", "source", ".", "if", "for", "set"})
@@ -154,7 +154,7 @@ def _program(text: str) -> str:
     passed = _PASSED_ON.match(text)
     if passed is None:
         return text
-    for name in re.findall(r"\$\{?(\w+)", passed[0]):
+    for name in re.findall(VARIABLE, passed[0]):
         if name not in os.environ:
             raise ConfigError(f"{text!r} passes on ${name}, which is not set here")
     return text[passed.end() :]
