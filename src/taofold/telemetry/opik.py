@@ -36,7 +36,7 @@ from taofold.telemetry.spans import (
 from taofold.telemetry.traced import TracedLog
 
 JSON: TypeAlias = dict[str, Any]
-OWN_SERVER: Final = "http://localhost:5173/api"
+LOCAL_SERVER: Final = "http://localhost:5173/api"
 _MANY: Final = 200
 """Spans in one request; Opik takes 1,000."""
 _TYPES: Final[dict[type, str]] = {
@@ -51,7 +51,7 @@ _TYPES: Final[dict[type, str]] = {
 class Opik:
     """A server and a project in it. The key is never shown."""
 
-    url: str = OWN_SERVER
+    url: str = LOCAL_SERVER
     key: str = field(default="", repr=False)
     workspace: str = "default"
     project: str = "taofold"
