@@ -29,6 +29,7 @@ from pydantic import Field
 
 from taofold.agent import Agent
 from taofold.core.errors import ConfigError
+from taofold.core.json_values import render
 from taofold.core.state import RunState
 from taofold.core.text import near
 from taofold.evals.scorers import Scorer, command, contains, exact, judge, schema, success
@@ -220,7 +221,7 @@ def _pydantic(document: YamlDocument, judging: Judging) -> CaseFile:
         if exact not in scorers and scorers:
             expected = UNSET  # kept for people there; compared only if an evaluator says so
         rest = tuple([scorer for scorer in scorers if scorer is not exact])
-        cases.append(Case(_goal(case["inputs"]), expected, str(case.get("name") or ""), rest))
+        cases.append(Case(render(case["inputs"]), expected, str(case.get("name") or ""), rest))
     if faults:
         refuse(faults, "the data set cannot be used")
     return CaseFile(_with_unique_names(cases))
@@ -276,7 +277,7 @@ def _inspect(path: Path) -> list[Case]:
         fields = cast("dict[str, Any]", sample)
         targets = [str(target) for target in _list(fields.get("target", []))]
         scorers = (contains(*targets),) if targets else ()
-        cases.append(Case(_goal(fields["input"]), UNSET, str(fields.get("id", "")), scorers))
+        cases.append(Case(render(fields["input"]), UNSET, str(fields.get("id", "")), scorers))
     if not cases:
         raise ConfigError("holds no sample", path=str(path))
     return list(_with_unique_names(cases))
@@ -299,10 +300,6 @@ def from_state(state: RunState, ratings: Sequence[Rating] = ()) -> Case:
 def _opinion(rating: Rating) -> str:
     note = f": {rating.note}" if rating.note else ""
     return f"rated {rating.value:g} by {rating.by}{note}"
-
-
-def _goal(inputs: Any) -> str:
-    return inputs if isinstance(inputs, str) else msgspec.json.encode(inputs).decode()
 
 
 def _list(value: Any) -> list[Any]:

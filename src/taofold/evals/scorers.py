@@ -19,6 +19,7 @@ from pydantic_core import to_jsonable_python
 
 from taofold.agent import Agent, RunResult
 from taofold.core.errors import ConfigError
+from taofold.core.json_values import render
 from taofold.core.text import clip
 from taofold.core.values import JSON
 from taofold.files.actions.types import NoType, type_of
@@ -201,8 +202,7 @@ def _plain(value: Any) -> Any:
 
 
 def _text(value: Any) -> str:
-    plain = _plain(value)
-    return plain if isinstance(plain, str) else msgspec.json.encode(plain).decode()
+    return render(_plain(value))
 
 
 def _short(value: Any) -> str:

@@ -15,13 +15,13 @@ from pydantic import BaseModel
 
 from taofold.core.effects import Act, Answer, Halt, Outlook, Strategy, begin, fork
 from taofold.core.errors import ConfigError
+from taofold.core.json_values import render
 from taofold.core.values import Action, Message, Observation, Reply, Thought
 from taofold.parsing import Parsed, Unparsed, parse
 from taofold.reasoning.cot import Cot, ReasonedReader, form, schema_of, thought_of
 from taofold.reasoning.dependencies import Tangle, waves
 from taofold.reasoning.direct import Read, Unread, Wrong, ask_for, stopped_answer
 from taofold.reasoning.nested import Inner, Solved, closing, named_step
-from taofold.reasoning.self_correct import render_output
 from taofold.reasoning.task import Output, Task
 
 _RULES: Final = """\
@@ -126,7 +126,7 @@ class Decompose:
         else:
             how = self.synthesis_prompt.strip() or _SYNTHESIS
             solved = [
-                f"[{part['id']}] {part['description']}\n{render_output(part['answer'])}"
+                f"[{part['id']}] {part['description']}\n{render(part['answer'])}"
                 for part in answers
                 if "error" not in part
             ]
@@ -217,7 +217,7 @@ class _Splitting:
     def _answer_text(self, id_: str) -> str:
         outcome = self.solved[id_]
         if outcome.usable:
-            return f"- {id_}: {render_output(outcome.answer.output)}"
+            return f"- {id_}: {render(outcome.answer.output)}"
         return f"- {id_}: (could not be solved: {outcome.error})"
 
     def answers(self) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias, cast
 
-import msgspec
+from taofold.core.json_values import render
 
 
 class Tangle(ValueError):
@@ -131,8 +131,7 @@ def _text(value: str, lookup: Lookup, known: Container[str]) -> Any:
         return _follow(alone, lookup)
 
     def put(match: re.Match[str]) -> str:
-        target = _follow(match, lookup)
-        return target if isinstance(target, str) else msgspec.json.encode(target).decode()
+        return render(_follow(match, lookup))
 
     text = _REFERENCE.sub(put, value)
     # Each reference may hold a whole result, and a plan as many as it likes.

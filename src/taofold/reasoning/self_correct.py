@@ -9,11 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-import msgspec
 from pydantic import BaseModel, ConfigDict, Field
 
 from taofold.core.effects import Act, Answer, Halt, Strategy, begin, note
 from taofold.core.errors import ConfigError
+from taofold.core.json_values import render
 from taofold.core.values import Action, Message, Observation, Thought
 from taofold.reasoning.direct import Direct, Unread, ask_for, typed_reader
 from taofold.reasoning.nested import Inner, Solved, alone, closing, failure
@@ -81,12 +81,7 @@ class SelfCorrect:
         if callable(self.critic_prompt):
             return f"The task was:\n{goal}\n\n{self.critic_prompt(output)}"
         looks = f"\n\n{self.critic_prompt.strip()}" if self.critic_prompt.strip() else ""
-        return f"The task was:\n{goal}{looks}\n\nThe version to judge:\n{render_output(output)}"
-
-
-def render_output(output: Any) -> str:
-    """An output as a prompt shows it."""
-    return output if isinstance(output, str) else msgspec.json.encode(output).decode()
+        return f"The task was:\n{goal}{looks}\n\nThe version to judge:\n{render(output)}"
 
 
 class _Correction:
@@ -163,7 +158,7 @@ class _Correction:
     def _request(self, version: Version, verdict: Critique) -> str:
         suggested = "\n".join([f"- {line}" for line in verdict.suggestions])
         return (
-            f"{self.task.goal}\n\nYour previous version:\n{render_output(version.output)}\n\n"
+            f"{self.task.goal}\n\nYour previous version:\n{render(version.output)}\n\n"
             "A critic found:\n"
             + "\n".join([f"- {line}" for line in verdict.issues])
             + (f"\nSuggestions:\n{suggested}" if suggested else "")

@@ -13,6 +13,7 @@ import msgspec
 
 from taofold.core import events as e
 from taofold.core.content import Message, Usage, result_message
+from taofold.core.json_values import render
 from taofold.core.trace import branch
 from taofold.core.traceparent import TraceContext, parse
 from taofold.core.values import RESERVED, Action, Principal, Thought
@@ -191,7 +192,7 @@ class Calls:
             start=start,
             end=end,
             error=error,
-            message=text(observation.result) if observation is not None and error else "",
+            message=render(observation.result) if observation is not None and error else "",
             tool=call.action.tool,
             call=call.action.id or f"{key}[{index}]",
             parameters=call.action.parameters,
@@ -211,13 +212,11 @@ def moment(record: e.Record) -> float:
 
 def figures(facts: Mapping[str, Any]) -> dict[str, float]:
     """The numbers among the facts of an event or a result: they quote nobody."""
-    held = {name: value for name, value in facts.items() if isinstance(value, int | float)}
-    return {name: value for name, value in held.items() if name != "elapsed"}
-
-
-def text(value: object) -> str:
-    """A value as text: strings as they are, everything else as JSON."""
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return {
+        name: value
+        for name, value in facts.items()
+        if isinstance(value, int | float) and name != "elapsed"
+    }
 
 
 _TICK: Final = 0.001
@@ -413,7 +412,7 @@ class SpanProjection:
             self._usage += event.usage
         observation = event.observation
         if self._rebuild:
-            result = observation.parts or text(observation.result)
+            result = observation.parts or render(observation.result)
             self._hear(event.key, result_message(action.id, result))
         span = self._calls.observe(record, event)
         if span is None:

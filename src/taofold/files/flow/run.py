@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
-import msgspec
 from pydantic import ValidationError
 
 from taofold.core.effects import Answer, Begin, Fork, Halt, Note, Outlook, Strategy
+from taofold.core.json_values import render
 from taofold.core.values import Message, Thought
 from taofold.files.actions import ActionCall, Done
 from taofold.files.actions.strategy import Unusable
@@ -291,9 +291,8 @@ class Scope:
         except ValidationError as error:
             return Done(error=f"with: {faults_text(error)}")
 
-        def render(key: str, variables: Mapping[str, Any]) -> Any:
-            rendered = node.deferred[key].render({**self.variables, **variables})
-            return rendered if isinstance(rendered, str) else msgspec.json.encode(rendered).decode()
+        def fill(key: str, variables: Mapping[str, Any]) -> Any:
+            return render(node.deferred[key].render({**self.variables, **variables}))
 
         history = (*self.task.history, *self.heard)
         task = replace(self.task, history=history, data=self.state)
@@ -303,7 +302,7 @@ class Scope:
             task,
             node.models,
             frozenset(node.deferred),
-            render,
+            fill,
             node.timeout,
             node.description,
         )

@@ -20,6 +20,7 @@ import msgspec
 
 from taofold.core import events as e
 from taofold.core.content import MediaPart, media_of, parts_of, thoughts
+from taofold.core.json_values import render
 from taofold.core.state import ActionSlot, RunState, fold, live, reduce
 from taofold.core.text import iso
 from taofold.core.values import ASK_USER, FINISH, Action, Value
@@ -302,7 +303,7 @@ class EventProjection:
 
     def _finished(self, event: e.RunFinished) -> Iterator[tuple[Name, dict[str, Any]]]:
         if event.output is not None:
-            yield "answer", {"text": text_of(event.output), "output": event.output}
+            yield "answer", {"text": render(event.output), "output": event.output}
         if event.status in ("limited", "failed"):
             message = event.error or f"the run ended with {event.stop_reason}"
             data = {"code": event.stop_reason, "message": message, "terminal": True}
@@ -315,11 +316,6 @@ def note(event: e.Event) -> dict[str, Any]:
     """What an event says of itself, as clients get it that know nothing of its kind."""
     shown = msgspec.to_builtins(e.public(event))
     return {"text": event.announcement, "alarming": event.alarming, "event": shown}
-
-
-def text_of(output: Any) -> str:
-    """An output as text: what the answer's chunks add up to."""
-    return output if isinstance(output, str) else msgspec.json.encode(output).decode()
 
 
 def _medium(part: MediaPart) -> dict[str, Any]:

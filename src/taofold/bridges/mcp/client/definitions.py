@@ -27,7 +27,7 @@ import msgspec
 from taofold.bridges.mcp.client.address import ServerAddress
 from taofold.bridges.mcp.protocol import get, load
 from taofold.core.errors import ConfigError
-from taofold.core.json_values import is_array, is_object
+from taofold.core.json_values import is_array, is_object, render
 from taofold.core.text import clip, visible
 from taofold.core.values import RESERVED, Sideeffect, Tier
 from taofold.reserved import operator_folder
@@ -393,7 +393,7 @@ def _hint(said: bool | None) -> str:
 
 
 def _short(value: Any) -> str:
-    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    text = render(value)
     return repr(clip(visible(text), 160))
 
 
