@@ -2,7 +2,8 @@
 
 Iterations are candidate edits, each tried with a test run; a bug that is not repaired within the
 budget counts as the budget. The same bug without lessons is the other half of each pair.
-Writes a Markdown table to standard output, and with --json a file with every pair.
+Writes each pair as it comes, so that a run that was cut still says something: to standard error
+what all so far come to, and with --json a line. At the end a Markdown table on standard output.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import random
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -21,16 +23,30 @@ from bench_loop import Checks
 from conditions import CONDITIONS, run
 from corpus import bugs
 from figures import brief, table
-from streams import Bench
+from streams import Bench, Row
 
 OWN = Path(__file__).parent / "bugs"
+EACH = 10
+"""Pairs after which the cache is kept."""
 
 
-def worker(given: tuple[str, int, tuple[str, ...], int, str]) -> dict[str, object]:
+def worker(given: tuple[str, int, tuple[str, ...], int, str, str]) -> dict[str, object]:
     """One seed: every condition on one order of the bugs."""
-    folder, seed, names, budget, cache = given
+    folder, seed, names, budget, cache, pairs = given
     checks = Checks(cache)
-    bench = Bench(checks, budget)
+
+    def came(label: str, rows: list[Row]) -> None:
+        """The last of `rows` is new."""
+        so_far = brief([asdict(row) for row in rows])
+        line = json.dumps({"seed": seed, "stream": label, **asdict(rows[-1])})
+        print(f"{label} {len(rows)}/{len(order)}: {so_far}", file=sys.stderr, flush=True)
+        if pairs:
+            with open(pairs, "a", encoding="utf-8") as file:
+                file.write(line + "\n")
+        if len(rows) % EACH == 0:
+            checks.keep()
+
+    bench = Bench(checks, budget, came)
     usable = [bug for bug in bugs(Path(folder)) if bench.start(bug)]
     order = usable[:]
     random.Random(seed).shuffle(order)
@@ -52,7 +68,7 @@ def main() -> None:
     said.add_argument("--first", type=int, default=0, help="The first order's number.")
     said.add_argument("--budget", type=int, default=60, help="Candidates per bug.")
     said.add_argument("--only", default="", help=f"Of {', '.join(CONDITIONS)}.")
-    said.add_argument("--json", type=Path, help="Write every pair here.")
+    said.add_argument("--json", type=Path, help="Add a line for every pair here.")
     said.add_argument("--cache", default="", help="Keep test results of known files here.")
     said.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1))
     given = said.parse_args()
@@ -64,7 +80,7 @@ def main() -> None:
         said.error(f"unknown: {', '.join(sorted(wrong))}")
     began = time.monotonic()
     tasks = [
-        (str(given.folder), seed, names, given.budget, given.cache)
+        (str(given.folder), seed, names, given.budget, given.cache, str(given.json or ""))
         for seed in range(given.first, given.first + given.seeds)
     ]
     with ProcessPoolExecutor(min(given.jobs, len(tasks))) as pool:
@@ -72,8 +88,6 @@ def main() -> None:
     if not seeds or not seeds[0]["bugs"]:
         said.error(f"no bug with failing pytest tests below {str(given.folder)!r}")
     print(table(seeds, given.budget, time.monotonic() - began))
-    if given.json:
-        given.json.write_text(json.dumps(seeds, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

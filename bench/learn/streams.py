@@ -55,11 +55,15 @@ class Row:
     chars: int
 
 
+Came = Callable[[str, list[Row]], None]
+"""Hears of each pair of a stream as it comes: the stream's label and its pairs so far."""
+
+
 class Bench:
     """What all streams share: test results, what is known to fail, the cost without lessons."""
 
-    def __init__(self, checks: Checks, budget: int) -> None:
-        self.checks, self.budget = checks, budget
+    def __init__(self, checks: Checks, budget: int, came: Came) -> None:
+        self.checks, self.budget, self.came = checks, budget, came
         self.faults: dict[str, tuple[Check, ...]] = {}
         self._trials: dict[tuple[str, str], Trial] = {}
 
@@ -136,6 +140,7 @@ async def stream(
                 len(lessons.patterns), lessons.control, len(text),
             )
         )  # fmt: skip
+        bench.came(label, rows)
     return rows
 
 
