@@ -19,7 +19,7 @@ from corpus import Bug
 from taofold import Agent, Limits
 from taofold.core.checks import Check
 from taofold.core.events import Record
-from taofold.diagnostics.pytest_output import parse
+from taofold.diagnostics import parse_pytest
 from taofold.learning.extraction.history import RepairAttempt, read_run
 from taofold.tools import tool
 from taofold.tools.files import file_tools
@@ -104,7 +104,7 @@ def start(bug: Bug, checks: Checks) -> tuple[Check, ...]:
     """What fails before anything was done; () if the bug cannot be used."""
     with tempfile.TemporaryDirectory(prefix="learn-") as place:
         folder = bug.copy(Path(place) / "work")
-        report = parse(checks.run(folder, ["-q", "--tb=short"])[1])
+        report = parse_pytest(checks.run(folder, ["-q", "--tb=short"])[1])
     return report.failures if report is not None else ()
 
 

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from taofold.diagnostics.failures import failing_checks
+from taofold.diagnostics import failing_checks
 from taofold.learning.extraction.history import FileChange, LoopHistory, RepairAttempt
 from taofold.learning.settings import Injection, Learning
 from taofold.log.patterns.stores import memory_registry

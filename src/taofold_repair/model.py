@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from taofold.core.errors import ConfigError
 from taofold.core.values import Message, Profile, Reply, ThoughtType
-from taofold.diagnostics.pytest_output import PytestReport
+from taofold.diagnostics import PytestReport
 from taofold.runtime.model import OnText, Request
 from taofold_repair import replies
 from taofold_repair.rank import Candidate, learnt_in, ranked, settled

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from taofold.core.checks import Check, Location
-from taofold.diagnostics.pytest_output import PytestReport
+from taofold.diagnostics import PytestReport
 from taofold.learning.extraction.diffs import abstracted
 from taofold.learning.rates import MOST_KEYS, EditRates, key_of, learnt_order
 from taofold_repair.clue import Clue, clue_of

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from taofold.core.checks import Check
 from taofold.core.values import FINISH, ThoughtType
-from taofold.diagnostics.pytest_output import PytestReport
+from taofold.diagnostics import PytestReport
 from taofold_repair.rank import Candidate
 from taofold_repair.templates import TEMPLATES
 from taofold_repair.transcript import PastAction

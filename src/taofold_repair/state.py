@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from taofold.core.checks import Check
-from taofold.diagnostics.pytest_output import PytestReport, parse
+from taofold.diagnostics import PytestReport, parse_pytest
 from taofold_repair.clue import clue_of
 from taofold_repair.transcript import PastAction
 
@@ -127,7 +127,7 @@ def _given_up(state: SearchState, edit: PastAction, before: Before) -> None:
 @lru_cache(maxsize=128)
 def _report(text: str) -> PytestReport | None:
     """The whole search is folded anew every turn, and each report read once."""
-    return parse(text)
+    return parse_pytest(text)
 
 
 def _ran(state: SearchState, action: PastAction, following: PastAction | None) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from taofold.core.checks import Check, Location
-from taofold.diagnostics.failures import MOST, failing_checks
+from taofold.diagnostics import MOST, failing_checks
 
 OUTPUT = {
     "pytest": (

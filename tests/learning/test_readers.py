@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from taofold.core.checks import Check, Location
-from taofold.diagnostics.failures import failing_checks
+from taofold.diagnostics import failing_checks
 from taofold.learning.extraction.history import FileChange, LoopHistory, RepairAttempt
 from taofold.learning.extraction.lessons import extract
 from taofold.learning.patterns.case import LoopCase

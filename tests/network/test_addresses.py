@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from taofold.network.public import is_own, is_public
+from taofold.network import is_own, is_public
 
 NEAR = """
 0.0.0.0 0.1.2.3 10.0.0.1 10.255.255.255 100.64.0.1 100.100.100.200 100.127.255.255 127.0.0.1
@@ -54,8 +54,8 @@ def test_the_loopback_addresses_are_this_machines_own() -> None:
 def test_a_public_address_of_this_machine_is_its_own() -> None:
     """A service behind the machine's firewall would be reached from inside."""
     program = (
-        "from taofold.network.public import is_own, is_public\n"
-        "from taofold.network.public import reachable\n"
+        "from taofold.network import is_own, is_public\n"
+        "from taofold.network import reachable\n"
         "print(is_public('9.9.9.9'), is_own('9.9.9.9'), reachable('9.9.9.9'), is_own('9.9.9.8'))"
     )
     setup = 'ip link set lo up && ip addr add 9.9.9.9/32 dev lo && exec "$@"'

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from taofold.network.public import reachable
+from taofold.network import reachable
 from taofold.tools.http import Web
 
 pytestmark = pytest.mark.anyio

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+from taofold import network
 from taofold.bridges.embeddings import served
 from taofold.cli import probe
 from taofold.core.errors import ModelError
-from taofold.network import direct
 from taofold.telemetry.delivery import ExportFailed, send
 
 SECRET = "sk-0123456789abcdefghijkl"
@@ -90,7 +90,7 @@ def _probe(url: str) -> None:
 
 def _direct(url: str) -> None:
     with pytest.raises(OSError, match="30"):
-        direct.send(url, None, {"x-api-key": SECRET}, timeout=5)
+        network.send(url, None, {"x-api-key": SECRET}, timeout=5)
 
 
 CLIENTS: dict[str, Callable[[str], None]] = {

@@ -6,7 +6,7 @@ import pytest
 
 from taofold.core.checks import Location
 from taofold.core.values import Message
-from taofold.diagnostics.pytest_output import parse
+from taofold.diagnostics import parse_pytest
 from taofold_repair.source import Source
 from taofold_repair.transcript import PastAction, Transcript, collect, plain, read
 
@@ -32,7 +32,7 @@ ERROR tests/test_shop.py::TestPrices::test_tax - NameError: name 'open_box' i...
 
 
 def test_a_short_report_names_tests_places_and_reasons() -> None:
-    report = parse(f"exit code 1, 0.3 s (contained)\n{SHORT}")
+    report = parse_pytest(f"exit code 1, 0.3 s (contained)\n{SHORT}")
     assert report is not None
     assert not report.ok
     assert (report.passed, report.broken, report.seconds) == (2, 2, 0.12)
@@ -64,19 +64,19 @@ def test_an_exception_is_known_by_its_class_however_it_is_called(line: str, erro
         f"E   {line}\n=== short test summary info ===\nFAILED test_a.py::test_a - {line}\n"
         "1 failed in 0.73s\n"
     )
-    report = parse(text)
+    report = parse_pytest(text)
     assert report is not None
     assert report.failures[0].error_type == error
 
 
 def test_a_report_without_its_middle_still_says_what_failed() -> None:
-    report = parse("….\n" + SHORT[SHORT.index("=========================== short") :])
+    report = parse_pytest("….\n" + SHORT[SHORT.index("=========================== short") :])
     assert report is not None
     assert [failure.error_type for failure in report.failures] == ["AttributeError", "NameError"]
 
 
 def test_a_file_that_does_not_load_is_a_collection_error() -> None:
-    report = parse(
+    report = parse_pytest(
         "____ ERROR collecting tests/test_a.py ____\n"
         "tests/test_a.py:1: in <module>\n    from shop import f\n"
         'E     File "/w/shop.py", line 1\nE       def f(x)\nE               ^\n'
@@ -93,11 +93,11 @@ def test_a_file_that_does_not_load_is_a_collection_error() -> None:
     "text", ["", "no tests ran in 0.01s", "sh: python: not found", "denied by policy"]
 )
 def test_what_is_no_report_is_none(text: str) -> None:
-    assert parse(text) is None
+    assert parse_pytest(text) is None
 
 
 def test_skipped_tests_alone_are_not_green() -> None:
-    report = parse("3 skipped in 0.02s")
+    report = parse_pytest("3 skipped in 0.02s")
     assert report is not None
     assert not report.ok
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from taofold.core.checks import Check, Location
-from taofold.diagnostics.pytest_output import PytestReport
+from taofold.diagnostics import PytestReport
 from taofold_repair.rank import Candidate, LearntOrder, ranked
 from taofold_repair.source import Change, Project, Source
 from taofold_repair.templates import NAMES, TEMPLATES

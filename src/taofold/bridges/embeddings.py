@@ -19,8 +19,8 @@ from math import sqrt
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
 
+from taofold import network
 from taofold.core.errors import ConfigError, ModelError
-from taofold.network import direct
 
 Embed: TypeAlias = Callable[[Sequence[str]], list[list[float]]]
 
@@ -127,7 +127,7 @@ def _post(url: str, key: str, body: dict[str, Any]) -> Any:
         headers["Authorization"] = f"Bearer {key}"
     public_url = url.partition("?")[0].rpartition("@")[2]
     try:
-        with direct.send(url, json.dumps(body).encode(), headers, timeout=TIMEOUT) as answer:
+        with network.send(url, json.dumps(body).encode(), headers, timeout=TIMEOUT) as answer:
             # One byte more than allowed tells whether there is more.
             raw = answer.read(_LARGEST + 1)
     except urllib.error.HTTPError as error:
@@ -135,7 +135,7 @@ def _post(url: str, key: str, body: dict[str, Any]) -> Any:
             text = error.read(300).decode("utf-8", "replace").strip()
         kind = {401: "auth", 403: "auth", 429: "rate"}.get(error.code, "request")
         kind = "server" if error.code >= 500 else kind
-        why = f"{public_url}: {direct.reason(error)} {text}".rstrip()
+        why = f"{public_url}: {network.reason(error)} {text}".rstrip()
         raise ModelError(why, kind=kind, status=error.code) from None
     except TimeoutError:
         raise ModelError(f"{public_url} did not answer in {TIMEOUT:g} s", kind="timeout") from None

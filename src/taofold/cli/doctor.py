@@ -177,12 +177,12 @@ def _keys() -> "Finding":
 
 
 def _server(name: str, url: str) -> "Finding":
+    from taofold import network
     from taofold.cli.probe import Finding
-    from taofold.network import direct
 
     try:
         # Without proxies: HTTP_PROXY would answer for this machine's loopback.
-        with direct.send(url, timeout=_TIMEOUT_S, proxies=False) as answer:
+        with network.send(url, timeout=_TIMEOUT_S, proxies=False) as answer:
             answer.read(1000)
     except (OSError, ValueError) as error:
         reason: Any = getattr(error, "reason", error)

@@ -245,14 +245,14 @@ def _whole(facts: Any, name: str) -> int:
 
 
 def _json(url: str, body: dict[str, str] | None = None, *, key: str = "") -> dict[str, Any]:
-    from taofold.network import direct
+    from taofold import network
 
     sent = None if body is None else json.dumps(body).encode()
     headers = {"Content-Type": "application/json"}
     if key:
         headers["Authorization"] = f"Bearer {key}"
     try:
-        with direct.send(url, sent, headers, timeout=2) as answer:
+        with network.send(url, sent, headers, timeout=2) as answer:
             document: Any = json.loads(answer.read(1 << 20))
     except (OSError, ValueError):
         return {}

@@ -1,7 +1,7 @@
 """A failing check: the one type that gates report, loops count, patterns describe and repairs read.
 
 A check is a test, or a finding of a compiler, linter or type checker. Values only; knows nothing
-about the programs that report them (`taofold.diagnostics.failures` reads what those print).
+about the programs that report them (`taofold.diagnostics` reads what those print).
 """
 
 import re

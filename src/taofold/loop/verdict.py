@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from taofold.core.checks import Check
 from taofold.core.values import Value
-from taofold.diagnostics.failures import failing_checks
+from taofold.diagnostics import failing_checks
 
 Runner = Literal["pytest", "unittest", "node", "go", "cargo", "tsc", "ruff", "mypy", "command"]
 """Whose machine-readable results are read; of a "command" only the exit code is known."""

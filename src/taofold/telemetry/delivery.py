@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Generic, TypeVar
 from urllib.parse import urlsplit
 
+from taofold import network
 from taofold.core.errors import ConfigError, TaofoldError
-from taofold.network import direct
 
 T = TypeVar("T")
 
@@ -153,11 +153,11 @@ def send(
         if attempt:
             sleep(_PAUSE * 2 ** (attempt - 1))
         try:
-            with direct.send(url, packed, sent, timeout=TIMEOUT, method=method):
+            with network.send(url, packed, sent, timeout=TIMEOUT, method=method):
                 return
         except urllib.error.HTTPError as error:
             detail = error.read(_SHOWN).decode("utf-8", "replace").strip()
-            reason = f"{direct.reason(error)}{f': {detail}' if detail else ''}"
+            reason = f"{network.reason(error)}{f': {detail}' if detail else ''}"
             error.close()
             # A refusal (400, 401) does not pass by itself: trying again
             # would only delay the reason.

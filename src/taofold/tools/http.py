@@ -1,7 +1,7 @@
 """`http.get`: pages of the public web, and nothing that is near.
 
 A URL is parsed once, by the parser of the client that connects; whether it may be reached is
-decided on the address of each connection (`taofold.network.public`), so neither an odd
+decided on the address of each connection (`taofold.network`), so neither an odd
 spelling of a host nor a redirect nor a name that changes its mind leads anywhere near. Knows
 nothing about searching or pages' content.
 """
@@ -10,7 +10,7 @@ import asyncio
 import importlib
 from typing import Any, Final
 
-from taofold.network.public import Allowed, Resolve, connector, is_public, reachable
+from taofold.network import Allowed, Resolve, connector, is_public, reachable
 from taofold.tools.context import Outcome
 from taofold.tools.tool import Tool, make
 

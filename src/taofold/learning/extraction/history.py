@@ -15,8 +15,7 @@ import msgspec
 from taofold.core.checks import Check
 from taofold.core.events import Observed, Proposed, Record
 from taofold.core.values import Action, Value
-from taofold.diagnostics import pytest_output
-from taofold.diagnostics.failures import failing_checks
+from taofold.diagnostics import failing_checks, parse_pytest
 
 SUCCESS: Final = frozenset({"completed", "success"})
 """Outcomes of a loop whose gates passed; every other one is a failure."""
@@ -270,7 +269,7 @@ def _observed(fold: _Fold, action: Action, result: Any, *, done: bool) -> None:
     if not command:
         return
     output = "\n".join(_texts(result))
-    report = pytest_output.parse(output)
+    report = parse_pytest(output)
     failures = report.failures if report is not None else failing_checks(output)
     # A linter that is silent has passed, a program that is silent has said nothing: which of the
     # two a command is shows the first time it reports a failing check.

@@ -32,8 +32,7 @@ from taofold.bridges.mcp.client.address import OAuth, ServerAddress, with_enviro
 from taofold.bridges.mcp.protocol import load
 from taofold.core.json_values import is_object
 from taofold.core.text import visible
-from taofold.network.direct import origin
-from taofold.network.public import is_public, parse_address
+from taofold.network import is_public, origin, parse_address
 from taofold.policy.redaction import Redactor
 from taofold.reserved import state_folder
 from taofold.shared_document import DocumentFormat, SharedDocument, lock_file

@@ -27,7 +27,7 @@ from taofold.bridges.mcp.client.oauth import AUTHORIZING, SignInFailed, SignInRe
 from taofold.bridges.mcp.protocol import extension, load
 from taofold.core.text import clip
 from taofold.core.values import Principal
-from taofold.network.direct import origin
+from taofold.network import origin
 from taofold.policy.redaction import Redactor
 from taofold.reserved import MARK, SERVER
 
