@@ -11,8 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from taofold.core.text import iso
-from taofold.learning.exchange.records import written
-from taofold.learning.exchange.wire import FORMATS, VERSION
+from taofold.learning.exchange.records import FORMATS, VERSION, written
 from taofold.learning.loops import LoopNote, LoopStats
 from taofold.learning.metrics import improvement, measure
 from taofold.learning.patterns.kinds import Kind

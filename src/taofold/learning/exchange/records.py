@@ -1,212 +1,390 @@
-"""One pattern from its JSON form and back, by what `wire` says about each key.
+"""One pattern from its JSON form and back, key for key the seed's schema.
 
-What a file claims about success comes apart from the pattern. Knows nothing about files.
+`FORMATS` is the one place that says which key of a file holds which part of a `Pattern`; the types
+are those of the pattern. What the schema has no key for stands under `taofold`. Knows nothing about
+files, nor about what is believed.
 """
 
 import json
-from collections.abc import Iterator, Sequence
-from functools import cache
-from typing import Any, Final, NamedTuple, TypeAlias, get_args, get_origin, get_type_hints
+import re
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from taofold.core.json_values import is_object, plain
+from taofold.core.json_values import Value, is_array, is_object, plain
 from taofold.core.text import iso, milliseconds
-from taofold.learning.exchange.wire import (
-    FORMATS,
-    AnyWire,
-    At,
-    WireAnti,
-    WireError,
-    WireLoop,
-    WirePoint,
-    WireStruct,
-)
-from taofold.learning.patterns.kinds import Approach, Avoidance, CodeTemplate, ErrorFix, Kind
-from taofold.learning.patterns.pattern import (
-    ImportClaim,
-    Pattern,
-    PatternScope,
-    PatternSource,
-    RatePoint,
-    UseCounts,
-)
+from taofold.learning.patterns.kinds import Avoidance, ErrorFix, Kind
+from taofold.learning.patterns.pattern import ImportClaim, Pattern, RatePoint, UseCounts, valid
 
-_BODIES: Final = {
-    "error": ErrorFix,
-    "success": Approach,
-    "anti": Avoidance,
-    "template": CodeTemplate,
-}
-_TIMES: Final = frozenset({"first_discovered", "last_used"})
+VERSION: Final = "1.0.0"
 Json: TypeAlias = dict[str, Any]
+_LONGEST: Final = 20_000
+"""Characters of a text."""
+_MOST: Final = 200
+"""Texts in a list."""
+_HIGHEST: Final = 1_000_000_000
+_SHORTEST_FIX: Final = 20
+"""Characters of a fix's description, by the schema."""
 
 
-class _Key(NamedTuple):
-    """A key of a file: its path there, its path in a pattern, and the value that is left out."""
+class Key(NamedTuple):
+    """A key of a file and the part of a pattern that it holds, both as paths.
 
-    keys: tuple[str, ...]
-    path: str
-    default: Any
+    What has its default is left out of a file, unless it `must` be there; below `taofold` only if
+    the object that it is a key of is there. `each` are the keys of an entry of a list.
+    """
 
-    @property
-    def place(self) -> str:
-        """The path as messages name it."""
-        return f"$.{'.'.join(self.keys)}"
-
-
-@cache
-def _keys(struct: type[WireStruct]) -> tuple[_Key, ...]:
-    """The keys of a struct with their place in a pattern; of two for one place the outer first."""
-    # `sorted` is stable: keys of one depth stay in the order of the schema.
-    return tuple(sorted(_walk(struct, ()), key=lambda key: len(key.keys)))
+    file: str
+    part: str
+    must: bool = False
+    each: tuple["Key", ...] = ()
 
 
-def _walk(struct: type[WireStruct], above: tuple[str, ...]) -> Iterator[_Key]:
-    hints = get_type_hints(struct, include_extras=True)
-    for field in msgspec.structs.fields(struct):
-        hint = hints[field.name]
-        at = next(
-            (part for part in getattr(hint, "__metadata__", ()) if isinstance(part, At)), None
-        )
-        if at is not None:
-            default: Any = {} if field.default_factory is dict else field.default
-            yield _Key((*above, field.encode_name), at.path, default)
-        elif get_origin(hint) is not tuple:
-            for inner in (hint, *get_args(hint)):
-                if isinstance(inner, type) and issubclass(inner, WireStruct):
-                    yield from _walk(inner, (*above, field.encode_name))
+class Form(NamedTuple):
+    """How one kind of pattern stands in files: its key in a file, its own file, its own keys."""
+
+    key: str
+    file: str
+    keys: tuple[Key, ...]
 
 
-def _get(value: Any, names: tuple[str, ...]) -> Any:
-    """The value at a path of attributes; None where a part of the path is missing."""
-    for name in names:
-        value = getattr(value, name, None)
-    return value
-
-
-def _put(tree: Json, names: tuple[str, ...], value: Any) -> None:
-    """Set the value at a path of keys, unless something is there."""
-    for name in names[:-1]:
-        tree = tree.setdefault(name, {})
-    # The first key that says something about a part wins (`_keys`: the outer one).
-    tree.setdefault(names[-1], value)
+_ENTRY: Final = (
+    Key("loop_id", "loop", must=True),
+    Key("timestamp", "at"),
+    Key("contributed_by", "by"),
+    Key("role", "role"),
+    Key("successful", "won"),
+    Key("outcome", "outcome"),
+)
+_LOOPS: Final = Key(
+    "source_loops", "sources", each=(*_ENTRY, Key("iterations_required", "iterations"))
+)
+_FAILED_LOOPS: Final = Key(
+    "source_loops", "sources", each=(*_ENTRY, Key("failure_iteration", "iterations"))
+)
+_POINT: Final = (
+    Key("timestamp", "at", must=True),
+    Key("success_rate_snapshot", "rate", must=True),
+    Key("sample_size", "size", must=True),
+    Key("source_loops", "loops"),
+)
+_NAME: Final = (
+    Key("taofold.name", "name"),
+    Key("taofold.scope.repository", "scope.repository"),
+    Key("taofold.scope.language", "scope.language"),
+    Key("taofold.scope.tool", "scope.tool"),
+    Key("taofold.retired", "retired"),
+)
+_HISTORY: Final = (
+    Key("taofold.first_discovered", "first_discovered"),
+    Key("taofold.last_used", "last_used"),
+    Key("taofold.effectiveness_trend", "trend", each=_POINT),
+    Key("taofold.related_patterns", "related"),
+    Key("taofold.successes", "claim.counts.successes"),
+    Key("taofold.failures", "claim.counts.failures"),
+)
+FORMATS: Final[dict[Kind, Form]] = {
+    "error": Form(
+        "error_patterns",
+        "error-patterns.json",
+        (
+            Key("pattern_id", "id", must=True),
+            Key("error_signature.error_type", "body.signature.type", must=True),
+            Key("error_signature.error_pattern", "body.signature.pattern", must=True),
+            Key("error_signature.error_location_hints", "body.signature.hints"),
+            Key("fix_approach.description", "body.fix.description", must=True),
+            Key("fix_approach.fix_category", "body.fix.category", must=True),
+            Key("fix_approach.code_template", "body.fix.code"),
+            Key("fix_approach.code_template_language", "body.fix.language"),
+            Key("fix_approach.diff_pattern", "body.fix.diff"),
+            Key("success_rate", "claim.rate", must=True),
+            Key("usage_count", "claim.counts.usage", must=True),
+            Key("successful_applications", "claim.counts.successes"),
+            Key("failed_applications", "claim.counts.failures"),
+            _LOOPS,
+            Key("tags", "tags"),
+            Key("last_used", "last_used"),
+            Key("first_discovered", "first_discovered"),
+            Key("effectiveness_trend", "trend", each=_POINT),
+            Key("related_patterns", "related"),
+            *_NAME,
+            Key("taofold.error_class", "body.signature.name"),
+            Key("taofold.error_example", "body.signature.example"),
+            Key("taofold.error_seen", "body.signature.seen"),
+            Key("taofold.error_caller", "body.signature.caller"),
+            Key("taofold.fix_cause", "body.fix.cause"),
+            Key("taofold.fix_files", "body.fix.files"),
+            Key("taofold.fix_vain", "body.fix.vain"),
+            Key("taofold.fix_elsewhere", "body.fix.elsewhere"),
+            Key("taofold.fix_partial", "body.fix.partial"),
+            Key("taofold.fix_template", "body.fix.template"),
+        ),
+    ),
+    "success": Form(
+        "success_patterns",
+        "success-patterns.json",
+        (
+            Key("pattern_id", "id", must=True),
+            Key("task_category", "body.category", must=True),
+            Key("approach.description", "body.description", must=True),
+            Key("approach.steps", "body.steps"),
+            Key("approach.tools_used", "body.tools"),
+            Key("approach.typical_iterations.average", "body.typical.average"),
+            Key("approach.typical_iterations.minimum", "body.typical.minimum"),
+            Key("approach.typical_iterations.maximum", "body.typical.maximum"),
+            Key("success_rate", "claim.rate", must=True),
+            Key("usage_count", "claim.counts.usage", must=True),
+            Key("tags", "tags"),
+            Key("task_description_pattern", "body.task"),
+            Key("average_iterations", "body.average"),
+            Key("preconditions", "body.preconditions"),
+            Key("benefits", "body.benefits"),
+            Key("limitations", "body.limitations"),
+            _LOOPS,
+            *_NAME,
+            *_HISTORY,
+        ),
+    ),
+    "anti": Form(
+        "anti_patterns",
+        "anti-patterns.json",
+        (
+            Key("pattern_id", "id", must=True),
+            Key("approach_description", "body.approach", must=True),
+            Key("failure_mode", "body.mode", must=True),
+            Key("failure_rate", "claim.rate", must=True),
+            Key("occurrence_count", "claim.counts.usage", must=True),
+            Key("failure_symptoms", "body.symptoms"),
+            Key("why_it_fails", "body.why"),
+            Key("better_alternative.description", "body.better"),
+            Key("better_alternative.success_pattern_id", "body.better_id"),
+            Key("taofold.tags", "tags"),
+            Key("taofold.task_category", "body.category"),
+            Key("taofold.error_signature.error_type", "body.signature.type", must=True),
+            Key("taofold.error_signature.error_pattern", "body.signature.pattern", must=True),
+            Key("taofold.error_signature.error_location_hints", "body.signature.hints"),
+            Key("taofold.error_class", "body.signature.name"),
+            Key("taofold.error_example", "body.signature.example"),
+            Key("taofold.error_seen", "body.signature.seen"),
+            Key("taofold.error_caller", "body.signature.caller"),
+            _FAILED_LOOPS,
+            *_NAME,
+            *_HISTORY,
+        ),
+    ),
+    "template": Form(
+        "code_templates",
+        "code-templates.json",
+        (
+            Key("template_id", "id", must=True),
+            Key("language", "body.language", must=True),
+            Key("template_code", "body.code", must=True),
+            Key("usage_count", "claim.counts.usage", must=True),
+            Key("success_rate", "claim.rate"),
+            Key("tags", "tags"),
+            Key("placeholders", "body.holes"),
+            Key("use_case", "body.use"),
+            Key("taofold.task_category", "body.category"),
+            _LOOPS,
+            *_NAME,
+            *_HISTORY,
+        ),
+    ),
+}
+_TIMES: Final = frozenset({"first_discovered", "last_used", "at"})
+_PLACE: Final = re.compile(r"`(\$.*?)((?:\[[^\]]*\])?)`$")
 
 
 def written(pattern: Pattern) -> Json:
     """The pattern in the schema of its kind; what has its default is left out."""
-    record: Json = {}
-    taken: set[str] = set()
-    for key in _keys(FORMATS[pattern.kind].wire):
-        value = _get(pattern, tuple(key.path.split(".")))
-        if key.path in taken or value is None:
-            continue
-        if key.path in _TIMES:
-            value = iso(value) if value else ""
-        elif key.path == "trend":
-            value = tuple([_point_out(point) for point in value])
-        taken.add(key.path)
-        if value != key.default:
-            _put(record, key.keys, value)
+    record = _record(pattern, FORMATS[pattern.kind].keys)
     extra: Json = record.pop("taofold", {})  # ours comes last, behind the keys of the schema
-    record |= _figures(pattern)
-    if pattern.sources:
-        anti = pattern.kind == "anti"
-        record["source_loops"] = [_loop_out(source, anti=anti) for source in pattern.sources]
-    if pattern.kind != "error" and _counted(pattern):
-        counts = pattern.total
-        extra |= {"successes": counts.successes, "failures": counts.failures}
-    if extra:
-        record["taofold"] = extra
-    # Through JSON, so that tuples and structs come out as what a reader of the file sees.
-    plain: Json = msgspec.json.decode(msgspec.json.encode(record))
-    return plain
-
-
-def _figures(pattern: Pattern) -> Json:
-    """How often it was used and right, under the names of its kind."""
-    counts, rate = pattern.total, pattern.rate
+    counts, rate, claim = pattern.total, pattern.rate, pattern.claim
     share = round(rate or 0.0, 2)
-    match pattern.kind:
-        case "anti":
-            failed = round(1.0 - (rate or 0.0), 2)
-            return {"occurrence_count": counts.usage, "failure_rate": failed}
-        case "template":
-            rated = {} if rate is None else {"success_rate": share}
-            return {"usage_count": counts.usage, **rated}
-        case "success":
-            return {"usage_count": counts.usage, "success_rate": share}
-        case "error":
-            figures: Json = {"usage_count": counts.usage, "success_rate": share}
-            if _counted(pattern):
-                figures["successful_applications"] = counts.successes
-                figures["failed_applications"] = counts.failures
-            return figures
+    if pattern.kind == "anti":
+        record |= {"occurrence_count": counts.usage, "failure_rate": round(1.0 - (rate or 0.0), 2)}
+    else:
+        record["usage_count"] = counts.usage
+        if rate is not None or pattern.kind != "template":
+            record["success_rate"] = share
+    # Of a claim that is a rate alone, successes and failures are not known.
+    if claim is None or claim.rate is None or pattern.counts.usage:
+        if pattern.kind == "error":
+            record["successful_applications"] = counts.successes
+            record["failed_applications"] = counts.failures
+        else:
+            extra |= {"successes": counts.successes, "failures": counts.failures}
+    document: Json = plain(record | {"taofold": extra} if extra else record)
+    return document
 
 
-def _counted(pattern: Pattern) -> bool:
-    """Are successes and failures known, not only a rate?"""
-    return pattern.claim is None or pattern.claim.rate is None or bool(pattern.counts.usage)
+def _record(value: Value, keys: Sequence[Key]) -> Json:
+    """What `value`, a pattern or an entry of one, holds under the keys of a file."""
+    record: Json = {}
+    stated = msgspec.to_builtins(value)  # without what has its default
+    for key in keys:
+        # What people see are our own counts and the claimed ones: `written` puts them in.
+        if key.part.startswith("claim."):
+            continue
+        part = _part(value, key.part) if key.must or key.each else _found(stated, key.part, "$")
+        if part is None or (_blank(part) and not key.must):
+            continue
+        if key.each:
+            part = [
+                _point(entry) if isinstance(entry, RatePoint) else _record(entry, key.each)
+                for entry in part
+            ]
+        elif key.part in _TIMES:
+            part = iso(part)
+        _put(record, key.file, part)
+    return record
 
 
-def _loop_out(source: PatternSource, *, anti: bool) -> WireLoop:
-    return WireLoop(
-        source.loop,
-        iso(source.at),
-        source.by,
-        source.role,
-        source.won,
-        source.outcome,
-        0 if anti else source.iterations,
-        source.iterations if anti else 0,
-    )
+def _blank(part: Any) -> bool:
+    # msgspec does not see that 0.0 is the default; False is an outcome.
+    return part == () or (isinstance(part, float) and not part)
 
 
-def _point_out(point: RatePoint) -> WirePoint:
-    alone = len(point.loops) == 1
-    return WirePoint(
-        iso(point.at),
-        round(point.rate, 4),
-        point.size,
-        point.loops[0] if alone else "",
-        () if alone else point.loops,
-    )
+def _point(point: RatePoint) -> Json:
+    record = _record(point, _POINT)
+    record["success_rate_snapshot"] = round(point.rate, 4)
+    if len(point.loops) == 1:
+        (record["source_loop"],) = record.pop("source_loops")
+    return record
 
 
-def pattern_of(kind: Kind, raw: Any, at: int) -> tuple[Pattern, ImportClaim]:
-    """The pattern in `raw`, and what is claimed of it, read `at`.
+def _part(value: Any, path: str) -> Any:
+    """The part of a pattern at a path of attributes; None where it has no such part."""
+    for name in path.split("."):
+        value = getattr(value, name, None)
+    return value
+
+
+def _put(tree: Json, path: str, value: Any) -> None:
+    *above, last = path.split(".")
+    for name in above:
+        tree = tree.setdefault(name, {})
+    tree[last] = value
+
+
+def pattern_of(kind: Kind, raw: Any, at: int) -> Pattern:
+    """The pattern in `raw`, read `at`, with what is claimed of it.
 
     Raises:
         ValueError: it is none; the text ends with ` - at `$.path``.
     """
-    wire = msgspec.convert(raw, FORMATS[kind].wire, strict=True)
-    parts: Json = {}
-    for key in _keys(type(wire)):
-        value = _get(wire, key.keys)
-        # What the file leaves out is left to the defaults of the pattern, so that an outer key
-        # and an inner one for the same part do not take turns.
-        if value is None or value == key.default:
-            continue
-        if key.path in _TIMES:
-            value = _time(value, key.place)
-        elif key.path == "trend":
-            value = _trend_in(value, key.place)
-        _put(parts, tuple(key.path.split(".")), value)
-    body = parts.pop("body", {})
-    if kind == "anti" and wire.taofold.error_signature is None:
+    places: dict[str, str] = {}
+    tree = _tree(raw, FORMATS[kind].keys, places)
+    body = tree.setdefault("body", {})
+    body["kind"] = kind
+    if kind == "anti" and "type" not in body.get("signature", {}):
         body.pop("signature", None)  # a class or an example alone is no signature
-    scope = PatternScope(**parts.pop("scope", {}))
-    since = parts.get("first_discovered", at)
-    loops = [
-        _loop_in(loop, f"$.source_loops[{n}]", since) for n, loop in enumerate(wire.source_loops)
-    ]
-    pattern = Pattern(
-        **{"name": parts["id"], **parts},
-        body=msgspec.convert({"kind": kind, **body}, _BODIES[kind]),
-        scope=scope,
-        sources=tuple(loops),
-    )
-    return pattern, _claimed(wire, at)
+    for source in tree.get("sources", ()):
+        source.setdefault("at", tree.get("first_discovered", at))
+        source["claimed"] = True
+    try:
+        name = tree["id"] if tree.get("name", "") == "" else tree["name"]
+        pattern = msgspec.convert({**tree, "name": name}, Pattern)
+    except msgspec.ValidationError as error:
+        # It names the part of a pattern: whoever wrote the file looks for the key.
+        text = _PLACE.sub(lambda path: f"`{places.get(path[1], path[1])}{path[2]}`", str(error))
+        raise ValueError(text) from error
+    if not valid(pattern.id, kind):
+        raise ValueError(f"{pattern.id[:40]!r} is no id of its kind - at `{places['$.id']}`")
+    match pattern.body:
+        case ErrorFix(fix=fix) if len(fix.description) < _SHORTEST_FIX:
+            place = places["$.body.fix.description"]
+            raise ValueError(f"Expected `str` of length >= {_SHORTEST_FIX} - at `{place}`")
+        case Avoidance(better_id=better) if better and not valid(better, "success"):
+            place = places["$.body.better_id"]
+            raise ValueError(f"{better[:40]!r} is no id of a success pattern - at `{place}`")
+        case _:
+            claim = _claim(pattern, {"successes", "failures"} <= tree["claim"]["counts"].keys())
+            return msgspec.structs.replace(pattern, claim=msgspec.structs.replace(claim, at=at))
+
+
+def _tree(
+    raw: Any, keys: Sequence[Key], places: dict[str, str], file: str = "$", above: str = "$"
+) -> Json:
+    """What the file holds, as parts of a pattern. `places` is told where each stood."""
+    tree: Json = {}
+    for key in keys:
+        place, path = f"{file}.{key.file}", f"{above}.{key.part}"
+        value = _found(raw, key.file, file)
+        if value is None:
+            parent, _, name = key.file.rpartition(".")
+            if key.must and (not parent.startswith("taofold") or _found(raw, parent, file)):
+                above_it = f"{file}.{parent}".rstrip(".")
+                raise ValueError(f"Object missing required field `{name}` - at `{above_it}`")
+            continue
+        places[path] = place
+        if key.each:
+            if not is_array(value):
+                raise ValueError(f"Expected `array`, got `{type(value).__name__}` - at `{place}`")
+            value = [
+                _tree(_entry(entry), key.each, places, f"{place}[{n}]", f"{path}[{n}]")
+                for n, entry in enumerate(value)
+            ]
+        elif key.part in _TIMES:
+            value = _time(value, place)
+        else:
+            _bound(key, value, place)
+        _put(tree, key.part, value)
+    return tree
+
+
+def _found(raw: Any, path: str, place: str) -> Any:
+    """The value at a path of keys; None where there is none."""
+    for name in path.split("."):
+        if raw is None:
+            return None
+        if not is_object(raw):
+            raise ValueError(f"Expected `object`, got `{type(raw).__name__}` - at `{place}`")
+        raw, place = raw.get(name), f"{place}.{name}"
+    return raw
+
+
+def _entry(entry: Any) -> Any:
+    """An entry of a list in its long form."""
+    if isinstance(entry, str):
+        return {"loop_id": entry}  # `source_loops` may be ids alone
+    if is_object(entry) and entry.get("source_loop"):
+        return {"source_loops": [entry["source_loop"]], **entry}
+    return entry
+
+
+def _time(text: Any, place: str) -> int:
+    try:
+        return milliseconds(text) if text != "" else 0
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"{str(text)[:40]!r} is no ISO 8601 time - at `{place}`") from error
+
+
+def _bound(key: Key, value: Any, place: str) -> None:
+    """Refuse what no honest file holds, though the type of the part would allow it."""
+    texts = value.values() if is_object(value) else value if is_array(value) else (value,)
+    if len(texts) > _MOST:
+        raise ValueError(f"Expected `array` of length <= {_MOST} - at `{place}`")
+    if any(isinstance(text, str) and len(text) > _LONGEST for text in texts):
+        raise ValueError(f"Expected `str` of length <= {_LONGEST} - at `{place}`")
+    top = 1 if key.part.endswith("rate") else _HIGHEST
+    if isinstance(value, int | float) and not 0 <= value <= top:
+        raise ValueError(f"Expected a number from 0 to {top} - at `{place}`")
+
+
+def _claim(pattern: Pattern, counted: bool) -> ImportClaim:
+    """What the file claims. Where it gives a rate only, the counts are what that comes to."""
+    claim = pattern.claim or ImportClaim()
+    usage, rate = claim.counts.usage, claim.rate
+    if counted:
+        return ImportClaim(claim.counts)
+    if rate is None:
+        return ImportClaim(UseCounts(usage))
+    if pattern.kind == "anti":
+        rate = 1.0 - rate
+    won = round(rate * usage)
+    return ImportClaim(UseCounts(usage, won, usage - won), rate)
 
 
 def rewritten(pattern: Pattern, name: str, tags: Sequence[str], body: Json) -> Pattern:
@@ -221,18 +399,14 @@ def rewritten(pattern: Pattern, name: str, tags: Sequence[str], body: Json) -> P
         json.dumps([name, *tags, body], ensure_ascii=False).encode()
     except UnicodeEncodeError:
         raise ValueError("half a character (a surrogate) is no text") from None
-    kind = pattern.kind
-    changed = msgspec.convert({**body, "kind": kind}, _BODIES[kind], strict=True)
+    changed = msgspec.convert({**body, "kind": pattern.kind}, type(pattern.body), strict=True)
     unknown = _lost(body, plain(changed), "$.body")
     if unknown:
         raise ValueError(f"{unknown} is no part of a pattern of this kind")
     edited = msgspec.structs.replace(
         pattern, name=name.strip(), tags=tuple(dict.fromkeys(tags)), body=changed
     )
-    try:
-        pattern_of(kind, written(edited), 0)
-    except msgspec.ValidationError as error:
-        raise ValueError(str(error)) from error
+    pattern_of(pattern.kind, written(edited), 0)
     return edited
 
 
@@ -246,63 +420,3 @@ def _lost(given: Any, kept: Any, place: str) -> str:
         if lost := _lost(value, kept[key], f"{place}.{key}"):
             return lost
     return ""
-
-
-def _loop_in(loop: WireLoop | str, place: str, since: int) -> PatternSource:
-    """An entry of `source_loops`; of an id alone it is known that it was not before `since`."""
-    if isinstance(loop, str):
-        return PatternSource(loop, since, claimed=True)
-    took = loop.iterations_required or loop.failure_iteration
-    at = _time(loop.timestamp, f"{place}.timestamp")
-    return PatternSource(
-        loop.loop_id,
-        at,
-        loop.role,
-        loop.contributed_by,
-        loop.successful,
-        took,
-        loop.outcome,
-        claimed=True,
-    )
-
-
-def _trend_in(points: tuple[WirePoint, ...], place: str) -> tuple[RatePoint, ...]:
-    return tuple(
-        [
-            RatePoint(
-                _time(point.timestamp, f"{place}[{number}].timestamp"),
-                point.success_rate_snapshot,
-                point.sample_size,
-                point.source_loops or ((point.source_loop,) if point.source_loop else ()),
-            )
-            for number, point in enumerate(points)
-        ]
-    )
-
-
-def _time(text: str, place: str) -> int:
-    if not text:
-        return 0
-    try:
-        return milliseconds(text)
-    except (ValueError, OverflowError) as error:
-        raise ValueError(f"{text[:40]!r} is no ISO 8601 time - at `{place}`") from error
-
-
-def _claimed(wire: AnyWire, at: int) -> ImportClaim:
-    """What the file claims. Where it gives a rate only, the counts are what that comes to."""
-    successes, failures = wire.taofold.successes, wire.taofold.failures
-    if isinstance(wire, WireError):
-        # Error patterns have keys of their own for these in the seed's schema.
-        successes, failures = wire.successful_applications, wire.failed_applications
-    rate: float | None
-    if isinstance(wire, WireAnti):
-        usage, rate = wire.occurrence_count, 1.0 - wire.failure_rate
-    else:
-        usage, rate = wire.usage_count, wire.success_rate
-    if successes is not None and failures is not None:
-        return ImportClaim(UseCounts(usage, successes, failures), None, at)
-    if rate is None:
-        return ImportClaim(UseCounts(usage), None, at)
-    won = round(rate * usage)
-    return ImportClaim(UseCounts(usage, won, usage - won), rate, at)
