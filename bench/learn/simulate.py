@@ -38,9 +38,8 @@ from taofold.tools.files import file_tools
 from taofold_repair import replies
 from taofold_repair.model import decide
 from taofold_repair.rank import ranking
-from taofold_repair.search import actions_of
+from taofold_repair.search import actions_of, search_state
 from taofold_repair.source import Project, Source
-from taofold_repair.state import search_state
 from taofold_repair.transcript import collect
 
 FIRST = 150

@@ -4,6 +4,7 @@ Candidate edits come from documented templates (`templates.TEMPLATES`), one per 
 It is a search policy, not a language model, and says so.
 """
 
-from taofold_repair.model import NAME, RepairModel, connect
+from taofold_repair.model import RepairModel, connect
+from taofold_repair.search import NAME
 
 __all__ = ["NAME", "RepairModel", "connect"]

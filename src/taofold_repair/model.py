@@ -19,8 +19,8 @@ from taofold.diagnostics import PytestReport
 from taofold.runtime.model import OnText, Request
 from taofold_repair import replies
 from taofold_repair.rank import Candidate, learnt_in, ranked, settled
+from taofold_repair.search import NAME, SearchState, key_of, search_state, standing
 from taofold_repair.source import Project, Source, is_test
-from taofold_repair.state import SearchState, key_of, search_state, standing
 from taofold_repair.transcript import Files, Transcript, collect, read
 
 COMMAND: Final = "python -m pytest -q --tb=short"
@@ -355,9 +355,6 @@ class _Move:
         tried = replies.tried(self.state.fruitless)
         answer = f"{why}. Kept: {replies.changed(history)}.{left}{note}{tried}"
         return replies.finish(answer, f"{why}.{left}", self.kind("synthesis"), [self.state.step])
-
-
-NAME: Final = "offline:repair"
 
 
 class RepairModel:

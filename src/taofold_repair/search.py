@@ -1,20 +1,221 @@
-"""What a search came to, read from the log of its run: which edit ended it, how the ranking stood.
+"""The state of a search for edits, folded from what was done, and what the search came to.
 
-The seam between the search policy and those who keep its rates (`taofold.loop.learner`).
+`search_state` has the edits that were kept, tried and are to be taken back. `SEARCH` tells those
+who keep rates of edits (`taofold.loop.learner`) which edit ended a run's search, and where the
+ranking had it.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
 
+from taofold.core.checks import Check
 from taofold.core.events import Observed, Proposed, Record
 from taofold.core.values import FINISH
+from taofold.diagnostics import PytestReport, parse_pytest
 from taofold.learning.patterns.pattern import Rate
 from taofold.learning.rates import EditRates, outcome
-from taofold_repair.model import NAME
+from taofold_repair.clue import clue_of
 from taofold_repair.rank import ranking, section
 from taofold_repair.source import Project, Source
-from taofold_repair.state import key_of, search_state
 from taofold_repair.transcript import PastAction, collect, flat
+
+NAME: Final = "offline:repair"
+"""The name of the model whose search this is."""
+
+
+class Before(NamedTuple):
+    """How things stood before an edit was kept."""
+
+    report: PytestReport | None
+    step: int
+    tried: frozenset[str]
+
+
+@dataclass(slots=True)
+class SearchState:
+    """The state of the search.
+
+    `report` is the newest run of the files as they are without `pending` and `undo`;
+    `step` is the step that ran it.
+    """
+
+    report: PytestReport | None = None
+    step: int = 0
+    pending: PastAction | None = None
+    """Applied, not tested yet."""
+    undo: PastAction | None = None
+    """Tested and no better: to be taken back."""
+    tried: set[str] = field(default_factory=set[str])
+    fruitless: dict[tuple[str, str], None] = field(default_factory=dict[tuple[str, str], None])
+    """Edits that did not help, each with what failed then. One that was not tested is none."""
+    kept: list[PastAction] = field(default_factory=list[PastAction])
+    unreadable: int = 0
+    """Test runs in a row that left no report."""
+    candidates: int = 0
+    since: int = 0
+    """Candidates tried since something was kept."""
+    further: dict[str, PastAction] = field(default_factory=dict[str, PastAction])
+    """Edits that were taken back although a test came further: worth a second look."""
+    earlier: list[Before] = field(default_factory=list[Before])
+    """How things stood before each kept edit."""
+    doubted: set[str] = field(default_factory=set[str])
+    """Edits that were kept and given up once."""
+    lost: bool = False
+    """An edit could not be taken back: what the files hold is unclear until they are read."""
+
+
+def standing(report: PytestReport | None) -> str:
+    """What fails, as far as it tells one state of the code from another."""
+    failures = report.failures if report is not None else ()
+    return "\n".join(
+        sorted([f"{failure.id}\0{failure.error_type}\0{failure.message}" for failure in failures])
+    )
+
+
+def key_of(parameters: Mapping[str, Any]) -> str:
+    """What makes two edits the same; `Edit.key` in the other direction."""
+    path, old, new = (str(parameters.get(name, "")) for name in ("path", "old", "new"))
+    return f"{path}\0{old}\0{new}"
+
+
+def inverse(one: PastAction, other: PastAction) -> bool:
+    """Does `other` take back `one`?"""
+    a, b = one.parameters, other.parameters
+    return a.get("path") == b.get("path") and (a.get("old"), a.get("new")) == (
+        b.get("new"),
+        b.get("old"),
+    )
+
+
+def search_state(actions: Sequence[PastAction]) -> SearchState:
+    """Fold what was done, oldest first."""
+    state = SearchState()
+    for number, action in enumerate(actions):
+        if action.tool == "run_command":
+            following = actions[number + 1] if number + 1 < len(actions) else None
+            _ran(state, action, following)
+        elif action.tool == "edit_file":
+            _edited(state, action)
+    return state
+
+
+def _edited(state: SearchState, action: PastAction) -> None:
+    undo = state.undo
+    # Nothing is remembered between calls: what an edit was for follows from what it takes back.
+    if undo is not None and inverse(undo, action):
+        state.undo = None
+        # What the file holds is not known any more, so the tests have to be run before going on.
+        if action.failed:
+            state.lost = True
+            state.report = None
+        return
+    if state.kept and inverse(state.kept[-1], action) and not action.failed:
+        _given_up(state, state.kept.pop(), state.earlier.pop())
+        return
+    state.tried.add(key_of(action.parameters))
+    state.candidates += 1
+    state.since += 1
+    if action.failed:
+        state.fruitless[key_of(action.parameters), standing(state.report)] = None
+    else:
+        state.pending = action
+
+
+def _given_up(state: SearchState, edit: PastAction, before: Before) -> None:
+    """As before `edit`: what was tried with it may be right without it.
+
+    The first time it may be kept once more, when nothing better is found.
+    """
+    key = key_of(edit.parameters)
+    state.report, state.step, state.since = before.report, before.step, 0
+    # What was tried on top of the edit is forgotten: without it the same candidates may help.
+    state.tried = {*before.tried, key}
+    state.fruitless[key, standing(before.report)] = None
+    if key not in state.doubted:
+        state.doubted.add(key)
+        state.further[key] = edit
+
+
+@lru_cache(maxsize=128)
+def _report(text: str) -> PytestReport | None:
+    """The whole search is folded anew every turn, and each report read once."""
+    return parse_pytest(text)
+
+
+def _ran(state: SearchState, action: PastAction, following: PastAction | None) -> None:
+    report = _report(action.text)
+    pending, state.pending = state.pending, None
+    if pending is None:
+        state.unreadable = state.unreadable + 1 if report is None else 0
+        state.report, state.step = report, action.step
+        return
+    # On its second look a weak sign is enough.
+    again = state.further.pop(key_of(pending.parameters), None) is not None
+    if following is not None:
+        # What was decided then holds, even if the observation has been shortened since.
+        keep = not inverse(pending, following)
+    else:
+        keep = report is not None and (
+            better(state.report, report) or (again and _progress(state.report, report))
+        )
+    if keep:
+        state.kept.append(pending)
+        state.earlier.append(Before(state.report, state.step, frozenset(state.tried)))
+        state.since = 0
+        state.report, state.step = report, action.step
+    else:
+        state.undo = pending
+        state.fruitless[key_of(pending.parameters), standing(state.report)] = None
+        if report is not None and _progress(state.report, report) and not again:
+            state.further[key_of(pending.parameters)] = pending
+
+
+def better(before: PytestReport | None, after: PytestReport) -> bool:
+    """Is `after` progress: fewer failures and none of them new, or code that loads at last?"""
+    if after.ok or before is None:
+        return after.ok
+    # Nothing could be imported, so the number of failures says nothing yet.
+    if before.collecting:
+        loading = {f.id for f in before.failures if f.collecting}
+        still = {f.id for f in after.failures if f.collecting}
+        return still < loading or (still == loading and _settles(before, after))
+    # A new failure is no progress, even if two others are gone.
+    if after.collecting or not after.ids <= before.ids:
+        return False
+    # Fewer failures because fewer tests ran are none.
+    if after.broken < before.broken and after.passed >= before.passed:
+        return True
+    return after.broken == before.broken and _settles(before, after)
+
+
+def _pairs(before: PytestReport, after: PytestReport) -> list[tuple[Check, Check]]:
+    then = {failure.id: failure for failure in before.failures}
+    return [(then[now.id], now) for now in after.failures if now.id in then]
+
+
+def _settles(before: PytestReport, after: PytestReport) -> bool:
+    """Is an undefined name or a broken import gone, so that something else shows?"""
+    return any(
+        clue_of(then).kind in ("name", "import", "syntax") and then.error != now.error
+        for then, now in _pairs(before, after)
+    )
+
+
+def _progress(before: PytestReport | None, after: PytestReport) -> bool:
+    """Does a failing test come further than it did, none less far, and nothing new fail?
+
+    A weak sign: an edit that suits one assertion by chance shows it too.
+    """
+    if before is None or after.collecting or after.ids != before.ids:
+        return False
+    moves = [
+        now.test_line - then.test_line
+        for then, now in _pairs(before, after)
+        if now.test_line and then.test_line
+    ]
+    return any(move > 0 for move in moves) and all(move >= 0 for move in moves)
 
 
 class RepairSearch:

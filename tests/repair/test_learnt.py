@@ -16,9 +16,8 @@ from taofold.tools import tool
 from taofold.tools.files import file_tools
 from taofold_repair import NAME, RepairModel
 from taofold_repair.rank import HEADING, LearntOrder, keys_of, learnt_in, section
-from taofold_repair.search import RepairSearch, actions_of
+from taofold_repair.search import RepairSearch, actions_of, search_state
 from taofold_repair.source import Change, Source
-from taofold_repair.state import search_state
 
 KEYS = {"s" + "a" * 12: Rate(5.0, 1.0), "l" + "b" * 12: Rate(0.0, 3.0), "s" + "c" * 12: Rate(1, 1)}
 

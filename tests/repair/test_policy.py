@@ -16,7 +16,7 @@ from taofold.core.values import Action, Message, Observation, Step, Thought
 from taofold.runtime.model import Model, Request
 from taofold_repair import NAME, RepairModel, connect, replies
 from taofold_repair.model import COMMAND, about_tests, command_in
-from taofold_repair.state import key_of, search_state, standing
+from taofold_repair.search import key_of, search_state, standing
 from taofold_repair.transcript import read
 
 

@@ -1,6 +1,6 @@
 """The shapes of edits, by which the search policy keeps its rates."""
 
-from taofold_repair.shapes import shape, swap
+from taofold_repair.rank import shape, swap
 
 
 def test_the_same_edit_in_other_words_has_the_same_shape_and_its_reverse_has_not() -> None:
