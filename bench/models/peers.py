@@ -21,7 +21,7 @@ from tests.models.providers.servers import Server
 from tests.pictures import png
 
 from taofold import Agent, Image, Limits, tool
-from taofold.models.http import aclose_all
+from taofold.models.transport import aclose_all
 from taofold.runtime.providers import resolve
 
 PEER = Path(__file__).with_name("peer.py")

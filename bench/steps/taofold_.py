@@ -103,6 +103,6 @@ async def aclose(contestant):
     if contestant.agent.log is not None:
         await contestant.agent.log.close()
     else:
-        from taofold.models.http import aclose_all
+        from taofold.models.transport import aclose_all
 
         await aclose_all()

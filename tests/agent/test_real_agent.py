@@ -9,7 +9,7 @@ from tests.prerequisites import LLAMA
 from taofold import Agent, Limits, tool
 from taofold.core import events as e
 from taofold.core.values import THOUGHT_TYPES, Profile
-from taofold.models.http import aclose_all
+from taofold.models.transport import aclose_all
 from taofold.runtime.providers import resolve
 
 pytestmark = [

@@ -13,10 +13,11 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from taofold.core.errors import ConfigError, ModelError
-from taofold.models import http
-from taofold.models.http import Http, aclose_all
+from taofold.models import transport
 from taofold.models.transport import (
     Bounds,
+    Http,
+    aclose_all,
     allow_model_requests,
     forbid_model_requests,
     place,
@@ -206,9 +207,9 @@ async def test_all_adapters_share_one_session_of_their_loop(serve: Serve) -> Non
     url = await serve(ok)
     await asyncio.gather(*(Http().post(url, {}, b"", Bounds()) for _ in range(20)))
     loop = asyncio.get_running_loop()
-    session = http._sessions[loop].client
+    session = transport._sessions[loop].client
     await Http().post(url, {}, b"", Bounds())
-    assert http._sessions[loop].client is session
+    assert transport._sessions[loop].client is session
     await aclose_all()
     assert session.closed
     assert (await Http().post(url, {}, b"", Bounds())).status == 200, "and a new one opens"
@@ -227,7 +228,7 @@ def test_a_loop_that_ends_closes_its_session_by_itself() -> None:
         server = TestServer(app)
         await server.start_server()
         await Http().post(str(server.make_url("/")), {}, b"", Bounds())
-        sessions.append(http._sessions[asyncio.get_running_loop()].client)
+        sessions.append(transport._sessions[asyncio.get_running_loop()].client)
         await server.close()
 
     with warnings.catch_warnings():

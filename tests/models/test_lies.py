@@ -15,8 +15,8 @@ from taofold.core import events as e
 from taofold.core.content import Conversation, Message
 from taofold.core.errors import ModelError
 from taofold.models.endpoint import Limiter, RetryPolicy, retry_after
-from taofold.models.http import aclose_all
 from taofold.models.replies import join_surrogates
+from taofold.models.transport import aclose_all
 from taofold.runtime.model import Request
 from taofold.runtime.providers import resolve
 

@@ -60,7 +60,7 @@ def examine(name: str) -> list[Finding]:
 
 
 async def _closing(work: Awaitable[list[Finding]]) -> list[Finding]:
-    from taofold.models.http import aclose_all
+    from taofold.models.transport import aclose_all
 
     try:
         return await work

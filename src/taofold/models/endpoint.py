@@ -25,8 +25,16 @@ import msgspec
 from taofold.core.errors import ConfigError, ModelError
 from taofold.core.json_values import is_object, is_sequence
 from taofold.core.values import Reply
-from taofold.models.http import Http
-from taofold.models.transport import Body, Bounds, HttpResponse, Transport, guard, joined, place
+from taofold.models.transport import (
+    Body,
+    Bounds,
+    Http,
+    HttpResponse,
+    Transport,
+    guard,
+    joined,
+    place,
+)
 from taofold.runtime.model import Speaker
 
 AGAIN: Final = frozenset({"rate", "server", "network", "reply"})

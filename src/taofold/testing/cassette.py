@@ -27,8 +27,16 @@ from urllib.parse import urlsplit
 
 from taofold.core.errors import ConfigError, TaofoldError
 from taofold.core.json_values import is_object, is_sequence
-from taofold.models.http import Http
-from taofold.models.transport import Body, Bounds, HttpResponse, OnBytes, Transport, place, whole
+from taofold.models.transport import (
+    Body,
+    Bounds,
+    Http,
+    HttpResponse,
+    OnBytes,
+    Transport,
+    place,
+    whole,
+)
 from taofold.policy.redaction import Redactor
 
 _PIECE: Final = 37

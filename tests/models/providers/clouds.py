@@ -32,8 +32,8 @@ from taofold.models import clouds
 from taofold.models.anthropic import MessagesReader
 from taofold.models.clouds import _EventStream
 from taofold.models.endpoint import RetryPolicy
-from taofold.models.http import aclose_all
 from taofold.models.replies import ReplyContext
+from taofold.models.transport import aclose_all
 from taofold.runtime.model import Request
 from taofold.runtime.providers import resolve
 

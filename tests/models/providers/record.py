@@ -13,8 +13,7 @@ from typing import Any
 from tests.models.forms import FORMS, TURNS, Form, agent
 from tests.models.providers.servers import Server
 
-from taofold.models.http import Http, aclose_all
-from taofold.models.transport import Body, Bounds, HttpResponse, OnBytes, whole
+from taofold.models.transport import Body, Bounds, Http, HttpResponse, OnBytes, aclose_all, whole
 
 
 class Recorder:

@@ -345,7 +345,7 @@ async def cancellable(work: "Awaitable[T]", log: "Log") -> T:
     finally:
         await log.close()
         # Only if a model was called: importing the HTTP client here would cost every command.
-        if (http := sys.modules.get("taofold.models.http")) is not None:
+        if (http := sys.modules.get("taofold.models.transport")) is not None:
             await http.aclose_all()
 
 

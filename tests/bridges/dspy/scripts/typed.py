@@ -7,7 +7,7 @@ from typing import Any
 
 from taofold.bridges import dspy
 from taofold.core.values import Profile
-from taofold.models.http import aclose_all
+from taofold.models.transport import aclose_all
 from taofold.runtime.providers import resolve
 
 TYPED = "question -> tool: Literal['add', 'finish'], risky: bool"
