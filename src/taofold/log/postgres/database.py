@@ -32,9 +32,17 @@ import psycopg
 
 from taofold.core.errors import LogError, OutcomeUnknown
 from taofold.log import process_fork as forks
-from taofold.log.postgres import arrays as arrays
-from taofold.log.postgres import faults as faults
 from taofold.log.postgres import schema as schema
+from taofold.log.postgres.connection import (
+    RETRYABLE,
+    explain,
+    outcome_unknown,
+    parse_dsn,
+    passing,
+    register,
+    unreachable,
+    without_password,
+)
 
 T = TypeVar("T")
 Connection: TypeAlias = psycopg.AsyncConnection[Any]
@@ -123,8 +131,8 @@ class Database:
     """
 
     def __init__(self, dsn: str, *, most: int = MOST, wait_s: float = 10.0) -> None:
-        self._dsn, named = faults.parse_dsn(dsn)
-        self.name = faults.without_password(self._dsn)
+        self._dsn, named = parse_dsn(dsn)
+        self.name = without_password(self._dsn)
         self._most, self._wait_s = named or most, wait_s
         self._guard = threading.Lock()
         self._closed = False
@@ -395,10 +403,10 @@ class Database:
                 prepare_threshold=2,
             )
         except psycopg.Error as error:
-            away = faults.unreachable(error, self.name)
+            away = unreachable(error, self.name)
             # Once it was there it will be back; an address that never worked is wrong.
-            raise _Away(str(away)) if self._identity and faults.passing(error) else away from error
-        arrays.register(db)
+            raise (_Away(str(away)) if self._identity and passing(error) else away) from error
+        register(db)
         self._made -= {connection for connection in self._made if connection.closed}
         self._made.add(db)
         try:
@@ -412,7 +420,7 @@ class Database:
             self._weak = weak is not None and weak[0] == "off"
         except psycopg.Error as error:
             await db.close()
-            raise faults.explain(error, self.name) from error
+            raise explain(error, self.name) from error
         except BaseException:
             await db.close()
             raise
@@ -491,9 +499,9 @@ class Database:
                         await self._drop(db)
                         # Reads ask again (`_fetch`); a write may have happened, so it is for the
                         # caller to find out.
-                        raise _Lost(str(faults.outcome_unknown(error, self.name))) from error
-                    if error.sqlstate not in faults.RETRYABLE or attempt == _ATTEMPTS - 1:
-                        raise faults.explain(error, self.name) from error
+                        raise _Lost(str(outcome_unknown(error, self.name))) from error
+                    if error.sqlstate not in RETRYABLE or attempt == _ATTEMPTS - 1:
+                        raise explain(error, self.name) from error
             await asyncio.sleep(_PAUSE_S * attempt)
         raise AssertionError("unreachable")
 
@@ -558,7 +566,7 @@ class Database:
         except _Undone as error:
             # Nothing of it happened: whose fault it was shows when each goes by itself.
             if len(batch) == 1 and not error.again:
-                _refuse(batch, faults.explain(error.cause, self.name))
+                _refuse(batch, explain(error.cause, self.name))
                 return
             # In order still: two writes to one run must not overtake each other.
             for write in batch:
@@ -573,7 +581,7 @@ class Database:
                 return
             except _Undone as error:
                 if not error.again or attempt == _ATTEMPTS - 1:
-                    _refuse([write], faults.explain(error.cause, self.name))
+                    _refuse([write], explain(error.cause, self.name))
                     return
                 await asyncio.sleep(_PAUSE_S * attempt)
             except LogError as error:
@@ -600,7 +608,7 @@ class Database:
                 raise _Undone(error) from error
             self._writer = None
             await self._drop(db)
-            raise faults.outcome_unknown(error, self.name) from error
+            raise outcome_unknown(error, self.name) from error
         # After the commit: until then none of them has happened.
         _tell_all(rows)
 
@@ -689,7 +697,7 @@ class _Undone(Exception):
     def __init__(self, cause: psycopg.Error) -> None:
         super().__init__(str(cause))
         self.cause = cause
-        self.again = cause.sqlstate in faults.RETRYABLE
+        self.again = cause.sqlstate in RETRYABLE
 
 
 _inherited: Final[list[object]] = []

@@ -22,7 +22,7 @@ from taofold.log.log import (
     overtaken,
     still_leased,
 )
-from taofold.log.postgres.arrays import BigintArray, ByteaArray
+from taofold.log.postgres.connection import BigintArray, ByteaArray
 from taofold.log.postgres.database import MOST, Database, Listener, Values
 from taofold.log.postgres.journal import PostgresJournal
 from taofold.log.postgres.schema import HELD

@@ -6,7 +6,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from taofold.log.postgres import faults as faults
+from taofold.log.postgres.connection import explain, parse_dsn
 from taofold.log.postgres.database import Database
 from taofold.log.transfer import KEYS, TABLES, Row
 
@@ -20,7 +20,7 @@ class PostgresSide:
         self._database = Database(dsn)
         try:
             self._database.open()
-            self._db: psycopg.Connection[Row] = psycopg.connect(faults.parse_dsn(dsn)[0])
+            self._db: psycopg.Connection[Row] = psycopg.connect(parse_dsn(dsn)[0])
             for table in TABLES:
                 self._db.execute(
                     # Readers go on; writers wait until this transaction is over.
@@ -28,7 +28,7 @@ class PostgresSide:
                 )
         except psycopg.Error as error:
             self._database.close()
-            raise faults.explain(error, self._database.name) from error
+            raise explain(error, self._database.name) from error
         except BaseException:
             self._database.close()
             raise
@@ -63,7 +63,7 @@ class PostgresSide:
             elif table == "inbox":
                 self._raise(table, "place")
         except psycopg.Error as error:
-            raise faults.explain(error, self._database.name) from error
+            raise explain(error, self._database.name) from error
 
     def _raise(self, table: str, column: str) -> None:
         """Let the next number be behind those that were written."""
@@ -86,7 +86,7 @@ class PostgresSide:
         try:
             self._db.commit()
         except psycopg.Error as error:
-            raise faults.explain(error, self._database.name) from error
+            raise explain(error, self._database.name) from error
 
     def close(self) -> None:
         """Let go."""

@@ -1,9 +1,18 @@
-"""What PostgreSQL's errors mean for the person who reads them, and addresses without passwords."""
+"""What psycopg leaves to us: addresses without passwords, what errors mean, and arrays in binary.
 
-from typing import Final
+An error becomes one that tells the person who reads it what to do. Arrays are written at once:
+psycopg looks at every element to learn its type, which costs more than everything else about an
+append; the log knows its types.
+"""
+
+import struct
+from collections.abc import Sequence
+from typing import Any, Final
 
 import psycopg
+from psycopg.adapt import Dumper
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import Format
 
 from taofold.core.errors import ConfigError, LogError, OutcomeUnknown
 from taofold.log.log import NOTHING_SAVED
@@ -104,3 +113,63 @@ def outcome_unknown(error: psycopg.Error, name: str) -> OutcomeUnknown:
 
 def _line(error: psycopg.Error) -> str:
     return " ".join(str(error).split())[:400]
+
+
+_BYTEA: Final = 17
+_BIGINT: Final = 20
+
+
+class ByteaArray(bytes):
+    """A `bytea[]`."""
+
+    @classmethod
+    def of(cls, contents: Sequence[bytes]) -> "ByteaArray":
+        """The array with these elements."""
+        length = struct.Struct("!i").pack
+        parts = [_head(_BYTEA, len(contents))]
+        for content in contents:
+            parts += (length(len(content)), content)
+        return cls(b"".join(parts))
+
+
+class BigintArray(bytes):
+    """A `bigint[]`."""
+
+    @classmethod
+    def of(cls, numbers: Sequence[int]) -> "BigintArray":
+        """The array with these elements.
+
+        Raises:
+            struct.error: one has more than 64 bits.
+        """
+        # Each element with its length, which is 8.
+        flat = [part for number in numbers for part in (8, number)]
+        return cls(_head(_BIGINT, len(numbers)) + struct.pack("!" + "iq" * len(numbers), *flat))
+
+
+def _head(element: int, count: int) -> bytes:
+    """Dimensions, no nulls, type of the elements; length and first index if there are any."""
+    if not count:
+        return struct.pack("!iii", 0, 0, element)
+    return struct.pack("!iiiii", 1, 0, element, count, 1)
+
+
+class _BinaryDumper(Dumper):
+    format = Format.BINARY
+
+    def dump(self, obj: bytes) -> bytes:
+        return bytes(obj)
+
+
+class _ByteaArrayDumper(_BinaryDumper):
+    oid = 1001
+
+
+class _BigintArrayDumper(_BinaryDumper):
+    oid = 1016
+
+
+def register(connection: psycopg.AsyncConnection[Any]) -> None:
+    """Let `connection` take both."""
+    connection.adapters.register_dumper(ByteaArray, _ByteaArrayDumper)
+    connection.adapters.register_dumper(BigintArray, _BigintArrayDumper)
