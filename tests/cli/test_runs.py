@@ -12,7 +12,7 @@ from tests.prerequisites import ROOT
 from tests.terminal import Taofold
 
 from taofold import Agent, Image, tool
-from taofold.agent.sync import run_now
+from taofold.tools.threads import run_now
 from taofold.core.content import OpaquePart, ThinkingPart, blob_digest
 from taofold.core.events import Violated
 from taofold.core.values import Reply, ToolCall

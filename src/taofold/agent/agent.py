@@ -19,7 +19,6 @@ from taofold.agent.activation import STRICT, Activation, settle_log
 from taofold.agent.batch import Batch, BatchState, Interrupted, run_batch
 from taofold.agent.history import Earlier
 from taofold.agent.result import ANSWERING, AnswerText, Happening, Out, RunResult, Stream
-from taofold.agent.sync import run_now
 from taofold.core.effects import Strategy
 from taofold.core.errors import ConfigError
 from taofold.core.text import near
@@ -44,7 +43,7 @@ from taofold.tools import Tool, Toolset, as_tool
 from taofold.tools.context import Deps
 from taofold.tools.discovery import custom_actions, discover_toolset
 from taofold.tools.media import Prompt
-from taofold.tools.threads import WORKERS
+from taofold.tools.threads import WORKERS, run_now
 
 _SCHEMA = {
     "type": "object",

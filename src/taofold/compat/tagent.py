@@ -26,7 +26,6 @@ from pydantic import BaseModel, TypeAdapter
 
 from taofold.agent.agent import Agent
 from taofold.agent.result import Happening, RunResult
-from taofold.agent.sync import run_now
 from taofold.core import content
 from taofold.core import events as e
 from taofold.core.content import Conversation
@@ -44,7 +43,7 @@ from taofold.runtime.model import Model, ModelSpec, OnText, Request
 from taofold.runtime.providers import forget_provider, register_provider, resolve
 from taofold.tools import as_tool, discovery
 from taofold.tools.discovery import custom_actions, forget_action
-from taofold.tools.threads import WORKERS
+from taofold.tools.threads import WORKERS, run_now
 from taofold.tools.tool import Tool, external, get_tool_documentation, make
 
 

@@ -1,19 +1,21 @@
-"""Threads for blocking functions: each runs in one, and its result comes back to the event loop.
+"""Between async code and code that blocks: `WORKERS` runs blocking functions, `run_now` coroutines.
 
-Knows nothing about tools. It differs from `asyncio.to_thread` in three ways: threads are
-daemons and grow on demand, so that tools that hang neither starve the others nor keep the
-process from ending; and a call that was cancelled before it began never begins. Calls that
-were given up while they ran are counted: a thread cannot be ended, only waited for.
+Each blocking function runs in a thread, and its result comes back to the event loop. It differs
+from `asyncio.to_thread` in three ways: threads are daemons and grow on demand, so that tools that
+hang neither starve the others nor keep the process from ending; and a call that was cancelled
+before it began never begins. Calls that were given up while they ran are counted: a thread cannot
+be ended, only waited for. Knows nothing about tools.
 """
 
 import asyncio
+import contextvars
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextvars import Context, copy_context
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 IDLE_SECONDS: Final = 30.0
 """A thread that has had nothing to do for so long ends."""
@@ -167,3 +169,41 @@ WORKERS: Final = Workers()
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=WORKERS.reset)
+
+
+T = TypeVar("T")
+
+
+def _in_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def run_now(work: Coroutine[Any, Any, T]) -> T:
+    """Run `work` to its end. Inside a running loop it gets a thread and a loop of its own."""
+    if not _in_loop():
+        # Two loops cannot run in one thread, so inside a loop another thread gets its own.
+        return asyncio.run(work)
+    values: list[T] = []
+    errors: list[BaseException] = []
+
+    def drive() -> None:
+        try:
+            values.append(asyncio.run(work))
+        except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
+            errors.append(error)
+
+    # A thread begins with an empty context: the caller's trace and settings go along.
+    context = contextvars.copy_context()
+    thread = threading.Thread(
+        target=lambda: context.run(drive), name="taofold-run-sync", daemon=True
+    )
+    thread.start()
+    # Blocks the caller's loop: that is what a call that is not async does.
+    thread.join()
+    if errors:
+        raise errors[0]
+    return values[0]

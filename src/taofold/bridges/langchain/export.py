@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
 from taofold.agent import Agent
-from taofold.agent.sync import run_now
 from taofold.bridges.foreign import require
 from taofold.core.errors import ConfigError
 from taofold.core.json_values import render
 from taofold.core.values import Tier
 from taofold.tools import BadArguments, Bound, InputRequired, Outcome, RunContext, Tool, as_tool
 from taofold.tools.result import words
+from taofold.tools.threads import run_now
 
 Approve = Callable[[Tool, Mapping[str, Any]], bool]
 _GOAL: Final = {
