@@ -23,7 +23,7 @@ from taofold.loop.gates import baseline
 from taofold.models import replies
 from taofold.models.endpoint import RetryPolicy
 from taofold.policy import Limits
-from taofold.runtime.lease import BEAT_S, LEASE_MS
+from taofold.runtime.ownership import BEAT_S, LEASE_MS
 from taofold.runtime.tool_calls import BLOB, FIRST_PAUSE
 from taofold.server import client_tools
 from taofold.server.api.schemas import MOST_FILES

@@ -15,7 +15,7 @@ from taofold.core import events as e
 from taofold.engine.reconciler import Reconciler
 from taofold.log.sqlite.log import SqliteLog
 from taofold.log.store import Store
-from taofold.runtime import lease
+from taofold.runtime import ownership
 from taofold.runtime.recording import Tape
 from taofold.runtime.tool_calls import Invocation
 from taofold.runtime.uncertain_calls import PastCall
@@ -40,7 +40,7 @@ def stale() -> None:
 
 def unrenewed() -> None:
     """Leases are taken and never renewed."""
-    lease.Heartbeat._renew = lambda self: None  # type: ignore[method-assign]
+    ownership.Heartbeat._renew = lambda self: None  # type: ignore[method-assign]
 
 
 def swallowed() -> None:

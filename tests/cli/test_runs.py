@@ -12,12 +12,12 @@ from tests.prerequisites import ROOT
 from tests.terminal import Taofold
 
 from taofold import Agent, Image, tool
-from taofold.tools.threads import run_now
 from taofold.core.content import OpaquePart, ThinkingPart, blob_digest
 from taofold.core.events import Violated
 from taofold.core.values import Reply, ToolCall
 from taofold.server.streams.events import project as project_events
 from taofold.testing.models import ScriptedModel
+from taofold.tools.threads import run_now
 
 
 @pytest.fixture

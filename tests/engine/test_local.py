@@ -19,10 +19,10 @@ from taofold.engine import reconciler as engine_module
 from taofold.engine.reconciler import Steadiness
 from taofold.log.log import AT_ONCE, Log, RunRow, Signal
 from taofold.log.store import clock
-from taofold.runtime import owner
+from taofold.runtime import ownership
 from taofold.runtime import run as runs
 from taofold.runtime.endings import Advanced
-from taofold.runtime.lease import LEASE_MS
+from taofold.runtime.ownership import LEASE_MS
 from taofold.runtime.setup import Pause
 from taofold.testing.models import FunctionModel
 
@@ -101,7 +101,7 @@ async def settled(holds: Callable[[], bool]) -> None:
 
 async def test_what_a_dead_process_left_is_advanced_at_the_start() -> None:
     world = World()
-    here = owner.me().split("|")
+    here = ownership.me().split("|")
     await left(world.log, "|".join([here[0], "4194304", "1", *here[3:]]), lease_ms=1)
     async with world.engine():
         await world.until("r")

@@ -16,7 +16,7 @@ from taofold.loop.lifecycle import abort, new_id, paths, resume, rows, start
 from taofold.loop.state import LoopState
 from taofold.loop.stream import LoopStream, inject, load
 from taofold.loop.values import Lessons, LoopLimits
-from taofold.runtime.lease import LEASE_MS
+from taofold.runtime.ownership import LEASE_MS
 from taofold.testing.models import FunctionModel, ScriptedModel
 from taofold.tools import tool
 
@@ -514,12 +514,12 @@ async def test_a_loop_whose_process_is_gone_is_marked_as_crashed_and_can_be_resu
 async def test_a_frozen_process_of_this_machine_is_noted_and_may_be_taken_over(
     tmp_path: Path,
 ) -> None:
-    from taofold.runtime import owner
+    from taofold.runtime import ownership
 
     now = 1_000_000
     journal = MemoryJournal(now=lambda: now)
     given = means(tmp_path, rounds("good"), contains("good"), now=lambda: now, journal=journal)
-    parts = owner.me().split("|")
+    parts = ownership.me().split("|")
     alive = "|".join([*parts[:4], "another"])
     await LoopStream(given.journal, "x").append(
         loop_events.LoopStarted(wish=wish(tmp_path), owner=alive)
@@ -534,9 +534,9 @@ async def test_a_frozen_process_of_this_machine_is_noted_and_may_be_taken_over(
 
 
 async def test_a_dead_process_on_this_machine_is_noticed_at_once(tmp_path: Path) -> None:
-    from taofold.runtime import owner
+    from taofold.runtime import ownership
 
-    parts = owner.me().split("|")
+    parts = ownership.me().split("|")
     gone = "|".join([parts[0], "4194304", "1", *parts[3:]])
     given = means(tmp_path, rounds("good"), contains("good"))
     await LoopStream(given.journal, "x").append(

@@ -22,7 +22,7 @@ from taofold.loop.lifecycle import resume, start
 from taofold.loop.state import LoopState
 from taofold.loop.stream import LoopStream, load
 from taofold.loop.values import LoopLimits
-from taofold.runtime import owner
+from taofold.runtime import ownership
 
 from .conftest import GATE
 from .kit import act, contains, done, ground_of, means, wish, write
@@ -137,7 +137,7 @@ async def test_after_a_crash_in_an_iteration_it_is_said_that_it_may_be_the_agent
     tmp_path: Path,
 ) -> None:
     given = questioner(tmp_path)
-    parts = owner.me().split("|")
+    parts = ownership.me().split("|")
     gone = "|".join([parts[0], "4194304", "1", *parts[3:]])
     stream = LoopStream(given.journal, "x")
     judged, digest = await ground_of(given).begin()

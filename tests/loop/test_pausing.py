@@ -78,9 +78,9 @@ async def test_a_loop_that_does_not_go_on_says_so(tmp_path: Path, ending: str, w
     given = asking(tmp_path, "good" if ending == "completed" else "bad")
     if ending == "crashed":
         from taofold.loop.stream import LoopStream
-        from taofold.runtime import owner
+        from taofold.runtime import ownership
 
-        parts = owner.me().split("|")
+        parts = ownership.me().split("|")
         gone = "|".join([parts[0], "4194304", "1", *parts[3:]])
         await LoopStream(given.journal, "x").append(
             loop_events.LoopStarted(wish=wish(tmp_path), owner=gone)

@@ -15,7 +15,7 @@ from taofold.core.errors import Conflict, Refused
 from taofold.core.values import Action, Message, Thought
 from taofold.log.log import Signal
 from taofold.runtime.control import cancel, decide, steer
-from taofold.runtime.lease import LEASE_MS
+from taofold.runtime.ownership import LEASE_MS
 from taofold.testing.replay import assert_replays
 
 from .kit import Memo, act, events, finish, planted

@@ -15,10 +15,10 @@ from taofold.core.values import Principal
 from taofold.log.log import AT_ONCE, LONGEST_LEASE_MS, Log, RunRow
 from taofold.log.sqlite.log import SqliteLog
 from taofold.runtime import control as people
-from taofold.runtime import lease, owner
+from taofold.runtime import ownership
 from taofold.runtime import run as runs
 from taofold.runtime.endings import Finished, More, Share, Waiting
-from taofold.runtime.lease import LEASE_MS, Heartbeat
+from taofold.runtime.ownership import LEASE_MS, Heartbeat
 from taofold.testing import ScriptedModel
 from taofold.testing.models import FunctionModel
 
@@ -149,14 +149,14 @@ async def test_whoever_lives_keeps_his_run_when_the_clock_jumps(
 
 async def test_a_process_that_is_certainly_gone_holds_nobody_up() -> None:
     log = MemoryLog()
-    here = owner.me().split("|")
+    here = ownership.me().split("|")
     await left(log, "|".join([here[0], "4194304", "1", *here[3:]]))
     assert (await simple(log).resume("r")).status == "finished"
 
 
 async def test_the_lease_of_a_run_that_this_process_let_go_holds_nobody_up() -> None:
     log = MemoryLog()
-    await left(log, owner.me())
+    await left(log, ownership.me())
     assert (await simple(log).resume("r")).status == "finished"
 
 
@@ -175,7 +175,7 @@ async def test_whoever_was_overtaken_writes_nothing_more(tmp_path: Path) -> None
         await frozen
     assert await log.read("r") == before
     assert (await log.row("r")).lease_until == clock.now + LEASE_MS, "nor ends another's lease"
-    assert claim.previous_owner == owner.me()
+    assert claim.previous_owner == ownership.me()
     await log.close()
 
 
@@ -206,7 +206,7 @@ async def test_what_cuts_a_drive_short_frees_the_run_at_once() -> None:
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 async def test_signs_of_life_do_not_need_the_event_loop(kind: str, tmp_path: Path) -> None:
     log: Log = MemoryLog() if kind == "memory" else SqliteLog(tmp_path / "log.db")
-    await left(log, owner.me(), lease_ms=300)
+    await left(log, ownership.me(), lease_ms=300)
     heart = Heartbeat(beat_s=0.02, lease_ms=300)
     with heart.driving(log, "r"):
         until = time.monotonic() + 1.0
@@ -234,7 +234,7 @@ async def test_a_heart_that_cannot_reach_its_log_beats_on() -> None:
             return super().renew(*args)
 
     log = Away()
-    await left(log, owner.me(), lease_ms=1)
+    await left(log, ownership.me(), lease_ms=1)
     with Heartbeat(beat_s=0.01, lease_ms=60_000).driving(log, "r"):
         await eventually(log, lambda row: log.calls >= 3 and row.held)
 
@@ -289,7 +289,7 @@ async def test_a_fork_has_a_lease_only_if_it_is_driven(driven: bool) -> None:
     await simple(log).run("x", run_id="r")
     await runs.fork(log, "r", "s", now=clock(), driven=driven)
     row = await log.row("s")
-    assert (row.held, row.owner) == ((True, owner.me()) if driven else (False, ""))
+    assert (row.held, row.owner) == ((True, ownership.me()) if driven else (False, ""))
     clock.now += LEASE_MS - 1
     assert (await log.row("s")).held == driven
     clock.now += 2
@@ -306,7 +306,7 @@ async def test_a_run_that_somebody_drives_is_not_taken_back() -> None:
 
 async def test_a_run_whose_driver_is_gone_is_taken_back() -> None:
     log = MemoryLog()
-    here = owner.me().split("|")
+    here = ownership.me().split("|")
     await left(log, "|".join([here[0], "4194304", "1", *here[3:]]))
     assert await runs.rewind(log, "r", to=None, now=2) == 0
     assert [type(r.event) for r in await log.read("r")] == [e.RunStarted, e.Rewound]
@@ -318,14 +318,14 @@ def test_only_a_worker_that_was_spawned_says_so(
 ) -> None:
     """It may be killed to take its run over."""
     if spawned:
-        monkeypatch.setenv(owner.SPAWNED, "1")
+        monkeypatch.setenv(ownership.SPAWNED, "1")
     else:
-        monkeypatch.delenv(owner.SPAWNED, raising=False)
-    owner._process.cache_clear()
+        monkeypatch.delenv(ownership.SPAWNED, raising=False)
+    ownership._process.cache_clear()
     try:
-        assert owner.me().split("|")[3] == ("spawned" if spawned else "own")
+        assert ownership.me().split("|")[3] == ("spawned" if spawned else "own")
     finally:
-        owner._process.cache_clear()
+        ownership._process.cache_clear()
 
 
 @pytest.mark.parametrize("run", ["r", "another"])
@@ -501,7 +501,7 @@ def test_a_child_process_has_no_heart_of_its_parents() -> None:
 
 
 def test_one_process_is_one_owner() -> None:
-    assert owner.mine(owner.me())
-    assert owner.me() == owner.me()
-    assert owner.described(owner.me()) == "this process"
-    assert lease.BEAT_S * 3 < LEASE_MS / 1000, "a beat that is lost costs nobody his run"
+    assert ownership.mine(ownership.me())
+    assert ownership.me() == ownership.me()
+    assert ownership.described(ownership.me()) == "this process"
+    assert ownership.BEAT_S * 3 < LEASE_MS / 1000, "a beat that is lost costs nobody his run"

@@ -9,11 +9,11 @@ import pytest
 
 from taofold import MemoryLog
 from taofold.log.log import RunRow
-from taofold.runtime import control, owner
+from taofold.runtime import control, ownership
 
 pytestmark = pytest.mark.anyio
 
-HERE = owner.me().split("|")[0]
+HERE = ownership.me().split("|")[0]
 NEVER = 4_194_304
 """A pid that Linux gives to nobody."""
 
@@ -21,7 +21,7 @@ NEVER = 4_194_304
 def named(
     pid: int, started: str | None = None, kind: str = "own", here: str = HERE, tail: str = "ab"
 ) -> str:
-    start = owner._start_time(pid) if started is None else started
+    start = ownership._start_time(pid) if started is None else started
     return "|".join((here, str(pid), start, kind, tail))
 
 
@@ -57,22 +57,22 @@ def test_the_start_of_a_process_is_the_twenty_second_field_of_its_line(
 ) -> None:
     """A name may hold spaces and brackets; who is a zombie or gone has not started."""
     paths: list[str] = []
-    monkeypatch.setattr(owner, "_read", lambda path: paths.append(path) or line)
-    assert owner._start_time(7) == started
+    monkeypatch.setattr(ownership, "_read", lambda path: paths.append(path) or line)
+    assert ownership._start_time(7) == started
     assert paths == ["/proc/7/stat"]
 
 
 def test_a_process_is_alive_with_its_own_start_time_only(
     sleeper: "subprocess.Popen[bytes]",
 ) -> None:
-    start = owner._start_time(sleeper.pid)
+    start = ownership._start_time(sleeper.pid)
     assert start.isdigit()
-    assert owner.alive(named(sleeper.pid)) is True
-    assert owner.alive(named(sleeper.pid, str(int(start) + 1))) is False
-    assert owner.alive(named(NEVER, "1")) is False
+    assert ownership.alive(named(sleeper.pid)) is True
+    assert ownership.alive(named(sleeper.pid, str(int(start) + 1))) is False
+    assert ownership.alive(named(NEVER, "1")) is False
     sleeper.kill()
     assert os.waitid(os.P_PID, sleeper.pid, os.WEXITED | os.WNOWAIT) is not None
-    assert owner.alive(named(sleeper.pid, start)) is False, "a zombie drives nothing"
+    assert ownership.alive(named(sleeper.pid, start)) is False, "a zombie drives nothing"
 
 
 @pytest.mark.parametrize(
@@ -87,20 +87,20 @@ def test_a_process_is_alive_with_its_own_start_time_only(
     ],
 )
 def test_of_a_process_that_cannot_be_seen_from_here_nothing_is_known(name: str) -> None:
-    assert owner.alive(name) is None
-    assert owner.gone(name) is (name == ""), "nobody at all is gone, whoever is unknown is not"
-    assert not owner.mine(name)
+    assert ownership.alive(name) is None
+    assert ownership.gone(name) is (name == ""), "nobody at all is gone, whoever is unknown is not"
+    assert not ownership.mine(name)
 
 
 def test_two_processes_of_one_pid_are_two_owners() -> None:
     """Where there is no /proc, or after a pid was given anew."""
-    first = owner.me()
-    owner._process.cache_clear()
-    again = owner.me()
+    first = ownership.me()
+    ownership._process.cache_clear()
+    again = ownership.me()
     assert first.split("|")[:4] == again.split("|")[:4]
     assert first != again
     assert len(again.split("|")[4]) == 8
-    assert again.split("|")[1:3] == [str(os.getpid()), owner._start_time(os.getpid())]
+    assert again.split("|")[1:3] == [str(os.getpid()), ownership._start_time(os.getpid())]
 
 
 @pytest.mark.parametrize(
@@ -117,27 +117,27 @@ def test_two_processes_of_one_pid_are_two_owners() -> None:
     ],
 )
 def test_an_owner_is_described_by_its_pid_and_by_where_it_is(name: str, words: str) -> None:
-    assert owner.described(name) == words
+    assert ownership.described(name) == words
 
 
 def test_only_a_worker_that_was_spawned_is_killed(sleeper: "subprocess.Popen[bytes]") -> None:
-    assert not owner.kill(named(sleeper.pid, kind="own"))
-    assert not owner.kill(named(sleeper.pid, kind="spawned", here="another-boot/pid:[1]"))
+    assert not ownership.kill(named(sleeper.pid, kind="own"))
+    assert not ownership.kill(named(sleeper.pid, kind="spawned", here="another-boot/pid:[1]"))
     assert sleeper.poll() is None
-    assert owner.kill(named(sleeper.pid, kind="spawned"))
+    assert ownership.kill(named(sleeper.pid, kind="spawned"))
     assert sleeper.wait() == -signal.SIGKILL
-    assert owner.kill(named(sleeper.pid, "1", kind="own")), "who is gone need not be killed"
+    assert ownership.kill(named(sleeper.pid, "1", kind="own")), "who is gone need not be killed"
 
 
 def test_no_process_kills_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     killed: list[int] = []
-    monkeypatch.setenv(owner.SPAWNED, "1")
+    monkeypatch.setenv(ownership.SPAWNED, "1")
     monkeypatch.setattr(os, "kill", lambda pid, _: killed.append(pid))
-    owner._process.cache_clear()
+    ownership._process.cache_clear()
     try:
-        assert not owner.kill(owner.me())
+        assert not ownership.kill(ownership.me())
     finally:
-        owner._process.cache_clear()
+        ownership._process.cache_clear()
     assert not killed
 
 
@@ -146,7 +146,7 @@ def test_a_kill_that_is_not_done_in_time_is_not_said_to_be_done(
 ) -> None:
     killed: list[tuple[int, int]] = []
     monkeypatch.setattr(os, "kill", lambda *call: killed.append(call))
-    assert not owner.kill(named(sleeper.pid, kind="spawned"), patience=0.02)
+    assert not ownership.kill(named(sleeper.pid, kind="spawned"), patience=0.02)
     assert killed == [(sleeper.pid, signal.SIGKILL)]
 
 

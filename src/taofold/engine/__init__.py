@@ -8,8 +8,7 @@ to other processes.
 """
 
 from taofold.engine.dispatch import DispatchEngine, Dispatcher
-from taofold.engine.engine import Advance, Engine, RemoteEngine
-from taofold.engine.local import LocalEngine
+from taofold.engine.engine import Advance, Engine, LocalEngine, RemoteEngine
 from taofold.engine.open import open_engine
 
 __all__ = [

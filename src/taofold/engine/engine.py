@@ -1,19 +1,23 @@
-"""The seam of engines: anything that has runs advanced; and the one that drives nothing itself.
+"""The seam of engines, `Engine`, and the two that need no queue of somebody else's.
 
-Anything that passes `taofold.testing.engine_conformance` is an engine.
+`LocalEngine` drives runs as tasks of this process: at most so many at once; others park before
+their first model call and take their turn. Any number of such processes share a log by its leases.
+`RemoteEngine` drives nothing and leaves runs to other processes. Anything that passes
+`taofold.testing.engine_conformance` is an engine.
 """
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias, assert_never
 
 from taofold.core.errors import Conflict, LogError, Refused, TaofoldError, UnknownRun
+from taofold.engine.reconciler import LOOK_S, Reconciler
 from taofold.log.log import AT_ONCE, Log
-from taofold.runtime import owner
-from taofold.runtime.endings import QUEUED, Advanced
-from taofold.runtime.lease import HEART
+from taofold.runtime import ownership
+from taofold.runtime.endings import QUEUED, STOPPED, Advanced, Finished, More, Waiting
+from taofold.runtime.ownership import HEART
 from taofold.runtime.setup import Pause
 
 _logger = logging.getLogger(__name__)
@@ -104,7 +108,7 @@ async def release(log: Log, run: str) -> None:
         UnknownRun: there is no such run.
     """
     row = await log.row(run)
-    if row.status == "running" and owner.mine(row.owner) and not HEART.drives(log, run):
+    if row.status == "running" and ownership.mine(row.owner) and not HEART.drives(log, run):
         await log.append(run, row.epoch, [], status="waiting", waiting_for=QUEUED, wake_at=AT_ONCE)
 
 
@@ -149,3 +153,126 @@ class RemoteEngine:
     async def stop(self, seconds: float) -> None:
         """Nothing is to be stopped."""
         self.stopping = True
+
+
+MOST: Final = 200
+"""Runs that are driven at once."""
+
+
+class LocalEngine:
+    """Has runs advanced by tasks of this process.
+
+    Args:
+        log: Where the runs are.
+        advance: Does what can be done for a run.
+        now: The clock of approvals, in milliseconds since the epoch.
+        ours: Says whether this process can advance a run at all; what it cannot is left to others.
+        most: Runs that are driven at once.
+        look_s: Seconds between two looks.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        advance: Advance,
+        *,
+        now: Callable[[], int],
+        ours: Callable[[str], Awaitable[bool]],
+        most: int = MOST,
+        look_s: float = LOOK_S,
+    ) -> None:
+        self._advance, self._most = advance, most
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._again: set[str] = set()
+        self._queued: dict[str, None] = {}
+        self._reconciler = Reconciler(
+            log,
+            self.wake,
+            now=now,
+            ours=ours,
+            drives=self.drives,
+            full=lambda: self.full,
+            look_s=look_s,
+        )
+        self.stuck = self._reconciler.stuck
+        """Runs that cannot be continued here, and why."""
+        self.stopping = False
+        self.finished = 0
+
+    @property
+    def active(self) -> int:
+        """How many runs are being driven."""
+        return len(self._tasks)
+
+    @property
+    def full(self) -> bool:
+        """Are as many runs driven as may be?"""
+        return len(self._tasks) >= self._most
+
+    @property
+    def queued(self) -> int:
+        """How many runs wait for their turn, as far as this process knows."""
+        return len(self._queued)
+
+    def drives(self, run: str) -> bool:
+        """Is the run driven here now?"""
+        return run in self._tasks
+
+    async def start(self) -> None:
+        """Continue what an earlier process left, then keep looking."""
+        await self._reconciler.start()
+
+    async def wake(self, run: str) -> None:
+        """Have `run` advanced. If it is driven here, it will be looked at once more after that."""
+        if self.stopping or run in self.stuck:
+            return
+        if run in self._tasks:
+            self._again.add(run)
+        else:
+            self._spawn(run)
+
+    def nudge(self) -> None:
+        """Something in the log changed: look soon."""
+        self._reconciler.nudge()
+
+    async def reconcile(self) -> None:
+        """Look once at the runs that are due, and have those advanced that can be."""
+        await self._reconciler.reconcile()
+
+    async def stop(self, seconds: float) -> None:
+        """Look no more, let every run come to a place where it can wait; cut off the rest."""
+        self.stopping = True
+        await self._reconciler.stop()
+        await settle(list(self._tasks.values()), seconds)
+
+    def _spawn(self, run: str) -> None:
+        self._queued.pop(run, None)
+        task = asyncio.get_running_loop().create_task(self._driven(run, full=self.full))
+        self._tasks[run] = task
+        task.add_done_callback(lambda _: self._ended(run))
+
+    async def _driven(self, run: str, *, full: bool) -> None:
+        def pause() -> str:
+            return STOPPED if self.stopping else QUEUED if full else ""
+
+        advanced = await try_advance(self._advance, run, pause, self.stuck)
+        match advanced:
+            case Waiting(reason=reason) if reason == QUEUED:
+                self._queued[run] = None
+            case More():
+                self._again.add(run)
+            case Waiting() | Finished() | None:
+                pass
+            case _:
+                assert_never(advanced)
+
+    def _ended(self, run: str) -> None:
+        self._tasks.pop(run, None)
+        self.finished += 1
+        if self.stopping:
+            return
+        if run in self._again:
+            self._again.discard(run)
+            self._spawn(run)
+        elif self._queued and not self.full:
+            self._spawn(next(iter(self._queued)))

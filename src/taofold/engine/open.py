@@ -7,8 +7,7 @@ from typing import Any
 
 from taofold.core.errors import ConfigError
 from taofold.engine.dispatch import DispatchEngine, Dispatcher
-from taofold.engine.engine import Advance, Engine
-from taofold.engine.local import MOST, LocalEngine
+from taofold.engine.engine import MOST, Advance, Engine, LocalEngine
 from taofold.engine.reconciler import LOOK_S
 from taofold.log.builtin import innermost
 from taofold.log.log import Log

@@ -19,10 +19,10 @@ from typing import Any, Final
 from taofold.core.errors import LogError, UnknownRun
 from taofold.core.state import ENDED
 from taofold.log.log import AT_ONCE, Log, RunRow
-from taofold.runtime import control, owner
+from taofold.runtime import control, ownership
 from taofold.runtime.control import remove_unbegun
 from taofold.runtime.endings import UNATTENDED
-from taofold.runtime.lease import LEASE_MS, SILENT_S
+from taofold.runtime.ownership import LEASE_MS, SILENT_S
 
 LOOK_S: Final = 1.0
 """Seconds between two looks for runs that are due."""
@@ -162,7 +162,7 @@ class Reconciler:
 
     def _abandoned(self, row: RunRow) -> bool:
         """Is the lease of a running run really over, not only by a clock that jumped?"""
-        if owner.gone(row.owner) or (owner.mine(row.owner) and not self._drives(row.run)):
+        if ownership.gone(row.owner) or (ownership.mine(row.owner) and not self._drives(row.run)):
             return True
         if self._clock.steady:
             return True

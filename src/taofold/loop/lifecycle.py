@@ -28,7 +28,7 @@ from taofold.loop.environment import LoopEnvironment
 from taofold.loop.state import LoopState
 from taofold.loop.stream import LoopStream, ids, load, lost, suspended
 from taofold.loop.values import DRIVEN, LIVE, MOST_MEMORY, RESUMABLE, LoopLimits, LoopRequest
-from taofold.runtime import owner
+from taofold.runtime import ownership
 from taofold.runtime.inbox import environment_redactor
 
 Word: TypeAlias = Literal["", "keep", "restore"]
@@ -89,7 +89,7 @@ async def start(
     environment = await asyncio.to_thread(dependencies.environment, loop, state)
     if not environment.contained:
         warn("the gates run not contained (no bubblewrap): they have your rights")
-    me = owner.me()
+    me = ownership.me()
     async with stream.driving():
         await stream.append(loop_events.LoopStarted(wish=wish, owner=me))
         if not force:
@@ -130,7 +130,7 @@ async def resume(
     _check_agent(dependencies, replace(state, bounds=bounds))
     environment = await asyncio.to_thread(dependencies.environment, loop, state)
     word = await edits(loop, state, environment, edited, by, warn)
-    me = owner.me()
+    me = ownership.me()
     lost_now = (await stream.read()).status in DRIVEN  # it may have been marked meanwhile
     if dependencies.before is not None:
         dependencies.before(stream.records)
@@ -346,7 +346,7 @@ async def _caught(dependencies: LoopDependencies, stream: LoopStream) -> bool:
     if not isinstance(move, Learn | Clear):
         return False
     row = await dependencies.journal.row(stream.name)
-    if row is not None and row.held and not owner.gone(state.owner):
+    if row is not None and row.held and not ownership.gone(state.owner):
         return False  # its driver is at it
     # In a thread: opening a worktree or a copy of a large project blocks for seconds.
     environment = await asyncio.to_thread(dependencies.environment, loop, state)
@@ -431,8 +431,8 @@ def _check_agent(dependencies: LoopDependencies, state: LoopState) -> None:
 def _resumable(loop: str, state: LoopState, gone: str) -> None:
     if state.status in DRIVEN and not gone:
         raise Refused(
-            f"loop {loop!r} is {state.status}, driven by {owner.described(state.owner)}: abort it "
-            "first, or wait until its lease is over"
+            f"loop {loop!r} is {state.status}, driven by {ownership.described(state.owner)}: abort "
+            "it first, or wait until its lease is over"
         )
     if state.status not in RESUMABLE and not gone:
         why = {
@@ -478,11 +478,11 @@ def _idle(state: LoopState, gone: str) -> str:
 
 async def _let_go(dependencies: LoopDependencies, name: str, state: LoopState) -> None:
     """Wait until the process that drove the loop has stopped."""
-    if state.status not in DRIVEN or owner.mine(state.owner):
+    if state.status not in DRIVEN or ownership.mine(state.owner):
         return
     # Polled: the process may be on another machine, where only its lease can be seen.
     waited = 0.0
-    while waited < _PATIENCE and not owner.gone(state.owner):
+    while waited < _PATIENCE and not ownership.gone(state.owner):
         row = await dependencies.journal.row(name)
         if row is None or not row.held:
             return

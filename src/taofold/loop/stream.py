@@ -1,8 +1,8 @@
 """The stream of one loop in a journal: read, append, and notice that somebody else wrote.
 
 Other processes append too: a person injects lessons, aborts, or takes over. Whoever drives
-the loop finds out at its next write or when it looks, and decides again. Whether anybody drives
-it is told by its lease, the one that runs have too (`taofold.runtime.lease`), or by its process.
+the loop finds out at its next write or when it looks, and decides again. Whether anybody drives it
+is told by its lease, which runs have too (`taofold.runtime.ownership`), or by its process.
 """
 
 import asyncio
@@ -16,9 +16,9 @@ from taofold.log.store import clock
 from taofold.loop import events as loop_events
 from taofold.loop.state import START, LoopState, fold
 from taofold.loop.values import DRIVEN, Lessons
-from taofold.runtime import owner
+from taofold.runtime import ownership
 from taofold.runtime.inbox import environment_redactor
-from taofold.runtime.lease import HEART, LEASE_MS, release
+from taofold.runtime.ownership import HEART, LEASE_MS, release
 
 Heard = Callable[[loop_events.LoopRecord], None]
 """Hears every fact that this process wrote or found."""
@@ -218,10 +218,10 @@ def lost(journal: Journal, state: LoopState, row: StreamRow | None, now: int) ->
     if state.status not in DRIVEN:
         return ""
     # Of this very process it is known: its heartbeat renews the lease, or it has let it go.
-    if row is not None and owner.mine(state.owner):
+    if row is not None and ownership.mine(state.owner):
         return "" if HEART.drives(journal, row.stream) else "this process has let it go"
     # Only a process of this machine can be seen; of all others the lease is the only sign.
-    if owner.alive(state.owner) is False:
+    if ownership.alive(state.owner) is False:
         return "the process that drove it is gone"
     if row is not None and row.held:
         return ""
@@ -231,4 +231,4 @@ def lost(journal: Journal, state: LoopState, row: StreamRow | None, now: int) ->
 
 def suspended(state: LoopState) -> bool:
     """Is the loop's process certainly there, whether it gives signs of life or not?"""
-    return owner.alive(state.owner) is True and not owner.mine(state.owner)
+    return ownership.alive(state.owner) is True and not ownership.mine(state.owner)

@@ -26,7 +26,7 @@ from taofold.policy.redaction import Redactor
 from taofold.runtime.approvals import VERDICTS, approval, flaw, secret
 from taofold.runtime.endings import EXPIRED, UNATTENDED, cancelled, interrupted
 from taofold.runtime.inbox import environment_redactor
-from taofold.runtime.owner import gone
+from taofold.runtime.ownership import gone
 from taofold.runtime.setup import Approval, Decision
 
 LOCAL = Principal()

@@ -26,7 +26,7 @@ from taofold.core.provenance import may_be_resumed
 from taofold.core.state import ENDED, RunState, ending, fold, live, reduce
 from taofold.log.log import AT_ONCE, Log, RunRow
 from taofold.log.store import Store
-from taofold.runtime import owner
+from taofold.runtime import ownership
 from taofold.runtime.control import asking, never_began, remove_unbegun
 from taofold.runtime.drive import Drive
 from taofold.runtime.endings import (
@@ -43,8 +43,8 @@ from taofold.runtime.endings import (
     wake_time,
 )
 from taofold.runtime.inbox import Inbox
-from taofold.runtime.lease import HEART, LEASE_MS, SILENT_S, release
 from taofold.runtime.ledger import Denied
+from taofold.runtime.ownership import HEART, LEASE_MS, SILENT_S, release
 from taofold.runtime.recording import EndOfTape, Recording, ReplayedRecording
 from taofold.runtime.setup import Setup
 
@@ -181,7 +181,7 @@ async def _register(log: Log, row: RunRow, record: e.Record, blobs: Mapping[str,
     async def create() -> int:
         # Row, first record and lease are one transaction: a crash leaves all of the run or none.
         claim = await log.create(
-            row, records=[record], blobs=blobs, owner=owner.me(), lease_ms=LEASE_MS
+            row, records=[record], blobs=blobs, owner=ownership.me(), lease_ms=LEASE_MS
         )
         return claim.epoch
 
@@ -311,9 +311,9 @@ def _resumable(run: str, state: RunState) -> None:
 
 def _free(log: Log, row: RunRow) -> bool:
     """Is it certain that nobody drives the run, whatever its lease says?"""
-    if owner.mine(row.owner):
+    if ownership.mine(row.owner):
         return not HEART.drives(log, row.run)
-    return owner.gone(row.owner)
+    return ownership.gone(row.owner)
 
 
 async def _claim_and_drive(
@@ -321,19 +321,19 @@ async def _claim_and_drive(
 ) -> Store:
     """Claim the run, take in its log and drive it."""
     # A run that is this process's and not driven was left by an earlier call of this process.
-    run, free = row.run, owner.mine(row.owner) or owner.gone(row.owner)
+    run, free = row.run, ownership.mine(row.owner) or ownership.gone(row.owner)
     if row.held and not free and not takeover:
         raise Conflict(
-            f"run {run!r} is being driven by {owner.described(row.owner)}: wait until its lease "
-            "is over, or take it over if you know that it is stuck"
+            f"run {run!r} is being driven by {ownership.described(row.owner)}: wait until its "
+            "lease is over, or take it over if you know that it is stuck"
         )
     # Only a worker that taofold spawned is killed; for anybody else the
     # fence of the epoch is enough.
     if row.status == "running" and not free:
-        owner.kill(row.owner)
+        ownership.kill(row.owner)
     # `epoch` is that of the row: if anybody claimed since, this raises and changes nothing.
     claim = await log.claim(
-        run, owner.me(), epoch=row.epoch, lease_ms=LEASE_MS, force=free or takeover
+        run, ownership.me(), epoch=row.epoch, lease_ms=LEASE_MS, force=free or takeover
     )
     records = await log.read(run)
     state = fold(records)
@@ -427,7 +427,7 @@ async def fork(
         records=copy_records(records, upto, new, now),
         # Created with its owner in one transaction, so that nobody else
         # begins to drive it in between.
-        owner=owner.me() if driven else "",
+        owner=ownership.me() if driven else "",
         lease_ms=LEASE_MS if driven else 0,
         disk=True,
     )
@@ -438,7 +438,7 @@ async def rewind(log: Log, run: str, *, to: int | None, now: int) -> int:
     """Take back everything after the last complete step at or before `to`."""
     row = await log.row(run)
     if row.held and not _free(log, row):
-        raise Conflict(f"run {run!r} is being driven by {owner.described(row.owner)}")
+        raise Conflict(f"run {run!r} is being driven by {ownership.described(row.owner)}")
     # A claim of nobody: the epoch moves on, so whoever still drove the run is fenced off.
     claim = await log.claim(run, "", epoch=row.epoch, force=_free(log, row))
     records = await log.read(run)

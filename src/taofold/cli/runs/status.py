@@ -12,13 +12,13 @@ from taofold.core.errors import UnknownRun
 from taofold.core.state import ENDED, fold
 from taofold.log.log import Log, RunRow
 from taofold.log.store import clock
-from taofold.runtime import control, owner
+from taofold.runtime import control, ownership
 from taofold.runtime.endings import cancelled
 
 
 def driven(row: RunRow) -> bool:
     """Does a process drive the run? It says so by its lease, unless it certainly is gone."""
-    return row.held and not owner.gone(row.owner)
+    return row.held and not ownership.gone(row.owner)
 
 
 async def status(log: Log, row: RunRow) -> str:

@@ -1,0 +1,231 @@
+"""Who drives a run or a loop: the owner's name in the log, and the lease that says it is alive.
+
+An owner is a process. Whether it certainly is gone can be known in the same boot and pid namespace;
+about everybody else only the lease speaks. Only a worker that taofold itself spawned may be killed
+to take its run over (pid and start time match as well); anybody else's open `once` calls go to
+`verify` or a person.
+
+`Heartbeat`, one thread of each process, renews the leases of everything that is driven here, some
+times in each lease, so a tool that holds up the event loop costs nobody his run. A process that is
+killed or frozen renews nothing; when its leases are over others go on. Knows nothing about what is
+driven, only names in a store.
+"""
+
+import logging
+import os
+import signal
+import time
+from collections.abc import Collection, Generator
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from threading import Condition, Thread
+from typing import Final, Protocol
+
+from taofold.core.errors import Conflict, LogError
+
+SPAWNED = "TAOFOLD_SPAWNED"
+"""Environment variable that a spawner sets for its workers."""
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def _start_time(pid: int) -> str:
+    """The start time of a process in clock ticks since boot, "" if it is gone or a zombie."""
+    # From the last ")": the name of a program may hold spaces and brackets itself. Of what follows,
+    # field 0 is the state and 19 the start time (`man 5 proc_pid_stat`).
+    fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    return "" if len(fields) < 20 or fields[0] in ("Z", "X") else fields[19]
+
+
+@cache
+def _here() -> str:
+    boot = _read("/proc/sys/kernel/random/boot_id") or "unknown"
+    try:
+        namespace = str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        namespace = "-"
+    return f"{boot}/{namespace}"
+
+
+def me() -> str:
+    """This process as an owner: the same for everything that it drives."""
+    return _process(os.getpid())
+
+
+@cache
+def _process(pid: int) -> str:
+    spawned = "spawned" if os.environ.get(SPAWNED) else "own"
+    # The random part tells two processes apart where /proc is missing (macOS),
+    # and after a pid wrapped.
+    return "|".join((_here(), str(pid), _start_time(pid), spawned, os.urandom(4).hex()))
+
+
+def alive(owner: str) -> bool | None:
+    """Is the owner's process there? None if that cannot be known from here."""
+    here, _, rest = owner.partition("|")
+    parts = rest.split("|")
+    if len(parts) != 4 or here != _here():
+        return None
+    pid, started = int(parts[0]), parts[1]
+    # Without /proc nothing is certain: then only the lease speaks.
+    if not started:
+        return None
+    # A pid alone may belong to another process by now; pid and start time together do not.
+    return _start_time(pid) == started
+
+
+def mine(owner: str) -> bool:
+    """Is the owner this very process?"""
+    return owner == me()
+
+
+def gone(owner: str) -> bool:
+    """Is the owner's process certainly gone? Nobody at all is gone too."""
+    return not owner or alive(owner) is False
+
+
+def described(owner: str) -> str:
+    """The owner as a person knows it."""
+    if mine(owner):
+        return "this process"
+    parts = owner.split("|")
+    if len(parts) != 5:
+        return f"{owner!r}" if owner else "nobody"
+    where = "this machine" if parts[0] == _here() else "another machine, container or boot"
+    return f"process {parts[1]} of {where}"
+
+
+def kill(owner: str, patience: float = 5.0) -> bool:
+    """Kill the owner if taofold spawned it. True if it is certainly gone."""
+    if alive(owner) is False:
+        return True
+    parts = owner.split("|")
+    if alive(owner) is None or parts[3] != "spawned" or mine(owner):
+        return False
+    os.kill(int(parts[1]), signal.SIGKILL)
+    end = time.monotonic() + patience
+    # SIGKILL is not done when `kill` returns: a process in a system call dies a little later.
+    while alive(owner) and time.monotonic() < end:
+        time.sleep(0.01)
+    return not alive(owner)
+
+
+LEASE_MS: Final = 10_000
+"""How long the owner of a run may be silent before somebody else may take it."""
+BEAT_S: Final = 2.5
+"""Seconds between two signs of life."""
+SILENT_S: Final = 2 * BEAT_S
+"""A lease must have been seen over for so long, by a clock that nobody sets, before its run is
+taken over, unless the log's clock is known to be steady: a clock that jumped ends all leases at
+once, and who lives renews his in the meantime, even if one sign of life comes late."""
+
+_logger = logging.getLogger(__name__)
+
+
+class Leased(Protocol):
+    """A store whose entries are driven under a lease: a `Log`, a `Journal`."""
+
+    @property
+    def identity(self) -> str:
+        """Equal for two objects that are one store."""
+        ...
+
+    def renew(self, owner: str, names: Collection[str], lease_ms: int, /) -> set[str]:
+        """Make the leases of `names` end in `lease_ms` from now; returns those still owned."""
+        ...
+
+
+class Heartbeat:
+    """What this process drives, and the thread that says so.
+
+    >>> from taofold.log.memory import MemoryLog
+    >>> beat, log = Heartbeat(), MemoryLog()
+    >>> with beat.driving(log, "run-1"):
+    ...     beat.drives(log, "run-1")
+    True
+    """
+
+    def __init__(self, beat_s: float = BEAT_S, lease_ms: int = LEASE_MS) -> None:
+        self._beat_s, self._lease_ms = beat_s, lease_ms
+        self._start()
+
+    def _start(self) -> None:
+        self._driven: dict[tuple[str, str], Leased] = {}
+        self._changed = Condition()
+        self._thread: Thread | None = None
+
+    def forked(self) -> None:
+        """A child process drives nothing of what its parent does, and has no thread."""
+        # New objects: the parent's lock may have been held by another thread at the fork.
+        self._start()
+
+    def drives(self, store: Leased, name: str) -> bool:
+        """Does this process drive `name` now, by whatever object of the same store?"""
+        return (store.identity, name) in self._driven
+
+    @contextmanager
+    def driving(self, store: Leased, name: str) -> Generator[None]:
+        """Renew the lease of `name` for as long as the block lasts.
+
+        Raises:
+            Conflict: this process drives it already.
+        """
+        key = (store.identity, name)
+        with self._changed:
+            if key in self._driven:
+                raise Conflict(f"{name!r} is being driven by this process already")
+            self._driven[key] = store
+            if self._thread is None:
+                # Must not keep a process alive that has nothing else to do.
+                self._thread = Thread(target=self._beat, name="taofold-heartbeat", daemon=True)
+                self._thread.start()
+            self._changed.notify()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._driven.pop(key, None)
+
+    def _beat(self) -> None:
+        changed = self._changed
+        while True:
+            with changed:
+                # A loop around wait(): it may wake up without a reason.
+                while not self._driven:
+                    changed.wait()
+            # Outside of the lock, and before the first renewal: a claim has just begun its lease.
+            time.sleep(self._beat_s)
+            self._renew()
+
+    def _renew(self) -> None:
+        # Only the list is made under the lock; a slow store must not hold up who begins to drive.
+        with self._changed:
+            stores: dict[int, tuple[Leased, list[str]]] = {}
+            for (_, name), store in self._driven.items():
+                stores.setdefault(id(store), (store, []))[1].append(name)
+        for store, names in stores.values():
+            try:
+                store.renew(me(), names, self._lease_ms)
+            except LogError as error:
+                _logger.warning("leases could not be renewed, trying again: %s", error)
+            except Exception:
+                _logger.exception("leases could not be renewed, trying again")
+
+
+def release(store: Leased, name: str) -> None:
+    """End this process's lease of `name` now, so that nobody has to wait for it. Blocks."""
+    with suppress(LogError):
+        store.renew(me(), [name], 0)
+
+
+HEART: Final = Heartbeat()
+"""This process's."""
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=HEART.forked)
