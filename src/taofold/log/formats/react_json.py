@@ -19,7 +19,7 @@ from taofold.core.state import ending, live
 from taofold.core.trace import TracedCall, opening, turns
 from taofold.core.values import FINISH, Action, Observation, Thought
 from taofold.log.formats import yaml_document as yaml
-from taofold.log.formats.turns import STRATEGY, Writer, by_default_started
+from taofold.log.formats.tao_yaml import STRATEGY, Writer, by_default_started
 from taofold.log.formats.yaml_document import DocumentFault, Fields, config_error
 
 _ANSWERED: Final = "The trace ends with this answer."
