@@ -3,7 +3,7 @@
 import pytest
 
 from taofold.core.events import ForeignCall
-from taofold.core.traceparent import TraceContext, parse
+from taofold.core.trace import TraceContext
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
@@ -14,7 +14,7 @@ TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 def test_the_lowest_bit_of_the_hexadecimal_flags_says_whether_it_is_sampled(
     flags: str, sampled: bool
 ) -> None:
-    assert parse(f"00-{TRACE}-{SPAN}-{flags}") == TraceContext(TRACE, SPAN, sampled)
+    assert TraceContext.parse(f"00-{TRACE}-{SPAN}-{flags}") == TraceContext(TRACE, SPAN, sampled)
 
 
 def test_a_call_of_another_store_is_not_taken_to_have_begun_unless_its_file_says_so() -> None:

@@ -15,7 +15,7 @@ from taofold.core.effects import Answer, Begin, Strategy, ask, fork
 from taofold.core.errors import Refused
 from taofold.core.provenance import as_import
 from taofold.core.state import fold
-from taofold.core.traceparent import TraceContext
+from taofold.core.trace import TraceContext
 from taofold.core.values import Action, Observation, Principal, Thought
 from taofold.log.log import AT_ONCE, RunRow, Signal
 from taofold.reasoning import Task

@@ -9,7 +9,7 @@ from tests.runtime.kit import Memo, act, finish, settled
 from tests.telemetry.kit import add, calculator, capturing, family, told
 
 from taofold import Agent, MemoryLog
-from taofold.core.traceparent import TraceContext, parse
+from taofold.core.trace import TraceContext
 from taofold.core.values import Principal
 from taofold.runtime.setup import TRACEPARENT, current
 from taofold.telemetry import otel
@@ -41,9 +41,9 @@ HEADER = f"00-{TRACE}-{SPAN}-01"
     ],
 )
 def test_a_traceparent_is_read_as_the_recommendation_says(text, context):
-    assert parse(text) == context
+    assert TraceContext.parse(text) == context
     if context is not None:
-        assert parse(str(context)) == context
+        assert TraceContext.parse(str(context)) == context
 
 
 def test_there_is_no_context_unless_the_application_has_one():

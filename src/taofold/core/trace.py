@@ -1,16 +1,18 @@
-"""The log as a person reads it: turn after turn with their times, as flat spans, and as an audit.
+"""The log as a person reads it: turn after turn with their times, as flat spans, and call by call.
 
 `state.fold` keeps what a run needs to go on; `turns` keeps what can be judged, measured and
 exported. It takes any log, also an imported one that breaks the rules. `trace` gives one span per
 run, model call, step, tool call and limit that ended something, ready for JSON lines. `audit`
 gives for every call who asked, who decided, what happened and when (D10). The ids that a place in a
-run gives are here too: of its effect, and of the child run that it begins. Pure; secrets were taken
-out before anything was logged.
+run gives are here too: of its effect, and of the child run that it begins; and `TraceContext`, the
+place of a run in the trace of an application. Pure; secrets were taken out before anything was
+logged.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -506,3 +508,38 @@ def _with(entry: AuditEntry, event: e.Decided | e.Started | e.Observed, at: int)
         reason=event.reason,
         decided_at=at,
     )
+
+
+_TRACEPARENT: Final = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
+_SAMPLED: Final = 1
+
+
+class TraceContext(NamedTuple):
+    """A span of somebody's trace: 32 and 16 hex digits, and whether it is recorded.
+
+    As text the `traceparent` of W3C Trace Context, https://www.w3.org/TR/trace-context/:
+
+        00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
+    """
+
+    trace: str
+    span: str
+    sampled: bool = True
+
+    def __str__(self) -> str:
+        return f"00-{self.trace}-{self.span}-{int(self.sampled):02x}"
+
+    @classmethod
+    def parse(cls, text: str) -> "TraceContext | None":
+        """The context that a `traceparent` header says, None if it is malformed.
+
+        A version of the future may have more fields behind those of version 00.
+        """
+        match = _TRACEPARENT.fullmatch(text.strip())
+        if match is None:
+            return None
+        version, trace, span, flags, more = match.groups()
+        # W3C: version ff is forbidden, 00 ends after the flags, and ids of zeros are invalid.
+        if version == "ff" or (version == "00" and more) or not int(trace, 16) or not int(span, 16):
+            return None
+        return cls(trace, span, bool(int(flags, 16) & _SAMPLED))

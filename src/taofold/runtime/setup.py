@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from taofold.core.events import LimitHit
 from taofold.core.state import RunState
-from taofold.core.traceparent import TraceContext, parse
+from taofold.core.trace import TraceContext
 from taofold.core.values import (
     ASK_USER,
     FINISH,
@@ -283,7 +283,7 @@ SETTING: Final = "traceparent"
 def current() -> TraceContext | None:
     """The span in which this code runs: `TRACEPARENT`, else OpenTelemetry's current span."""
     if traceparent := TRACEPARENT.get():
-        return parse(traceparent)
+        return TraceContext.parse(traceparent)
     # Not imported: if the application has not loaded OpenTelemetry, there is no span to find.
     api: Any = sys.modules.get("opentelemetry.trace")
     if api is None:

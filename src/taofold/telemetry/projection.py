@@ -14,8 +14,7 @@ import msgspec
 from taofold.core import events as e
 from taofold.core.content import Message, Usage, result_message
 from taofold.core.json_values import render
-from taofold.core.trace import branch
-from taofold.core.traceparent import TraceContext, parse
+from taofold.core.trace import TraceContext, branch
 from taofold.core.values import RESERVED, Action, Principal, Thought
 from taofold.runtime.setup import SETTING
 from taofold.telemetry.prompt import EncodedMessages, Prompt
@@ -519,7 +518,7 @@ def spans_of(
 def context_of(event: e.RunStarted) -> TraceContext | None:
     """Where the run hangs in the trace of the application that started it."""
     noted = event.settings.get(SETTING)
-    return parse(noted) if isinstance(noted, str) else None
+    return TraceContext.parse(noted) if isinstance(noted, str) else None
 
 
 def _opening(event: e.RunStarted) -> list[Message]:
