@@ -74,9 +74,9 @@ from taofold.core.state import fold  # noqa: E402
 from taofold.core.trace import effect_id  # noqa: E402
 from taofold.core.values import Principal  # noqa: E402
 from taofold.log.log import ENDED, RunRow  # noqa: E402
-from taofold.log.sqlite.check import check as damaged  # noqa: E402
 from taofold.log.sqlite.journal import SqliteJournal  # noqa: E402
 from taofold.log.sqlite.log import SqliteLog  # noqa: E402
+from taofold.log.sqlite.open import faults_in  # noqa: E402
 from taofold.loop.stream import ids, load  # noqa: E402
 from taofold.runtime.control import decide, pending  # noqa: E402
 from taofold.server.credentials import TokenStore  # noqa: E402
@@ -556,7 +556,7 @@ class Chaos:
 
 async def judged(chaos: Chaos) -> tuple[list[str], dict[str, Any]]:
     """What the world saw, held against the log: faults, and figures."""
-    faults = [f"the log is damaged: {one}" for one in damaged(LOG)]
+    faults = [f"the log is damaged: {one}" for one in faults_in(LOG)]
     seen = read_world()
     figures: Counter[str] = Counter()
     rows = await chaos.log.rows(limit=0)

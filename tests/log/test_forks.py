@@ -22,8 +22,8 @@ from pathlib import Path
 from taofold.core.errors import LogError
 from taofold.core.events import Record, Updated
 from taofold.log.sqlite.log import SqliteLog
-from taofold.log.sqlite.check import check
-from taofold.log.sqlite.schema import backup
+from taofold.log.sqlite.open import faults_in
+from taofold.log.sqlite.open import backup
 from taofold.log.log import RunRow
 warnings.simplefilter("ignore")
 path, other, again = (Path(name) for name in sys.argv[1:4])
@@ -47,7 +47,7 @@ if pid == 0:
             asyncio.run(use(one, "r", 1))
         except LogError as error:
             print("forked" in str(error) and "spawn" in str(error), flush=True)
-    print(["forked" in line for line in check(again)], flush=True)
+    print(["forked" in line for line in faults_in(again)], flush=True)
     try:
         backup(path, 1)
     except LogError as error:

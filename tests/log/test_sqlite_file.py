@@ -16,10 +16,10 @@ from tests.prerequisites import NOT_ROOT
 from taofold.core.errors import Incompatible, LogError
 from taofold.core.events import SCHEMA_VERSION, Record, Updated
 from taofold.log.log import RunRow
-from taofold.log.sqlite import schema as schema
-from taofold.log.sqlite.check import check
+from taofold.log.sqlite import statements
 from taofold.log.sqlite.connection import open_for_writing
 from taofold.log.sqlite.log import SqliteLog
+from taofold.log.sqlite.open import faults_in, number, prepare
 
 T = TypeVar("T")
 
@@ -119,7 +119,7 @@ def test_an_event_of_a_newer_release_is_refused(path: Path) -> None:
 
 @pytest.mark.scenario("PEER-30")
 def test_a_newer_layout_is_refused_and_nothing_changed(path: Path) -> None:
-    newer = schema.VERSION + 1
+    newer = statements.VERSION + 1
     alter(path, f"pragma user_version = {newer}", "pragma wal_checkpoint(truncate)")
     before = path.read_bytes()
     with pytest.raises(Incompatible, match=f"has layout {newer}"):
@@ -130,11 +130,11 @@ def test_a_newer_layout_is_refused_and_nothing_changed(path: Path) -> None:
 
 @pytest.mark.scenario("PEER-30")
 def test_an_older_layout_is_upgraded_with_a_backup(path: Path) -> None:
-    now = schema.VERSION
+    now = statements.VERSION
     upgrades = {now: ("alter table runs add column note text not null default 'new'",)}
     with closing(open_for_writing(path, 1.0)) as db:
-        schema.prepare(db, path, target=now + 1, upgrades=upgrades)
-        assert schema.number(db, "user_version") == now + 1
+        prepare(db, path, target=now + 1, upgrades=upgrades)
+        assert number(db, "user_version") == now + 1
         assert db.execute("select note from runs").fetchall() == [("new",)]
         assert db.execute("select count(*) from events").fetchone() == (20,)
     backup = path.with_name(f"log.db.v{now}.bak")
@@ -144,10 +144,10 @@ def test_an_older_layout_is_upgraded_with_a_backup(path: Path) -> None:
 
 @pytest.mark.scenario("PEER-30")
 def test_an_upgrade_that_fails_changes_nothing(path: Path) -> None:
-    now = schema.VERSION
+    now = statements.VERSION
     upgrades = {now: ("alter table runs add column note text", "update nothing set x = 1")}
     with closing(open_for_writing(path, 1.0)) as db, pytest.raises(sqlite3.OperationalError):
-        schema.prepare(db, path, target=now + 1, upgrades=upgrades)
+        prepare(db, path, target=now + 1, upgrades=upgrades)
     assert run(count(path)) == 20
     with closing(sqlite3.connect(path)) as db:
         assert "note" not in {row[1] for row in db.execute("pragma table_info(runs)")}
@@ -291,7 +291,7 @@ def test_a_write_that_fails_half_way_is_undone(path: Path) -> None:
 
 
 def test_a_check_names_what_is_wrong(path: Path, tmp_path: Path) -> None:
-    assert check(path) == []
+    assert faults_in(path) == []
     alter(
         path,
         "delete from events where id & 4294967295 = 3",
@@ -299,10 +299,10 @@ def test_a_check_names_what_is_wrong(path: Path, tmp_path: Path) -> None:
         "insert into events(id, at, body) values(99 << 32, 1, '{}')",
         "insert into refs values('d1', 1)",
     )
-    lines = check(path)
+    lines = faults_in(path)
     assert lines[:2] == ["blob 'd1' of run 'r' is missing", "1 records belong to no run"]
     assert lines[2].startswith("record 7 of run 'r' is damaged")
     assert lines[3:] == ["record 3 of run 'r' is missing"]
     notes = tmp_path / "notes"
     notes.write_text("no database " * 100)
-    assert "no SQLite database" in check(notes)[0]
+    assert "no SQLite database" in faults_in(notes)[0]

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from taofold.log.sqlite import schema as schema
-from taofold.log.sqlite.identity import creator
+from taofold.log.sqlite import statements
 from taofold.log.sqlite.journal import SqliteJournal
 from taofold.log.sqlite.log import SqliteLog
+from taofold.log.sqlite.open import creator, number
 
 LAYOUT_1 = (
     """create table runs(
@@ -71,7 +71,7 @@ def made(path: Path, version: int, layout: tuple[str, ...]) -> Path:
                 values = (number << 32 | seq, 5, json.dumps(event), None)
                 db.execute("insert into events values(?, ?, ?, ?)", values)
         db.execute("insert into meta values('owner', ?)", (creator(),))
-        db.execute(f"pragma application_id = {schema.APPLICATION}")
+        db.execute(f"pragma application_id = {statements.APPLICATION}")
         db.execute(f"pragma user_version = {version}")
         db.execute("pragma journal_mode = wal")
     return path
@@ -85,7 +85,7 @@ def old_file(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 def version(path: Path) -> int:
     with closing(sqlite3.connect(path)) as db:
-        return schema.number(db, "user_version")
+        return number(db, "user_version")
 
 
 @pytest.mark.scenario("PEER-30")

@@ -15,9 +15,9 @@ from taofold import Decision
 from taofold.core.state import fold
 from taofold.log.formats.export import export, read
 from taofold.log.memory import MemoryLog
-from taofold.log.sqlite.identity import creator
 from taofold.log.sqlite.journal import SqliteJournal
 from taofold.log.sqlite.log import SqliteLog
+from taofold.log.sqlite.open import creator
 from taofold.loop.lifecycle import resume
 from taofold.loop.stream import load
 from taofold.runtime.control import decide, pending

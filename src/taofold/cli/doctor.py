@@ -72,7 +72,7 @@ def _store() -> "Finding":
     from taofold.cli.probe import Finding
     from taofold.cli.project import FILE, home, log_address, open_store
     from taofold.core.errors import TaofoldError
-    from taofold.log.sqlite.check import check
+    from taofold.log.sqlite.open import faults_in
 
     try:
         path, shared = home() / FILE, log_address()
@@ -89,7 +89,7 @@ def _store() -> "Finding":
         if shared:
             return Finding("store", True, f"{log.identity}: {runs} runs")
         # SQLite's own integrity check: only a file has one.
-        broken = check(path)
+        broken = faults_in(path)
     except TaofoldError as error:
         return Finding("store", False, str(error))
     summary = f"{path}: {runs} runs, {path.stat().st_size / 1e6:.1f} MB"

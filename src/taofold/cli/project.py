@@ -189,7 +189,7 @@ def _beside() -> str:
 
 def _is_log(path: Path) -> bool:
     """Does the header of a SQLite file say that it is ours?"""
-    from taofold.log.sqlite.schema import APPLICATION
+    from taofold.log.sqlite.statements import APPLICATION
 
     try:
         with path.open("rb") as file:

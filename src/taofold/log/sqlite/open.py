@@ -1,20 +1,34 @@
-"""Opens a log's SQLite file: found or created, checked, prepared, in WAL mode.
+"""Opens a log's SQLite file: found or created, known to be ours, brought to this release's layout.
 
-Nothing is written before the file is known to be a log, ours and readable.
+Nothing is written before the file is known to be a log, ours and readable. `faults_in` says whether
+one is sound, for `doctor` and for whoever restored a backup.
+
+*Ours* is a log of this user on this machine, or one that never left its place (D16). A log that
+came with a cloned repository holds somebody else's approvals. Two things tell it from our own: the
+machine's id, where the system has one, kept as a hash so that a log which is passed on does not
+tell it; and a mark beside the file's content that is not copied with it, an extended attribute,
+which names the file by its number on its file system. So a container that is made anew on its
+volume opens its own log, whatever it is called now, and a file that was cloned, downloaded or
+unpacked is not taken for ours.
 """
 
 import os
+import socket
 import sqlite3
 import time
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
+from hashlib import blake2b
+from itertools import pairwise
 from pathlib import Path
+from secrets import token_hex
 from typing import Final, TypeVar
 
-from taofold.core.errors import LogError
+from taofold.core.errors import Incompatible, LogError
 from taofold.log import process_fork as forks
+from taofold.log.sqlite import statements as sql
 from taofold.log.sqlite.connection import busy, explain, open_existing, open_for_writing
-from taofold.log.sqlite.schema import VERSION, check, number, prepare
+from taofold.log.sqlite.statements import APPLICATION, TABLES, UPGRADES, VERSION
 
 T = TypeVar("T")
 
@@ -22,6 +36,7 @@ _PAGE_BYTES: Final = 2048
 """Each commit writes at least a page to the -wal file, and an event is a few hundred bytes."""
 _MANY_FRAMES: Final = 1000
 _PAUSE_S: Final = 0.01
+_COPY_S: Final = 5.0
 
 
 def connect(
@@ -112,7 +127,7 @@ def _inspect(path: Path, *, adopt: bool) -> int:
     """The layout version of the file, found without changing a byte of it."""
     # mode=ro: nothing of a file that is not ours is changed, not even its -wal folded.
     with closing(open_existing(path, "ro", 0)) as reader:
-        return check(reader, path, adopt=adopt)
+        return layout(reader, path, adopt=adopt)
 
 
 def _patiently(work: Callable[[], T], wait_s: float) -> T:
@@ -124,3 +139,221 @@ def _patiently(work: Callable[[], T], wait_s: float) -> T:
             if not busy(error) or time.monotonic() > until:
                 raise
         time.sleep(_PAUSE_S)
+
+
+def layout(connection: sqlite3.Connection, path: Path, *, adopt: bool) -> int:
+    """The layout version of the file; 0 if it is empty. Only reads.
+
+    Raises:
+        Incompatible: the file is newer, not a log, or was created by somebody else.
+    """
+    version = number(connection, "user_version")
+    if number(connection, "application_id") != APPLICATION:
+        # An empty file is one that we, or another process that began with us, have just created.
+        if connection.execute("select count(*) from sqlite_master").fetchone()[0]:
+            raise Incompatible(f"{str(path)!r} is a database, but not a taofold log")
+        return 0
+    if version > VERSION:
+        raise Incompatible(
+            f"{str(path)!r} has layout {version}, this release knows up to {VERSION}; "
+            "nothing was changed: use the newer taofold"
+        )
+    if not adopt and not ours(path, _notes(connection)):
+        raise Incompatible(
+            f"{str(path)!r} was not created by this user on this machine, or is a copy, so its "
+            "approvals and events are not trusted; nothing was changed. If it is yours: "
+            "`taofold runs adopt`, or open it once with adopt=True"
+        )
+    return version
+
+
+def prepare(
+    connection: sqlite3.Connection,
+    path: Path,
+    *,
+    target: int = VERSION,
+    upgrades: Mapping[int, tuple[str, ...]] = UPGRADES,
+) -> None:
+    """Create the tables, or upgrade them with a backup beside the file, and make it ours.
+
+    One transaction: it happens as a whole or not at all.
+    """
+    connection.execute("begin immediate")
+    try:
+        version = number(connection, "user_version")
+        if not number(connection, "application_id"):
+            for statement in TABLES:
+                connection.execute(statement)
+            version = VERSION
+        # In the same transaction that upgrades: nobody can write between the copy and the change.
+        elif version < target:
+            backup(path, version)
+        for step in range(version, target):
+            for statement in upgrades[step]:
+                connection.execute(statement)
+        connection.execute(f"pragma application_id = {APPLICATION}")
+        connection.execute(f"pragma user_version = {target}")
+        notes = mark_as_ours(path, _notes(connection))
+        connection.executemany("insert or replace into meta values(?, ?)", notes.items())
+        connection.execute("commit")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("rollback")
+        raise
+
+
+def _notes(connection: sqlite3.Connection) -> dict[str, str]:
+    """What the file says about itself."""
+    return dict(connection.execute("select key, value from meta").fetchall())
+
+
+def backup(path: Path, version: int) -> Path:
+    """Copy the database to `<name>.v<version>.bak`, complete or not at all."""
+    final = path.with_name(f"{path.name}.v{version}.bak")
+    partial = final.with_name(final.name + ".part")
+    # Left by a process that was killed in the middle of its copy.
+    partial.unlink(missing_ok=True)
+    # SQLite would create it with the umask's permissions, and a log is for its owner only.
+    partial.touch(mode=0o600)
+    try:
+        with (
+            closing(open_existing(path, "rw", _COPY_S)) as source,
+            closing(open_existing(partial, "rw", _COPY_S)) as copy,
+        ):
+            source.backup(copy)
+    except sqlite3.Error as error:
+        raise LogError(
+            f"{str(path)!r} was not upgraded: its backup {str(final)!r} failed ({error})"
+        ) from error
+    partial.replace(final)
+    return final
+
+
+def number(connection: sqlite3.Connection, pragma: str) -> int:
+    """The value of a numeric pragma."""
+    value: int = connection.execute(f"pragma {pragma}").fetchone()[0]
+    return value
+
+
+_SOURCES = (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id"))
+_ATTRIBUTE: Final = "user.taofold"
+
+
+def machine() -> str:
+    """The machine's id, "" where the system has none; containers change their host names."""
+    for path in _SOURCES:
+        try:
+            text = path.read_text(encoding="ascii").strip()
+        except (OSError, ValueError):
+            continue
+        if len(text) >= 16:  # images are built with "uninitialized"
+            return text
+    return ""
+
+
+def creator() -> str:
+    """A fingerprint of this user on this machine, "" if the machine has no id."""
+    machine_id = machine()
+    return _fingerprint(machine_id) if machine_id else ""
+
+
+def ours(path: Path, noted: Mapping[str, str]) -> bool:
+    """Is the log at `path`, which notes this about itself, this user's?"""
+    # Where a machine has no id, earlier releases noted its name.
+    fingerprint = creator() or _fingerprint(socket.gethostname())
+    return noted.get("owner") == fingerprint or _unmoved(path, noted)
+
+
+def mark_as_ours(path: Path, noted: Mapping[str, str]) -> dict[str, str]:
+    """What the log at `path` notes about itself to be ours from now on. Marks the file."""
+    notes = {"owner": creator()}
+    if not _unmoved(path, noted):
+        token = token_hex(16)
+        notes |= {"mark": token, "inode": str(path.stat().st_ino)}
+        # Attributes are not part of git, tar or a download, and `cp` leaves them out by default.
+        if hasattr(os, "setxattr"):
+            with suppress(OSError):  # a file system without attributes: its number counts
+                os.setxattr(path, _ATTRIBUTE, _seal(path, token))
+    return notes
+
+
+def _unmoved(path: Path, noted: Mapping[str, str]) -> bool:
+    """Is it the very file that this user marked, and no copy of it?"""
+    token = noted.get("mark", "")
+    # A copy inside one file system has another number, even if it took the attribute along.
+    if not token or noted.get("inode") != str(path.stat().st_ino):
+        return False
+    if not hasattr(os, "getxattr"):
+        return True
+    try:
+        return os.getxattr(path, _ATTRIBUTE) == _seal(path, token)
+    except OSError:
+        # The mark is gone though this file system keeps marks: it was copied.
+        return not _markable(path)
+
+
+def _markable(path: Path) -> bool:
+    """Does the file system keep attributes?"""
+    probe = f"{_ATTRIBUTE}.probe"
+    try:
+        os.setxattr(path, probe, b"")
+        os.removexattr(path, probe)
+    except OSError:
+        return False
+    return True
+
+
+def _seal(path: Path, token: str) -> bytes:
+    return _fingerprint(f"{path.stat().st_ino}:{token}").encode()
+
+
+def _fingerprint(machine_id: str) -> str:
+    user = os.getuid() if hasattr(os, "getuid") else os.environ.get("USERNAME", "")
+    return blake2b(f"{user}@{machine_id}".encode(), digest_size=16).hexdigest()
+
+
+_LOST_BLOBS: Final = (
+    "select digest, run from refs left join runs using(number) "
+    "where not exists (select 1 from blobs where blobs.digest = refs.digest)"
+)
+_STRAYS: Final = "select count(*) from events where id >> 32 not in (select number from runs)"
+
+
+def faults_in(path: Path) -> list[str]:
+    """What is wrong with the log at `path`, a line each; nothing, if it is sound. Blocks.
+
+    Reads every record: some 10 microseconds each.
+    """
+    try:
+        with closing(open_existing(path, "ro", _COPY_S)) as db:
+            # Pages first: what the rows below say is worth nothing in a damaged file.
+            problems = [row[0] for row in db.execute("pragma quick_check") if row[0] != "ok"]
+            return problems or _inconsistencies(db)
+    except LogError as error:
+        return [str(error)]
+    except sqlite3.Error as error:
+        return [str(explain(error, path))]
+
+
+def _inconsistencies(db: sqlite3.Connection) -> list[str]:
+    problems = [f"blob {d!r} of run {r!r} is missing" for d, r in db.execute(_LOST_BLOBS)]
+    (strays,) = db.execute(_STRAYS).fetchone()
+    if strays:
+        problems.append(f"{strays} records belong to no run")
+    for number, run in db.execute("select number, run from runs").fetchall():
+        problems += _faults(db, number, run)
+    return problems
+
+
+def _faults(db: sqlite3.Connection, number: int, run: str) -> list[str]:
+    problems: list[str] = []
+    seqs = [-1]
+    # READ takes ids greater than its first parameter; -1 as a limit means all.
+    for row in db.execute(sql.READ, ((number << 32) - 1, (number << 32) + sql.LAST, -1)):
+        seqs.append(row[0])
+        try:
+            sql.record(run, row)
+        except LogError as error:
+            problems.append(str(error))
+    gaps = [a + 1 for a, b in pairwise(seqs) if b != a + 1]
+    return problems + [f"record {seq} of run {run!r} is missing" for seq in gaps]

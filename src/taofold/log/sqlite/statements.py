@@ -1,15 +1,132 @@
-"""The SQL of the log, and how rows become values. It knows nothing about transactions."""
+"""The SQL of the log: its tables, how older ones become them, its statements, and rows as values.
+
+It knows nothing about transactions.
+"""
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
 
 from taofold.core.errors import Incompatible, LogError, UnknownRun
 from taofold.core.events import SCHEMA_VERSION, Record, decode, encode
+from taofold.core.state import ENDED
 from taofold.log.log import LONGEST_LEASE_MS, RunRow, Signal
-from taofold.log.sqlite.schema import OPEN_SESSION
+
+VERSION: Final = 3
+"""Version of the layout. Raise it with statements in `UPGRADES`."""
+
+# In the file's header (`pragma application_id`), where other programs find it too.
+APPLICATION: Final = 0x7A0F01D5
+_WAIT_S: Final = 5.0
+
+_JOURNAL: Final = (
+    """create table streams(
+        number integer primary key autoincrement, stream text not null unique,
+        head integer not null, created_at integer not null, updated_at integer not null)""",
+    "create table facts(id integer primary key, at integer not null, body text not null)",
+)
+OPEN_SESSION: Final = (
+    f"session <> '' and status not in ({', '.join(repr(status) for status in sorted(ENDED))})"
+)
+"""Holds for the one run of a session that has not ended."""
+# The rowid `number` is the last column of every index, so "newest first" needs no sort.
+_RUNS_BY: Final = (
+    f"create index runs_session_open on runs(session) where {OPEN_SESSION}",
+    "create index runs_status on runs(status)",
+    "create index runs_principal on runs(principal)",
+    "create index runs_principal_status on runs(principal, status)",
+    "create index runs_principal_agent on runs(principal, agent)",
+    "create index runs_principal_agent_status on runs(principal, agent, status)",
+    "create index runs_agent on runs(agent)",
+    "create index runs_agent_status on runs(agent, status)",
+)
+"""The filters of `rows`: within equal values an index is in the order of registration."""
+_RUNS_DUE: Final = (
+    "create index runs_leased on runs(lease_until) where status = 'running' and lease_until > 0",
+    "create index runs_waking on runs(wake_at) where status = 'waiting' and wake_at > 0",
+)
+_SCOPES: Final = (("'*'", ""), ("'@' || {row}.principal", "where {row}.parent = ''"))
+"""All runs, and those of a principal that have no parent."""
+
+
+def _counting(row: str, by: int) -> str:
+    """Statements of a trigger that count `row` in, or out."""
+    return " ".join(
+        f"insert into counts select {scope.format(row=row)}, {row}.status, {by} "
+        f"{where.format(row=row) or 'where true'} "
+        "on conflict(scope, status) do update set runs = runs + excluded.runs;"
+        for scope, where in _SCOPES
+    )
+
+
+_COUNTS: Final = (
+    "create table counts(scope text not null, status text not null, runs integer not null, "
+    "primary key(scope, status)) without rowid",
+    "insert into counts select '*', status, count(*) from runs group by status",
+    "insert into counts select '@' || principal, status, count(*) from runs where parent = '' "
+    "group by principal, status",
+    f"create trigger runs_counted after insert on runs begin {_counting('new', 1)} end",
+    f"create trigger runs_uncounted after delete on runs begin {_counting('old', -1)} end",
+    "create trigger runs_recounted after update of status on runs "
+    f"when old.status <> new.status begin {_counting('old', -1)} {_counting('new', 1)} end",
+)
+"""How many runs there are, kept by the database itself in every transaction that changes it."""
+_LEASE: Final = ("lease_until integer not null default 0", "wake_at integer not null default 0")
+_HELD: Final = ("owner text not null default ''", "lease_until integer not null default 0")
+TABLES: Final = (
+    f"""create table runs(
+        number integer primary key autoincrement, run text not null unique,
+        status text not null, goal text not null, agent text not null,
+        session text not null, parent text not null, principal text not null,
+        created_at integer not null, updated_at integer not null,
+        epoch integer not null, owner text not null, waiting_for text not null,
+        {", ".join(_LEASE)})""",
+    "create index runs_session on runs(session) where session <> ''",
+    "create index runs_parent on runs(parent) where parent <> ''",
+    *_RUNS_BY,
+    *_RUNS_DUE,
+    "create table events(id integer primary key, at integer not null, body text not null, "
+    "version integer)",
+    "create table inbox(number integer not null, place integer not null, id text not null, "
+    "body text not null, primary key(number, place)) without rowid",
+    "create table seen(number integer not null, id text not null, "
+    "primary key(number, id)) without rowid",
+    "create table blobs(digest text primary key, body blob not null)",
+    "create table refs(digest text not null, number integer not null, "
+    "primary key(digest, number)) without rowid",
+    "create table meta(key text primary key, value text not null) without rowid",
+    *_COUNTS,
+    *_JOURNAL,
+    *(f"alter table streams add column {column}" for column in _HELD),
+)
+
+_NOW_MS: Final = "cast((julianday('now') - 2440587.5) * 86400000 as integer)"
+_CUT_OFF: Final = (
+    "update runs set status = 'waiting', waiting_for = 'server_stopped' "
+    "where status = 'cancelled' and parent = '' and exists (select 1 from events where id = "
+    "(select max(id) from events where id between number << 32 and (number << 32) + 4294967295) "
+    "and json_extract(body, '$.error') = 'cancelled by interrupted') and json_extract("
+    "(select body from events where id = number << 32), '$.settings.server') is not null"
+)
+"""Version 2 said in an error's text that a server had cut a run off when it stopped."""
+_LEASES: Final = (
+    *(f"alter table runs add column {column}" for column in _LEASE),
+    *(f"alter table streams add column {column}" for column in _HELD),
+    *_RUNS_BY,
+    *_RUNS_DUE,
+    _CUT_OFF,
+    # Whoever drives a run now gives no signs of life: it has a minute. So has a run that was
+    # registered and never begun. One that waits is looked at once: when it is due was not kept.
+    f"update runs set lease_until = {_NOW_MS} + 60000 where status = 'running' and (owner <> '' "  # noqa: S608 - constants
+    "or not exists (select 1 from events where id = number << 32))",
+    "update runs set wake_at = 1 where status = 'waiting'",
+    *_COUNTS,
+)
+UPGRADES: Final[Mapping[int, tuple[str, ...]]] = {1: _JOURNAL, 2: _LEASES}
+"""Statements that turn layout n into n + 1."""
+
 
 LAST: Final = 0xFFFFFFFF
 """The highest sequence number a run can have."""
