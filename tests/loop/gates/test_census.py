@@ -8,7 +8,7 @@ import pytest
 from taofold.loop.gates.baseline import Expected
 from taofold.loop.gates.commands import plan
 from taofold.loop.gates.delivery import SILENCERS
-from taofold.loop.gates.judgement import unchecked
+from taofold.loop.gates.expectations import unchecked
 from taofold.loop.gates.reports import files, readable_output
 
 from .projects import again, judged, written

@@ -4,7 +4,7 @@ import pytest
 
 from taofold.core.checks import Check, Status
 from taofold.loop.gates.baseline import Expected
-from taofold.loop.gates.judgement import expected, missing, share
+from taofold.loop.gates.expectations import expected, missing, share
 from taofold.loop.gates.reports import RunnerReport
 
 

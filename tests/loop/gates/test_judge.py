@@ -9,8 +9,8 @@ from tests.loop.gates.projects import PYTEST, RIGHT, SHOP, again, judged, writte
 from taofold.core.checks import Check, Location
 from taofold.core.errors import ConfigError, LogError
 from taofold.loop.gates.criteria import gates
+from taofold.loop.gates.expectations import observation
 from taofold.loop.gates.judge import Judge
-from taofold.loop.gates.judgement import observation
 from taofold.loop.verdict import Gate, GateResult, Verdict, unexecuted
 
 

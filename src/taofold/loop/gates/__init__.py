@@ -3,5 +3,5 @@
 `criteria` reads the commands that prove completion, `commands` how each is run. `scope` says which
 changes are part of the work, `delivery` finds those that were made. `baseline` keeps the tree of
 the start (`capture` takes it) and lays fresh ones, `bench` runs a command there, `reports` reads
-what it printed, `judgement` compares with the start, and `judge` puts it together.
+what it printed, `expectations` compares with the start, and `judge` puts it together.
 """

@@ -106,8 +106,7 @@ SHELL: Final = _STRICT if Path(_STRICT[0]).exists() else ("/bin/sh", "-c")
 _SCRIPTS: Final = (
     "launch.py",
     "apart.py",
-    "pytest_report.py",
-    "unittest_report.py",
+    "reporters.py",
     "node_reporter.mjs",
 )
 

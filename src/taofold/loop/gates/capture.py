@@ -8,7 +8,7 @@ import msgspec
 from msgspec import structs
 
 from taofold.core.errors import ConfigError
-from taofold.loop.gates import judgement, scope
+from taofold.loop.gates import scope
 from taofold.loop.gates.baseline import (
     MOST_BYTES,
     MOST_FILES,
@@ -24,6 +24,7 @@ from taofold.loop.gates.baseline import (
 from taofold.loop.gates.bench import Bench, GateRun
 from taofold.loop.gates.commands import named_files, search_path, targets, wanted_files
 from taofold.loop.gates.delivery import above, with_link_targets
+from taofold.loop.gates.expectations import expected, homes
 from taofold.loop.verdict import Gate
 
 _NAMES: Final = """
@@ -109,9 +110,9 @@ def capture(
 def learnt(baseline: Baseline, folder: LoopFolder, tree: Tree, ran: Sequence[GateRun]) -> Baseline:
     """What the first run of the gates tells of the tree that they ran in."""
     texts = baseline.test_sources(folder.objects)
-    expectations = [judgement.expected(run.plan.runner, run.report, texts) for run in ran]
+    expectations = [expected(run.plan.runner, run.report, texts) for run in ran]
     own = {path for run in ran for path in run.report.toolchain}
-    own |= {path for expected in expectations for path in judgement.homes(expected, baseline.files)}
+    own |= {path for was in expectations for path in homes(was, baseline.files)}
     outputs = tree.built()
     for number, output in enumerate(outputs):
         _copied_once(tree.folder / output, folder.output(number))

@@ -28,7 +28,7 @@ from taofold.loop.gates.baseline import (
     content,
     store,
 )
-from taofold.loop.gates.judgement import first_names
+from taofold.loop.gates.expectations import first_names
 from taofold.loop.gates.scope import (
     DECIDES,
     TEST_FOLDERS,

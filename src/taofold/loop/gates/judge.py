@@ -40,7 +40,7 @@ from taofold.loop.gates.delivery import (
     remove_planted,
     restore_file,
 )
-from taofold.loop.gates.judgement import (
+from taofold.loop.gates.expectations import (
     Expectations,
     change_line,
     expected,

@@ -103,10 +103,10 @@ def main() -> int:
         finder: Any = _beside("apart").Finder(settings["apart"])
         # First of all finders, so that the product is never imported in this process.
         sys.meta_path.insert(0, finder)
-    reporter = _beside(runner + "_report")
+    run = getattr(_beside("reporters"), "run_" + runner)
     # After our own modules, before the first test.
     watch = Watch()
-    ended: tuple[int, list[str], list[str]] = reporter.run(arguments, wire, watch)
+    ended: tuple[int, list[str], list[str]] = run(arguments, wire, watch)
     code, plugins, files = ended
     watch.look()
     own = sorted({_below(file, root) for file in files} - {""})

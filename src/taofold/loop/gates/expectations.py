@@ -1,11 +1,11 @@
-"""The judgement: from what the gates' runs showed to a verdict, and what a model reads of it. Pure.
+"""What a gate must show after what it showed before iteration 1, and the verdict on it. Pure.
+
+`expected` takes the report of the first run, `Expectations.verdict` compares the later ones with
+it, `observation` writes the verdict for a model. New tests are welcome and prove nothing; each test
+of the baseline must have been run, and must have passed. A linter's findings of the baseline must
+be gone, which its exit code says. What tests print is data: quoted, shortened and redacted.
 
 It knows how each runner names its tests, and which edits of a person move what is expected.
-
-`expected` is what a gate must show after what it showed before iteration 1. New tests are welcome
-and prove nothing; each test of the baseline must have been run, and must have passed. A linter's
-findings of the baseline must be gone, which its exit code says. What tests print is data: quoted,
-shortened and redacted.
 """
 
 import ast
