@@ -1,6 +1,7 @@
 """Whoever drives a run says so by its lease; nobody else drives it, and nobody's is left behind."""
 
 import asyncio
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -505,3 +506,19 @@ def test_one_process_is_one_owner() -> None:
     assert ownership.me() == ownership.me()
     assert ownership.described(ownership.me()) == "this process"
     assert ownership.BEAT_S * 3 < LEASE_MS / 1000, "a beat that is lost costs nobody his run"
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+async def test_what_a_log_says_of_another_owner_holds_nothing_of_its_name(
+    kind: str, tmp_path: Path
+) -> None:
+    log: Log = MemoryLog() if kind == "memory" else SqliteLog(tmp_path / "log.db")
+    await left(log)
+    with pytest.raises(Conflict, match="driven by somebody else") as held:
+        await log.claim("r", "me", lease_ms=LEASE_MS)
+    with pytest.raises(Conflict, match="somebody else took it over") as stale:
+        await log.append("r", 0, [], status="waiting")
+    assert not {"77", *ELSEWHERE.split("|")} & {
+        *re.findall(r"[\w-]+", f"{held.value} {stale.value}")
+    }
+    await log.close()

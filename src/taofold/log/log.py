@@ -244,18 +244,18 @@ def due_at(row: RunRow) -> int:
     return row.lease_until if row.status == "running" else row.wake_at
 
 
-def overtaken(row: RunRow, epoch: int) -> str:
-    """What a log tells a worker whose `epoch` is not the run's."""
+def overtaken(run: str, current: int, epoch: int) -> str:
+    """What a log tells a worker whose `epoch` is not the `current` one of the run."""
     return (
-        f"run {row.run!r} is at epoch {row.epoch}, owned by {row.owner!r}; this worker has "
-        f"epoch {epoch}. Nothing was written: stop here, the owner goes on"
+        f"run {run!r} is at epoch {current}, and this worker has epoch {epoch}: somebody else took "
+        "it over. Nothing was written: stop here, its owner goes on"
     )
 
 
-def still_leased(run: str, owner: str, left_ms: int) -> str:
+def still_leased(run: str, left_ms: int) -> str:
     """What a log tells whoever wants a run whose lease lasts."""
     return (
-        f"run {run!r} is driven by {owner!r}, whose lease lasts {left_ms / 1000:.1f} s more "
+        f"run {run!r} is driven by somebody else, whose lease lasts {left_ms / 1000:.1f} s more "
         "unless it is renewed. Nothing was written: try again then"
     )
 

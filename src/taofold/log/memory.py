@@ -130,11 +130,11 @@ class MemoryLog:
         with self._lock:
             row = entry.row
             if epoch is not None and epoch != row.epoch:
-                raise Conflict(overtaken(row, epoch))
+                raise Conflict(overtaken(row.run, row.epoch, epoch))
             held = row.status == "running" and lease_lasts(row.lease_until, now)
             # The owner itself may claim again: it knows better than the lease that it lives.
             if held and not force and owner != row.owner:
-                raise Conflict(still_leased(run, row.owner, row.lease_until - now))
+                raise Conflict(still_leased(run, row.lease_until - now))
             changes: dict[str, Any] = {"epoch": row.epoch + 1, "owner": owner, "lease_until": 0}
             if lease_ms:
                 changes |= {"status": "running", "waiting_for": "", "wake_at": 0}
@@ -172,7 +172,7 @@ class MemoryLog:
         """Write all of `records`, or nothing."""
         entry = self._runs.get(run) or self._missing(run)
         if epoch != entry.row.epoch:
-            raise Conflict(overtaken(entry.row, epoch))
+            raise Conflict(overtaken(run, entry.row.epoch, epoch))
         # Checked before anything is written, and the records too: a False must
         # still refuse a wrong number.
         if if_quiet and not entry.inbox.keys() <= set(consume):

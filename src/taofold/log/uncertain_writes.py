@@ -99,7 +99,7 @@ class CertainLog(WrappedLog):
             # Exactly one claim later and ours: it is the one whose answer was lost.
             if row.owner == owner and row.epoch == epoch + 1:
                 return Claim(row.epoch)
-            raise Conflict(overtaken(row, epoch))
+            raise Conflict(overtaken(run, row.epoch, epoch))
 
         return await self._certain(attempt, found)
 
@@ -136,7 +136,7 @@ class CertainLog(WrappedLog):
         async def found() -> bool | None:
             row = await self.log.row(run)
             if row.epoch != epoch:
-                raise Conflict(overtaken(row, epoch))
+                raise Conflict(overtaken(run, row.epoch, epoch))
             # Nobody but the owner writes under its epoch: what is there is ours.
             # Without records there is no trace to look for: the same row is simply written again.
             return True if records and row.events > records[-1].seq else None

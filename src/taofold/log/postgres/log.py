@@ -224,8 +224,8 @@ class PostgresLog:
         if code == "ok":
             return Claim(at, _text(who))
         if code == "held":
-            raise Conflict(still_leased(run, _text(who), at))
-        raise _refusal(code, run, at, who, epoch or 0)
+            raise Conflict(still_leased(run, at))
+        raise _refusal(code, run, at, epoch or 0)
 
     def renew(self, owner: str, runs: Collection[str], lease_ms: int) -> set[str]:
         """Make the leases of `runs` end in `lease_ms` from now. Blocks."""
@@ -267,7 +267,7 @@ class PostgresLog:
             _digests(blob_digests(records)),
             _digests(consume),
         )
-        code, at, who, _ = await self.database.write(values[0], _appends, values, disk=disk)
+        code, at, _, _ = await self.database.write(values[0], _appends, values, disk=disk)
         if code == "ok":
             if status:
                 await self._count_changes()
@@ -276,7 +276,7 @@ class PostgresLog:
             return False
         if code == "misplaced":
             raise Conflict(misplaced_text(run, *_wrong(run, records, at)))
-        raise _refusal(code, run, at, who, epoch)
+        raise _refusal(code, run, at, epoch)
 
     async def read(self, run: str, *, after: int = -1, limit: int = 0) -> list[Record]:
         """Records with `seq > after`, in order."""
@@ -372,9 +372,9 @@ class PostgresLog:
     async def post(self, run: str, signal: Signal) -> bool:
         """Put `signal` in the inbox, once, on disk: a person was told that it is taken."""
         values = (_bytes(run), _bytes(signal.id), message(signal), signal.kind != "refused")
-        code, at, who, _ = await self.database.alone(_POST, values, disk=True)
+        code, at, _, _ = await self.database.alone(_POST, values, disk=True)
         if code == "unknown":
-            raise _refusal(code, run, at, who, 0)
+            raise _refusal(code, run, at, 0)
         return bool(code == "ok")
 
     async def inbox(self, run: str) -> list[Signal]:
@@ -396,9 +396,9 @@ class PostgresLog:
 
     async def delete(self, run: str) -> None:
         """Forget the run, and the blobs that no other run refers to."""
-        code, at, who, _ = await self.database.alone(_DELETE, (_bytes(run),))
+        code, at, _, _ = await self.database.alone(_DELETE, (_bytes(run),))
         if code != "ok":
-            raise _refusal(code, run, at, who, 0)
+            raise _refusal(code, run, at, 0)
 
     async def prune(self, before_ms: int, *, keep: Collection[str] = ()) -> list[str]:
         """Delete the runs that ended and saw nothing since `before_ms`. Returns their ids.
@@ -491,10 +491,10 @@ def _wrong(run: str, records: Sequence[Record], head: int) -> tuple[int, Record]
     raise AssertionError("all records are in their places")
 
 
-def _refusal(code: str, run: str, at: Any, who: bytes | None, epoch: int) -> LogError:
+def _refusal(code: str, run: str, at: Any, epoch: int) -> LogError:
     if code == "unknown":
         return UnknownRun(f"no run {run!r} in this log")
-    return Conflict(overtaken(RunRow(run, epoch=at, owner=_text(who)), epoch))
+    return Conflict(overtaken(run, at, epoch))
 
 
 def _row(row: tuple[Any, ...]) -> RunRow:

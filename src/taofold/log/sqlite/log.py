@@ -212,13 +212,13 @@ class SqliteLog:
         def work(db: sqlite3.Connection) -> Claim:
             number, current, before, status, until = sql.owner(db, run)
             if epoch is not None and epoch != current:
-                raise Conflict(overtaken(RunRow(run, epoch=current, owner=before), epoch))
+                raise Conflict(overtaken(run, current, epoch))
             # Inside the transaction, after any wait for the lock: the lease is compared with now.
             now = self._now()
             # Whoever held it may take it again before its lease is over: it is the same process.
             held = status == "running" and lease_lasts(until, now)
             if held and not force and owner != before:
-                raise Conflict(still_leased(run, before, until - now))
+                raise Conflict(still_leased(run, until - now))
             if lease_ms:
                 db.execute(sql.DRIVE, (current + 1, owner, now + lease_ms, number))
             else:
@@ -431,8 +431,7 @@ class SqliteLog:
             del self._numbers[run]
             raise UnknownRun(f"no run {run!r} in this log")
         if fence[0] != epoch:
-            row = RunRow(run, epoch=fence[0], owner=fence[2])
-            raise Conflict(overtaken(row, epoch))
+            raise Conflict(overtaken(run, fence[0], epoch))
         return number, 0 if fence[1] is None else (fence[1] & sql.LAST) + 1
 
 

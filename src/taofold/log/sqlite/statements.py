@@ -144,7 +144,7 @@ ROW: Final = (
 )
 """A `RunRow`; parameter 1 is the log's clock."""
 FENCE: Final = (
-    "select epoch, (select max(id) from events where id between ?1 and ?1 + 4294967295), owner "
+    "select epoch, (select max(id) from events where id between ?1 and ?1 + 4294967295) "
     "from runs where number = ?2"
 )
 INSERT: Final = (
