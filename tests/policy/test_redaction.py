@@ -95,6 +95,8 @@ NAMED = {
     "address, a token": f"https://{KEY}@github.com/x/y.git",
     "slack hook": f"https://hooks.slack.com/services/T0AAAAAAA/B0BBBBBBB/{drawn(24)}",
     "sign-in link": f"http://127.0.0.1:8420/signin/{drawn(32)}",
+    "store": f"connectionString={KEY}",
+    "store, in YAML": f"db_connection_string: {KEY}",
     "said": f"the password is {drawn(12)}",
     "cut off": f'{{"password": "{drawn(12)}',
     "brackets that cross": "db_pass = m{{h}o)p${e]nob(ody[finds>-_$#thisone}}",

@@ -34,6 +34,10 @@ STEMS: Final = (
     "jwt",
     "otp",
     "sid",
+    "connstr",
+    "conn_str",
+    "connectionstr",
+    "connection_str",
 )
 """Every name that says anything holds one of these, in whatever case."""
 
@@ -141,6 +145,7 @@ _ENDINGS: Final = re.compile(
 )
 _TURKISH: Final = {0x130: "I", 0x131: "i"}
 """A capital i with its dot and a small one without, which NFKC leaves as they are."""
+_CONNECTION: Final = re.compile(r"(?i)conn(?:ection)?[-_. ]?str(?:ing)?s?\Z")
 _TOKEN_ENDING: Final = re.compile(r"(?<!de)(?<!to)token\Z")
 
 
@@ -187,7 +192,8 @@ def says(name: str) -> Says:
     if not name.isascii():
         # Letters that look alike or are wide would hide a name from the list of words.
         name = normalize("NFKC", name).translate(_TURKISH)  # a long s, a wide letter
-    words = [word.lower() for word in _WORDS.findall(name)]
+    # `connection` and `string` say nothing each; together they are the address of a store.
+    words = [word.lower() for word in _WORDS.findall(_CONNECTION.sub("dsn", name))]
     # From the end: what a name is about stands last in English, in front of its number or stage.
     while words and (words[-1] in _STILL or words[-1].isdigit()):
         words.pop()
