@@ -249,6 +249,8 @@ def generates() -> Any:
 def three(state: Any, args: Any, more: Any) -> None: ...
 def listed(state: Any, args: list[int]) -> None: ...
 def defaulted(x: int = Field(3)) -> None: ...
+def behind(x: int, ctx: RunContext[None]) -> None: ...
+def behind_later(x: int, ctx: "RunContext[None]") -> None: ...
 
 
 REFUSED: list[tuple[Any, str]] = [
@@ -261,6 +263,8 @@ REFUSED: list[tuple[Any, str]] = [
     (three, "more"),
     (listed, "mapping"),
     (defaulted, "Annotated"),
+    (behind, "'ctx' is a RunContext, which must come first"),
+    (behind_later, "'ctx' is a RunContext, which must come first"),
     (Place, "class"),
     (lambda: None, "lambda"),
     (42, "cannot be called"),

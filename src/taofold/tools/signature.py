@@ -193,7 +193,7 @@ def _declared(function: Callable[..., Any], doc: Docstring) -> FunctionSignature
     parameters = _parameters(function)
     if [p.name for p in parameters[:2]] == ["state", "args"]:
         return _stateful(function, parameters)
-    context = bool(parameters) and _is_context(parameters[0], function)
+    context = bool(parameters) and _is_context(parameters[0])
     parameters = parameters[context:]
     for parameter in parameters:
         _acceptable(parameter)
@@ -227,6 +227,8 @@ def _acceptable(parameter: inspect.Parameter) -> None:
         raise ConfigError(
             f"parameter {parameter.name!r} takes any number of arguments; declare each one"
         )
+    if _is_context(parameter):
+        raise ConfigError(f"parameter {parameter.name!r} is a RunContext, which must come first")
     if parameter.name == RESERVED_PARAMETER:
         raise ConfigError(f"parameter {RESERVED_PARAMETER!r} is reserved: it bounds every call")
     if isinstance(parameter.default, FieldInfo):
@@ -236,7 +238,7 @@ def _acceptable(parameter: inspect.Parameter) -> None:
         )
 
 
-def _is_context(parameter: inspect.Parameter, function: Callable[..., Any]) -> bool:
+def _is_context(parameter: inspect.Parameter) -> bool:
     hint = parameter.annotation
     if isinstance(hint, str):
         # Not evaluated: its argument is often imported for type checkers only.
