@@ -86,13 +86,13 @@ class ModelCall:
         model = self._model()
         request = await self._before(self._request(model), model, spoken)
         purse, most, spent = ledger.setup.purse, 0.0, 0.0
-        if purse is not None:
+        if purse is not None or ledger.setup.limits.usd is not None:
             most = _most_usd(request, model)
-            if not await purse.take(most):
-                raise Park(SPENT)
+        if purse is not None and not await purse.take(most):
+            raise Park(SPENT)
         try:
             # Held until it is over: branches beside this one see what it may still consume.
-            ledger.held[self.key] = self._check_limits(request, model)
+            ledger.held[self.key] = self._check_limits(request, most)
             reply = await self._live(request, model)
             spent = reply.usage.usd
         finally:
@@ -328,15 +328,15 @@ class ModelCall:
             run=self.ledger.store.run,
         )
 
-    def _check_limits(self, request: Request, model: Model) -> Held:
-        """Stop before a call that a limit forbids, or whose upper bound does not fit `usd`.
+    def _check_limits(self, request: Request, most_usd: float) -> Held:
+        """Stop before a call that a limit forbids, or that may cost more than `usd` has left.
 
         Returns what the call may consume, so that branches beside this one do not count on it.
         """
         ledger = self.ledger
         limits, state = ledger.setup.limits, ledger.store.state
         hit = limits.hit(state, turn=False)
-        bound = needed = prompt = 0.0
+        needed = prompt = 0.0
         # Tokens are refused on a lower estimate, dollars on an upper bound: one reply may exceed
         # `tokens`, none may exceed `usd` where its price is known.
         if hit is None and limits.tokens is not None:
@@ -346,9 +346,8 @@ class ModelCall:
                 hit, needed = "tokens", round(prompt)
         if hit is None and limits.usd is not None:
             held = sum([call.usd for call in ledger.held.values()])
-            bound = _most_usd(request, model)
-            if state.usage.usd + held + bound > limits.usd:
-                hit, needed = "usd", bound
+            if state.usage.usd + held + most_usd > limits.usd:
+                hit, needed = "usd", most_usd
         # Only in a fork: alone, `hit` above has counted every call that was made.
         if hit is None and ledger.others and limits.calls is not None:
             asking = sum([call.model_calls for call in ledger.held.values()])
@@ -359,9 +358,9 @@ class ModelCall:
             event = e.LimitHit(key=self.key, limit=hit, value=1, needed=needed, allowed=allowed)
             ledger.put(event)
             raise Halt(STOP_REASON[hit])
-        if not bound and not prompt:
+        if not most_usd and not prompt:
             return _ONE_CALL
-        return Held(model_calls=1, tokens=round(prompt), usd=bound)
+        return Held(model_calls=1, tokens=round(prompt), usd=most_usd)
 
     # The call itself.
 
