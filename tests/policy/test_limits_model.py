@@ -11,7 +11,7 @@ from taofold import Limits
 from taofold.core.events import LimitHit
 from taofold.core.state import RunState
 from taofold.core.values import Step, Thought, Usage
-from taofold.policy.limits import Held
+from taofold.policy.limits import Blocked, Held
 
 TOOLS = ("look", "pay")
 COUNTS = st.integers(0, 5)
@@ -98,14 +98,14 @@ def test_a_call_is_blocked_once_no_call_is_left_beside_what_others_may_make(
 ) -> None:
     all_calls = used(limits, state)["tool_calls"] + sum(share.tool_calls for share in held)
     own = state.per_tool.get(tool, 0) + sum(share.per_tool.get(tool, 0) for share in held)
-    why = ""
+    why, of = "", "limit"
     if limits.tool_calls is not None and all_calls >= limits.tool_calls:
         why = f"limit reached: {limits.tool_calls} tool calls"
     elif tool in limits.per_tool and own >= limits.per_tool[tool]:
-        why = f"limit reached: {limits.per_tool[tool]} calls of {tool!r}"
+        why, of = f"limit reached: {limits.per_tool[tool]} calls of {tool!r}", "tool_limit"
     elif limits.seconds is not None and state.active_ms >= limits.seconds * 1000:
         why = f"limit reached: {limits.seconds} seconds"
-    assert limits.blocks(state, tool, iter(held)) == why
+    assert limits.blocks(state, tool, iter(held)) == (Blocked(of, why) if why else None)
 
 
 @given(LIMITS, STATES, st.lists(HELD, max_size=3), st.integers(1, 4))

@@ -262,3 +262,13 @@ def test_the_console_listens_to_every_event_by_its_name() -> None:
     # A browser takes an event "error" for a fault of the connection: see `WireEvent.name`.
     names = {"run_error" if name == "error" else name for name in get_args(Name)}
     assert set(re.findall(r'"(\w+)"', listed[1])) == names
+
+
+async def test_a_bound_of_one_tool_is_no_limit_of_the_run() -> None:
+    bench = Bench()
+    one = [act("look", "look", at=str(number)) for number in range(2)]
+    agent = bench.agent(*one, finish(), limits=Limits(per_tool={"look": 1}))
+    events = told(await agent.run("go"))
+    results = [event for event in events if event["type"] == "tool_result"]
+    assert [event["refused"] for event in results] == ["", "tool_limit"]
+    assert "limit_reached" not in names(events)

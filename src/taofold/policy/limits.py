@@ -28,6 +28,16 @@ STOP_REASON: Final[Mapping[str, str]] = {
 REFUSED_ROW: Final = 3
 """Calls in a row that could not be run, after which the run must answer."""
 
+LIMIT_REFUSALS: Final = ("limit", "tool_limit")
+"""Words of `Observation.refused` for what a limit forbids: of the run, and of one tool."""
+
+
+class Blocked(NamedTuple):
+    """What forbids a call: the word of `LIMIT_REFUSALS` for it, and why."""
+
+    refused: str
+    why: str
+
 
 class Held(NamedTuple):
     """What a call under way, or about to start, may still consume: nobody else may count on it."""
@@ -136,21 +146,21 @@ class Limits:
         children = 0 if self.model_calls is None else state.child_model_calls
         return state.model_calls + children
 
-    def blocks(self, state: RunState, tool: str, held: Iterable[Held] = ()) -> str:
-        """Why one more call of `tool` may not start beside what is `held`, or ""."""
+    def blocks(self, state: RunState, tool: str, held: Iterable[Held] = ()) -> Blocked | None:
+        """What forbids one more call of `tool` beside what is `held`, if anything does."""
         bound = self.per_tool.get(tool)
         if self.tool_calls is not None or bound is not None:
             held = tuple(held)
             reserved = sum([share.tool_calls for share in held])
             if self.tool_calls is not None and _acted(state) + reserved >= self.tool_calls:
-                return f"limit reached: {self.tool_calls} tool calls"
+                return Blocked("limit", f"limit reached: {self.tool_calls} tool calls")
             reserved = sum([share.per_tool.get(tool, 0) for share in held])
             if bound is not None and state.per_tool.get(tool, 0) + reserved >= bound:
-                return f"limit reached: {bound} calls of {tool!r}"
+                return Blocked("tool_limit", f"limit reached: {bound} calls of {tool!r}")
         # Checked for calls too: a batch may run past the deadline that held when its turn began.
         if self.seconds is not None and state.active_ms >= self.seconds * 1000:
-            return f"limit reached: {self.seconds:g} seconds"
-        return ""
+            return Blocked("limit", f"limit reached: {self.seconds:g} seconds")
+        return None
 
     def left(self, state: RunState, held: Iterable[Held] = (), among: int = 1) -> "Limits":
         """What remains for a child run, of which `among` are about to start at once.

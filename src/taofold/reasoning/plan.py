@@ -158,7 +158,7 @@ RETRY_SCHEMA: Final = _Retry.model_json_schema()
 EVALUATION_SCHEMA: Final = Evaluation.model_json_schema()
 
 
-_FINAL: Final = ("denied", "expired", "limit", "unresolved", "skipped")
+_FINAL: Final = ("denied", "expired", "limit", "tool_limit", "unresolved", "skipped")
 """Refusals that asking the executor cannot mend."""
 
 

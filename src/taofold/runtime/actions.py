@@ -15,7 +15,7 @@ from taofold.core import events as e
 from taofold.core.effects import Act
 from taofold.core.values import ASK_USER, Action, Observation, Step, Tier
 from taofold.policy import Facts, Ruling
-from taofold.policy.limits import Held
+from taofold.policy.limits import LIMIT_REFUSALS, Blocked, Held
 from taofold.policy.repetition import CallIdentity
 from taofold.runtime.approvals import OpenQuestion
 from taofold.runtime.ledger import Denied, Ledger, Park, call_place, hook_context
@@ -324,13 +324,13 @@ class ActionBatch:
 
     def _refuse_over_limit(self, index: int, tool: str) -> bool:
         """Answer the action if a limit forbids the call."""
-        why = self._limit_reason(index, tool)
-        if why:
-            self._observe(index, Observation(why, "failure", refused="limit"))
-        return bool(why)
+        blocked = self._limit_on(index, tool)
+        if blocked is not None:
+            self._observe(index, Observation(blocked.why, "failure", refused=blocked.refused))
+        return blocked is not None
 
-    def _limit_reason(self, index: int, tool: str) -> str:
-        """Why a limit forbids the call, or "": in the past, what was recorded.
+    def _limit_on(self, index: int, tool: str) -> Blocked | None:
+        """The limit that forbids the call, if one does: in the past, what was recorded.
 
         A call that is allowed is reserved until it begins or is answered.
         """
@@ -338,15 +338,15 @@ class ActionBatch:
         recording = ledger.recording
         if not recording.fresh and recording.settles_limits(key):
             if recording.event(e.Started, key, index) is not None:
-                return ""
+                return None
             recorded = recording.event(e.Observed, key, index)
-            if recorded is not None and recorded.observation.refused == "limit":
-                return str(recorded.observation.result)
+            if recorded is not None and recorded.observation.refused in LIMIT_REFUSALS:
+                return Blocked(recorded.observation.refused, str(recorded.observation.result))
         place = call_place(key, index)
-        reason = ledger.setup.limits.blocks(ledger.store.state, tool, ledger.reserved(place))
-        if not reason:
+        blocked = ledger.setup.limits.blocks(ledger.store.state, tool, ledger.reserved(place))
+        if blocked is None:
             ledger.allowed[place] = Held(tool_calls=1, per_tool={tool: 1})
-        return reason
+        return blocked
 
     async def _ask_user(self, index: int, action: Action) -> None:
         """The reserved action: the run waits until a person has answered."""

@@ -461,10 +461,11 @@ class Invocation:
         self.start(failures + 1)
         return True
 
-    def _limited(self) -> str:
-        """Why a limit forbids one more call of the tool, or ""."""
+    def _limited(self) -> bool:
+        """Does a limit forbid one more call of the tool?"""
         limits, state = self.ledger.setup.limits, self.ledger.store.state
-        return limits.blocks(state, self.tool.name, self.ledger.reserved(self.place))
+        held = self.ledger.reserved(self.place)
+        return limits.blocks(state, self.tool.name, held) is not None
 
     def _deadline(self, bound: Bound) -> float:
         """Seconds the call may take: the tool's or what the action asks for, within the run's."""
