@@ -253,3 +253,17 @@ async def test_a_prompt_is_sent_if_its_tokens_are_left_and_not_with_one_less() -
     assert (hit.limit, hit.allowed) == ("tokens", tokens - 1)
     assert abs(hit.needed - tokens) <= 1
     assert (await Agent(FunctionModel(reply), limits=Limits(tokens=tokens)).run("goal")).success
+
+
+async def test_a_callers_setting_named_limits_is_no_childs_share_when_the_run_goes_on() -> None:
+    @tool(effect="read")
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    script = [ModelError("gone", kind="auth"), act("look"), finish()]
+    agent = Agent(ScriptedModel(script), tools=[look], log=MemoryLog())
+    failed = await agent.run("goal", settings={"limits": {"tool_calls": 0, "mine": "too"}})
+    assert failed.state.status == "failed"
+    result = await agent.resume(failed.run_id)
+    assert (result.success, result.state.tool_calls) == (True, 1)

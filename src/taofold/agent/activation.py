@@ -380,7 +380,8 @@ class Activation:
         if self.principal is None:
             # Whoever resumes a run without saying who he is acts for the one who started it.
             self.setup.principal = started.principal
-        if "limits" in started.settings:  # a child's share, as it was reserved at its start
+        # A child's share, as it was reserved at its start; a caller's own settings may be named so.
+        if started.parent and "limits" in started.settings:
             share = Limits(**started.settings["limits"])
             self.setup.limits = self.agent.limits.within(share)
         return started
@@ -423,7 +424,7 @@ class Activation:
         """Run the agent behind `tool` as a child; its records reach our listener too."""
         if parent.limits.depth < 0:
             text = f"limit reached: agents call agents at most {parent.depth - 1} deep"
-            return ChildOutcome(Observation(text, "failure", refused="limit"))
+            return ChildOutcome(Observation(text, "failure", refused="tool_limit"))
         # A tool made of an agent has one required parameter, the goal, whatever it is called.
         goal = str(parameters[tool.schema["required"][0]])
         return await self.descend(tool.agent, goal, run=run, parent=parent)
