@@ -1,4 +1,4 @@
-"""The nouns and verbs of taofold: values, effects, events, the fold, the rules of the loop.
+"""The core of taofold: values, effects, events, the fold of events to state, the rules of a turn.
 
 Nothing in this package performs I/O, reads a clock or draws a random number.
 """

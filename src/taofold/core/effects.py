@@ -1,4 +1,4 @@
-"""The verbs: what a strategy may ask of the world.
+"""Effects: what a strategy may ask the runtime to do, and what it is sent back.
 
 A strategy is a generator. It yields an effect, is sent the result, and returns its
 answer. It never awaits, reads a clock or opens a file, so the same strategy runs

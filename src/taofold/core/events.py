@@ -5,7 +5,10 @@ replay; `index` that of an action in its batch. Events are never changed; `encod
 their JSON.
 
 A class says all there is to say of its kind: how durable it is, whether a replay derives it, how
-people read it, and behind `State:` what it does to the state, as `docs/log-format.md` has it.
+people read it, and behind `State:` what it does to the state. So a new kind is its class, its name
+in the union `Event`, and the place in `runtime` where it happens; the log, streams, terminal, spans
+and documents follow. What it changes in the state is a case of `state.reduce`, which type checkers
+name. `docs/changing.md` carries an example out.
 """
 
 from collections.abc import Callable, Iterable

@@ -1,4 +1,4 @@
-"""Does a thought rest on what was observed (D5)? The tokens that show it are the evidence.
+"""Grounding: does a thought rest on what was observed (D5), and on which tokens of it?
 
 A token counts if an observation brought it into the run: not the goal, not the
 instructions, not the model's own words. What the model had said before it was observed

@@ -1,4 +1,4 @@
-"""Records that came from elsewhere: history, never authority. Pure.
+"""Imported runs: what of one that came from a file is history, and what counts for nothing. Pure.
 
 A file can claim anything: that a person approved, that a call was begun and only its outcome is
 missing, that somebody with more rights asked. `as_import` keeps of it what is over, and marks it;

@@ -1,7 +1,8 @@
-"""The rules of the loop (D3): what a turn must not do, checked live or re-derived from a log.
+"""The rules of a turn (D3): what its thought and its actions must not do, live or in a log.
 
-Pure and linear. It decides nothing: what a broken rule leads to is the strategy's and the
-policy's business. Source: the AIWG rules for Thought-Action-Observation loops.
+A turn goes in, the rules that it breaks come out. Pure and linear. What a broken rule leads to is
+the strategy's and the policy's business. Source: the AIWG rules for Thought-Action-Observation
+loops.
 
 Whether a thought states an intent is judged by its form, in English: "Looking at the code." names
 an activity and a thing that could be anything, no aim, no reason, no place. Whether a sentence

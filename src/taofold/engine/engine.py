@@ -1,4 +1,4 @@
-"""The seam of engines, `Engine`, and the two that need no queue of somebody else's.
+"""`Engine`, the interface of engines, and the two that need no queue of somebody else's.
 
 `LocalEngine` drives runs as tasks of this process: at most so many at once; others park before
 their first model call and take their turn. Any number of such processes share a log by its leases.

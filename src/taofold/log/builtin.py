@@ -1,4 +1,4 @@
-"""What a specification opens: `"sqlite:PATH"`, a path, `"postgresql://…"`, and what lies beside it.
+"""Opens the logs that come with taofold, by path or address, and the journal beside one.
 
 The journal is kept in the log's own file or database.
 """

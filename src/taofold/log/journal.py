@@ -1,4 +1,4 @@
-"""The seam for what is not a run but is kept like one: loops, and what was learnt.
+"""`Journal`, the interface of what keeps loops and what was learnt: streams of facts.
 
 A journal holds named streams of facts: append-only, numbered, JSON bodies that only their
 owner can read. Whoever appends says what it has seen; if somebody else was quicker it gets

@@ -1,5 +1,6 @@
-"""The seam of the store: what a log must do. Anything that passes
-`taofold.testing.log_conformance` is a log.
+"""`Log`, the interface of what keeps runs, and the rules and words that all logs share.
+
+Anything that passes `taofold.testing.log_conformance` is a log.
 
 The whole concurrency model is here. A run has one owner at a time, known by its `epoch`: an
 append carries the epoch and the next sequence numbers, so whoever was overtaken gets `Conflict`

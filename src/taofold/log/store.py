@@ -1,4 +1,4 @@
-"""The store: the state, the records it was folded from, and who is listening.
+"""`Store`: the state of one run, the records it was folded from, and who listens.
 
 `dispatch` is the only way to change `state`. With a log behind it the records of a
 store become durable at `flush`, and only then do listeners hear of them: nobody is

@@ -1,6 +1,6 @@
 """Where a loop works, and who judges it: a workspace and the gates, as the driver needs them.
 
-`LoopEnvironment` is the seam; `LocalEnvironment` has real files and real commands behind it.
+`LoopEnvironment` is the interface; `LocalEnvironment` has real files and real commands behind it.
 """
 
 import asyncio

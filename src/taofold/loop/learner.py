@@ -1,4 +1,4 @@
-"""What loops learn from one another: the seam `Learner`, and the learner over a registry.
+"""What loops learn from one another: the interface `Learner`, and the one over a registry.
 
 A driver asks its `Learner` for lessons at the start, after the baseline gate, and before each
 further iteration; the answers are frozen in the loop's stream. `learn` is asked once at the end.

@@ -1,6 +1,6 @@
 """The network under all providers: POST a body, get an answer or a stream of bytes.
 
-`Transport` is the seam, `Http` the one over real HTTP, and `forbid_model_requests` the switch that
+`Transport` is the interface, `Http` the one over real HTTP, `forbid_model_requests` the switch that
 keeps tests off it. One `aiohttp` session per event loop is shared by all adapters (docs/adr/0006: a
 third of the CPU of the alternative). It is loaded at the first request, closed when the loop shuts
 down, never follows a redirect (that would hand the key to another host) and never reads more than

@@ -1,4 +1,4 @@
-"""The progress-aware repetition guard (D11) and the "never repeat a failure" rule (D3).
+"""The guard against repetition without progress (D11), and "never repeat a failure" (D3).
 
 A call is its tool and parameters; repeating it is polling as long as what comes back
 changes, and a loop once it does not. Durations, times, addresses, temporary paths and

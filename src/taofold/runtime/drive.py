@@ -1,4 +1,4 @@
-"""The drive: feeds a strategy until it returns. The heart of the system.
+"""The drive: performs the effects of a strategy, one after the other, until it returns.
 
 Run, resume, replay and fork are one operation: drive the strategy, answering from
 the recording what happened before and from the world what did not. They differ only

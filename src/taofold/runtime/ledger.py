@@ -1,4 +1,4 @@
-"""The ledger of one activation: what happens is written here, unless it is recorded already.
+"""The ledger of one activation: through it events are written, unless they are on record.
 
 Every part of a drive goes through it: it asks the recording of earlier lives, says when the past
 ends and the present begins, and refuses the world to an exact replay. The signals (`Park`,

@@ -1,4 +1,4 @@
-"""The seam of models: what a model is asked, what it answers and costs.
+"""`Model`, the interface of models: what one is asked, what it answers and costs.
 
 A `Model` is anything that turns a conversation into a reply. Three of our own ask nobody, or
 others: `FallbackModel` moves on to the next model only after failures that another provider may

@@ -1,4 +1,8 @@
-"""What a run is driven with: the live things that a log cannot hold."""
+"""`Setup`: what a run is driven with, the live things that a log cannot hold.
+
+Models, tools, limits, policy, hooks, clock and callbacks, as `agent.activation` or a test put them
+together. Knows nothing of `Agent`.
+"""
 
 import asyncio
 import sys

@@ -4,6 +4,9 @@ A `Tool` is declared once, by the decorator `tool` or by `as_tool` for what was 
 `bind` checks what a model wrote, `Bound.run` makes the call. Time limits, approvals and what
 becomes of errors are the runtime's: nothing here knows about runs, policy decisions or prompts.
 
+A new option is a field of `Tool`, its key in `ToolOptions`, and the place where it takes effect;
+`docs/changing.md` has the places.
+
 Tools of other frameworks are known by their shape: nobody's package is imported to look, and the
 bridge that reads them is loaded when one turns up.
 """
