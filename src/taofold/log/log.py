@@ -279,7 +279,10 @@ async def forgettable(log: Log, before_ms: int, keep: Collection[str]) -> list[s
 
 
 class WrappedLog:
-    """A log that passes every call on to `log`: the base of those that change some of them."""
+    """A log that passes every call on to `log`: the base of those that change some of them.
+
+    `named` are the arguments that `Log` has by name.
+    """
 
     def __init__(self, log: Log) -> None:
         self.log = log
@@ -295,64 +298,21 @@ class WrappedLog:
         if hear is not None:
             hear(run, key, request)
 
-    async def create(
-        self,
-        row: RunRow,
-        *,
-        records: Sequence[Record] = (),
-        blobs: Mapping[str, bytes] | None = None,
-        owner: str = "",
-        lease_ms: int = 0,
-        disk: bool = False,
-    ) -> Claim:
+    async def create(self, row: RunRow, **named: Any) -> Claim:
         """Register a run with its first records."""
-        return await self.log.create(
-            row, records=records, blobs=blobs, owner=owner, lease_ms=lease_ms, disk=disk
-        )
+        return await self.log.create(row, **named)
 
-    async def claim(
-        self,
-        run: str,
-        owner: str,
-        *,
-        epoch: int | None = None,
-        lease_ms: int = 0,
-        force: bool = False,
-    ) -> Claim:
+    async def claim(self, run: str, owner: str, **named: Any) -> Claim:
         """Become the owner of the run."""
-        return await self.log.claim(run, owner, epoch=epoch, lease_ms=lease_ms, force=force)
+        return await self.log.claim(run, owner, **named)
 
     def renew(self, owner: str, runs: Collection[str], lease_ms: int) -> set[str]:
         """Make the leases of `runs` end in `lease_ms` from now."""
         return self.log.renew(owner, runs, lease_ms)
 
-    async def append(
-        self,
-        run: str,
-        epoch: int,
-        records: Sequence[Record],
-        *,
-        disk: bool = False,
-        consume: Sequence[str] = (),
-        blobs: Mapping[str, bytes] | None = None,
-        status: str = "",
-        waiting_for: str = "",
-        wake_at: int = 0,
-        if_quiet: bool = False,
-    ) -> bool:
+    async def append(self, run: str, epoch: int, records: Sequence[Record], **named: Any) -> bool:
         """Write the records."""
-        return await self.log.append(
-            run,
-            epoch,
-            records,
-            disk=disk,
-            consume=consume,
-            blobs=blobs,
-            status=status,
-            waiting_for=waiting_for,
-            wake_at=wake_at,
-            if_quiet=if_quiet,
-        )
+        return await self.log.append(run, epoch, records, **named)
 
     async def read(self, run: str, *, after: int = -1, limit: int = 0) -> list[Record]:
         """Records of a run."""
@@ -362,27 +322,9 @@ class WrappedLog:
         """The run's row."""
         return await self.log.row(run)
 
-    async def rows(
-        self,
-        *,
-        status: str = "",
-        session: str = "",
-        parent: str = "",
-        principal: str = "",
-        agent: str = "",
-        before: int = 0,
-        limit: int = 100,
-    ) -> list[RunRow]:
+    async def rows(self, **named: Any) -> list[RunRow]:
         """Runs, newest first."""
-        return await self.log.rows(
-            status=status,
-            session=session,
-            parent=parent,
-            principal=principal,
-            agent=agent,
-            before=before,
-            limit=limit,
-        )
+        return await self.log.rows(**named)
 
     async def ids(self, prefix: str, *, limit: int = 10) -> list[str]:
         """Ids of runs that begin with `prefix`."""

@@ -6,7 +6,7 @@ the log is asked first; everything that is needed lies in it: epochs, heads, and
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeVar
 
 from taofold.core.errors import Conflict, LogError, OutcomeUnknown, UnknownRun
@@ -46,17 +46,13 @@ class CertainLog(WrappedLog):
         row: RunRow,
         *,
         records: Sequence[Record] = (),
-        blobs: Mapping[str, bytes] | None = None,
         owner: str = "",
-        lease_ms: int = 0,
-        disk: bool = False,
+        **named: Any,
     ) -> Claim:
         """Register a run; one that is there already is ours if it is as we would have made it."""
 
         async def attempt() -> Claim:
-            return await super(CertainLog, self).create(
-                row, records=records, blobs=blobs, owner=owner, lease_ms=lease_ms, disk=disk
-            )
+            return await super(CertainLog, self).create(row, records=records, owner=owner, **named)
 
         async def found() -> Claim | None:
             try:
@@ -74,21 +70,11 @@ class CertainLog(WrappedLog):
 
         return await self._certain(attempt, found)
 
-    async def claim(
-        self,
-        run: str,
-        owner: str,
-        *,
-        epoch: int | None = None,
-        lease_ms: int = 0,
-        force: bool = False,
-    ) -> Claim:
+    async def claim(self, run: str, owner: str, *, epoch: int | None = None, **named: Any) -> Claim:
         """Become the owner; a claim that happened unseen is one."""
 
         async def attempt() -> Claim:
-            return await super(CertainLog, self).claim(
-                run, owner, epoch=epoch, lease_ms=lease_ms, force=force
-            )
+            return await super(CertainLog, self).claim(run, owner, epoch=epoch, **named)
 
         async def found() -> Claim | None:
             if epoch is None:  # one claim more is as good as the one that was lost
@@ -103,35 +89,11 @@ class CertainLog(WrappedLog):
 
         return await self._certain(attempt, found)
 
-    async def append(
-        self,
-        run: str,
-        epoch: int,
-        records: Sequence[Record],
-        *,
-        disk: bool = False,
-        consume: Sequence[str] = (),
-        blobs: Mapping[str, bytes] | None = None,
-        status: str = "",
-        waiting_for: str = "",
-        wake_at: int = 0,
-        if_quiet: bool = False,
-    ) -> bool:
+    async def append(self, run: str, epoch: int, records: Sequence[Record], **named: Any) -> bool:
         """Write the records once. What has none may be written twice: it says the same."""
 
         async def attempt() -> bool:
-            return await super(CertainLog, self).append(
-                run,
-                epoch,
-                records,
-                disk=disk,
-                consume=consume,
-                blobs=blobs,
-                status=status,
-                waiting_for=waiting_for,
-                wake_at=wake_at,
-                if_quiet=if_quiet,
-            )
+            return await super(CertainLog, self).append(run, epoch, records, **named)
 
         async def found() -> bool | None:
             row = await self.log.row(run)
