@@ -10,7 +10,9 @@ from dataclasses import asdict
 from os import urandom
 from secrets import token_hex
 from time import time_ns
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypedDict
+
+from typing_extensions import Unpack
 
 from taofold import reasoning
 from taofold.agent.history import Earlier, History
@@ -121,6 +123,16 @@ def new_id() -> str:
     # year 2527 and is dropped.
     milliseconds = time_ns() // 1_000_000
     return (milliseconds.to_bytes(6) + urandom(4)).hex()[1:]
+
+
+class RunOptions(TypedDict, total=False):
+    """What is said of a new run besides its goal: see `Agent.run`."""
+
+    session: str
+    data: Mapping[str, JSON] | None
+    ui_context: str
+    history: Sequence[Earlier]
+    settings: Mapping[str, Any] | None
 
 
 class Activation:
@@ -238,39 +250,17 @@ class Activation:
         return lambda: make(task)
 
     async def run(
-        self,
-        goal: Prompt,
-        *,
-        session: str = "",
-        run_id: str = "",
-        data: Mapping[str, JSON] | None = None,
-        ui_context: str = "",
-        history: Sequence[Earlier] = (),
-        settings: Mapping[str, Any] | None = None,
+        self, goal: Prompt, *, run_id: str = "", **options: Unpack[RunOptions]
     ) -> RunResult[Any]:
         """Start a run. `settings` are kept with it for whoever must rebuild the agent."""
-        started, blobs = await self._describe_run(
-            goal, session, data, ui_context, history, settings
-        )
+        started, blobs = await self._describe_run(goal, **options)
         run = run_id or new_id()
         store = await runs.start(self.log, started, run, self.strategy(started), self.setup, blobs)
         return await self._result(store)
 
-    async def begin(
-        self,
-        goal: Prompt,
-        *,
-        session: str = "",
-        run_id: str = "",
-        data: Mapping[str, JSON] | None = None,
-        ui_context: str = "",
-        history: Sequence[Earlier] = (),
-        settings: Mapping[str, Any] | None = None,
-    ) -> str:
+    async def begin(self, goal: Prompt, *, run_id: str = "", **options: Unpack[RunOptions]) -> str:
         """Put a run into the log without driving it. Returns its id."""
-        started, blobs = await self._describe_run(
-            goal, session, data, ui_context, history, settings
-        )
+        started, blobs = await self._describe_run(goal, **options)
         run = run_id or new_id()
         await runs.begin(self.log, started, run, self.setup, blobs)
         return run
@@ -278,11 +268,11 @@ class Activation:
     async def _describe_run(
         self,
         goal: Prompt,
-        session: str,
-        data: Mapping[str, JSON] | None,
-        ui_context: str,
-        history: Sequence[Earlier],
-        settings: Mapping[str, Any] | None,
+        session: str = "",
+        data: Mapping[str, JSON] | None = None,
+        ui_context: str = "",
+        history: Sequence[Earlier] = (),
+        settings: Mapping[str, Any] | None = None,
     ) -> tuple[e.RunStarted, dict[str, bytes]]:
         """The fixed facts of a new run, without secrets, and the bytes of its media by digest."""
         agent, redactor = self.agent, self.setup.redactor
