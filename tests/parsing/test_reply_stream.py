@@ -84,6 +84,7 @@ def test_of_a_call_nothing_is_shown(dialect):
         'Both: functools[{"name": "f", "arguments": {"x": "the argument"}}]',
         'Now call:f{x:<|"|>the argument<|"|>}',
         'So: function call {"name": "f", "arguments": {"x": "the argument"}}',
+        '```json\n<tool_call>{"name": "f", "arguments": {"x": "the argument"}}</tool_call>\n```',
     ],
 )
 def test_of_a_call_without_a_mark_of_its_own_nothing_is_shown(text):
@@ -107,6 +108,7 @@ def test_of_a_call_without_a_mark_of_its_own_nothing_is_shown(text):
         'So `{name: "f", arguments: {x: "the argument"}}`',
         "{'tool': 'f', 'parameters': {'x': 'the argument'}}",
         '{ // go\n"name": "f", "arguments": {"x": "the argument"}}',
+        '{"f": {"x": "the argument"}}',
         '\ufeff{"name": "f", "arguments": {"x": "the argument"}}',
         '&lt;tool_call&gt;{"name": "f", "arguments": {"x": "the argument"}}&lt;/tool_call&gt;',
         '<TOOL_CALL>{"name": "f", "arguments": {"x": "the argument"}}</TOOL_CALL>',
@@ -126,10 +128,17 @@ def test_of_a_call_that_is_written_as_text_nothing_is_shown(lead, text):
         '<think type="deep">the thought</think>It is 42.',
         "<think><think>the first</think>the thought</think>It is 42.",
         "<think>of <reasoning>the thought</reasoning></think>It is 42.",
+        "<think\n>the thought</think\n >It is 42.",
+        "to=self<|message|>the thought<|end|>It is 42.",
+        "<|start|>assistant to=user<|message|>It is 42.<|end|>",
+        "to=user<|message|>It is 42.",
+        "It is 42.<tool_response>the thought",
+        "It is 42.\n## Return of functions.f:0\nthe thought",
     ],
 )
-def test_of_reasoning_in_reasoning_or_with_attributes_nothing_is_shown(text):
-    """Mutants: the first closing mark ends all of it; attributes make a tag another one."""
+def test_of_reasoning_heads_and_the_words_of_others_nothing_is_shown(text):
+    """Mutants: the first closing mark ends all of it; attributes make a tag another one; a line
+    ends a tag; a head without its mark is text; the words of others are the model's."""
     seen, tail, stream = shown(list(text))
     assert (seen + tail, stream.diverged) == ("It is 42.", False)
 
@@ -183,6 +192,7 @@ PIECES = st.sampled_from([
     '{"name": "finish", "answer": " a ', '\\"', "k" * 60, "\\ud83d", "\\ude00", "<|start|>",
     "tool results",
     "User: ", "<answer>", "</answer>", "<|im_end|>", ",", " 12", "◁think▷", "◁/think▷",
+    "to=user", "to=f", "<think\n", "assistantfinal", "<f", "[f(", '{"a": [1, {"b": "', "]}", "{{",
 ])  # fmt: skip
 
 

@@ -54,7 +54,7 @@ _ACTION = re.compile(
     r"(?:[ \t]\d{1,2})?[ \t*_]{0,4}[:：]",
     re.IGNORECASE | re.MULTILINE,
 )
-_MARKED = re.compile(
+MARKED = re.compile(
     rf"^(?=[ \t#*_\dtaf-]){_LEAD}(?:thought|action|final[ _]answer)(?:[ \t]\d{{1,2}})?[ \t]{{0,3}}"
     r"(?:[\[(][^\])\n]{0,40}[\])])?[ \t*_]{0,4}[:：]",
     re.IGNORECASE | re.MULTILINE,
@@ -100,13 +100,13 @@ def has_action(text: str) -> bool:
 
 def has_lead(text: str) -> bool:
     """Whether prose stands before the first labelled line."""
-    mark = _MARKED.search(text)
+    mark = MARKED.search(text)
     return mark is not None and bool(text[: mark.start()].strip().strip("`"))
 
 
 def is_labelled(text: str) -> bool:
     """Whether a line is labelled as a thought, an action or a final answer."""
-    return _MARKED.search(text) is not None
+    return MARKED.search(text) is not None
 
 
 def sections_of(text: str) -> Labelled:

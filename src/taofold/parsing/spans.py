@@ -27,7 +27,7 @@ _OBJECT = re.compile(r"\s*\{")
 _MESSAGE_END = re.compile(r"<\|(?:end|channel|start|call|return|eom|eot)\|>")
 _FAILURES = 8
 _DISTINCT = 512
-_MARKS = 10_000
+MARKS_MOST = 10_000
 """The most marks of reasoning, messages and calls that are followed."""
 _ATTEMPTS = 10_000
 """The most values that are not valid JSON, or turn out to be none."""
@@ -115,7 +115,7 @@ class _Scanner:
                 position = self._value(at)
                 continue
             followed += 1
-            self.out.exhausted = followed > _MARKS
+            self.out.exhausted = followed > MARKS_MOST
             if kind == "open":
                 position = self._skip_reasoning(at, match.end(), closer_of(match[0]))
             elif kind == "header":

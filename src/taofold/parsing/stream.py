@@ -1,9 +1,10 @@
 """The answer of a reply as its text arrives: not its reasoning, its envelope or its calls.
 
-What is shown depends on the text alone, never on how it was cut into pieces: nothing is decided
-about a mark before it is complete, or too long to be one. `Envelope` reads one JSON object as it
-arrives and finds out whether it is a decision or data; `ReplyStream` finds it. For display only,
-never executed; `close` says what the whole reply says. Knows nothing of how a stream is received.
+What is shown depends on the text alone, never on how it was cut into pieces. `ReplyStream` runs
+from one sign to the next, by the marks of the reply reader; a sign is judged when it is complete,
+or too long to be one. `Envelope` reads one JSON object as it arrives and finds out whether it is
+a decision or data. For display only, never executed; `close` says what the whole reply says.
+Knows nothing of how a stream is received.
 
     stream = ReplyStream(tools)
     for piece in pieces:
@@ -15,9 +16,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final
 
 from taofold.parsing.decision import (
@@ -27,15 +28,18 @@ from taofold.parsing.decision import (
     ENVELOPE,
     FINISH,
     PARAMETER_KEYS,
+    RESERVED,
     TOOL_KEYS,
     Tools,
     is_decision,
 )
-from taofold.parsing.labels import DECIDING_LABELS, is_labelled
+from taofold.parsing.labels import DECIDING_LABELS, MARKED
+from taofold.parsing.markup.calls import RECIPIENT, TO_NOBODY
 from taofold.parsing.markup.families import (
     BARE_HEADS,
     CALL_CLOSE,
     CALL_OPEN,
+    FOREIGN,
     FOREIGN_LABELS,
     FOREIGN_LINE,
     HEAD,
@@ -48,28 +52,35 @@ from taofold.parsing.markup.families import (
 )
 from taofold.parsing.outcome import Parsed, Prose, Turn, Unparsed
 from taofold.parsing.reply import read_reply
-from taofold.parsing.spans import ANGLES
+from taofold.parsing.spans import ANGLES, MARKS_MOST
 from taofold.parsing.typed import parse_partial
 
-_MESSAGE: Final = frozenset({"role", "content", "refusal"})
-"""Keys of a whole message of a chat, which may hold calls."""
-_KEY: Final = re.compile(r'"((?:[^"\\]|\\.)*+)"', re.DOTALL)
-_KEY_LONGEST: Final = 400
-"""Characters of a key with its quotes: what is longer is none."""
-_LOOSE_KEY: Final = re.compile(r"""['“‘`]?+([\w$-]{0,64}+)['”’`]?+\s{0,8}+(\S)""")
-"""What stands where a key is due and is none of JSON's, and what follows it."""
-_BLANK: Final = re.compile(r"\s+")
-_LOOSE_LONGEST: Final = 80
-_PROTOCOL: Final = ENVELOPE.union(DECISIVE, CALL_KEYS)
-_LITERAL: Final = re.compile(r"[-+.\w]{1,400}")
-_BODY: Final = re.compile(r'[^"\\]+')
-_ESCAPE: Final = re.compile(
-    r'\\(?:["\\/bfnrt]|u(?![dD][89abAB])[0-9a-fA-F]{4}'
-    r"|u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"
-)
-_LONGEST_ESCAPE: Final = 12
-_NAME_LONGEST: Final = 200
+_LONGEST: Final = 128
+"""No sign is longer; what is longer is text."""
+_HEADER_LONGEST: Final = 300
 _DEPTH: Final = 100
+_NAME_LONGEST: Final = 200
+_PROTOCOL: Final = ENVELOPE.union(DECISIVE, CALL_KEYS, ("role", "content", "refusal"))
+"""Keys of decisions, and of a whole message of a chat, which may hold calls."""
+_BETWEEN: Final = r"[\s,:\-+.\w]"
+_STRING: Final = r'(?:[^"\\]++|\\.)*+'
+_INSIDE = rf'{_BETWEEN}++|"{_STRING}"'
+for _ in range(2):
+    _INSIDE = rf'{_BETWEEN}++|"{_STRING}"|[{{\[](?:{_INSIDE})*+[}}\]]'
+_DATA: Final = re.compile(rf"(?:{_INSIDE})*+", re.DOTALL)
+"""Data up to a bracket that does not soon close, or to the end of the text."""
+_BEGUN_DATA: Final = re.compile(rf"\{{{_DATA.pattern}", re.DOTALL)
+_REST: Final = re.compile(_STRING, re.DOTALL)
+_KEY: Final = re.compile(rf'"({_STRING})"', re.DOTALL)
+_SEPARATOR: Final = re.compile(r"[\s,:]++")
+_LITERAL: Final = re.compile(r"[-+.\w]++")
+_LITERAL_LONGEST: Final = 400
+_TEXT: Final = re.compile(
+    r'(?:[^"\\]++|\\(?:["\\/bfnrt]|u(?![dD][89abAB])[0-9a-fA-F]{4}'
+    r"|u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}))++"
+)
+"""As much of a string as is complete."""
+_LONGEST_ESCAPE: Final = 12
 
 
 @dataclass(slots=True)
@@ -90,25 +101,28 @@ class Envelope:
         is_plain: Whether the object is no decision, but data.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, names: Collection[str] = (), *, is_plain: bool = False) -> None:
         self.ended = False
-        self.is_plain = False
+        self.is_plain = is_plain
+        self._names = names
         self._is_decision = False
         self._has_key = False
         self._raw: list[str] = []
+        """What was read and may be data."""
         self._frames: list[_Frame] = []
+        self._depth = 0  # of data
         self._fresh: list[str] = []
         self._waiting: list[str] = []  # an answer whose tool was not named yet
-        self._data: list[str] = []
-        self._data_depth = -1
-        self._live = False  # whether the string that is read belongs to the answer
+        self._answer: list[str] = []  # the JSON text of one that is no text
+        self._answer_depth = -1
+        self._is_live = False  # whether the string that is read belongs to the answer
         self._in_string = False
         self._name = ""  # of the tool, as far as it was read
 
     @property
     def structured(self) -> str:
         """The JSON text of a decision's answer so far, if it is not a text."""
-        return "".join(self._data)
+        return "".join(self._answer)
 
     def take(self) -> str:
         """What is to be shown since the last call."""
@@ -116,140 +130,146 @@ class Envelope:
         self._fresh = []
         return fresh
 
-    def feed(self, text: str) -> int:
-        """Reads as much of a text as is complete; returns how much that was."""
-        at = 0
+    def feed(self, text: str, at: int) -> int:
+        """Reads on from an offset as far as the text is complete; returns where that ends."""
+        begin = at
         while at < len(text) and not self.ended:
-            used = self._string_part(text, at) if self._in_string else self._token(text, at)
-            if used == 0:
+            if self.is_plain:
+                end = self._data(text, at)
+            elif self._in_string:
+                end = self._string_part(text, at)
+            else:
+                end = self._token(text, at)
+            if end == at:
                 break
-            self._keep(text[at : at + used])
-            at += used
-        if self.ended and not self._is_decision and not self.is_plain:
-            self._settle()
+            at = end
+        if not self._is_decision:
+            self._raw.append(text[begin:at])
+            if self.ended and not self.is_plain:
+                self._settle()
+        if self.is_plain:
+            self._fresh += self._raw
+            self._raw = []
         return at
 
-    def _keep(self, text: str) -> None:
-        if not self._is_decision or self.is_plain:
-            self._raw.append(text)
-        if self.is_plain:
-            self._fresh.append(text)
+    def _data(self, text: str, at: int) -> int:
+        """Reads data: its strings are stepped over, its brackets are counted."""
+        while at < len(text):
+            if self._in_string:
+                rest = _REST.match(text, at)
+                at = rest.end() if rest else at
+                if text[at : at + 1] != '"':
+                    return at
+                self._in_string = False
+                at += 1
+            between = _DATA.match(text, at)
+            at = between.end() if between else at
+            char = text[at : at + 1]
+            if char == '"':
+                self._in_string = True
+            elif char and char in "{[":
+                self._depth += 1
+            elif char and char in "}]":
+                self._depth -= 1
+            else:
+                self.ended = bool(char)
+                return at
+            at += 1
+            if not self._depth:
+                self.ended = True
+                return at
+        return at
 
     def _token(self, text: str, at: int) -> int:
-        blank = _BLANK.match(text, at)
-        if blank:
-            return self._collected(blank[0])
-        char = text[at]
         frame = self._frames[-1] if self._frames else None
-        if char == '"' and frame and frame.opener == "{" and frame.wants_key:
-            return self._key(text, at)
-        if frame and frame.opener == "{" and frame.wants_key and char not in "{[}],":
-            return self._loose_key(text, at)
+        separator = _SEPARATOR.match(text, at)
+        if separator and frame:
+            frame.wants_key = frame.wants_key or "," in separator[0]
+            return self._collected(text, at, separator.end())
+        char = text[at]
+        if frame and frame.opener == "{" and frame.wants_key and char not in "{[}]":
+            return self._key(text, at, frame)
         if char == '"':
-            return self._open_string()
+            self._in_string = True
+            self._name = ""
+            self._is_live = self._answer_depth < 0 and self._is_answer()
+            return self._collected(text, at, at + 1)
         if char in "{[" and len(self._frames) < _DEPTH:
-            if self._is_answer() and self._data_depth < 0:
-                self._data_depth = len(self._frames)
+            if self._is_answer() and self._answer_depth < 0:
+                self._answer_depth = len(self._frames)
             self._frames.append(_Frame(char))
-            return self._collected(char)
-        if char in "}]" and frame and frame.opener == {"}": "{", "]": "["}[char]:
-            return self._close(char)
-        if char == "," and frame:
-            frame.wants_key = True
-            return self._collected(char)
-        if char == ":" and frame:
-            return self._collected(char)
+            return self._collected(text, at, at + 1)
+        if frame and char == {"{": "}", "[": "]"}[frame.opener]:
+            self._frames.pop()
+            self._collected(text, at, at + 1)
+            if len(self._frames) <= self._answer_depth:
+                self._answer_depth = -1
+            self.ended = not self._frames
+            return at + 1
         literal = _LITERAL.match(text, at)
-        if literal is None or literal.end() - at >= 400:
-            return self._fail()
+        if literal is None or literal.end() - at >= _LITERAL_LONGEST:
+            return self._fail(at)
         # It may go on in the next piece.
         if literal.end() == len(text):
-            return 0
+            return at
         if self._is_answer():
-            self._data.append(literal[0])
-        return len(literal[0]) if self._data_depth < 0 else self._collected(literal[0])
+            self._answer.append(literal[0])
+            return literal.end()
+        return self._collected(text, at, literal.end())
 
-    def _collected(self, text: str) -> int:
-        if self._data_depth >= 0:
-            self._data.append(text)
-        return len(text)
+    def _collected(self, text: str, at: int, end: int) -> int:
+        if self._answer_depth >= 0:
+            self._answer.append(text[at:end])
+        return end
 
-    def _close(self, char: str) -> int:
-        self._frames.pop()
-        self._collected(char)
-        if len(self._frames) <= self._data_depth:
-            self._data_depth = -1
-        self.ended = not self._frames
-        return 1
-
-    def _key(self, text: str, at: int) -> int:
-        key = _KEY.match(text, at, at + _KEY_LONGEST)
+    def _key(self, text: str, at: int, frame: _Frame) -> int:
+        key = _KEY.match(text, at, at + _LONGEST)
         if key is None:
-            return self._fail() if len(text) - at >= _KEY_LONGEST else 0
-        frame = self._frames[-1]
+            is_open = text[at] == '"' and len(text) - at < _LONGEST
+            return at if is_open else self._fail(at)
         frame.key, frame.wants_key = key[1], False
         self._has_key = True
-        if len(self._frames) == 1 and not self.is_plain:
+        if len(self._frames) == 1:
             self._is_decision = self._is_decision or frame.key in DECISIVE
-            undecided = frame.key in ENVELOPE or frame.key in CALL_KEYS or frame.key in _MESSAGE
-            if not self._is_decision and not undecided:
+            is_open = frame.key in _PROTOCOL or frame.key in self._names
+            if not self._is_decision and not is_open:
                 self._become_plain()
-        return self._collected(key[0])
-
-    def _loose_key(self, text: str, at: int) -> int:
-        """No key of JSON: prose in braces, or a decision in another notation: not shown."""
-        key = _LOOSE_KEY.match(text, at)
-        if key is None and len(text) - at < _LOOSE_LONGEST:
-            return 0
-        if key is not None and len(self._frames) == 1:
-            is_comment = key[2] == "/"
-            self._has_key = is_comment or (key[2] in ":：=" and key[1] in _PROTOCOL)
-        return self._fail()
+        return self._collected(text, at, key.end())
 
     def _become_plain(self) -> None:
         self.is_plain = True
-        self._waiting = []
-        self._fresh += self._raw
-
-    def _open_string(self) -> int:
-        self._in_string = True
-        self._name = ""
-        self._live = self._data_depth < 0 and self._is_answer()
-        return self._collected('"')
+        self._depth = len(self._frames)
 
     def _string_part(self, text: str, at: int) -> int:
-        body = _BODY.match(text, at)
-        if body:
-            self._say(body[0])
-            return self._collected(body[0])
+        part = _TEXT.match(text, at)
+        if part:
+            self._say(part[0])
+            return self._collected(text, at, part.end())
         if text[at] == '"':
             self._end_string()
-            return self._collected('"')
-        escape = _ESCAPE.match(text, at)
-        if escape is None:
-            return self._fail() if len(text) - at >= _LONGEST_ESCAPE else 0
-        self._say(json.loads(f'"{escape[0]}"'))
-        return self._collected(escape[0])
+            return self._collected(text, at, at + 1)
+        return self._fail(at) if len(text) - at >= _LONGEST_ESCAPE else at
 
-    def _say(self, text: str) -> None:
-        frame = self._frames[-1] if self._frames else None
-        if frame and frame.key in TOOL_KEYS:
-            self._name = (self._name + text)[:_NAME_LONGEST]
-        if not self._live or self.is_plain:
+    def _say(self, written: str) -> None:
+        is_name = self._frames[-1].key in TOOL_KEYS
+        if not is_name and not self._is_live:
             return
-        if self._is_known():
+        text = json.loads(f'"{written}"', strict=False) if "\\" in written else written
+        if is_name:
+            self._name = (self._name + text)[:_NAME_LONGEST]
+        if self._is_live and self._is_known():
             self._decide(text)
-        else:
+        elif self._is_live:
             self._waiting.append(text)
 
     def _end_string(self) -> None:
-        self._in_string = self._live = False
-        frame = self._frames[-1] if self._frames else None
-        if frame is None or frame.opener != "{" or frame.key not in TOOL_KEYS:
+        self._in_string = self._is_live = False
+        frame = self._frames[-1]
+        if frame.opener != "{" or frame.key not in TOOL_KEYS:
             return
         frame.tool = self._name
         # The answer came before the name of its tool. Of another tool it was a parameter: dropped.
-        if self._waiting and frame.tool == FINISH and not self.is_plain:
+        if self._waiting and frame.tool == FINISH:
             self._decide(*self._waiting)
         self._waiting = []
 
@@ -260,10 +280,8 @@ class Envelope:
 
     def _is_answer(self) -> bool:
         """Whether the value that begins is the answer of a decision."""
-        if self.is_plain or not self._frames or self._frames[-1].opener != "{":
-            return False
-        frame = self._frames[-1]
-        if frame.key not in ANSWER_KEYS:
+        frame = self._frames[-1] if self._frames else None
+        if frame is None or frame.opener != "{" or frame.key not in ANSWER_KEYS:
             return False
         if len(self._frames) == 1:
             return frame.tool in (None, FINISH)
@@ -277,9 +295,9 @@ class Envelope:
             return self._frames[0].tool == FINISH or self._frames[0].key == "final_answer"
         return FINISH in (self._frames[-1].tool, self._frames[-2].tool)
 
-    def _fail(self) -> int:
+    def _fail(self, at: int) -> int:
         self.ended = True
-        return 0
+        return at
 
     def _settle(self) -> None:
         """At its end, what an object is whose keys both data and decisions have."""
@@ -288,93 +306,112 @@ class Envelope:
         except (ValueError, RecursionError):
             self._is_decision = self._has_key  # without one it is a word in braces
         else:
-            self._is_decision = is_decision(value)
+            self._is_decision = is_decision(value, self._names)
         if not self._is_decision:
             self._become_plain()
 
 
-_LONGEST: Final = 128
-"""No mark is longer; what is longer is text."""
-_HEADER_LONGEST: Final = 300
-_LINE_LONGEST: Final = 192
-"""The most of a line that is looked at for its label."""
-_STRETCH: Final = 1024
-"""Characters of a piece that are looked at together."""
-_SIGN: Final = re.compile(r"[<\[\]◁]|\n+|\{+")
-"""What may begin a mark, and the ends of lines."""
-_ROW: Final = re.compile(r"\[+(?=\[)|\]+(?=\])|◁+(?=◁)")
-"""Signs before another one of their kind: these begin no mark."""
-_ENDS: Final = {
-    "<": re.compile(r"<(?:\s|[^>\n]*+[>\n])"),
-    "[": re.compile(r"[^\]\n]*+[\]\n]"),
-    "◁": re.compile(r"[^▷\n]*+[▷\n]"),
-}
-"""Where a mark ends, by its first character, or can be none."""
-_LABELS: Final = (*DECIDING_LABELS, *FOREIGN_LABELS)
-"""What the first word of a line may be, if the line is more than prose."""
-_LABEL_END: Final = re.compile(
-    r"[^:：\n\[(]*+(?:[:：\n]"
-    r"|[\[(](?:[^\])\n]{0,40}+[\])][^:：\n]*+[:：\n]|[^\])\n]{41}|[^\])\n]{0,40}+\n))"
+def _begun(literal: str, rest: str = "") -> str:
+    """A pattern of a literal and the `rest` behind it, as far as the text has them at its end."""
+    pattern = rest
+    for char in reversed(literal):
+        pattern = rf"{re.escape(char)}(?:\Z{'|' if pattern else ''}{pattern})"
+    return pattern
+
+
+_WRAP: Final = re.compile(r"(?:```\w{0,16}+[ \t]{0,8}+\n\s{0,32}+)?+(?:\[\s{0,32}+)?+\Z")
+"""A fence and a list: what may stand around a decision, and is shown only with what follows."""
+_WRAP_LONGEST: Final = 96
+_OBJECT: Final = (
+    r"\{\s{0,32}+(?:\{\s{0,32}+)?+(?:"
+    r"\"(?P<key>(?:[^\"\\]|\\.){0,120}+)\"\s{0,8}+:|"
+    rf"['“‘`]?+(?:{'|'.join(sorted(_PROTOCOL))})['”’`]?+\s{{0,8}}+[:：=]|/[/*]"
+    rf"|\"(?:{'|'.join(sorted(_PROTOCOL))})\")"
 )
-"""Where it is certain whether a line is labelled: not at a colon in the bracket of a label."""
-_INDENT: Final = re.compile(r"[ \t]+")
-_LEAD: Final = re.compile(r"[ \t#*_>\d.)-]{0,12}+")
-"""What may stand before the label of a line; the longest is longer than a label may have."""
-_WORD_LONGEST: Final = max(map(len, _LABELS))
-_FINAL: Final = re.compile(r"[ \t#*_]{0,8}final[ _]answer[ \t*_]{0,4}[:：]", re.IGNORECASE)
-_FINAL_LONGEST: Final = 32
+"""An object, of JSON by its first key, or of a decision in another notation."""
+_LABEL_REST = r"(?:[ \t]\d{0,2})?[ \t]{0,3}(?:[\[(][^\])\n]{0,40}[\])]?)?[ \t*_]{0,4}\Z"
+
+
+@cache
+def _begun_line() -> re.Pattern[str]:
+    """A line that the text ends in, and that may have a label."""
+    labels = (_begun(each, _LABEL_REST) for each in (*DECIDING_LABELS, *FOREIGN_LABELS))
+    return re.compile(rf"[ \t#*_\d.)-]{{0,16}}+(?:\Z|(?i:{'|'.join(labels)}))")
+
+
+@cache
+def _begun_sign() -> re.Pattern[str]:
+    """A sign that the text ends in: what it is depends on what follows.
+
+    What begins one of these must be one too: then none is judged and looked at again.
+    """
+    mark = "|".join(
+        [
+            r"<(?:[^\s>][^>\n]*+(?:\n\s{0,8}+)?)?\Z",
+            r"\[(?:[/|]?\w*+\|?|\s{0,8}+[\w.-]*+|Calling[ tol]*+)\Z",
+            r"◁/?\w*+\Z",
+            r"\](?:<(?:\](?:\w{0,12}+(?:\[>?)?)?)?)?\Z",
+            r"[|｜‖]D?S?M?L?\Z",
+            r"\{\s*+(?:\{\s*+)?+(?:\"(?:[^\"\\]|\\.)*+(?:\\|\"\s*+)?"
+            r"|['“‘`]?+[\w$-]*+['”’`]?+\s*+|/)?\Z",
+            *(_begun(each, r"[\w.-]*+\s*+\Z") for each in BARE_HEADS),
+            _begun("to=", r"[^{}<\n]{0,80}+(?:<(?:\|\w*+)?)?\Z"),
+            _begun("## Return of functions."),
+            rf"(?i:{_begun('assistantfinal')})",
+        ]
+    )
+    entry = rf"\[\s*+(?:\Z|{mark})"
+    return re.compile(
+        rf"{mark}|{entry}|\n{_begun_line().pattern}"
+        rf"|``?\Z|```\w*+[ \t]*+(?:\Z|\n\s*+(?:\Z|{mark}|{entry}))",
+        re.DOTALL,
+    )
+
+
+_TAG: Final = re.compile(r"<[^>\n]*+(?:>|\n(?:\s{0,8}+>)?+)?+")
+"""As much of a text as decides about a tag."""
+_HARMONY_CLOSE: Final = re.compile(r"<\|(?:end|eom)\|>|(?=<\|(?:channel|start)\|>)")
+"""A lookahead: the next head is read as one, not stepped over."""
+_FINAL_LABEL = r"[ \t#*_]{0,8}+final[ _]answer[ \t*_]{0,4}+[:：]"
+_FINAL: Final = re.compile(_FINAL_LABEL, re.IGNORECASE)
+_NEXT_FINAL: Final = re.compile(rf"\n{_FINAL_LABEL}", re.IGNORECASE)
 _MARGIN: Final = re.compile(r"[ \t*_]{0,4}+")
 _MARGIN_LONGEST: Final = 4
-_HEAD: Final = f"(?:{'|'.join(map(re.escape, BARE_HEADS))})[\\w.-]*+"
-_HEAD_RUN: Final = re.compile(rf"{_HEAD}\s*+")
-"""The beginning of a call without a mark of its own at the start of a line."""
-_LINE_END: Final = re.compile(r"[^\n]*+\n")
-_LIST: Final = re.compile(r"\[\s{0,40}+")
-_LIST_LONGEST: Final = 41
-_HEADED: Final = re.compile(rf"{_HEAD}[ \t]*+\Z")
-"""The same in the midst of a line, before its bracket."""
+_BLANK: Final = re.compile(r"\s++")
 _OWN: Final = re.compile(
     r"(?:\w{1,64}+ ?= ?(?![\s=]))?+(?:print\()?+(?:default_api\.|functions\.|tools\.)?"
     r"([\w.-]*+)\s*+[^\s=]"
 )
 """The first word of an answer, which may name a tool, and what follows it."""
-_TAIL: Final = 160
-_FENCE: Final = re.compile(r"```\w*[ \t]*\n")
-_NAMED: Final = re.compile(r"<([\w.-]+)(?:\s[^<>\n]*+)?/?>|\[\s*([\w.]+)\(")
-"""What opens a call only if it names a tool on offer."""
-_SPACE: Final = re.compile(r"\](?:<(?:\](?:\w{1,12}(?:\[(?:>(\[)?)?)?)?)?)?")
-"""A separator token as far as it has come; the group is there when it is whole."""
-_HARMONY: Final = ("<|channel|>", "<|start|>")
-_HARMONY_CLOSE: Final = re.compile(r"<\|(?:end|eom)\|>|(?=<\|(?:channel|start)\|>)")
-"""A lookahead: the next head is read as one, not stepped over."""
 
 
-@cache
-def _mark_of_any_kind() -> re.Pattern[str]:
-    """What may be more than a sign: most signs are none, and are passed over after one look."""
-    kinds = (_NAMED, REASONING_OPEN, REASONING_CLOSE, NOISE, CALL_OPEN, CALL_CLOSE, HEAD, UNKNOWN)
-    patterns = [*(each.pattern for each in kinds), *map(re.escape, _HARMONY)]
-    return re.compile("|".join(patterns))
-
-
-def _settled(text: str, end: re.Pattern[str], longest: int) -> str | None:
-    """The beginning of a text that `end` matches, or the `longest`; `None` if either is to come.
-
-    `end` must match the same in a text and in all that goes on like it: then so does this.
-    """
-    match = end.match(text, 0, longest)
-    if match is not None:
-        return text[: match.end()]
-    return text[:longest] if len(text) >= longest else None
+@lru_cache(maxsize=64)
+def _signs_of(names: tuple[str, ...]) -> re.Pattern[str]:
+    """What is more than text, by its kind; what has none is of a call, or of another's words."""
+    words = filter(re.compile(r"[\w.-]{1,64}").fullmatch, names)
+    own = "|".join(map(re.escape, words))
+    kinds = {
+        "open": REASONING_OPEN.pattern,
+        "close": rf"{REASONING_CLOSE.pattern}|(?i:assistantfinal)",
+        "message": r"<\|(?:channel|start)\|>|to=(?<!\wto=)[\w.-][^{}<\n]{0,80}+<\|",
+        "noise": NOISE.pattern,
+        # It stands before the tags of some families: they are the marks.
+        "separator": r"\]<\]\w{1,12}\[>\[",
+        "label": rf"\n(?=(?im:{MARKED.pattern}|{FOREIGN_LINE.pattern}))",
+        "tool": rf"<(?:\w{{1,12}}[:|])?(?:{own})(?=[\s/>])|\[\s{{0,8}}(?:{own})\(",
+        "call": "|".join(each.pattern for each in (CALL_OPEN, CALL_CLOSE, FOREIGN, UNKNOWN, HEAD)),
+        "object": _OBJECT,
+    }
+    named = (f"(?P<{kind}>{pattern})" for kind, pattern in kinds.items())
+    return re.compile("|".join(named), re.DOTALL)
 
 
 class ReplyStream:
     """One reply that is still arriving.
 
-    A machine of states. Each looks at the beginning of what arrived and was not decided, and
-    either waits or takes some of it away. What it takes away, and what it makes of it, must be
-    the same for every text that goes on like this one: so it may look at a stretch that has
-    settled (`_settled`), never at how far the text has come. Then the pieces make no difference.
+    A machine of states. Each looks at what arrived and was not decided, and either waits or
+    steps over some of it. What it steps over, and what it makes of it, must be the same for every
+    text that goes on like this one. Then the pieces make no difference.
 
     Attributes:
         answer: What was shown of the answer so far.
@@ -385,20 +422,20 @@ class ReplyStream:
     def __init__(self, tools: Tools = ()) -> None:
         self.diverged = False
         self._tools = tools
+        self._names = tuple(dict.fromkeys((*tools, *RESERVED)))
+        self._signs = _signs_of(self._names)
         self._pieces: list[str] = []
         self._shown: list[str] = []
         self._fresh: list[str] = []
         self._held: list[str] = []
-        """Blanks, tags that say nothing and the first lines of fences: shown with what follows."""
-        self._rest: str = ""
-        """What arrived and was not decided."""
-        self._indent: str = ""
-        self._tail: str = ""
-        """The end of the text that stands before the next sign, on its line."""
+        """Blanks, tags that say nothing and what stands around objects: shown with what follows."""
+        self._text = ""
+        """What arrived and was not decided, from `_at` on."""
+        self._at = 0
         self._state: Callable[[], bool] = self._line
-        self._angles = 0
+        self._angles = self._marks = 0
         self._depth = 0  # of reasoning in reasoning
-        self._closer: re.Pattern[str] | None = None
+        self._end, self._then = _NEXT_FINAL, self._line  # of what is stepped over
         self._envelope = Envelope()
 
     @property
@@ -413,12 +450,22 @@ class ReplyStream:
     def feed(self, piece: str) -> str:
         """Takes the next piece; returns what it adds to the answer."""
         self._pieces.append(piece)
-        # A state cuts what it decided off the rest: of a whole reply that would be a copy a mark.
-        for at in range(0, len(piece), _STRETCH):
-            self._rest += piece[at : at + _STRETCH]
-            while self._rest and self._state():
-                pass
-        return self._take()
+        self._angles += piece.count("<")
+        is_full = self._angles > ANGLES  # the whole reply will be refused as too large
+        if is_full:
+            piece = piece.rsplit("<", self._angles - ANGLES)[0]
+        # One character more: some marks depend on what stands before them.
+        begin = max(0, self._at - 1)
+        self._text = self._text[begin:] + piece
+        self._at -= begin
+        while self._at < len(self._text) and self._state():
+            pass
+        if is_full:
+            self._state = self._over
+        fresh = "".join(self._fresh)
+        self._shown += self._fresh
+        self._fresh = []
+        return fresh
 
     def close(self, finish_reason: str | None = None) -> str:
         """The end of the reply; returns what is missing of the answer that it gives."""
@@ -442,12 +489,6 @@ class ReplyStream:
         """
         return parse_partial(self._envelope.structured or self.answer, type_)
 
-    def _take(self) -> str:
-        fresh = "".join(self._fresh)
-        self._shown += self._fresh
-        self._fresh = []
-        return fresh
-
     @property
     def _is_begun(self) -> bool:
         """Whether any of the answer was shown."""
@@ -463,279 +504,180 @@ class ReplyStream:
         if len(trimmed) < len(text) and (self._is_begun or self._held):
             self._held.append(text[len(trimmed) :])
 
-    def _advance(self, count: int) -> None:
-        self._show(self._rest[:count])
-        self._rest = self._rest[count:]
+    def _show_to(self, end: int) -> None:
+        self._show(self._text[self._at : end])
+        self._at = end
 
-    def _pass_on(self, count: int) -> None:
-        """Shows text that holds no sign."""
-        self._tail = (self._tail + self._rest[max(0, count - _TAIL) : count])[-_TAIL:]
-        self._advance(count)
+    def _limit(self, at: int) -> int:
+        """Where a sign begins of which the rest is to come, or the end of the text."""
+        begun = _begun_sign().search(self._text, max(at, len(self._text) - _LONGEST + 1))
+        return begun.start() if begun else len(self._text)
 
-    # ---- states: each returns whether it took anything away
+    # ---- states: each returns whether it may go on
 
     def _over(self) -> bool:
-        self._rest = ""
+        self._at = len(self._text)
         return False
 
-    def _stop(self) -> bool:
-        self._state = self._over
+    def _go_to(self, state: Callable[[], bool]) -> bool:
+        self._state = state
         return True
 
     def _line(self) -> bool:
-        """Looks for what stands at the start of a line: a label, an object or a fence around it."""
-        indent = _INDENT.match(self._rest)
-        if indent:
-            self._indent = (self._indent + indent[0])[:_FINAL_LONGEST]
-            self._advance(indent.end())
+        """At the start of a line or of the answer: a label, or the name of a tool."""
+        blank = _BLANK.match(self._text, self._at)
+        if blank:
+            self._show_to(blank.end())
             return True
-        char = self._rest[0]
-        if char == "{":
-            return self._begin_object()
-        if char == "`":
-            return self._fence()
-        if char == "[":
-            return self._list()
-        if char == "]":
-            return self._separator()
-        if char in _ENDS:
-            return self._mark(char)
+        line = self._text[self._at : self._at + _LONGEST]
+        is_whole = len(line) == _LONGEST
+        if not is_whole and _begun_line().match(line):
+            return False
         if not self._is_begun:
             # A whole reply in Python's notation, or a tool's name over its object, is a call.
-            first = _settled(self._rest, _OWN, _LONGEST)
-            if first is None:
+            own = _OWN.match(line)
+            if own is None and not is_whole:
                 return False
-            own = _OWN.match(first)
-            if own and own[1] in self._tools and first[-1] in "({":
-                return self._stop()
-        is_head = self._is_head()
-        if is_head is None:
-            return False
-        return self._stop() if is_head else self._label()
-
-    def _fence(self) -> bool:
-        """Holds the first line of a fence back: an object may follow, and be a decision."""
-        begin = self._rest[:3]
-        if "```".startswith(begin) and len(begin) < 3:
-            return False
-        line = _settled(self._rest, _LINE_END, _LONGEST) if begin == "```" else ""
-        if line is None:
-            return False
-        if _FENCE.fullmatch(line) is None:
-            return self._begin_prose()
-        if CALL_OPEN.match(line):
-            return self._stop()
-        self._held.append(line)
-        self._rest = self._rest[len(line) :]
-        self._indent = ""
-        return True
-
-    def _list(self) -> bool:
-        """Holds the bracket of a list back: its first object may be a decision."""
-        bracket = _LIST.match(self._rest)
-        end = bracket.end() if bracket else 0
-        if end == len(self._rest) < _LIST_LONGEST:
-            return False
-        if self._rest[end : end + 1] != "{":
-            return self._mark("[")
-        self._held.append(self._rest[:end])
-        self._rest = self._rest[end:]
-        return True
-
-    def _is_head(self) -> bool | None:
-        """Whether a call begins here without a mark of its own; `None` if that is to come."""
-        if not self._rest.startswith(BARE_HEADS):
-            return None if any(head.startswith(self._rest) for head in BARE_HEADS) else False
-        text = self._rest[:_LONGEST]
-        run = _HEAD_RUN.match(text)
-        end = run.end() if run else 0
-        if end == len(text) < _LONGEST:
-            return None
-        return CALL_OPEN.match(text[: end + 1]) is not None
-
-    def _label(self) -> bool:
-        text = (self._indent + self._rest[:_LINE_LONGEST])[:_LINE_LONGEST]
-        lead = _LEAD.match(text)
-        word = text[lead.end() if lead else 0 :][:_WORD_LONGEST].lower()
-        if not word.startswith(_LABELS):
-            may_begin = any(label.startswith(word) for label in _LABELS)
-            return not may_begin and self._begin_prose()
-        line = _settled(text, _LABEL_END, _LINE_LONGEST)
-        if line is None:
-            return False
-        if not is_labelled(line) and not FOREIGN_LINE.match(line):
-            return self._begin_prose()
+            if own and own[1] in self._names and line[own.end() - 1] in "({":
+                return self._go_to(self._over)
+        if not MARKED.match(line) and not FOREIGN_LINE.match(line):
+            return self._go_to(self._prose)
         final = _FINAL.match(line)
         if final is None:
-            self._state = self._skipped_line
-            return True
-        return self._final(final.end() - len(self._indent))
-
-    def _begin_object(self) -> bool:
-        self._envelope = Envelope()
-        self._state = self._object
-        return True
-
-    def _begin_prose(self) -> bool:
-        self._state = self._prose
-        return True
-
-    def _labelled(self) -> bool:
-        """Steps over the lines of a thought up to a final answer."""
-        line = _settled(self._rest, _LINE_END, _FINAL_LONGEST)
-        if line is None:
-            return False
-        final = _FINAL.match(line)
-        if final is not None:
-            return self._final(final.end())
-        self._state = self._skipped_line
-        return True
-
-    def _skipped_line(self) -> bool:
-        _, end, self._rest = self._rest.partition("\n")
-        if end:
-            self._state = self._labelled
-        return bool(end)
-
-    def _final(self, end: int) -> bool:
-        """Steps over the label of a final answer."""
-        self._rest = self._rest[end:]
-        self._state = self._margin
-        return True
+            return self._skip_to(_NEXT_FINAL, self._margin)
+        self._at += final.end()
+        return self._go_to(self._margin)
 
     def _margin(self) -> bool:
         """Steps over the marks of bold type behind a label."""
-        margin = _MARGIN.match(self._rest)
-        end = margin.end() if margin else 0
-        if end == len(self._rest) < _MARGIN_LONGEST:
+        margin = _MARGIN.match(self._text, self._at)
+        end = margin.end() if margin else self._at
+        if end == len(self._text) and end - self._at < _MARGIN_LONGEST:
             return False
-        self._rest = self._rest[end:]
-        return self._begin_prose()
+        self._at = end
+        return self._go_to(self._prose)
+
+    def _skip_to(self, end: re.Pattern[str], then: Callable[[], bool]) -> bool:
+        self._end, self._then = end, then
+        return self._go_to(self._skip)
+
+    def _skip(self) -> bool:
+        """Steps over reasoning, or the lines of a thought."""
+        limit = self._limit(self._at)
+        end = self._end.search(self._text, self._at)
+        if end is None or end.start() >= limit:
+            self._at = limit
+            return False
+        self._at = end.end()
+        self._marks += 1
+        if self._marks > MARKS_MOST:
+            return self._go_to(self._over)
+        if end.lastindex:
+            self._depth += 1  # what follows the first of two closing marks may be thought as well
+        elif self._depth:
+            self._depth -= 1
+        else:
+            self._state = self._then
+        return True
 
     def _prose(self) -> bool:
-        sign = _SIGN.search(self._rest)
-        if sign is None:
-            self._pass_on(len(self._rest))
-            return False
-        if sign.start():
-            self._pass_on(sign.start())
-            return True
-        tail, self._tail = self._tail, ""
-        char = sign[0][0]
-        if tail and char in "[{" and _HEADED.search(tail):
-            return self._stop()
-        row = _ROW.match(self._rest)
-        if row:
-            self._advance(row.end())
-            return True
-        if char == "]":
-            return self._separator()
-        if char in _ENDS:
-            return self._mark(char)
-        if char == "{":
-            return self._begin_object()
-        self._advance(sign.end())
-        self._indent = ""
-        self._state = self._line
-        return True
+        """Shows what is text, up to the next sign."""
+        text, at = self._text, self._at
+        limit = self._limit(at)
+        while (sign := self._signs.search(text, at)) and sign.start() < limit:
+            at = sign.start()
+            end = self._end_of_data(sign) if sign.lastgroup == "object" else at
+            if end > at:
+                at, limit = end, limit if limit >= end else self._limit(end)
+                continue
+            tag = _TAG.match(text, at, at + _LONGEST)
+            # What it is may not depend on more than what decides about it.
+            mark = self._signs.match(text, at, tag.end() if tag else at + _LONGEST)
+            if mark is not None:
+                wrap = _WRAP.search(text, max(self._at, at - _WRAP_LONGEST), at)
+                self._show_to(wrap.start() if wrap else at)
+                if self._at < at:
+                    self._held.append(text[self._at : at])
+                    self._at = at
+                return self._mark(mark)
+            at += 1
+        self._show_to(limit)
+        return False
 
-    def _mark(self, char: str) -> bool:
-        """A mark, or a sign that only looks like the beginning of one."""
-        text = self._rest
-        token = _settled(text, _ENDS[char], _LONGEST)
-        if token is None:
-            return False
-        token = token.removesuffix("\n")
-        if _mark_of_any_kind().match(token) is None:
-            return self._pass_over()
-        if token.startswith(_HARMONY):
-            return self._header()
-        if REASONING_OPEN.fullmatch(token):
-            self._rest = text[len(token) :]
-            self._closer = closer_of(token)
-            self._state = self._reasoning
-        elif REASONING_CLOSE.fullmatch(token):
-            # The opening mark was left to the prompt: what was shown so far was reasoning.
-            self.diverged = self._is_begun
-            self._rest = text[len(token) :]
-            self._state = self._line
-        elif NOISE.fullmatch(token):
-            self._rest = text[len(token) :]
-            # A tag such as `</answer>` may be the answer's own, if more text follows it.
-            is_text = not token.startswith(("<|", "<｜", "["))
-            if is_text and (self._is_begun or self._held):
-                self._held.append(token)
-        elif self._is_of_a_call(token):
-            return self._stop()
-        else:
-            return self._pass_over()
-        return True
+    def _is_data(self, sign: re.Match[str]) -> bool:
+        key = sign["key"]
+        return key is not None and key not in _PROTOCOL and key not in self._names
 
-    def _separator(self) -> bool:
-        """Drops a token that stands before the tags of some families: they are the marks."""
-        token = _SPACE.match(self._rest)
-        if token is None:
-            return self._pass_over()
-        if token.end() == len(self._rest):
-            return False
-        if not token[1]:
-            return self._pass_over()
-        self._rest = self._rest[token.end() :]
-        return True
+    def _end_of_data(self, sign: re.Match[str]) -> int:
+        """Where an object ends that is data and no deeper than most; where it begins if it is not.
 
-    def _pass_over(self) -> bool:
-        """Shows a sign that begins no mark, and what follows it up to the next one."""
-        self._angles += self._rest[0] == "<"
-        if self._angles > ANGLES:  # the whole reply will be refused as too large
-            return self._stop()
-        self._advance(1)
-        sign = _SIGN.search(self._rest)
-        self._pass_on(sign.start() if sign else len(self._rest))
-        return self._begin_prose()
+        An answer may be a long table: each row is read at once.
+        """
+        data = _BEGUN_DATA.match(self._text, sign.start()) if self._is_data(sign) else None
+        if data is None or sign.end() - sign.start() > _LONGEST:
+            return sign.start()
+        char = self._text[data.end() : data.end() + 1]
+        if not char or char in '"{[':
+            return sign.start()
+        return data.end() + (char in "}]")
 
-    def _is_of_a_call(self, token: str) -> bool:
-        named = _NAMED.match(token)
-        if named and (named[1] or named[2]) in self._tools:
-            return True
-        return any(each.match(token) for each in (CALL_OPEN, CALL_CLOSE, HEAD, UNKNOWN))
+    def _mark(self, mark: re.Match[str]) -> bool:
+        token, end = mark[0], mark.end()
+        self._marks += 1
+        if self._marks > MARKS_MOST:
+            return self._go_to(self._over)
+        match mark.lastgroup:
+            case "open":
+                self._at = end
+                return self._skip_to(_end_of_reasoning(closer_of(token)), self._line)
+            case "close":
+                # The opening mark was left to the prompt: what was shown so far was reasoning.
+                self.diverged = self._is_begun
+                self._at = end
+                return self._go_to(self._line)
+            case "noise":
+                self._at = end
+                # A tag such as `</answer>` may be the answer's own, if more text follows it.
+                is_text = not token.startswith(("<|", "<｜", "["))
+                if is_text and (self._is_begun or self._held):
+                    self._held.append(token)
+                return self._go_to(self._prose if self._is_begun else self._line)
+            case "separator":
+                self._at = end
+                return True
+            case "label":
+                self._show_to(end)
+                return self._go_to(self._line)
+            case "message":
+                return self._go_to(self._header)
+            case "object" if mark["key"] is not None:
+                self._envelope = Envelope(self._names, is_plain=self._is_data(mark))
+                return self._go_to(self._object)
+            case _:
+                return self._go_to(self._over)
 
     def _header(self) -> bool:
         """The head of a message of harmony: reasoning, the answer, or a call."""
-        header = HEADER.match(self._rest, 0, _HEADER_LONGEST)
+        header = HEADER.match(self._text, self._at, self._at + _HEADER_LONGEST)
         if header is None:
-            return len(self._rest) >= _HEADER_LONGEST and self._stop()
-        head = header[0].lower()
-        if "to=" in head:
-            return self._stop()
-        self._rest = self._rest[header.end() :]
-        if "analysis" in head:
-            self._closer = _HARMONY_CLOSE
-            self._state = self._reasoning
-        return True
-
-    def _reasoning(self) -> bool:
-        closer = self._closer.search(self._rest) if self._closer else None
-        opener = REASONING_OPEN.search(self._rest)
-        if opener and (closer is None or opener.start() < closer.start()):
-            self._depth += 1  # what follows the first of two closing marks may be thought as well
-            self._rest = self._rest[opener.end() :]
-            return True
-        if closer is None:
-            # As much as the closing mark may have begun with; reasoning may be long.
-            self._rest = self._rest[-_LONGEST:]
-            return False
-        self._rest = self._rest[closer.end() :]
-        if self._depth:
-            self._depth -= 1
-            return True
-        self._indent = ""
-        self._state = self._line
-        return True
+            if len(self._text) - self._at < _HEADER_LONGEST:
+                return False
+            if self._text[self._at] == "<":
+                return self._go_to(self._over)
+            self._show_to(self._at + 1)
+            return self._go_to(self._prose)
+        recipient = RECIPIENT.search(header[0])
+        name = recipient["name"] if recipient else ""
+        if name and name not in TO_NOBODY:
+            return self._go_to(self._over)
+        self._at = header.end()
+        if name == "self" or (not name and "analysis" in header[0].lower()):
+            return self._skip_to(_end_of_reasoning(_HARMONY_CLOSE), self._line)
+        return self._go_to(self._line)
 
     def _object(self) -> bool:
         """An object: a decision, or data that is a part of the answer."""
-        used = self._envelope.feed(self._rest)
-        self._rest = self._rest[used:]
+        self._at = self._envelope.feed(self._text, self._at)
         fresh = self._envelope.take()
         if fresh and self._envelope.is_plain:
             self._show(fresh)
@@ -743,7 +685,14 @@ class ReplyStream:
             self._fresh.append(fresh)
         if not self._envelope.ended:
             return False
-        return self._begin_prose() if self._envelope.is_plain else self._stop()
+        return self._go_to(self._prose if self._envelope.is_plain else self._over)
+
+
+@lru_cache(maxsize=64)
+def _end_of_reasoning(closer: re.Pattern[str] | None) -> re.Pattern[str]:
+    """What ends reasoning, or, as a group, begins reasoning in it."""
+    end = closer.pattern if closer else "(?!)"
+    return re.compile(f"({REASONING_OPEN.pattern})|{end}", re.IGNORECASE)
 
 
 def _answer_of(reply: Turn | Prose | Unparsed) -> str | None:
