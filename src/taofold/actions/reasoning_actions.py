@@ -3,6 +3,6 @@
 An alias for who looks here; it knows nothing of its own.
 """
 
-from taofold.files.actions.registry import build_actions_registry
+from taofold.files.actions import build_actions_registry
 
 __all__ = ["build_actions_registry"]

@@ -285,8 +285,7 @@ def _described(choice: Choice, config: "Config", operator: "Policy") -> "Agent[A
         return _default(config, operator, root, network=choice.network)
     if is_file(choice.agent):
         from taofold.files.document import refuse
-        from taofold.files.flow.build import build
-        from taofold.files.flow.file import read_agent
+        from taofold.files.flow.file import build, read_agent
 
         path = folder / choice.agent
         if not path.is_file():

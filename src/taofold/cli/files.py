@@ -92,8 +92,7 @@ def _build(path: Path, operator: "Policy") -> "list[Fault]":
     from taofold.core.errors import ConfigError
     from taofold.files.config import Config
     from taofold.files.document import Fault, FaultyFile
-    from taofold.files.flow.build import build
-    from taofold.files.flow.file import read_agent
+    from taofold.files.flow.file import build, read_agent
 
     file, faults = read_agent(path, operator)
     if file is None:

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from taofold.files.agent import AgentFile
     from taofold.files.config import Config, PolicyFile, read_config, read_policy
     from taofold.files.document import Fault, refuse
-    from taofold.files.flow.build import build
-    from taofold.files.flow.file import FlowFile, read_agent
+    from taofold.files.flow.file import FlowFile, build, read_agent
 
 _HOME = {
     "AgentFile": "agent",
@@ -25,7 +24,7 @@ _HOME = {
     "Fault": "document",
     "FlowFile": "flow.file",
     "PolicyFile": "config",
-    "build": "flow.build",
+    "build": "flow.file",
     "read_agent": "flow.file",
     "read_config": "config",
     "read_policy": "config",

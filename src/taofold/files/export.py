@@ -12,8 +12,7 @@ from typing import Any, Final
 from taofold.agent import Agent
 from taofold.core.errors import ConfigError
 from taofold.core.text import clip
-from taofold.files.actions import Actions, build_actions_registry
-from taofold.files.actions.registry import alias
+from taofold.files.actions import Actions, alias, build_actions_registry
 from taofold.files.agent import NOT_IN_FILES, OUTPUTS, PLAIN, AgentFile
 from taofold.files.flow.flow import END, Flow, FlowKeys, Node, NodeKeys
 from taofold.log.formats import yaml_document as yaml

@@ -7,8 +7,15 @@ from tests.files.flow.kit import FunctionModel, echo, made, with_model
 
 from taofold.core.effects import Strategy, note
 from taofold.core.errors import ConfigError
-from taofold.files.actions import ActionCall, Done, Keys, Kind, build_actions_registry
-from taofold.files.actions.registry import alias, canonical
+from taofold.files.actions import (
+    ActionCall,
+    Done,
+    Keys,
+    Kind,
+    alias,
+    build_actions_registry,
+    canonical,
+)
 
 
 class Shout(Keys):

@@ -12,7 +12,7 @@ from tests.files.flow.test_faults import WRONG
 from taofold import Agent, Limits, Policy, tool
 from taofold.core.errors import ConfigError
 from taofold.files import Config, FlowFile, build, read_agent
-from taofold.files.actions.registry import alias
+from taofold.files.actions import alias
 from taofold.files.export import HINT, agent_keys, dump, json_schema, mermaid
 from taofold.testing.models import ScriptedModel
 

@@ -18,9 +18,20 @@ from taofold.bridges.dspy.strategies import STEPS, Compiled, Through, answer_typ
 from taofold.core.effects import Strategy, note
 from taofold.core.errors import ConfigError
 from taofold.core.values import FINISH
-from taofold.files.actions.kind import ActionCall, Asking, Done, Keys, Kind, Text
+from taofold.files.actions.action import (
+    ActionCall,
+    Asking,
+    Done,
+    Ended,
+    Keys,
+    Kind,
+    Text,
+    Unusable,
+    offered_tools,
+    roles,
+    think,
+)
 from taofold.files.actions.reason import Count
-from taofold.files.actions.strategy import Ended, Unusable, offered_tools, roles, think
 from taofold.reasoning import Output, react
 from taofold.reasoning.nested import Inner
 

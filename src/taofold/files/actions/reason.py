@@ -9,8 +9,19 @@ from pydantic import Field
 
 from taofold.core.effects import Strategy
 from taofold.core.values import FINISH
-from taofold.files.actions.kind import ActionCall, Asking, Done, Keys, Kind, Text
-from taofold.files.actions.strategy import Ended, offered_tools, output_of, roles, think
+from taofold.files.actions.action import (
+    ActionCall,
+    Asking,
+    Done,
+    Ended,
+    Keys,
+    Kind,
+    Text,
+    offered_tools,
+    output_of,
+    roles,
+    think,
+)
 from taofold.reasoning import Cot, Decompose, Direct, Inner, Plan, SelfCorrect, react
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from taofold.core.effects import Act, Strategy
 from taofold.core.values import Action, Observation, Thought
-from taofold.files.actions.kind import ActionCall, Done, Kind, Open
+from taofold.files.actions.action import ActionCall, Done, Kind, Open
 from taofold.tools import Outcome, RunContext, Tool
 from taofold.tools.tool import make
 

@@ -12,8 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from taofold.core.json_values import is_array, is_object
 from taofold.core.text import near
-from taofold.files.actions import Actions, Kind
-from taofold.files.actions.registry import canonical
+from taofold.files.actions import Actions, Kind, canonical
 from taofold.files.actions.types import NoType, type_of
 from taofold.files.document import Fault, KeyPath, YamlDocument, check
 from taofold.files.expressions.condition import Condition, Unclear

@@ -1,9 +1,15 @@
-"""Flow files: read, checked, compiled. An agent file with `nodes` is one.
+"""Flow files: an agent file with `nodes` is one. Read and checked, and an `Agent` made of it.
 
-Reading finds every fault, in imported files too, and imports no code.
+Reading finds every fault, in imported files too, and imports no code; what it returns is compiled.
+**`build` imports what the file names**, and returns an `Agent` whose strategy is the flow.
 """
 
-from collections.abc import Sequence
+# Values here are JSON of any shape, or come from a library without types.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownParameterType=false, reportMissingTypeStubs=false
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -11,25 +17,32 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, create_model
 
-from taofold.core.effects import Strategy
+from taofold.agent import Agent
+from taofold.core.effects import Answer, Strategy
+from taofold.core.errors import ConfigError
 from taofold.core.json_values import is_array, is_object
+from taofold.core.text import near
+from taofold.core.values import RESERVED
 from taofold.files.actions import ActionCall, Actions, Done, Keys, Kind, build_actions_registry
-from taofold.files.actions.kind import Open, Text
-from taofold.files.actions.tools import done, perform
+from taofold.files.actions.action import Open, Text, tool_name
+from taofold.files.actions.tools import APPROVE, WAIT, approve, done, memory, perform, wait
 from taofold.files.actions.types import NoType, record
-from taofold.files.agent import AgentFile, read_document
-from taofold.files.document import Fault, YamlDocument, check, load
+from taofold.files.actions.web import backend, web_tools
+from taofold.files.agent import AgentFile, listed_tools, read_document, specs
+from taofold.files.agent import build as build_plain
+from taofold.files.config import Config
+from taofold.files.document import Fault, YamlDocument, check, load, refuse
 from taofold.files.flow.compile import Compiler, Nodes
 from taofold.files.flow.flow import OWN, Flow, FlowKeys, Node
-from taofold.files.flow.run import nested_flow
+from taofold.files.flow.run import nested_flow, run
 from taofold.files.references import is_name
-from taofold.policy import Policy
-
-# Values here are JSON of any shape, or come from a library without types.
-# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
-# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
-# pyright: reportUnknownParameterType=false, reportMissingTypeStubs=false
-
+from taofold.files.references import load as load_object
+from taofold.policy import Limits, Policy
+from taofold.reasoning import Task
+from taofold.tools import Tool, Toolset
+from taofold.tools.command import command_tool
+from taofold.tools.files import file_tools
+from taofold.tools.http import http_tool
 
 _DEEPEST: Final = 5
 
@@ -249,3 +262,246 @@ class _More(Actions):
 
 def _with(actions: Actions, given: list[Kind]) -> Actions:
     return _More(actions, given)
+
+
+# Values here are JSON of any shape, or come from a library without types.
+
+
+_FILES: Final = ("list_files", "read_file", "search", "write_file", "edit_file")
+
+
+def build(
+    file: AgentFile,
+    config: Config,
+    root: Path,
+    *,
+    network: bool = False,
+    askers: tuple[Path, ...] = (),
+) -> Agent[Any, Any]:
+    """The agent, whose built-in tools work below `root`.
+
+    `askers` are the files whose agents ask for this one: none of them may be asked again.
+
+    Raises:
+        ExceptionGroup: everything that cannot be had, each with its place.
+    """
+    if not isinstance(file, FlowFile):
+        return build_plain(file, config, root, network=network)
+    keys = _keys(file)
+    # Without limits per tool, which may be about tools that are only added below.
+    bare = keys.model_copy(update={"limits": keys.limits.model_copy(update={"per_tool": {}})})
+    agent = build_plain(replace(file, keys=bare), config, root, network=network)
+    faults: list[Fault] = []
+    tools = [*agent.toolset.values()]
+    tools += _imported(file, root, {tool.name for tool in tools}, faults, network)
+    for used in _files(file):
+        tools += _agents(used, config, root, faults, network, askers)
+    tools += _provided(file, root, {tool.name for tool in tools}, faults, network)
+    _check_calls(file, {tool.name: tool for tool in tools}, faults)
+    if faults:
+        refuse(faults, f"{file.document.source} cannot be used")
+    limits = {**config.limits.given(), **keys.limits.given()}
+    settings = keys.settings
+    named = [_completed(keys, name) for name in specs(keys.model or [])]
+    default = [_completed(keys, settings.model)] if settings.model else config.model
+    warmth = settings.temperature if keys.temperature is None else keys.temperature
+    effort = settings.effort if keys.effort is None else keys.effort
+    return agent.but(
+        # The agent file's own key before the flow's settings, these before the configuration.
+        model=named or default,
+        tools=tuple(tools),
+        strategy=strategy(file.flow, file.document.value),
+        output=agent.output if file.flow.typed else Any,
+        # A flow bounds its own loops and visits; a limit on steps of 10 would end most flows.
+        limits=replace(Limits(steps=None), **limits),
+        models={**agent.models, **{name: name for name in models(file)}},
+        temperature=warmth,
+        effort=effort,
+    )
+
+
+def strategy(
+    flow: Flow, written: Mapping[str, Any] | None = None
+) -> Callable[[Task], Strategy[Answer]]:
+    """The flow as a strategy. `written` is the file, for whoever writes the agent back."""
+
+    def flow_strategy(task: Task) -> Strategy[Answer]:
+        return run(flow, task)
+
+    flow_strategy.__name__ = "flow"
+    flow_strategy.__dict__["written"] = written
+    return flow_strategy
+
+
+def models(file: FlowFile) -> list[str]:
+    """The models that nodes name."""
+    names = [name for used in _files(file) for node in used.flow.every for name in _named(node)]
+    return sorted(set(names))
+
+
+def _named(node: Node) -> Iterable[str]:
+    return node.models.values()
+
+
+def _keys(file: FlowFile) -> FlowKeys:
+    assert isinstance(file.keys, FlowKeys)
+    return file.keys
+
+
+def _completed(keys: FlowKeys, name: str | dict[str, Any]) -> Any:
+    if isinstance(name, dict):
+        return {**name, "model": _completed(keys, name["model"])}
+    provider = keys.settings.provider
+    return f"{provider}:{name}" if provider and ":" not in name else name
+
+
+def _files(file: FlowFile) -> Iterator[FlowFile]:
+    yield file
+    for other in file.imported.values():
+        yield from _files(other)
+
+
+def _imported(
+    file: FlowFile, root: Path, have: set[str], faults: list[Fault], network: bool
+) -> list[Tool]:
+    """The tools that imported flows list. What several of them list in the same words is one."""
+    # What the file lists itself counts as seen: an imported flow may list it once more.
+    uses: list[Any] = [(use, file.document.folder) for use in file.tools]
+    uses += _keys(file).mcp.items()
+    tools: list[Tool] = []
+    for used in [flow_file for flow_file in _files(file) if flow_file is not file]:
+        try:
+            for tool in Toolset.of(
+                *listed_tools(used, root, faults, uses, network=network)
+            ).values():
+                if tool.name in have:
+                    text = f"another tool is named {tool.name!r}: rename one of them"
+                    faults.append(used.document.fault((), text))
+                have.add(tool.name)
+                tools.append(tool)
+        except ConfigError as error:
+            faults.append(used.document.fault(("tools",), str(error)))
+    return tools
+
+
+def _agents(
+    file: FlowFile,
+    config: Config,
+    root: Path,
+    faults: list[Fault],
+    network: bool,
+    askers: tuple[Path, ...],
+) -> list[Tool]:
+    """The agents that nodes ask, as tools."""
+    tools: list[Tool] = []
+    folder = file.document.folder
+    for name, spec in _keys(file).agents.items():
+        key_path = ("agents", name)
+        try:
+            if spec.endswith((".yaml", ".yml")):
+                path = (folder / spec).resolve()
+                # Beside the file or in the project: an agent elsewhere is somebody else's code.
+                if not path.is_relative_to(folder.resolve()) and not path.is_relative_to(root):
+                    raise ConfigError(f"{spec!r} leads out of the project")
+                if path in askers:
+                    raise ConfigError(f"{spec!r} asks itself, by way of the agents that it asks")
+                other, wrong = read_agent(path, file.policy, spec)
+                if other is None:
+                    faults.append(file.document.fault(key_path, f"{spec!r} has faults"))
+                    faults += wrong
+                    continue
+                agent: Any = build(other, config, root, network=network, askers=(*askers, path))
+            else:
+                agent = load_object(spec, folder)
+            if not isinstance(agent, Agent):
+                raise ConfigError(f"{spec!r} is no Agent")
+            tools.append(agent.as_tool(name))
+        except ConfigError as error:
+            faults.append(file.document.fault(key_path, str(error)))
+        except ExceptionGroup as group:
+            faults += [file.document.fault(key_path, str(error)) for error in group.exceptions]
+    return tools
+
+
+def _wanted(file: FlowFile) -> Iterator[tuple[FlowFile, Node, str]]:
+    """The tools that nodes use, with the nodes."""
+    for flow_file in _files(file):
+        for node in flow_file.flow.every:
+            names = list(node.kind.tools) if node.kind is not None else []
+            values: Any = node.given.raw
+            listed = values.get("tools") if isinstance(values, Mapping) else None
+            names += [tool_name(str(name)) for name in (listed or ())]
+            names += [APPROVE] if node.approve is not None else []
+            names += [WAIT] if node.on_error.retry is not None else []
+            for name in names:
+                yield flow_file, node, name
+
+
+def _provided(
+    file: FlowFile, root: Path, have: set[str], faults: list[Fault], network: bool
+) -> list[Tool]:
+    """Built-in tools that nodes use and the file did not list."""
+    makers = _makers(file, root, network)
+    tools: dict[str, Tool] = {}
+    for flow_file, node, name in _wanted(file):
+        if name in have or name in tools or name in RESERVED:
+            continue
+        if name not in makers:
+            hint = near(name, {*have, *makers})
+            faults.append(
+                flow_file.document.fault(node.key_path, f"there is no tool {name!r}", hint)
+            )
+            # Noted as there, so that each missing tool is told once.
+            have.add(name)
+            continue
+        try:
+            tools[name] = makers[name]()
+        except ConfigError as error:
+            faults.append(flow_file.document.fault(("settings", "search"), str(error)))
+            have.add(name)
+    return list(tools.values())
+
+
+def _makers(file: FlowFile, root: Path, network: bool) -> dict[str, Callable[[], Tool]]:
+    def web(name: str) -> Tool:
+        search = next((s for used in _files(file) if (s := _keys(used).settings.search)), "")
+        return next(offered for offered in web_tools(backend(search, root)) if offered.name == name)
+
+    def filed(name: str) -> Tool:
+        return file_tools(root)[name]
+
+    def kept(name: str) -> Tool:
+        return next(tool for tool in memory() if tool.name == name)
+
+    return {
+        **{name: partial(filed, name) for name in _FILES},
+        **{name: partial(web, name) for name in ("web.search", "web.scrape")},
+        **{name: partial(kept, name) for name in ("memory.store", "memory.recall")},
+        "run_command": lambda: command_tool(root, network=network),
+        "http.get": http_tool,
+        APPROVE: approve,
+        WAIT: wait,
+    }
+
+
+def _check_calls(file: FlowFile, tools: Mapping[str, Tool], faults: list[Fault]) -> None:
+    """Keys under `with` that a tool does not have, or needs and does not get."""
+    for used in _files(file):
+        for node in used.flow.every:
+            name = node.kind.tools[0] if node.kind is not None and node.kind.tools else ""
+            # An action with keys of its own checks them itself; only plain
+            # tool calls are looked at.
+            if name not in tools or node.kind is None or node.kind.keys.model_fields:
+                continue
+            schema = tools[name].schema
+            accepted = [*schema.get("properties", {}), "timeout_s"]
+            keys = list(node.given.raw)
+            key_path = (*node.key_path, "with")
+            if schema.get("additionalProperties") is False:
+                for key in [key for key in keys if key not in accepted]:
+                    text = f"unknown key {key!r} of the tool {name}"
+                    faults.append(used.document.fault((*key_path, key), text, near(key, accepted)))
+            for key in schema.get("required", ()):
+                if key not in keys:
+                    text = f"the tool {name} needs the key {key!r}"
+                    faults.append(used.document.fault(key_path, text))

@@ -17,7 +17,7 @@ from taofold.core.effects import Answer, Begin, Fork, Halt, Note, Outlook, Strat
 from taofold.core.json_values import render
 from taofold.core.values import Message, Thought
 from taofold.files.actions import ActionCall, Done
-from taofold.files.actions.strategy import Unusable
+from taofold.files.actions.action import Unusable
 from taofold.files.actions.tools import APPROVE, WAIT, perform
 from taofold.files.expressions.condition import Unclear
 from taofold.files.expressions.template import Unrenderable
