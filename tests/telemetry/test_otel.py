@@ -12,9 +12,8 @@ from taofold import MemoryLog
 from taofold.core.errors import ConfigError, LogError
 from taofold.telemetry import otel
 from taofold.telemetry import traced as configured
-from taofold.telemetry.delivery import ExportFailed, send
 from taofold.telemetry.projection import Root, spans_of
-from taofold.telemetry.traced import TracedLog
+from taofold.telemetry.traced import ExportFailed, TracedLog, send
 
 pytestmark = pytest.mark.anyio
 

@@ -22,7 +22,6 @@ from taofold.log.log import Log
 from taofold.log.open import open_log
 from taofold.policy.redaction import Redactor
 from taofold.telemetry.attributes import attributes, model_of, title
-from taofold.telemetry.delivery import Outbox, endpoint_of, send
 from taofold.telemetry.prompt import Disclosure, Lengths
 from taofold.telemetry.spans import (
     AgentSpan,
@@ -33,7 +32,7 @@ from taofold.telemetry.spans import (
     scores,
     uuid7,
 )
-from taofold.telemetry.traced import TracedLog
+from taofold.telemetry.traced import Outbox, TracedLog, endpoint_of, send
 
 JSON: TypeAlias = dict[str, Any]
 LOCAL_SERVER: Final = "http://localhost:5173/api"

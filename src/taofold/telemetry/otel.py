@@ -27,10 +27,9 @@ from taofold.telemetry.attributes import (
     mark_attributes,
     title,
 )
-from taofold.telemetry.delivery import ExportFailed, Outbox, endpoint_of, send
 from taofold.telemetry.prompt import Disclosure, Lengths
 from taofold.telemetry.spans import AgentSpan, ModelSpan, Span
-from taofold.telemetry.traced import NoExporter, TracedLog
+from taofold.telemetry.traced import ExportFailed, NoExporter, Outbox, TracedLog, endpoint_of, send
 
 try:
     from google.protobuf.json_format import MessageToDict  # type: ignore[import-untyped]
