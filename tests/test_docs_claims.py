@@ -25,7 +25,7 @@ from taofold.models.endpoint import RetryPolicy
 from taofold.policy import Limits
 from taofold.runtime.ownership import BEAT_S, LEASE_MS
 from taofold.runtime.tool_calls import BLOB, FIRST_PAUSE
-from taofold.server import client_tools
+from taofold.server import catalog
 from taofold.server.api.schemas import MOST_FILES
 from taofold.server.credentials import CODE_S
 from taofold.server.listener import HEADER_S
@@ -224,7 +224,7 @@ def figures() -> dict[str, list[str]]:
             f"or was not used for more than {Pruning().max_age_days} days",
         ],
         "deploy.md": ["a lease of ten seconds" * (lease == 10), f"every {BEAT_S:g} seconds"],
-        "console.md": [f"({client_tools.LARGEST:,} bytes)"],
+        "console.md": [f"({catalog.LARGEST:,} bytes)"],
         "security.md": [
             f"at most {bounds.LARGEST:,} characters and values",
             f"share {bounds.WORK:,} units of work",

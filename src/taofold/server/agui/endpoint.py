@@ -2,7 +2,7 @@
 
 A thread is a session of its principal. Each request starts a run, or carries on the one that
 waits; history and roles of the request are not believed, for the log knows them. Its tools are
-what the client does itself (`client_tools`), its state what the new run's tools find.
+what the client does itself (`catalog`), its state what the new run's tools find.
 """
 
 import asyncio
@@ -32,13 +32,11 @@ from taofold.server.api import approvals
 from taofold.server.api.attachments import from_ag_ui
 from taofold.server.api.runs import framed_context, offered_agent
 from taofold.server.api.schemas import LONGEST_GOAL, Decide
-from taofold.server.catalog import SETTINGS
-from taofold.server.client_tools import CLIENT_TOOLS, definitions
+from taofold.server.catalog import CLIENT_TOOLS, SETTINGS, definitions
 from taofold.server.endpoint import ApiCall, ApiEndpoint, Problem
 from taofold.server.server import Server
 from taofold.server.streams.channel import LONGEST_REPORT
-from taofold.server.streams.hub import while_allowed
-from taofold.server.streams.response import event_response, leave
+from taofold.server.streams.hub import event_response, leave, while_allowed
 from taofold.tools.media import Attachment, Prompt
 
 LOOK_S: Final = 0.5

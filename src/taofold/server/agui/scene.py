@@ -20,7 +20,7 @@ from taofold.log.log import Log
 from taofold.policy.limits import STOP_REASON
 from taofold.server.agui import events as agui_events
 from taofold.server.agui.events import interrupt, patch, view
-from taofold.server.client_tools import asks_client
+from taofold.server.catalog import asks_client
 
 VERSION: Final = "1.0"
 CallKey = tuple[str, str, int]

@@ -1,15 +1,181 @@
-"""The routes by which a principal signs in to MCP servers of the agents, and out again."""
+"""Signing in to the MCP servers of the agents that are offered, in a browser: sign-ins and routes.
 
-from typing import Annotated, Final
-from urllib.parse import urlsplit
+A sign-in (`SignIns`) begins and ends at this process: the browser comes back to a page of the
+console, which hands over where it ended. Whoever brings that must be the principal that began, else
+somebody could have their own account at the server put under another's name, or the other way
+round. The tokens are kept by the MCP bridge; none is ever told here.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, cast
+from urllib.parse import parse_qs, urlsplit
 
 from pydantic import BaseModel, Field
 from starlette.requests import Request
 
+from taofold.bridges.mcp.client.address import ServerAddress
+from taofold.bridges.mcp.client.oauth import KeptTokens, SignInFailed, Stored
+from taofold.bridges.mcp.client.signin import SignedIn, sign_in
 from taofold.core.text import iso
+from taofold.core.values import Principal
 from taofold.server.api import schemas
-from taofold.server.endpoint import ApiCall, ApiEndpoint, RequestModel
-from taofold.server.mcp_signins import Entry
+from taofold.server.catalog import AnyAgent
+from taofold.server.endpoint import ApiCall, ApiEndpoint, Problem, RequestModel
+
+MOST_SIGNINS: Final = 100
+"""Sign-ins under way at once."""
+_DEEP: Final = 4
+
+
+@dataclass(eq=False)
+class _SignIn:
+    """One sign-in under way."""
+
+    principal: str
+    url: str
+    page: asyncio.Future[str]
+    """The page to open."""
+    ended: asyncio.Future[str]
+    """Where the browser came back to."""
+    task: asyncio.Task[SignedIn]
+    state: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A server to which the principal can sign in, and what is kept of it."""
+
+    label: str
+    address: ServerAddress
+    stored: Stored
+
+
+class SignIns:
+    """The sign-ins of one server process."""
+
+    def __init__(self, agents: Iterable[AnyAgent]) -> None:
+        self._servers = {
+            server.address.url: server for agent in agents for server in _servers(agent, _DEEP)
+        }
+        self._under_way: list[_SignIn] = []
+
+    async def entries(self, principal: Principal) -> list[Entry]:
+        """The servers to which `principal` can sign in."""
+        entries: list[Entry] = []
+        for server in self._servers.values():
+            target = self._target(server, principal)
+            if target is not None:
+                assert target.oauth is not None
+                tokens = KeptTokens(target.url, target.oauth.client_id, principal=target.principal)
+                entries.append(Entry(server.label, target, await asyncio.to_thread(tokens.stored)))
+        return entries
+
+    async def begin(self, principal: Principal, url: str, redirect: str) -> str:
+        """Begin to sign in; returns the page that the principal must open, "" = none needed.
+
+        Raises:
+            Problem: there is no such server, it cannot be reached, or too many are under way.
+        """
+        target = self._target_at(principal, url)
+        for earlier in [s for s in self._under_way if s.principal == principal.id]:
+            if earlier.url == url:
+                earlier.task.cancel()
+        if len(self._under_way) >= MOST_SIGNINS:
+            raise Problem(503, "busy", "too many sign-ins are under way")
+        loop = asyncio.get_running_loop()
+        page: asyncio.Future[str] = loop.create_future()
+        ended: asyncio.Future[str] = loop.create_future()
+
+        async def redirected() -> str:
+            return str(await ended)
+
+        def show(address: str) -> None:
+            if not page.done():
+                page.set_result(address)
+
+        task = asyncio.create_task(sign_in(target, show, redirected=redirected, redirect=redirect))
+        entry = _SignIn(principal.id, url, page, ended, task)
+        self._under_way.append(entry)
+        task.add_done_callback(lambda _: self._under_way.remove(entry))
+        waits: list[asyncio.Future[Any]] = [page, task]
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        if not page.done():
+            await _result(task)
+            return ""
+        address: str = page.result()
+        if urlsplit(address).scheme not in ("http", "https"):
+            task.cancel()
+            raise Problem(502, "signin", "the server names a page that is no web page")
+        entry.state = parse_qs(urlsplit(address).query).get("state", [""])[0]
+        return address
+
+    async def finish(self, principal: Principal, address: str) -> tuple[str, SignedIn]:
+        """End the sign-in whose browser came back to `address`; returns the server's url.
+
+        Raises:
+            Problem: the principal began none that this answers, or it was refused.
+        """
+        state = parse_qs(urlsplit(address).query).get("state", [""])[0]
+        for entry in self._under_way:
+            own = entry.principal == principal.id
+            if own and state and entry.state == state and not entry.ended.done():
+                entry.ended.set_result(address)
+                return entry.url, await _result(entry.task)
+        raise Problem(404, "not_found", "you have begun no such sign-in here: begin it anew")
+
+    async def forget(self, principal: Principal, url: str) -> bool:
+        """Delete the tokens of `principal`; were there any?"""
+        target = self._target_at(principal, url)
+        assert target.oauth is not None
+        tokens = KeptTokens(target.url, target.oauth.client_id, principal=target.principal)
+        return await asyncio.to_thread(tokens.forget)
+
+    def close(self) -> None:
+        """Give up what is under way."""
+        for entry in self._under_way:
+            entry.task.cancel()
+
+    def _target_at(self, principal: Principal, url: str) -> ServerAddress:
+        server = self._servers.get(url)
+        target = None if server is None else self._target(server, principal)
+        if target is None:
+            raise Problem(404, "not_found", "there is no such server to which you can sign in")
+        return target
+
+    def _target(self, server: Any, principal: Principal) -> ServerAddress | None:
+        """Where `principal` is to sign in; None if it must not: the sign-in is the operator's."""
+        target = cast("ServerAddress", server.address)
+        if not target.per_principal and principal.id != Principal().id:
+            return None
+        return target.of(principal)
+
+
+async def _result(task: asyncio.Task[SignedIn]) -> SignedIn:
+    try:
+        return await asyncio.shield(task)
+    except SignInFailed as error:
+        raise Problem(502, "signin", str(error)) from error
+    except asyncio.CancelledError:
+        if task.cancelled():
+            raise Problem(409, "signin", "another sign-in was begun since") from None
+        raise
+
+
+def _servers(agent: AnyAgent, depth: int) -> list[Any]:
+    """The MCP servers of the agent, and of those that it calls, where a person signs in."""
+    servers: list[Any] = []
+    for tool_source in agent.tools:
+        oauth: Any = getattr(getattr(tool_source, "address", None), "oauth", None)
+        if oauth is not None and oauth.grant == "authorization_code":
+            servers.append(tool_source)
+    if depth:
+        for tool in agent.toolset.values():
+            if tool.agent is not None:
+                servers += _servers(cast("AnyAgent", tool.agent), depth - 1)
+    return servers
+
 
 PAGE: Final = "/signed-in"
 """Where a browser comes back to; the console hands over the address."""

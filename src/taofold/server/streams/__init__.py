@@ -1,5 +1,5 @@
 """Server-sent events: a run's records as events, shared by all who watch.
 
 `events` projects records, `channel` is one run's stream, `hub` has one for each run that is
-watched, `relay` carries between processes what no log holds, `response` is what a client gets.
+watched and answers who watches, `relay` carries between processes what no log holds.
 """

@@ -1,9 +1,14 @@
-"""Who watches which run: one channel for each, however many clients there are.
+"""Who watches which run: one channel for each, and the response that each watcher gets.
 
-Runs that this process drives report what became durable. Where the log can broadcast
-(PostgreSQL), other processes tell of the runs that they drive (`relay`); where it cannot, or
-nobody tells, the log is looked at a few times a second, and only while somebody watches. A stream
-lasts longer than a request, so it is checked again and again whether its token still holds.
+`Hub` has the channels, however many clients there are. Runs that this process drives report what
+became durable. Where the log can broadcast (PostgreSQL), other processes tell of the runs that they
+drive (`relay`); where it cannot, or nobody tells, the log is looked at a few times a second, and
+only while somebody watches. A stream lasts longer than a request, so it is checked again and again
+whether its token still holds.
+
+`stream` is the response: heartbeats, slow clients, and what leaving means for the run. A run
+outlives its connection. Only who asked for `on_disconnect: cancel` cancels it by being gone, and
+then only if nobody came back within the grace.
 """
 
 import asyncio
@@ -11,15 +16,27 @@ import logging
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Generator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from sse_starlette import EventSourceResponse, ServerSentEvent
+from sse_starlette.sse import SendTimeoutError
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from taofold.agent.result import Delta, Happening, Progress
 from taofold.core import events as e
 from taofold.core.errors import LogError, TaofoldError
+from taofold.core.state import ENDED
+from taofold.core.values import Principal
 from taofold.log.log import Log
+from taofold.runtime import control
 from taofold.server.endpoint import ApiCall, Problem
-from taofold.server.streams.channel import PartialAnswer, RunChannel
+from taofold.server.streams.channel import ChannelReader, PartialAnswer, RunChannel, read_already
+from taofold.server.streams.events import Position, parse_position
 from taofold.server.streams.relay import NoRelay
+
+if TYPE_CHECKING:
+    from taofold.server.server import Server
 
 LOOK_S: Final = 0.2
 """Seconds between two looks at a run that another process drives."""
@@ -272,3 +289,103 @@ async def _may(call: ApiCall, run: str) -> bool:
     if caller is None or call.server.settings.policy.lacks(caller.principal, "read"):
         return False
     return await call.server.sees(caller.principal, row)
+
+
+RETRY_MS = 1000
+"""How long a browser waits before it comes back."""
+
+# asyncio keeps only weak references to tasks: without this set one may vanish half way.
+_leaving: set["asyncio.Task[None]"] = set()
+
+
+async def stream(call: ApiCall, run: str, after: str, *, cancel: bool) -> Response:
+    """The run's events behind `after`; 204 if it has ended and the client has read it all.
+
+    Raises:
+        Problem: 400 the position is none, 503 too many streams.
+    """
+    server = call.server
+    server.watching.room(call.principal.id)
+    try:
+        position = parse_position(after)
+    except ValueError as error:
+        raise Problem(400, "position", str(error)) from None
+    # 204 tells a browser's EventSource not to connect again; any other end makes it come back.
+    if position and await _finished(server, run, position):
+        return Response(status_code=204)
+    return event_response(server, _frames(call, run, position, cancel=cancel))
+
+
+def event_response(server: "Server", frames: AsyncIterator[bytes]) -> Response:
+    """The response of a stream; a client that takes nothing of it for too long is dropped."""
+    return _Events(
+        frames,
+        ping=server.settings.ping_s,
+        ping_message_factory=lambda: ServerSentEvent(comment="still here", sep="\n"),
+        send_timeout=server.settings.send_s,
+        sep="\n",
+        cleanup_timeout=2.0,
+    )
+
+
+class _Events(EventSourceResponse):
+    """A stream whose client may stop reading: it is then dropped, which is no error of ours."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the events."""
+        try:
+            await super().__call__(scope, receive, send)
+        except* SendTimeoutError:
+            _logger.info("a client took nothing for too long and was dropped")
+
+
+async def _finished(server: "Server", run: str, position: Position) -> bool:
+    async with server.hub.watch(run) as channel:
+        delivered = channel.delivered
+        # A cursor of another run would otherwise silently skip events of this one.
+        if position[""][0] >= max(channel.head, 1):
+            raise Problem(400, "position", "the run has no such event yet")
+        return bool(delivered) and read_already(channel, channel.entry(position))
+
+
+async def _frames(
+    call: ApiCall, run: str, position: Position, *, cancel: bool
+) -> AsyncIterator[bytes]:
+    server, principal = call.server, call.principal
+    done = False
+    try:
+        with server.watching.place(principal.id):
+            async with server.hub.watch(run) as channel:
+                yield f"retry: {RETRY_MS}\n\n".encode()
+                reader = ChannelReader(channel, channel.entry(position), server.now)
+                async for frame in while_allowed(call, run, reader.frames()):
+                    yield frame
+                done = reader.done
+    finally:
+        # A `finally`: Starlette closes the generator when the client disconnects.
+        if cancel and not done:
+            leave(server, run, principal)
+
+
+def leave(server: "Server", run: str, principal: Principal) -> None:
+    """Cancel the run if nobody watches it when the grace is over."""
+    # All streams end when the server stops; that is no wish of their clients.
+    if server.engine.stopping:
+        return
+    task = asyncio.get_running_loop().create_task(_left(server, run, principal))
+    _leaving.add(task)
+    task.add_done_callback(_leaving.discard)
+
+
+async def _left(server: "Server", run: str, principal: Principal) -> None:
+    # A page that is reloaded is gone for a moment; its run must not be cancelled by that.
+    await asyncio.sleep(server.settings.grace_s)
+    if server.engine.stopping or server.hub.watched(run):
+        return
+    try:
+        if (await server.log.row(run)).status not in ENDED:
+            await control.cancel(server.log, run, by=principal, redactor=server.redactor)
+            server.audit("cancel", principal.id, run=run, detail="its client went away")
+            server.hub.poke(run)
+    except TaofoldError as error:
+        _logger.info("run %s was not cancelled: %s", run, error)
