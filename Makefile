@@ -44,13 +44,13 @@ fix: $(STAMP)
 	$(BIN)/python -m tests.conformance
 	$(BIN)/python -m tests.conformance_kit
 	$(BIN)/python -m tests.tables
-	$(BIN)/python -m taofold.cli.reference > docs/cli.md
+	$(BIN)/python -m tests.cli_reference > docs/cli.md
 
 docs: $(STAMP)
 	$(BIN)/python -m tests.conformance
 	$(BIN)/python -m tests.conformance_kit
 	$(BIN)/python -m tests.tables
-	$(BIN)/python -m taofold.cli.reference > docs/cli.md
+	$(BIN)/python -m tests.cli_reference > docs/cli.md
 
 bench: $(STAMP)
 	$(BIN)/python bench/steps/run.py

@@ -122,7 +122,7 @@ def test_an_example_is_all_it_takes(name: str, probe: str, tmp_path: Path) -> No
     if name == "verb":
         assert done == "0.0000\n"
         assert "taofold runs cost" in run(
-            "-m", "taofold.cli.reference", source=source, cwd=tmp_path
+            str(ROOT / "tests" / "cli_reference.py"), source=source, cwd=tmp_path
         )
 
 

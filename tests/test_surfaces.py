@@ -13,7 +13,7 @@ import pytest
 from tests.server.agents import Bench, act, finish
 
 from taofold.agent.result import RunResult
-from taofold.cli.loops.render import Show
+from taofold.cli.render.loops import Show
 from taofold.cli.render.story import PlainVoice, Story
 from taofold.core import events as e
 from taofold.core.values import Observation

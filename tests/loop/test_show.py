@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from taofold.cli.loops.render import Show
+from taofold.cli.render.loops import Show
 from taofold.loop.events import LoopRecord
 
 from .kit import begun, iteration, scored

@@ -18,15 +18,15 @@ from taofold.cli.demo import demo
 from taofold.cli.doctor import doctor
 from taofold.cli.evals import evaluate
 from taofold.cli.files import check, graph, init
-from taofold.cli.log import app as log
 from taofold.cli.loops.commands import app as loops
 from taofold.cli.loops.start import ALIAS, loop
 from taofold.cli.mcp import app as mcp
-from taofold.cli.patterns.commands import register as add_patterns
+from taofold.cli.patterns import register as add_patterns
 from taofold.cli.project import unknown
 from taofold.cli.runs.change import app as changing
 from taofold.cli.runs.drive import run
 from taofold.cli.runs.exchange import app as exchange
+from taofold.cli.runs.exchange import log_app
 from taofold.cli.runs.read import app as reading
 from taofold.cli.serve.commands import register as add_serve
 from taofold.host import seal
@@ -90,7 +90,7 @@ app.add_typer(loops, name="loops")
 add_patterns(app)
 add_serve(app)
 app.add_typer(mcp, name="mcp")
-app.add_typer(log, name="log")
+app.add_typer(log_app, name="log")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

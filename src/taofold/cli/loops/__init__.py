@@ -1,4 +1,4 @@
 """`taofold loop` (`start`) and `taofold loops …` (`commands`).
 
-`drive` runs a loop in front of a person, `render` shows it as it goes.
+`drive` runs a loop in front of a person.
 """

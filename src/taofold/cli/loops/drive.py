@@ -206,7 +206,7 @@ def drive_visibly(
     also: "Callable[[Any], None] | None" = None,
 ) -> "LoopState | None":
     """Drive a loop in front of a person. None if it was interrupted."""
-    from taofold.cli.loops.render import Show
+    from taofold.cli.render.loops import Show
     from taofold.cli.runs.drive import approver, cancellable
     from taofold.loop.stream import Overtaken
 

@@ -1,4 +1,8 @@
-"""`taofold runs export|import`: runs as text, and as traces (otlp, opik) with their child runs."""
+"""`taofold runs export|import` and `taofold log migrate`: runs and logs into and out of the log.
+
+Runs as text that another log can import, and as traces (otlp, opik) with their child runs; a whole
+log from a file to a database, or back.
+"""
 
 import sys
 from pathlib import Path
@@ -278,3 +282,29 @@ def _known(name: str, *, writing: bool = False) -> None:
     if name not in FORMATS:
         choices = ", ".join((*FORMATS, *TRACES)) if writing else ", ".join(FORMATS)
         fail(f"--format is one of {choices}, not {name!r}")
+
+
+log_app = typer.Typer(no_args_is_help=True, help="The log as a whole.")
+
+
+@log_app.command("migrate")
+def migrate(
+    source: Annotated[str, typer.Argument(metavar="FROM", help="sqlite:PATH or postgresql://…")],
+    target: Annotated[str, typer.Argument(metavar="TO", help="An empty one, of either kind.")],
+) -> None:
+    """Copy a log, with loops and patterns, to an empty one, and check that everything arrived.
+
+    Nobody may drive runs of it meanwhile: stop servers and workers first. The source stays as it
+    is; take it away afterwards, so that nobody goes on with it.
+    """
+    from taofold.log.transfer import migrate as moved
+
+    done = moved(source, target)
+    for table, rows in done.rows.items():
+        give(f"{table:8} {rows}")
+    say(f"everything arrived: digest {done.digest}")
+
+
+@log_app.callback()
+def log() -> None:
+    """The log as a whole."""

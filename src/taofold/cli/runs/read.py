@@ -161,7 +161,7 @@ def diff(
     json: options.Json = False,
 ) -> None:
     """Where two runs part: the first different event, then step by step. 1 if they differ."""
-    from taofold.cli.render.difference import compare, difference_text
+    from taofold.cli.runs.show import compare, difference_text
 
     async def work(log: "Log") -> "tuple[list[Record], list[Record]]":
         return (await records_of(log, first))[1], (await records_of(log, second))[1]

@@ -1,8 +1,7 @@
-"""`taofold patterns`: its verbs.
+"""`taofold patterns …`: what loops have learnt, to look at, to tidy up, to share.
 
-What loops have learnt: to look at, to tidy up, to share, to take out of a loop or give to one.
-`ralph-patterns`, `ralph-extract-patterns` and `ralph-inject-patterns` are the names of the source
-system.
+The verbs, also those that take patterns out of a loop or give them to one. `ralph-patterns`,
+`ralph-extract-patterns` and `ralph-inject-patterns` are the names of the source system.
 """
 
 from pathlib import Path
@@ -14,8 +13,8 @@ from taofold.cli import options
 from taofold.cli.loops.commands import which
 from taofold.cli.loops.drive import with_dependencies
 from taofold.cli.outcome import UNREACHED, fail, give, give_json, say
-from taofold.cli.patterns import render
 from taofold.cli.project import with_registry
+from taofold.cli.render import patterns as render
 from taofold.core.errors import Refused
 
 if TYPE_CHECKING:

@@ -1,1 +1,0 @@
-"""`taofold patterns …`: what loops have learnt, to look at, to tidy up, to share."""
