@@ -12,7 +12,7 @@ from tests.test_docs import PAGES, ROOT
 
 from taofold.agent.activation import HISTORY_MEDIA
 from taofold.bridges.mcp.client import results as mcp_results
-from taofold.bridges.mcp.client import transport as mcp_transport
+from taofold.bridges.mcp.client import session
 from taofold.cli import outcome
 from taofold.cli.app import app
 from taofold.files.expressions import bounds
@@ -211,7 +211,7 @@ def figures() -> dict[str, list[str]]:
             f"Approvals expire after {server.approve_seconds / 60:g} minutes",
         ],
         "mcp.md": [
-            f"may have {mcp_transport.LARGEST >> 20} MiB; "
+            f"may have {session.LARGEST >> 20} MiB; "
             f"what is longer than {mcp_results.FLOOD:,} characters",
         ],
         "gates.md": [

@@ -144,8 +144,8 @@ async def test_an_mcp_client_that_follows_redirects_is_stopped_at_the_border() -
     """Generation 1 of the package makes clients that follow; the hook holds them."""
     pytest.importorskip("mcp")
     from taofold.bridges.mcp.client.address import ServerAddress
-    from taofold.bridges.mcp.client.transport import Credentials, client_factory
-    from taofold.bridges.mcp.protocol import load
+    from taofold.bridges.mcp.client.session import Credentials, client_factory
+    from taofold.bridges.mcp.sdk import load
 
     create = load("mcp.shared._httpx_utils").create_mcp_http_client
     with Elsewhere(307).open() as servers:

@@ -1,24 +1,38 @@
-"""What the bridges to other frameworks' tools share: names, schemas, and the check of arguments.
+"""What tools of other frameworks and servers share: names, JSON Schemas, the check of arguments.
 
-A foreign tool says nothing about what it changes, so it is taken for one that writes and must
-not be repeated (tier 2, effect "once") unless the programmer says otherwise.
+`foreign_tool` makes a tool of a schema and a function to call. A foreign tool says nothing about
+what it changes, so it is taken for one that writes and must not be repeated (tier 2, effect "once")
+unless the programmer says otherwise.
+
+A schema is somebody else's data: `schema_fault` says whether it can be used, `shown_schema` is what
+a model sees of it, and a `checker` holds values against it within a bound of steps. Forms that MCP
+servers ask people to fill are checked by the same rules. Knows nothing about any one framework.
 """
 
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
+from hashlib import blake2b
 from importlib import import_module
-from typing import Any, cast
+from types import NoneType
+from typing import Any, Final, cast
 
 from pydantic import BaseModel
 
-from taofold.bridges.mcp.client.definitions import safe, server_parameters, shown_schema
 from taofold.core.errors import ConfigError
-from taofold.core.text import visible
-from taofold.core.values import Sideeffect
+from taofold.core.json_values import is_array, is_object
+from taofold.core.text import clip, visible
+from taofold.core.values import RESERVED, Sideeffect
 from taofold.tools import BadArguments, RunContext, Tool, Toolset, external
 from taofold.tools.arguments import Checker, unknown
-from taofold.tools.signature import FunctionSignature, tidy
+from taofold.tools.signature import RESERVED_PARAMETER, FunctionSignature, tidy
 
+LONGEST_NAME: Final = 64
+STEPS: Final = 30_000
+"""Rules of a schema that are held against one value; some 0.2 s."""
+_ODD: Final = re.compile(r"[^A-Za-z0-9_-]+")
+RENAMED: Final = f"{RESERVED_PARAMETER}_of_tool"
+"""What a server's own parameter is called that has our reserved name."""
 ForeignCall = Callable[[RunContext[Any], dict[str, Any]], Awaitable[Any]]
 
 
@@ -65,7 +79,7 @@ def foreign_tool(
         return await call(ctx, server_parameters(parameters))
 
     tool = external(
-        safe(name, "", {}),
+        safe_name(name, "", {}),
         visible(description),
         offered,
         perform,
@@ -155,3 +169,168 @@ def _check(
         return parameters
 
     return checked
+
+
+def safe_name(name: str, prefix: str, taken: Mapping[str, Any]) -> str:
+    """`name` with `prefix`, as a tool may be called here and nobody else is."""
+    plain = prefix + (_ODD.sub("_", name).strip("_-") or "tool")
+    plain = plain if plain[0].isalpha() or plain[0] == "_" else f"_{plain}"
+    if len(plain) <= LONGEST_NAME and plain not in taken and plain not in RESERVED:
+        return plain
+    mark = blake2b(name.encode("utf-8", "replace"), digest_size=4).hexdigest()
+    # The mark is of the server's own name, so it is the same at the next start.
+    return f"{plain[: LONGEST_NAME - 9]}_{mark}"
+
+
+def shown_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema as a model sees it: no parameter has our reserved name."""
+    properties: dict[str, Any] = schema.get("properties", {})
+    schema = {**schema, "type": "object", "properties": properties}
+    if RESERVED_PARAMETER not in properties:
+        return schema
+    names = {name: RENAMED if name == RESERVED_PARAMETER else name for name in properties}
+    required = [names.get(name, name) for name in schema.get("required", ())]
+    renamed = {names[name]: value for name, value in properties.items()}
+    return {**schema, "properties": renamed, "required": required}
+
+
+def server_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
+    """The parameters as the server calls them."""
+    return {RESERVED_PARAMETER if k == RENAMED else k: v for k, v in parameters.items()}
+
+
+class _Endless(Exception):
+    """A schema demands more than anybody has time to check."""
+
+
+def schema_fault(schema: dict[str, Any]) -> str:
+    """Why no validator would take the schema, or ""."""
+    if not is_object(schema.get("properties", {})):
+        return "its properties are no object"
+    try:
+        _validator(schema).check_schema(schema)
+    except ConfigError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a schema may be wrong in any way
+        return str(getattr(error, "message", error))[:200]
+    return ""
+
+
+def checker(schema: dict[str, Any]) -> Callable[[Any], str]:
+    """Says why a value does not fit the schema, or "".
+
+    Its patterns, and what would take too long, are the server's to check.
+    """
+    lean = _patternless(schema)
+    fits = _flat(lean)
+    left = [0]
+    # Without what the validator would fetch from elsewhere.
+    validator = _counting(lean, left)(lean, registry=require("referencing", "mcp").Registry())
+
+    def misfit(value: Any) -> str:
+        if fits is not None and fits(value):
+            return ""
+        # Anew for each value; the list is shared with the rules of the validator.
+        left[0] = STEPS
+        try:
+            fault = next(iter(validator.iter_errors(value)), None)
+        except Exception:  # noqa: BLE001 - references to elsewhere: the server knows what it means
+            return ""
+        if fault is None:
+            return ""
+        where = ".".join(map(str, fault.absolute_path))
+        return f"{f'parameter {where!r}: ' if where else ''}{clip(fault.message, 300)}"
+
+    return misfit
+
+
+_SAYS_NOTHING: Final = frozenset({"title", "description", "default", "examples", "$schema"})
+"""Keywords that forbid nothing."""
+_KINDS: Final[Mapping[str, tuple[type, ...]]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "null": (NoneType,),
+    "array": (list,),
+    "object": (dict,),
+}
+
+
+def _flat(schema: Any) -> Callable[[Any], bool] | None:
+    """For the schema of most tools, an object of plain fields: does a value surely fit it?
+
+    A hundred times as fast as the validator, which looks at what this one does not know for sure.
+    None: there is more to the schema.
+    """
+    keywords = {"type", "properties", "required", "additionalProperties"} | _SAYS_NOTHING
+    if not is_object(schema) or schema.keys() - keywords or schema.get("type") != "object":
+        return None
+    properties: Any = schema.get("properties", {})
+    required: Any = schema.get("required", [])
+    others: Any = schema.get("additionalProperties", True)
+    if not is_object(properties) or not isinstance(others, bool) or not is_array(required):
+        return None
+    kinds: dict[str, tuple[type, ...]] = {}
+    for name, rules in properties.items():
+        if not is_object(rules) or rules.keys() - {"type"} - _SAYS_NOTHING:
+            return None
+        # Without a type anything will do; the exact types below are all that JSON has.
+        kind: Any = rules.get("type")
+        if kind is not None and (not isinstance(kind, str) or kind not in _KINDS):
+            return None
+        kinds[name] = () if kind is None else _KINDS[kind]
+
+    def fits(value: Any) -> bool:
+        # Exactly a dict, as JSON has it.
+        if type(value) is not dict:
+            return False
+        fields = cast("dict[Any, Any]", value)
+        for name, field_value in fields.items():
+            types = kinds.get(name)
+            if (types is None and not others) or (types and type(field_value) not in types):
+                return False
+        return all(name in fields for name in required)
+
+    return fits
+
+
+def _validator(schema: Any) -> Any:
+    return require("jsonschema.validators", "mcp").validator_for(schema)
+
+
+def _counting(schema: Any, left: list[int]) -> Any:
+    """The validator for `schema`, which gives up when `left` is spent.
+
+    References within references double the work with every line; comparing items each with each
+    grows with their square.
+    """
+    kind = _validator(schema)
+
+    def counted(check: Callable[..., Any], word: str) -> Callable[..., Any]:
+        def rule(validator: Any, said: Any, value: Any, whole: Any) -> Any:
+            many = word == "uniqueItems" and isinstance(value, list)
+            left[0] -= 1 + (len(value) ** 2 // 2 if many else 0)  # pyright: ignore[reportUnknownArgumentType]
+            if left[0] < 0:
+                raise _Endless
+            return check(validator, said, value, whole)
+
+        return rule
+
+    rules = {word: counted(check, word) for word, check in kind.VALIDATORS.items()}
+    return require("jsonschema.validators", "mcp").extend(kind, rules)
+
+
+def _patternless(schema: Any) -> Any:
+    # A server's regular expression on a model's text could run for ever.
+    if isinstance(schema, dict):
+        keywords: dict[str, Any] = schema  # pyright: ignore[reportUnknownVariableType]
+        return {
+            name: _patternless(value)
+            for name, value in keywords.items()
+            if not (name == "patternProperties" or (name == "pattern" and isinstance(value, str)))
+        }
+    if isinstance(schema, list):
+        items: list[Any] = schema  # pyright: ignore[reportUnknownVariableType]
+        return [_patternless(subschema) for subschema in items]
+    return schema

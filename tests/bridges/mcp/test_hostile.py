@@ -15,9 +15,9 @@ from mcp.server import MCPServer, Server
 from mcp.server.mcpserver import Context
 
 from taofold import RunContext
+from taofold.bridges.foreign import checker
 from taofold.bridges.mcp import McpServer
-from taofold.bridges.mcp.client.definitions import checker
-from taofold.bridges.mcp.protocol import load
+from taofold.bridges.mcp.sdk import load
 from taofold.core.errors import ConfigError
 from taofold.tools.arguments import Checker
 

@@ -3,7 +3,7 @@
     Agent(..., tools=[McpServer.stdio("npx", "-y", "@modelcontextprotocol/server-everything")])
 
 `client`: what we are to somebody else's server. `server`: what we are to somebody else's client
-(`taofold serve --mcp`). They share `protocol` and nothing else, and the `mcp` package is imported
+(`taofold serve --mcp`). They share `sdk` and nothing else, and the `mcp` package is imported
 when a server is reached or opened, not before.
 """
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from taofold.bridges.mcp.client.address import ServerAddress
-from taofold.bridges.mcp.client.transport import (
+from taofold.bridges.mcp.client.session import (
     ABSENT,
     CLOSED,
     LOST,
@@ -24,7 +24,7 @@ from taofold.bridges.mcp.client.transport import (
     SessionHandlers,
     open_session,
 )
-from taofold.bridges.mcp.protocol import code, innermost
+from taofold.bridges.mcp.sdk import code, innermost
 from taofold.core.errors import ConfigError
 from taofold.core.text import clip
 from taofold.policy.redaction import Redactor

@@ -1,50 +1,39 @@
-"""What an MCP server says of its tools, checked, the tools made of it, and what is let in.
+"""`Definition`: one tool as an MCP server describes it. `Pins`: which definitions are let in.
 
-Forms that a server asks people to fill are checked by the same rules (JSON Schema, within a bound
-of steps), and so is what other libraries say of their tools.
-
-Everything here is a server's word: data that is bounded and shown, and that may raise a tier,
-but never lowers what the person who wrote the agent decided.
+`read` checks what a server listed and returns definitions; `tool_of` makes a tool of one. All of it
+is a server's word: data that is bounded and shown, and that may raise a tier, but never lowers what
+the person who wrote the agent decided.
 
 `Pins` are like ssh's known hosts: the first time a server is met its definitions are taken as they
 are, and kept in the operator's folder, out of reach of the agent's work root. From then on that is
 what a model is shown; a definition that changed, or a tool that is new, counts only when a person
-has accepted it.
+has accepted it. Knows nothing about connections or calls.
 """
 
-import re
 import secrets
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
-from types import NoneType
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from taofold.bridges.foreign import checker, schema_fault, shown_schema
 from taofold.bridges.mcp.client.address import ServerAddress
-from taofold.bridges.mcp.protocol import get, load
+from taofold.bridges.mcp.sdk import get
 from taofold.core.errors import ConfigError
-from taofold.core.json_values import is_array, is_object, render
+from taofold.core.json_values import is_object, render
 from taofold.core.text import clip, visible
-from taofold.core.values import RESERVED, Sideeffect, Tier
+from taofold.core.values import Sideeffect, Tier
 from taofold.reserved import operator_folder
 from taofold.tools import RunContext, Tool, external
-from taofold.tools.signature import RESERVED_PARAMETER
 
-LONGEST_NAME: Final = 64
 DESCRIPTION: Final = 4_000
 """Characters of a description that a model is shown."""
 LARGEST: Final = 64_000
 """Bytes that a definition may have."""
-STEPS: Final = 30_000
-"""Rules of a schema that are held against one value; some 0.2 s."""
-_ODD: Final = re.compile(r"[^A-Za-z0-9_-]+")
-RENAMED: Final = f"{RESERVED_PARAMETER}_of_tool"
-"""What a server's own parameter is called that has our reserved name."""
-
 UNACCEPTED: Final = "New at this server: a person is asked before it is called the first time."
 _PROSE: Final = ("description", "title", "examples", "default", "$comment")
 _NAMED: Final = ("properties", "$defs", "definitions", "patternProperties", "dependentSchemas")
@@ -107,7 +96,7 @@ def read(said: Any) -> "Definition | str":
         return f"{name[:80]!r}: its definition is not JSON ({error})"
     if size > LARGEST:
         return f"{name[:80]!r}: its definition has {size} bytes, at most {LARGEST}"
-    flaw = _flaw(schema)
+    flaw = schema_fault(schema)
     return f"{name[:80]!r}: its schema cannot be used ({flaw})" if flaw else definition
 
 
@@ -120,30 +109,6 @@ def _hints(said: Any) -> dict[str, bool]:
 def _proposed(meta: Any) -> int:
     tier: Any = meta.get("tier") if is_object(meta) else None
     return tier if isinstance(tier, int) and tier in (1, 2, 3, 4) else 0
-
-
-def _flaw(schema: dict[str, Any]) -> str:
-    """Why no validator would take the schema, or ""."""
-    if not is_object(schema.get("properties", {})):
-        return "its properties are no object"
-    try:
-        _validator(schema).check_schema(schema)
-    except ConfigError:
-        raise
-    except Exception as error:  # noqa: BLE001 - a schema may be wrong in any way
-        return str(getattr(error, "message", error))[:200]
-    return ""
-
-
-def safe(name: str, prefix: str, taken: Mapping[str, Any]) -> str:
-    """`name` with `prefix`, as a tool may be called here and nobody else is."""
-    plain = prefix + (_ODD.sub("_", name).strip("_-") or "tool")
-    plain = plain if plain[0].isalpha() or plain[0] == "_" else f"_{plain}"
-    if len(plain) <= LONGEST_NAME and plain not in taken and plain not in RESERVED:
-        return plain
-    mark = blake2b(name.encode("utf-8", "replace"), digest_size=4).hexdigest()
-    # The mark is of the server's own name, so it is the same at the next start.
-    return f"{plain[: LONGEST_NAME - 9]}_{mark}"
 
 
 def tier_and_effect(said: Definition, *, trusted: bool) -> tuple[Tier, Sideeffect]:
@@ -177,147 +142,6 @@ def tool_of(
         timeout=timeout,
         toolset=toolset,
     )
-
-
-def shown_schema(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema as a model sees it: no parameter has our reserved name."""
-    properties: dict[str, Any] = schema.get("properties", {})
-    schema = {**schema, "type": "object", "properties": properties}
-    if RESERVED_PARAMETER not in properties:
-        return schema
-    names = {name: RENAMED if name == RESERVED_PARAMETER else name for name in properties}
-    required = [names.get(name, name) for name in schema.get("required", ())]
-    renamed = {names[name]: value for name, value in properties.items()}
-    return {**schema, "properties": renamed, "required": required}
-
-
-def server_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
-    """The parameters as the server calls them."""
-    return {RESERVED_PARAMETER if k == RENAMED else k: v for k, v in parameters.items()}
-
-
-class _Endless(Exception):
-    """A schema demands more than anybody has time to check."""
-
-
-def checker(schema: dict[str, Any]) -> Callable[[Any], str]:
-    """Says why a value does not fit the schema, or "".
-
-    Its patterns, and what would take too long, are the server's to check.
-    """
-    lean = _patternless(schema)
-    fits = _flat(lean)
-    left = [0]
-    # Without what the validator would fetch from elsewhere.
-    validator = _counting(lean, left)(lean, registry=load("referencing").Registry())
-
-    def misfit(value: Any) -> str:
-        if fits is not None and fits(value):
-            return ""
-        # Anew for each value; the list is shared with the rules of the validator.
-        left[0] = STEPS
-        try:
-            fault = next(iter(validator.iter_errors(value)), None)
-        except Exception:  # noqa: BLE001 - references to elsewhere: the server knows what it means
-            return ""
-        if fault is None:
-            return ""
-        where = ".".join(map(str, fault.absolute_path))
-        return f"{f'parameter {where!r}: ' if where else ''}{clip(fault.message, 300)}"
-
-    return misfit
-
-
-_SAYS_NOTHING: Final = frozenset({"title", "description", "default", "examples", "$schema"})
-"""Keywords that forbid nothing."""
-_KINDS: Final[Mapping[str, tuple[type, ...]]] = {
-    "string": (str,),
-    "integer": (int,),
-    "number": (int, float),
-    "boolean": (bool,),
-    "null": (NoneType,),
-    "array": (list,),
-    "object": (dict,),
-}
-
-
-def _flat(schema: Any) -> Callable[[Any], bool] | None:
-    """For the schema of most tools, an object of plain fields: does a value surely fit it?
-
-    A hundred times as fast as the validator, which looks at what this one does not know for sure.
-    None: there is more to the schema.
-    """
-    keywords = {"type", "properties", "required", "additionalProperties"} | _SAYS_NOTHING
-    if not is_object(schema) or schema.keys() - keywords or schema.get("type") != "object":
-        return None
-    properties: Any = schema.get("properties", {})
-    required: Any = schema.get("required", [])
-    others: Any = schema.get("additionalProperties", True)
-    if not is_object(properties) or not isinstance(others, bool) or not is_array(required):
-        return None
-    kinds: dict[str, tuple[type, ...]] = {}
-    for name, rules in properties.items():
-        if not is_object(rules) or rules.keys() - {"type"} - _SAYS_NOTHING:
-            return None
-        # Without a type anything will do; the exact types below are all that JSON has.
-        kind: Any = rules.get("type")
-        if kind is not None and (not isinstance(kind, str) or kind not in _KINDS):
-            return None
-        kinds[name] = () if kind is None else _KINDS[kind]
-
-    def fits(value: Any) -> bool:
-        # Exactly a dict, as JSON has it.
-        if type(value) is not dict:
-            return False
-        fields = cast("dict[Any, Any]", value)
-        for name, field_value in fields.items():
-            types = kinds.get(name)
-            if (types is None and not others) or (types and type(field_value) not in types):
-                return False
-        return all(name in fields for name in required)
-
-    return fits
-
-
-def _validator(schema: Any) -> Any:
-    return load("jsonschema.validators").validator_for(schema)
-
-
-def _counting(schema: Any, left: list[int]) -> Any:
-    """The validator for `schema`, which gives up when `left` is spent.
-
-    References within references double the work with every line; comparing items each with each
-    grows with their square.
-    """
-    kind = _validator(schema)
-
-    def counted(check: Callable[..., Any], word: str) -> Callable[..., Any]:
-        def rule(validator: Any, said: Any, value: Any, whole: Any) -> Any:
-            many = word == "uniqueItems" and isinstance(value, list)
-            left[0] -= 1 + (len(value) ** 2 // 2 if many else 0)  # pyright: ignore[reportUnknownArgumentType]
-            if left[0] < 0:
-                raise _Endless
-            return check(validator, said, value, whole)
-
-        return rule
-
-    rules = {word: counted(check, word) for word, check in kind.VALIDATORS.items()}
-    return load("jsonschema.validators").extend(kind, rules)
-
-
-def _patternless(schema: Any) -> Any:
-    # A server's regular expression on a model's text could run for ever.
-    if isinstance(schema, dict):
-        keywords: dict[str, Any] = schema  # pyright: ignore[reportUnknownVariableType]
-        return {
-            name: _patternless(value)
-            for name, value in keywords.items()
-            if not (name == "patternProperties" or (name == "pattern" and isinstance(value, str)))
-        }
-    if isinstance(schema, list):
-        items: list[Any] = schema  # pyright: ignore[reportUnknownVariableType]
-        return [_patternless(subschema) for subschema in items]
-    return schema
 
 
 def without_prose(said: Definition) -> Definition:

@@ -29,7 +29,7 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 
 from taofold.bridges.mcp.client.address import OAuth, ServerAddress, with_environment
-from taofold.bridges.mcp.protocol import load
+from taofold.bridges.mcp.sdk import load
 from taofold.core.json_values import is_object
 from taofold.core.text import visible
 from taofold.network import is_public, origin, parse_address

@@ -26,8 +26,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from taofold.bridges.mcp.client.definitions import checker
-from taofold.bridges.mcp.protocol import load, plain
+from taofold.bridges.foreign import checker
+from taofold.bridges.mcp.sdk import load, plain
 from taofold.core.json_values import is_array, is_object
 from taofold.core.text import visible
 from taofold.policy.redaction import is_named_secret

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from taofold.bridges.foreign import server_parameters
 from taofold.bridges.mcp.client import definitions, results
 from taofold.bridges.mcp.client.address import ServerAddress
 from taofold.bridges.mcp.client.connection import ServerConnection, Unreachable
@@ -31,9 +32,9 @@ from taofold.bridges.mcp.client.questions import (
     pending_questions,
     questions_of,
 )
-from taofold.bridges.mcp.client.tasks import RemoteTask, TaskGone, task_of
-from taofold.bridges.mcp.client.transport import URL_REQUIRED, McpSession, SessionHandlers
-from taofold.bridges.mcp.protocol import TASK, code, data, get, load, plain
+from taofold.bridges.mcp.client.results import RemoteTask, TaskGone, task_of
+from taofold.bridges.mcp.client.session import URL_REQUIRED, McpSession, SessionHandlers
+from taofold.bridges.mcp.sdk import TASK, code, data, get, load, plain
 from taofold.core.errors import ConfigError
 from taofold.core.json_values import is_array, is_object
 from taofold.core.text import clip, visible
@@ -244,7 +245,7 @@ class RemoteServer:
             if now is None:
                 return Outcome(f"{self.name} does not offer {pinned.name!r} any more", "failure")
             refusal = self._changed(pinned, now, ctx)
-            arguments = definitions.server_parameters(parameters)
+            arguments = server_parameters(parameters)
             refusal = refusal or now.misfit(arguments)
             if refusal:
                 return Outcome(refusal, "failure")

@@ -10,8 +10,8 @@ from urllib.parse import parse_qs, urlsplit
 
 from taofold.bridges.mcp.client.address import OAuth, ServerAddress
 from taofold.bridges.mcp.client.oauth import CALLBACK, Person, Redirected, SignInFailed, provider
-from taofold.bridges.mcp.client.transport import SessionHandlers, open_session
-from taofold.bridges.mcp.protocol import innermost, load
+from taofold.bridges.mcp.client.session import SessionHandlers, open_session
+from taofold.bridges.mcp.sdk import innermost, load
 from taofold.core.errors import ConfigError
 from taofold.core.text import clip
 from taofold.policy.redaction import Redactor

@@ -17,14 +17,15 @@ from typing import Any, ClassVar, Final, Literal, Self, TypeVar
 
 from typing_extensions import TypedDict, Unpack
 
+from taofold.bridges.foreign import safe_name
 from taofold.bridges.mcp.client import definitions
 from taofold.bridges.mcp.client.address import OAuth, ServerAddress
 from taofold.bridges.mcp.client.connection import Unreachable, on_loop, submit
 from taofold.bridges.mcp.client.definitions import Definition, Pins
 from taofold.bridges.mcp.client.questions import ServerInputs
 from taofold.bridges.mcp.client.remote import RemoteServer
-from taofold.bridges.mcp.client.transport import Headers, HeaderSource
-from taofold.bridges.mcp.protocol import load
+from taofold.bridges.mcp.client.session import Headers, HeaderSource
+from taofold.bridges.mcp.sdk import load
 from taofold.core.errors import ConfigError
 from taofold.core.values import Principal, Tier
 from taofold.tools import (
@@ -345,7 +346,7 @@ class McpServer(Toolset):
         prefix = f"{self.label}_" if prefix is None else prefix
         for entry in definitions_now:
             if selection is None or entry.name in selection:
-                name = definitions.safe(entry.name, prefix, tools)
+                name = safe_name(entry.name, prefix, tools)
                 tools[name] = self._tool(entry, name)
         for tool in readers(self.label, self._served_to, prefix, self._options):
             # A tool of the server's wins over a reader of ours with the same name.

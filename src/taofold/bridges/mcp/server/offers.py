@@ -1,8 +1,9 @@
-"""What clients of our MCP server are offered: agents that take a goal, and tools called directly.
+"""`Offers`: the agents and tools that a client of our MCP server may call, and the runs they begin.
 
-Here their runs are started, found again and waited for, each only by the client whose it is. A
-direct call is a run of its own, with one step that the client wrote. Knows nothing about the
-protocol; `server` does.
+An agent takes a goal; a tool is called directly, which is a run of its own with one step that the
+client wrote: so it is governed, recorded and, if it must wait for a person, goes on later in any
+process. A run is started here, found again and waited for, only by the client whose it is. Knows
+nothing about the protocol; `server` does.
 """
 
 import asyncio
@@ -23,9 +24,11 @@ from taofold.log.log import Log
 from taofold.policy import Policy
 from taofold.policy.redaction import Redactor
 from taofold.reasoning import Task
+from taofold.runtime import control
 from taofold.runtime.endings import RESUMABLE
 from taofold.runtime.inbox import environment_redactor
 from taofold.runtime.model import SilentModel
+from taofold.runtime.setup import Approval, Decision
 from taofold.tools import Tool, Toolset
 
 PREFIX: Final = "mcp:"
@@ -198,6 +201,17 @@ class Offers:
         ):
             raise Refused(f"run {run!r} was not started here")
         return offer
+
+    async def decide(self, approval: Approval, decision: Decision) -> None:
+        """Put the principal's decision where the run looks for it.
+
+        Raises:
+            Refused: the policy or the approval does not let it stand.
+        """
+        by, policy, redactor = self.principal, self.policy, self.redactor
+        await control.decide(
+            self.log, approval.id, decision, by=by, policy=policy, redactor=redactor
+        )
 
     async def _first(self, run: str) -> e.RunStarted:
         try:

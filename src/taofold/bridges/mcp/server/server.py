@@ -1,21 +1,23 @@
 """Answers the requests of MCP clients: `taofold serve --mcp`.
 
-`Desk` lists, calls and cancels for them. What is on offer is in `offers`: agents that take a goal,
-and tools that are called directly. Calls that outlive a request are in `tasks`. A direct call is a
-run of its own, with one step that the client wrote: so it is governed, recorded and, if it must
-wait for a person, goes on later in any process.
+`Desk` lists, calls and cancels for them what is in `offers`, and speaks in `messages`. What must
+wait for a person is asked of the person at the client where the client can ask (elicitation, in
+either era); where it cannot, the error names the run, which `resume_run` carries on once somebody
+has decided.
 
-What our tiers and effects say becomes the annotations. What must wait for a person is asked of the
-person at the client where the client can ask (elicitation, in either era); where it cannot, the
-error names the run, which `resume_run` carries on once somebody has decided.
+`RunTasks` are calls that outlive a request, as tasks of the extension
+`io.modelcontextprotocol/tasks`: a client that loses an answer asks for it by the run's id. A task's
+state is what the log says, so a client finds it again after a restart of this process, which then
+carries the run on.
 
 Whoever started this process speaks through standard input and output, with that user's rights.
 Over HTTP each request is somebody's, or is refused: runs are theirs, and so are decisions.
 """
 
+import asyncio
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
@@ -27,29 +29,37 @@ from mcp.server.auth.provider import AccessToken
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
+from mcp.types import ElicitRequest, ElicitRequestFormParams, EmptyResult, RequestParams
+from pydantic import Field
 
 from taofold import __version__
 from taofold.agent import RunResult
-from taofold.bridges.mcp.protocol import EXTENSION
-from taofold.bridges.mcp.server.offers import RESUME, Offers
-from taofold.bridges.mcp.server.replies import (
+from taofold.agent.result import Happening, Progress
+from taofold.bridges.mcp.sdk import EXTENSION, TASK
+from taofold.bridges.mcp.server.messages import (
     Teller,
     answer_form,
     can_ask,
     decision_of,
     described,
     final_result,
+    news_of,
     question_text,
-    require,
-    take,
     tool_result,
     waiting_result,
 )
-from taofold.bridges.mcp.server.tasks import RunTasks, TaskParams, takes_tasks
+from taofold.bridges.mcp.server.offers import RESUME, Offers
 from taofold.core.errors import ConfigError, Conflict, Refused, RunError
 from taofold.core.json_values import not_finite
+from taofold.core.state import ENDED
+from taofold.core.text import iso
 from taofold.core.values import Principal
-from taofold.runtime.control import pending
+from taofold.log.log import RunRow
+from taofold.policy.policy import Right
+from taofold.runtime import control
+from taofold.runtime import run as runs
+from taofold.runtime.endings import RESUMABLE
+from taofold.runtime.setup import Approval
 from taofold.tools.arguments import BadArguments, Checker
 
 __all__ = ["PRINCIPAL", "Authenticate", "Desk", "Offers", "http_app", "make_server", "serve_stdio"]
@@ -110,23 +120,26 @@ class Desk:
         offer = self._offers.known.get(name)
         return None if offer is None else offer.schema
 
-    def _on_behalf(self, context: Any) -> Offers:
-        """The offers, run for whoever sent the request.
+    def _admitted(self, context: Any, right: Right) -> Offers:
+        """The offers, on behalf of whoever sent the request, if their roles give `right`.
 
         Raises:
-            MCPError: it came over HTTP, and nobody said from whom.
+            MCPError: they do not; or it came over HTTP, and nobody said from whom.
         """
-        request = context.request
-        if request is None:
-            return self._offers
-        principal = request.scope.get(PRINCIPAL)
-        if not isinstance(principal, Principal):
-            raise MCPError(types.INVALID_REQUEST, "not signed in")
-        return replace(self._offers, principal=principal)
+        offers, request = self._offers, context.request
+        if request is not None:
+            principal = request.scope.get(PRINCIPAL)
+            if not isinstance(principal, Principal):
+                raise MCPError(types.INVALID_REQUEST, "not signed in")
+            offers = replace(offers, principal=principal)
+        why = offers.policy.lacks(offers.principal, right)
+        if why:
+            raise MCPError(types.INVALID_REQUEST, why)
+        return offers
 
     async def list_tools(self, context: Any, _params: Any) -> Any:
         """Everything on offer, in one page."""
-        require(self._on_behalf(context), "read")
+        self._admitted(context, "read")
         again = types.Tool(
             name=RESUME,
             description="Carry on a run that waited or was interrupted, and get its result; also "
@@ -149,8 +162,7 @@ class Desk:
             Checker(schema)(arguments)
         except BadArguments as error:
             return tool_result(str(error), failed=True)
-        offers = self._on_behalf(context)
-        require(offers, "start")
+        offers = self._admitted(context, "start")
         teller = Teller(context)
         try:
             # The state is sealed by the package
@@ -214,7 +226,7 @@ class Desk:
             decision = decision_of(waiting, reply.action, reply.content or {})
             if decision is None:
                 return waiting_result(result)
-            await take(offers, waiting, decision)
+            await offers.decide(waiting, decision)
             result = await offers.resume(result.run_id, teller)
         if result.status == "waiting":
             return waiting_result(result)
@@ -222,15 +234,13 @@ class Desk:
 
     async def get_task(self, context: Any, params: Any) -> Any:
         """How far the run has come, its questions, or its result."""
-        offers = self._on_behalf(context)
-        require(offers, "read")
+        offers = self._admitted(context, "read")
         asks = self._elicit and can_ask(context)
         return await self._of_task(self.tasks.seen(offers, params.task_id, asks=asks))
 
     async def update_task(self, context: Any, params: Any) -> Any:
         """Take what the person at the client answered."""
-        offers = self._on_behalf(context)
-        require(offers, "start")
+        offers = self._admitted(context, "start")
         inputs: Mapping[str, Any] = params.input_responses or {}
         responses = {
             key: types.ElicitResult.model_validate(response) for key, response in inputs.items()
@@ -245,8 +255,7 @@ class Desk:
 
     async def cancel_task(self, context: Any, params: Any) -> Any:
         """Ask the run to stop."""
-        offers = self._on_behalf(context)
-        require(offers, "cancel")
+        offers = self._admitted(context, "cancel")
         return await self._of_task(self.tasks.cancel(offers, params.task_id))
 
     async def _of_task(self, work: Coroutine[Any, Any, Any]) -> Any:
@@ -258,7 +267,7 @@ class Desk:
 
     async def _decided(self, offers: Offers, run: str, responses: Mapping[str, Any]) -> None:
         """Put what the person at the client said where the run looks for it."""
-        waiting = {approval.id: approval for approval in await pending(offers.log, run)}
+        waiting = {approval.id: approval for approval in await control.pending(offers.log, run)}
         for name, reply in responses.items():
             decided = waiting.get(name)
             if decided is None:
@@ -266,7 +275,7 @@ class Desk:
             content: Any = getattr(reply, "content", None)
             decision = decision_of(decided, str(getattr(reply, "action", "")), content or {})
             if decision is not None:
-                await take(offers, decided, decision)
+                await offers.decide(decided, decision)
 
 
 async def serve_stdio(server: Any) -> None:
@@ -337,3 +346,172 @@ async def _refused(send: Any) -> None:
     ]
     await send({"type": "http.response.start", "status": 401, "headers": headers})
     await send({"type": "http.response.body", "body": body})
+
+
+SOON_S: Final = 1.0
+"""Seconds for which a call is held open; a run that takes longer becomes a task."""
+LOOK_MS: Final = 1000
+"""Milliseconds between two looks at a task, as clients are told."""
+_MESSAGE: Final = 200
+
+
+class TaskParams(RequestParams):
+    """Of every request about a task."""
+
+    task_id: str = Field(alias="taskId")
+    input_responses: dict[str, Any] | None = Field(None, alias="inputResponses")
+
+
+def takes_tasks(context: Any) -> bool:
+    """Does the client of the request understand tasks?"""
+    able = context.session.client_capabilities
+    extensions: Mapping[str, Any] = getattr(able, "extensions", None) or {}
+    return str(context.protocol_version) >= "2026" and EXTENSION in extensions
+
+
+class RunTasks:
+    """The runs that this process carries on for tasks."""
+
+    def __init__(self) -> None:
+        self._driven: dict[str, asyncio.Task[Any]] = {}
+        self._news: dict[str, str] = {}
+        """What was told last of a run that is driven."""
+        self._asked: dict[str, tuple[int, list[Approval]]] = {}
+        """The questions of a run that waits, and at how many events they were read."""
+
+    def drive(
+        self, offers: Offers, run: str, agent: Any, hear: Callable[[Happening], None] | None = None
+    ) -> "asyncio.Task[Any]":
+        """Carry a run on, whoever waits for it."""
+        driving = self._driven.get(run)
+        if driving is not None:
+            return driving
+
+        def listener(happening: Happening) -> None:
+            news = news_of(happening)
+            if news is not None:
+                self._news[run] = news
+            if hear is not None:
+                hear(happening)
+
+        advancing = agent.advance(run, principal=offers.principal, listener=listener)
+        driving = self._driven[run] = asyncio.create_task(advancing)
+        driving.add_done_callback(lambda _: self._over(run))
+        return driving
+
+    def _over(self, run: str) -> None:
+        self._news.pop(run, None)
+        driving = self._driven.pop(run)
+        if not driving.cancelled():
+            driving.exception()  # the run's log says what happened
+
+    async def soon(self, offers: Offers, run: str, hear: Callable[[Happening], None]) -> bool:
+        """Carry the run on; does it end, or wait for a person, while the call is held open?
+
+        Who cancels the call meanwhile interrupts the run, as with any call.
+        """
+        offer = await offers.first(run)
+        hear(Progress(run, offer.name, f"run {run}"))
+        driving = self.drive(offers, run, offer.agent, hear)
+        try:
+            await asyncio.wait([driving], timeout=SOON_S)
+        except asyncio.CancelledError:
+            driving.cancel()
+            raise
+        if driving.done() and not driving.cancelled() and (error := driving.exception()):
+            raise error
+        return (await offers.log.row(run)).status in (*ENDED, "waiting")
+
+    async def reopen(self, offers: Offers, run: str) -> None:
+        """Have a run go on that was interrupted, or waited for what has been answered.
+
+        Raises:
+            Refused: it is not one of the principal's.
+        """
+        offer = await offers.first(run)
+        row = await offers.log.row(run)
+        if row.status in ENDED and (await offer.agent.result(run)).stop_reason in RESUMABLE:
+            with suppress(Conflict, Refused):  # somebody was quicker
+                await runs.reopen(offers.log, run)
+        self.drive(offers, run, offer.agent)
+
+    async def cancel(self, offers: Offers, run: str) -> Any:
+        """Ask the run to stop; one that has ended is left as it is.
+
+        Raises:
+            Refused: it is not one of the principal's.
+        """
+        await offers.first(run)
+        with suppress(Refused):
+            await control.cancel(offers.log, run, by=offers.principal, redactor=offers.redactor)
+        return EmptyResult()
+
+    async def created(self, offers: Offers, run: str) -> dict[str, Any]:
+        """The answer to a call: the task that it became."""
+        row = await offers.log.row(run)
+        return {**self._described(row, "working"), "resultType": TASK, "_meta": _marked(run)}
+
+    async def seen(self, offers: Offers, run: str, *, asks: bool) -> dict[str, Any]:
+        """The task as a client is shown it. `asks`: the client can put questions to a person.
+
+        Raises:
+            Refused: it is not one of the principal's.
+        """
+        offer = await offers.first(run)
+        row = await offers.log.row(run)
+        if row.status in ENDED:
+            result = await offer.agent.result(run)
+            if result.stop_reason == "interrupted":  # by the end of a process, not by a person
+                await self.reopen(offers, run)
+                return self._described(row, "working")
+            self._asked.pop(run, None)
+            if result.status == "cancelled":
+                return self._described(row, "cancelled", result.error)
+            final = final_result(offer, result).model_dump(
+                by_alias=True, mode="json", exclude_none=True
+            )
+            return {**self._described(row, "completed"), "result": final}
+        self.drive(offers, run, offer.agent)
+        if row.status != "waiting":
+            return self._described(row, "working")
+        waiting = await self._waiting(offers, row)
+        if not waiting:
+            return self._described(row, "working")
+        first = question_text(waiting[0])[:_MESSAGE]
+        if not asks:
+            how = f"taofold approvals approve {waiting[0].id}, or deny"
+            return self._described(row, "working", f"waits for a person ({how}): {first}")
+        return {
+            **self._described(row, "input_required", first),
+            "inputRequests": {approval.id: _elicitation(approval) for approval in waiting},
+        }
+
+    async def _waiting(self, offers: Offers, row: RunRow) -> list[Approval]:
+        """The open questions, read again only when something has happened since."""
+        cached = self._asked.get(row.run)
+        if cached is None or cached[0] != row.events:
+            self._asked[row.run] = cached = row.events, await control.pending(offers.log, row.run)
+        return cached[1]
+
+    def _described(self, row: RunRow, status: str, message: str = "") -> dict[str, Any]:
+        text = message or self._news.get(row.run, "")
+        return {
+            "taskId": row.run,
+            "status": status,
+            "createdAt": iso(row.created_at),
+            "lastUpdatedAt": iso(row.updated_at),
+            "ttlMs": None,  # runs are kept
+            "pollIntervalMs": LOOK_MS,
+            **({"statusMessage": text} if text else {}),
+        }
+
+
+def _elicitation(approval: Approval) -> dict[str, Any]:
+    params = ElicitRequestFormParams(
+        message=question_text(approval), requested_schema=answer_form(approval)
+    )
+    return ElicitRequest(params=params).model_dump(by_alias=True, mode="json", exclude_none=True)
+
+
+def _marked(run: str) -> dict[str, Any]:
+    return {"taofold/run": run}

@@ -1,9 +1,8 @@
-"""A session with an MCP server: its transports, its credentials and their renewal, HTTP statuses.
+"""`McpSession`: the operations of one MCP session (list, read, watch, call), and how it is opened.
 
-It is of the `mcp` package, in either generation, which is imported when a session is opened.
-Generation 2 speaks both eras of the protocol; generation 1 (some frameworks still pin it) only
-the older one, under other names. `McpSession` has each operation (list, read, watch, call) in
-both. No request leaves the origin that the server was given by. Knows nothing about tools or runs.
+`open_session` takes a `ServerAddress` and opens stdio or HTTP with the credentials for it, which it
+renews. Both generations of the `mcp` package have each operation here under one name. No request
+leaves the origin that the server was given by. Knows nothing about tools or runs.
 
 The package makes one error of most HTTP statuses ("Server returned an error response"), and a
 server that is away for a moment ends its session with every call in it. Here each becomes an error
@@ -24,7 +23,7 @@ from typing import Any, Final, TypeAlias
 from taofold import __version__
 from taofold.bridges.mcp.client.address import ServerAddress, with_environment
 from taofold.bridges.mcp.client.oauth import AUTHORIZING, SignInFailed, SignInRequired, provider
-from taofold.bridges.mcp.protocol import extension, load
+from taofold.bridges.mcp.sdk import extension, load
 from taofold.core.text import clip
 from taofold.core.values import Principal
 from taofold.network import origin

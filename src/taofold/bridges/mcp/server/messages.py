@@ -1,6 +1,9 @@
-"""What clients of our MCP server are told: results, questions to people, progress.
+"""From our values to the messages of MCP, and back.
 
-And how what a person at the client answers becomes a decision, and who of them may ask for what.
+To a client: the definition of what it may call (`described`), the result of a run, the question
+that a run puts to a person with the form for the answer, and the progress of a call (`Teller`).
+From a client: the decision that a person's answer is. Knows nothing about requests, rights or the
+log.
 """
 
 import asyncio
@@ -9,17 +12,14 @@ from typing import Any, Final
 
 import mcp.types as types
 import msgspec
-from mcp import MCPError
 
 from taofold.agent import RunResult
 from taofold.agent.result import Happening, Progress
-from taofold.bridges.mcp.server.offers import RESUME, McpOffer, Offers, run_outcome
+from taofold.bridges.mcp.server.offers import RESUME, McpOffer, run_outcome
 from taofold.core import events as e
 from taofold.core.errors import Refused
 from taofold.core.json_values import not_finite, render
 from taofold.core.values import Tier
-from taofold.policy.policy import Right
-from taofold.runtime import control
 from taofold.runtime.setup import Approval, Decision
 
 LAST_WORDS: Final = 2.0
@@ -39,29 +39,6 @@ _ANSWER: Final[dict[str, Any]] = {
     "properties": {"answer": {"type": "string"}},
     "required": ["answer"],
 }
-
-
-async def take(offers: Offers, one: Approval, decision: Decision) -> None:
-    """Put a decision where the run looks for it."""
-    await control.decide(
-        offers.log,
-        one.id,
-        decision,
-        by=offers.principal,
-        policy=offers.policy,
-        redactor=offers.redactor,
-    )
-
-
-def require(offers: Offers, right: Right) -> None:
-    """Hold the roles of whoever asks against the right.
-
-    Raises:
-        MCPError: they do not give it.
-    """
-    why = offers.policy.lacks(offers.principal, right)
-    if why:
-        raise MCPError(types.INVALID_REQUEST, why)
 
 
 def news_of(happening: Happening) -> str | None:

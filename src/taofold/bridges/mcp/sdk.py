@@ -1,9 +1,11 @@
-"""The `mcp` package, in either generation, and the protocol's extension for tasks in its terms.
+"""The official `mcp` package: how it is loaded, and what its objects are called.
 
-Generation 2 speaks both eras of the protocol; generation 1 (some frameworks still pin it) only the
-older one, under other names: `get` and the others read both. The package is loaded when a server
-is reached. Of `io.modelcontextprotocol/tasks` here are the messages only: `client.tasks` follows a
-task of somebody else's server, `server.tasks` offers runs as tasks.
+`load` imports a module of it when a server is reached, or says how to install it. Generation 2 of
+the package speaks both eras of the protocol; generation 1 (some frameworks still pin it) only the
+older one, under other names: `get`, `plain`, `code` and `data` read objects and errors of both.
+
+The package does not have the protocol's extension for tasks (`io.modelcontextprotocol/tasks`): its
+messages are declared here, and nothing else of it. Knows nothing about servers, tools or runs.
 """
 
 import logging
