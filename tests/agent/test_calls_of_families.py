@@ -22,7 +22,9 @@ FINISH = (
 SHELL = '{"name":"shell","arguments":{"command":"rm -rf /"}}'
 
 
-def ran(text: str, effect: Any = "read", output: Any = str) -> tuple[list[Any], list[str], Any]:
+def ran(
+    text: str, effect: Any = "read", output: Any = str, native: tuple[ToolCall, ...] = ()
+) -> tuple[list[Any], list[str], Any]:
     """What the tools were called with, the prompts of the second model call, and the result."""
     calls: list[Any] = []
 
@@ -39,7 +41,8 @@ def ran(text: str, effect: Any = "read", output: Any = str) -> tuple[list[Any], 
         return "labelled"
 
     finish = FINISH if output is str else FINISH.replace('"ok"', '{"a": 1}')
-    model = ScriptedModel([Reply(text=text, finish="stop"), *[finish] * 4])
+    reply = Reply(text=text, calls=native, finish="tool_calls" if native else "stop")
+    model = ScriptedModel([reply, *[finish] * 4])
     result = Agent(model, tools=[shell, label], output=output, approve="all").run_sync("g")
     told = [m.content for m in model.requests[1].messages] if len(model.requests) > 1 else []
     return calls, told, result
@@ -462,18 +465,25 @@ def test_a_forged_reply_runs_nothing_at_all(name):
 
 def test_calls_in_the_text_beside_native_ones_never_run():
     """Mutant: the text of a reply with native calls is read for more of them."""
-    calls: list[str] = []
+    assert ran(MARKED, native=(ToolCall("shell", '{"command": "ls"}', "c1"),))[0] == ["ls"]
 
-    @tool(effect="read")
-    def shell(command: str) -> str:
-        """Run a command."""
-        calls.append(command)
-        return "ran"
 
-    native = ToolCall("shell", '{"command": "ls"}', "c1")
-    model = ScriptedModel([Reply(text=MARKED, calls=(native,), finish="tool_calls"), FINISH])
-    Agent(model, tools=[shell], approve="all").run_sync("g")
-    assert calls == ["ls"]
+@pytest.mark.parametrize("form", ["native", "marked", "plain"])
+@pytest.mark.parametrize(
+    ("tool", "arguments", "given"),
+    [
+        ("label", {"tags": '["a", "b"]'}, ["a", "b"]),
+        ("label", {"Tags": ["a"]}, ["a"]),
+        ("shell", {"command": '["a", "b"]'}, '["a", "b"]'),
+    ],
+)
+def test_the_schema_names_and_decodes_arguments_in_every_form(form, tool, arguments, given):
+    """Mutants: native arguments, or those behind a mark, are left as they were written."""
+    encoded = json.dumps(arguments)
+    plain = f'{{"thought":"t","tool":"{tool}","parameters":{encoded}}}'
+    text = {"native": "", "marked": f"<tool_call>{tool}{encoded}</tool_call>", "plain": plain}[form]
+    native = (ToolCall(tool, encoded, "c1"),) if form == "native" else ()
+    assert ran(text, native=native)[0] == [given]
 
 
 NAMED = {

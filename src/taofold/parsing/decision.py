@@ -324,7 +324,7 @@ def call_of_request(request: RawCall, tools: Tools) -> Call:
     call = replace(call, tool=_offered_name(call.tool, tools))
     schema = schema_of(call.tool, tools)
     shape = plan_of_schema(schema or {}).shape
-    arguments, renaming = _renamed(_unwrapped(arguments, shape), shape)
+    arguments, fitted = _fitted(_unwrapped(arguments, shape), shape)
     for key in arguments:
         if key in request.repeated and not _takes_list(shape.fields.get(key)):
             error = f"the parameter {key!r} of {call.tool!r} is given several times"
@@ -334,7 +334,7 @@ def call_of_request(request: RawCall, tools: Tools) -> Call:
     # Neither blanks nor escapes nor quotes are a part of what is no text.
     solid = {f"parameters.{key}" for key, value in values.items() if not isinstance(value, str)}
     kept = [each for each in call.repairs if each.kind not in _OF_TEXT or each.path not in solid]
-    return replace(call, parameters=values, repairs=(*kept, *renaming, *typing))
+    return replace(call, parameters=values, repairs=(*kept, *fitted, *typing))
 
 
 def _typed(arguments: Object, shape: TypeShape, *, is_known: bool) -> tuple[Object, list[Repair]]:
@@ -470,11 +470,11 @@ def call_of(item: Any, tools: Tools, around: Object | None = None) -> Call:
     error = ""
     if not inline:
         arguments, repairs, error = arguments_of(name, arguments, tools)
-    arguments, fitted = _as_declared(arguments, schema_of(name, tools))
+    arguments, fitted = as_declared(arguments, schema_of(name, tools))
     return Call(name, arguments, rationale, identifier, (*notes, *repairs, *fitted), error)
 
 
-def _as_declared(
+def as_declared(
     arguments: Object, schema: Mapping[str, Any] | None
 ) -> tuple[Object, tuple[Repair, ...]]:
     """Arguments in JSON under the names and in the form that a tool's schema declares.
@@ -486,7 +486,12 @@ def _as_declared(
     # Most are as they are declared: compiling the schema would cost more than the whole reply.
     if not properties or all(k in properties and not _is_encoded(v) for k, v in arguments.items()):
         return arguments, ()
-    shape = plan_of_schema(schema or {}).shape
+    arguments, notes = _fitted(arguments, plan_of_schema(schema or {}).shape)
+    return arguments, tuple(notes)
+
+
+def _fitted(arguments: Object, shape: TypeShape) -> tuple[Object, list[Repair]]:
+    """See `as_declared`; text that is no JSON is typed later."""
     arguments, notes = _renamed(arguments, shape)
     for key, value in arguments.items():
         declared = shape.fields.get(key)
@@ -498,11 +503,11 @@ def _as_declared(
             if not any(each.content for each in coercion.repairs):
                 arguments[key] = fitted
                 notes += coercion.repairs
-    return arguments, tuple(notes)
+    return arguments, notes
 
 
 def _is_encoded(value: Any) -> bool:
-    return isinstance(value, str) and value.lstrip()[:1] in ("{", "[")
+    return type(value) is str and value.lstrip()[:1] in ("{", "[")
 
 
 def _renamed(arguments: Object, shape: TypeShape) -> tuple[Object, list[Repair]]:

@@ -26,6 +26,7 @@ from taofold.parsing.decision import (
     SEVERAL,
     Tools,
     arguments_of,
+    as_declared,
     call_of,
     call_of_request,
     calls_in,
@@ -87,6 +88,7 @@ def read_call(
     No text at all stands for no arguments, unless the output limit ended it (`finish_reason`),
     or the tool takes some (`schema`) and the provider does not say that the calls are whole:
     then they were lost, and a call with nothing but defaults is not what the model asked for.
+    The schema also names and decodes the arguments, as it does those of a call in text.
     """
     if not name.strip():
         return Call("", {}, "", id, (), f"{NAMELESS}: call one that is on offer, by its name")
@@ -98,7 +100,8 @@ def read_call(
             lost = f"no arguments of {name!r} arrived: send them, or {{}} to call it without any"
             return Call(name, {}, "", id, (), lost)
     parameters, repairs, error = arguments_of(name, arguments, ())
-    call = Call(name, parameters, "", id, repairs, error)
+    parameters, fitted = as_declared(parameters, schema)
+    call = Call(name, parameters, "", id, (*repairs, *fitted), error)
     return call if isinstance(arguments, str) else finite(call)  # what text holds is finite
 
 
