@@ -222,6 +222,11 @@ def test_any_pieces_show_the_same(text, cuts):
 @example("functools" + " " * 120 + "[")
 @example("Thought [" + "a" * 60 + "]: b\nFinal Answer: **c** d")
 @example("<|start|>assistant" + "<|a|>b" * 60 + "<|message|>c")
+@example("[[```tool_code\nfunctools[")
+@example("[[THINK] a")
+@example("```json\n\nAction: search[")
+@example("<|a|]<]a[>[<response> b")
+@example('{{\n "question": "a", "answer": "b"}}')
 def test_what_is_shown_depends_on_the_text_alone(text):
     """At each place, not only at the end. Mutant: a key ends where the piece does."""
     letters = ReplyStream(TOOLS)

@@ -42,7 +42,6 @@ from taofold.parsing.markup.families import (
     FOREIGN,
     FOREIGN_LABELS,
     FOREIGN_LINE,
-    HEAD,
     HEADER,
     NOISE,
     REASONING_CLOSE,
@@ -319,16 +318,16 @@ def _begun(literal: str, rest: str = "") -> str:
     return pattern
 
 
-_WRAP: Final = re.compile(r"(?:```\w{0,16}+[ \t]{0,8}+\n\s{0,32}+)?+(?:\[\s{0,32}+)?+\Z")
-"""A fence and a list: what may stand around a decision, and is shown only with what follows."""
-_WRAP_LONGEST: Final = 96
-_OBJECT: Final = (
-    r"\{\s{0,32}+(?:\{\s{0,32}+)?+(?:"
-    r"\"(?P<key>(?:[^\"\\]|\\.){0,120}+)\"\s{0,8}+:|"
-    rf"['“‘`]?+(?:{'|'.join(sorted(_PROTOCOL))})['”’`]?+\s{{0,8}}+[:：=]|/[/*]"
-    rf"|\"(?:{'|'.join(sorted(_PROTOCOL))})\")"
-)
-"""An object, of JSON by its first key, or of a decision in another notation."""
+_FENCE = r"```\w*+[ \t]*+"
+_WRAP: Final = re.compile(rf"(?:\[\s*+|{_FENCE}\n\s*+){{1,4}}\Z")
+"""Fences and lists: what may stand around a decision, and is shown only with what follows."""
+_WRAP_LONGEST: Final = 32
+_OPEN = r"\{\s{0,32}+(?:\{\s{0,32}+)?+"
+_OBJECT: Final = re.compile(rf'{_OPEN}"(?P<key>(?:[^"\\]|\\.){{0,120}}+)"\s{{0,8}}+:', re.DOTALL)
+"""An object up to its first key."""
+_WORDS = "|".join(sorted(_PROTOCOL))
+_LOOSE = rf"{_OPEN}(?:['“‘`]?+(?:{_WORDS})['”’`]?+\s{{0,8}}+[:：=]|/[/*]|\"(?:{_WORDS})\"(?!\s*+:))"
+"""A decision in another notation."""
 _LABEL_REST = r"(?:[ \t]\d{0,2})?[ \t]{0,3}(?:[\[(][^\])\n]{0,40}[\])]?)?[ \t*_]{0,4}\Z"
 
 
@@ -343,7 +342,8 @@ def _begun_line() -> re.Pattern[str]:
 def _begun_sign() -> re.Pattern[str]:
     """A sign that the text ends in: what it is depends on what follows.
 
-    What begins one of these must be one too: then none is judged and looked at again.
+    What begins one of these must be one too: then none is looked at again that was judged. Of each
+    choice the first character is a literal.
     """
     mark = "|".join(
         [
@@ -351,21 +351,19 @@ def _begun_sign() -> re.Pattern[str]:
             r"\[(?:[/|]?\w*+\|?|\s{0,8}+[\w.-]*+|Calling[ tol]*+)\Z",
             r"◁/?\w*+\Z",
             r"\](?:<(?:\](?:\w{0,12}+(?:\[>?)?)?)?)?\Z",
-            r"[|｜‖]D?S?M?L?\Z",
+            *(rf"{re.escape(bar)}D?S?M?L?\Z" for bar in "|｜‖"),
             r"\{\s*+(?:\{\s*+)?+(?:\"(?:[^\"\\]|\\.)*+(?:\\|\"\s*+)?"
             r"|['“‘`]?+[\w$-]*+['”’`]?+\s*+|/)?\Z",
             *(_begun(each, r"[\w.-]*+\s*+\Z") for each in BARE_HEADS),
             _begun("to=", r"[^{}<\n]{0,80}+(?:<(?:\|\w*+)?)?\Z"),
             _begun("## Return of functions."),
-            rf"(?i:{_begun('assistantfinal')})",
+            *(rf"{char}(?i:\Z|{_begun('ssistantfinal')})" for char in "aA"),
         ]
     )
-    entry = rf"\[\s*+(?:\Z|{mark})"
-    return re.compile(
-        rf"{mark}|{entry}|\n{_begun_line().pattern}"
-        rf"|``?\Z|```\w*+[ \t]*+(?:\Z|\n\s*+(?:\Z|{mark}|{entry}))",
-        re.DOTALL,
-    )
+    inside = rf"\s*+(?:\[\s*+|{_FENCE}\n\s*+){{0,3}}(?:\Z|{mark}|``?\Z|{_FENCE}\Z)"
+    line = rf"\n{_begun_line().pattern}"
+    fence = rf"`(?:`?\Z|``\w*+[ \t]*+(?:\Z|\n{inside}))"
+    return re.compile(rf"{mark}|{line}|\[{inside}|{fence}", re.DOTALL)
 
 
 _TAG: Final = re.compile(r"<[^>\n]*+(?:>|\n(?:\s{0,8}+>)?+)?+")
@@ -386,24 +384,35 @@ _OWN: Final = re.compile(
 
 
 @lru_cache(maxsize=64)
-def _signs_of(names: tuple[str, ...]) -> re.Pattern[str]:
-    """What is more than text, by its kind; what has none is of a call, or of another's words."""
+def _signs_of(names: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """What finds the next sign, and what says of which kind it is, by its group.
+
+    What has no kind is of a call, or of another's words. Of all choices in the first pattern the
+    first character is a literal, so that a search runs to the next of these in C.
+    """
     words = filter(re.compile(r"[\w.-]{1,64}").fullmatch, names)
     own = "|".join(map(re.escape, words))
     kinds = {
-        "open": REASONING_OPEN.pattern,
-        "close": rf"{REASONING_CLOSE.pattern}|(?i:assistantfinal)",
-        "message": r"<\|(?:channel|start)\|>|to=(?<!\wto=)[\w.-][^{}<\n]{0,80}+<\|",
-        "noise": NOISE.pattern,
         # It stands before the tags of some families: they are the marks.
         "separator": r"\]<\]\w{1,12}\[>\[",
+        "open": REASONING_OPEN.pattern,
+        "close": rf"{REASONING_CLOSE.pattern}|a(?i:ssistantfinal)|A(?i:ssistantfinal)",
+        "message": r"<\|(?:channel|start)\|>|to=(?<!\wto=)[\w.-][^{}<\n]{0,80}+<\|",
+        "noise": NOISE.pattern,
         "label": rf"\n(?=(?im:{MARKED.pattern}|{FOREIGN_LINE.pattern}))",
-        "tool": rf"<(?:\w{{1,12}}[:|])?(?:{own})(?=[\s/>])|\[\s{{0,8}}(?:{own})\(",
-        "call": "|".join(each.pattern for each in (CALL_OPEN, CALL_CLOSE, FOREIGN, UNKNOWN, HEAD)),
-        "object": _OBJECT,
+        "object": _OBJECT.pattern,
+        "call": "|".join(
+            [
+                *(each.pattern for each in (CALL_OPEN, CALL_CLOSE, FOREIGN, UNKNOWN)),
+                _LOOSE,
+                r"<(?:tool|call)(?:=|\s(?:name|tool)=)",
+                rf"<(?:\w{{1,12}}[:|])?(?:{own})(?=[\s/>])",
+                rf"\[\s{{0,8}}(?:{own})\(",
+            ]
+        ),
     }
     named = (f"(?P<{kind}>{pattern})" for kind, pattern in kinds.items())
-    return re.compile("|".join(named), re.DOTALL)
+    return re.compile("|".join(kinds.values()), re.DOTALL), re.compile("|".join(named), re.DOTALL)
 
 
 class ReplyStream:
@@ -423,7 +432,7 @@ class ReplyStream:
         self.diverged = False
         self._tools = tools
         self._names = tuple(dict.fromkeys((*tools, *RESERVED)))
-        self._signs = _signs_of(self._names)
+        self._signs, self._kinds = _signs_of(self._names)
         self._pieces: list[str] = []
         self._shown: list[str] = []
         self._fresh: list[str] = []
@@ -510,7 +519,8 @@ class ReplyStream:
 
     def _limit(self, at: int) -> int:
         """Where a sign begins of which the rest is to come, or the end of the text."""
-        begun = _begun_sign().search(self._text, max(at, len(self._text) - _LONGEST + 1))
+        window = _LONGEST + _WRAP_LONGEST
+        begun = _begun_sign().search(self._text, max(at, len(self._text) - window))
         return begun.start() if begun else len(self._text)
 
     # ---- states: each returns whether it may go on
@@ -586,39 +596,42 @@ class ReplyStream:
         limit = self._limit(at)
         while (sign := self._signs.search(text, at)) and sign.start() < limit:
             at = sign.start()
-            end = self._end_of_data(sign) if sign.lastgroup == "object" else at
+            end = self._end_of_data(at)
             if end > at:
                 at, limit = end, limit if limit >= end else self._limit(end)
                 continue
             tag = _TAG.match(text, at, at + _LONGEST)
             # What it is may not depend on more than what decides about it.
-            mark = self._signs.match(text, at, tag.end() if tag else at + _LONGEST)
+            mark = self._kinds.match(text, at, tag.end() if tag else at + _LONGEST)
             if mark is not None:
                 wrap = _WRAP.search(text, max(self._at, at - _WRAP_LONGEST), at)
-                self._show_to(wrap.start() if wrap else at)
-                if self._at < at:
-                    self._held.append(text[self._at : at])
+                if wrap and mark.lastgroup != "label":
+                    self._show_to(wrap.start())
+                    self._held.append(wrap[0])
                     self._at = at
+                self._show_to(at)
                 return self._mark(mark)
             at += 1
         self._show_to(limit)
         return False
 
-    def _is_data(self, sign: re.Match[str]) -> bool:
-        key = sign["key"]
+    def _is_data(self, at: int) -> bool:
+        """Whether an object stands here that is no decision, as its first key says."""
+        head = _OBJECT.match(self._text, at, at + _LONGEST)
+        key = head["key"] if head else None
         return key is not None and key not in _PROTOCOL and key not in self._names
 
-    def _end_of_data(self, sign: re.Match[str]) -> int:
+    def _end_of_data(self, at: int) -> int:
         """Where an object ends that is data and no deeper than most; where it begins if it is not.
 
         An answer may be a long table: each row is read at once.
         """
-        data = _BEGUN_DATA.match(self._text, sign.start()) if self._is_data(sign) else None
-        if data is None or sign.end() - sign.start() > _LONGEST:
-            return sign.start()
+        data = _BEGUN_DATA.match(self._text, at)
+        if data is None or not self._is_data(at):
+            return at
         char = self._text[data.end() : data.end() + 1]
         if not char or char in '"{[':
-            return sign.start()
+            return at
         return data.end() + (char in "}]")
 
     def _mark(self, mark: re.Match[str]) -> bool:
@@ -650,8 +663,8 @@ class ReplyStream:
                 return self._go_to(self._line)
             case "message":
                 return self._go_to(self._header)
-            case "object" if mark["key"] is not None:
-                self._envelope = Envelope(self._names, is_plain=self._is_data(mark))
+            case "object":
+                self._envelope = Envelope(self._names, is_plain=self._is_data(mark.start()))
                 return self._go_to(self._object)
             case _:
                 return self._go_to(self._over)
