@@ -187,72 +187,63 @@ class Invocation:
         return bool(kept != state or self.ledger.setup.redactor.json(kept) != kept)
 
     async def perform(
-        self,
-        bound: Bound,
-        answer: PersonAnswer | None = None,
-        questions_left: int = QUESTIONS,
-        failures: int = 0,
+        self, bound: Bound, answer: PersonAnswer | None = None, failures: int = 0
     ) -> e.Observed:
         """Run the tool after its `Started` is durable. Never raises for what the tool does.
 
-        `answer` is a person's, to what the tool asked when it was called before; it may ask
-        `questions_left` times more. `failures` is how often it raised: a tool with `retries` is
-        called again.
+        It is called again with a person's `answer` to what it asked, `QUESTIONS` times at most, and
+        while it has `retries` left if it raised; `failures` is how often it had raised before.
         """
-        ledger, tool = self.ledger, self.tool
-        # `Started` must be durable before the tool is called; without it a
-        # crash would call it twice.
-        await ledger.save()
-        if tool.agent is not None:
-            return await self.delegate()
-        seconds = self._deadline(bound)
-        questions = ToolQuestions(self)
-        context = self._context(questions, seconds, answer) if bound.contextual else None
-        begin = perf_counter()
-        again = False
-        # An inline call cannot be interrupted by a timer: it holds the event loop until it returns.
-        timer = questions.timer = None if bound.inline else asyncio.timeout(seconds)
-        try:
-            if timer is None:
-                outcome = await bound.run(context)
-            else:
-                async with timer:
+        ledger, tool, questions_left = self.ledger, self.tool, QUESTIONS
+        while True:
+            # `Started` must be durable before the tool is called; without it a
+            # crash would call it twice.
+            await ledger.save()
+            if tool.agent is not None:
+                return await self.delegate()
+            seconds = self._deadline(bound)
+            questions = ToolQuestions(self)
+            context = self._context(questions, seconds, answer) if bound.contextual else None
+            begin = perf_counter()
+            raised = False
+            # An inline call cannot be interrupted by a timer: it holds the event loop meanwhile.
+            timer = questions.timer = None if bound.inline else asyncio.timeout(seconds)
+            try:
+                if timer is None:
                     outcome = await bound.run(context)
-        except TimeoutError as error:
-            # The tool's own TimeoutError is a failure like any other; ours is the deadline.
-            late = timer is not None and timer.expired()
-            again = not late
-            if late:
-                outcome = _timed_out(tool, context, seconds)
-            else:
-                outcome = Outcome(words(error), "failure")
-        except InputRequired as wants:
-            # A tool that lets `InputRequired` pass ends here; one that swallowed it, below.
+                else:
+                    async with timer:
+                        outcome = await bound.run(context)
+            except InputRequired as wants:
+                # A tool that lets `InputRequired` pass ends here; one that swallowed it, below.
+                if questions.signal is not None:
+                    raise questions.signal from None
+                flaw = f"{tool.name} asks too many questions"
+                if questions_left:
+                    flaw = self.unanswerable(wants)
+                if not flaw:
+                    answer = await self.answered(wants)
+                    self.start()
+                    questions_left -= 1
+                    # Called again from its beginning: the tool gave up at its question.
+                    bound = tool.bind(self.action.parameters)
+                    continue
+                outcome = Outcome(flaw, "failure")
+            except MemoryError:
+                outcome = Outcome(_NO_MEMORY, "failure")
+            except Exception as error:  # noqa: BLE001 - whatever a tool raises is for the model to read
+                # The tool's own TimeoutError is a failure like any other; ours is the deadline.
+                late = isinstance(error, TimeoutError) and timer is not None and timer.expired()
+                raised, failure = not late, Outcome(words(error), "failure")
+                outcome = _timed_out(tool, context, seconds) if late else failure
             if questions.signal is not None:
-                raise questions.signal from None
-            flaw = f"{tool.name} asks too many questions"
-            if questions_left:
-                flaw = self.unanswerable(wants)
-            if not flaw:
-                answer = await self.answered(wants)
-                self.start()
-                # Called again from its beginning, now with the answer: the tool
-                # gave up at its question.
-                bound = tool.bind(self.action.parameters)
-                return await self.perform(bound, answer, questions_left - 1, failures)
-            outcome = Outcome(flaw, "failure")
-        except MemoryError:
-            outcome = Outcome(_NO_MEMORY, "failure")
-        except Exception as error:  # noqa: BLE001 - whatever a tool raises is for the model to read
-            again = True
-            outcome = Outcome(words(error), "failure")
-        if questions.signal is not None:
-            raise questions.signal
-        if again and failures < tool.retries and await self._restarted(failures):
+                raise questions.signal
+            if not (raised and failures < tool.retries and await self._restarted(failures)):
+                break
+            failures += 1
             # Bound anew, as it was approved: the tool may have changed the arguments it got.
             bound = tool.bind(self.action.parameters)
-            return await self.perform(bound, answer, questions_left, failures + 1)
-        if again and failures:
+        if raised and failures:
             outcome = Outcome(f"tried {failures + 1} times: {outcome.value}", "failure")
         ledger.inbox.stale = True
         spent = perf_counter() - begin
