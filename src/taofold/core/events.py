@@ -561,7 +561,7 @@ class Observed(Happened, frozen=True, tag="observed"):
 
 
 class DecisionRefused(Annotation, frozen=True, tag="decision_refused"):
-    """Somebody tried to decide on `id` who may not. Kept for the audit."""
+    """Somebody tried to decide on `id` who may not."""
 
     derived: ClassVar[bool] = False
     wording: ClassVar[str] = "{0.id} by {0.by}: {0.why}"

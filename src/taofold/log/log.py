@@ -213,7 +213,7 @@ class Log(Protocol):
     async def post(self, run: str, signal: Signal) -> bool:
         """Put `signal` in the inbox, on disk. False if a signal with its id was ever posted.
 
-        The run is due from now on, unless the signal is only for its audit (`refused`).
+        The run is due from now on, unless the signal is only for its record (`refused`).
         """
         ...
 

@@ -123,7 +123,7 @@ async def decide(
 
     `redactor` knows the secrets of the run's agent (`Agent.redactor`); without it the shapes of
     secrets and the environment's values are taken out. Every refused attempt on a run that has
-    not ended is left for its audit.
+    not ended is left for its record.
 
     Raises:
         Refused: late, repeated, or not this person's to take.
@@ -143,7 +143,7 @@ async def decide(
         ):
             raise Refused(f"action {action_id!r} was already resolved")
     except Refused as refusal:
-        await _audit(log, action_id, by, str(refusal), now(), redactor)
+        await _record_refusal(log, action_id, by, str(refusal), now(), redactor)
         raise
     return request
 
@@ -374,10 +374,10 @@ async def cancel(
     await log.post(run, Signal(f"cancel:{run}:{state.wakes}", "cancel", sender, clock()))
 
 
-async def _audit(
+async def _record_refusal(
     log: Log, action_id: str, by: Principal, why: str, at: int, redactor: Redactor
 ) -> None:
-    """Leave a trace of a refused attempt: the run's next activation writes it into its log.
+    """Leave a message of a refused attempt: the run's next activation writes it into its log.
 
     Whoever is refused may try for ever. So a run keeps `REFUSALS_EACH` attempts of one principal
     and `REFUSALS` in all; the last that is kept says that there may be more.
