@@ -1,4 +1,4 @@
-"""The model `offline:repair`: a deterministic search behind the ordinary `Model` seam.
+"""The model `offline:repair`: a deterministic search behind the ordinary `Model` interface.
 
 It needs no key and no network. It sees what a language model would see, the prompt, and answers in
 the ordinary reply format: run the tests, read the files they point to, then one candidate edit per

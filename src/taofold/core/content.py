@@ -1,4 +1,4 @@
-"""What messages are made of, and the conversation: an append-only list of them with a digest.
+"""Messages, what they are made of, and the conversation: an append-only list with a digest.
 
 Text, media, calls and results mean the same to every provider. Thinking is for people. Opaque
 parts are a provider's own items (encrypted reasoning, signed thinking): nobody but the endpoint

@@ -1,8 +1,8 @@
-"""The values every other module speaks in. Two values with the same content are equal.
+"""The values of a run: thoughts, actions, observations, steps, who asks for them, what a model can.
 
-Nothing here knows about models, tools, storage or time. Values are `msgspec`
-structs: frozen, cheap to make (60 ns against 420 ns for a frozen dataclass) and
-with one JSON form, in which fields that hold their default are left out.
+Two values with the same content are equal. They are `msgspec` structs: frozen, cheap to make (60 ns
+against 420 ns for a frozen dataclass) and with one JSON form, in which fields that hold their
+default are left out. Nothing here knows about models, tools, storage or time.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,7 @@
 """`Log`, the interface of what keeps runs, and the rules and words that all logs share.
 
-Anything that passes `taofold.testing.log_conformance` is a log.
+Anything that passes `taofold.testing.log_conformance` is a log; `WrappedLog` is the base of those
+that stand in front of another.
 
 The whole concurrency model is here. A run has one owner at a time, known by its `epoch`: an
 append carries the epoch and the next sequence numbers, so whoever was overtaken gets `Conflict`

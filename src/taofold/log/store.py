@@ -1,9 +1,8 @@
-"""`Store`: the state of one run, the records it was folded from, and who listens.
+"""`Store`: the state of one run, the records it was folded from, and who listens. And the clocks.
 
-`dispatch` is the only way to change `state`. With a log behind it the records of a
-store become durable at `flush`, and only then do listeners hear of them: nobody is
-told of an event that a crash could take back. Time enters here, through `now`.
-It knows nothing about strategies, models or tools.
+`dispatch` is the only way to change `state`. With a log behind it the records of a store become
+durable at `flush`, and only then do listeners hear of them: nobody is told of an event that a crash
+could take back. Time enters here, through `now`. Knows nothing about strategies, models or tools.
 """
 
 import time

@@ -1,7 +1,7 @@
 """`Setup`: what a run is driven with, the live things that a log cannot hold.
 
-Models, tools, limits, policy, hooks, clock and callbacks, as `agent.activation` or a test put them
-together. Knows nothing of `Agent`.
+Models, tools, limits, policy, hooks, clock and callbacks, with the interfaces of what else it may
+hold: who approves, child runs, samples, a batch's purse. Knows nothing of `Agent`.
 """
 
 import asyncio
