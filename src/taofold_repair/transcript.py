@@ -192,7 +192,6 @@ def flat(value: Any) -> str:
 
 
 _NUMBERED: Final = re.compile(r"^\s*(\d+)(\t|→|: ?| ?\| ?)(.*)$")
-_TOTAL: Final = re.compile(r"\blines \d+-\d+ of (\d+)\b")
 _NOTE: Final = re.compile(r"^\s*(?:\[?…|\.\.\.|\(|\[|#? ?lines? \d|$)")
 _PATH: Final = re.compile(r"[\w.\-/]*\w\.py\b")
 _FOREIGN: Final = re.compile(r"(?:^|/)(?:site-packages|\.?venv|node_modules|\.tox|build)/")

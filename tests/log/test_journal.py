@@ -8,7 +8,7 @@ import pytest
 from taofold.core.errors import LogError
 from taofold.log.journal import MemoryJournal
 from taofold.log.log import RunRow
-from taofold.log.sqlite.journal import SqliteJournal, open_journal
+from taofold.log.sqlite.journal import SqliteJournal
 from taofold.log.sqlite.log import SqliteLog
 from taofold.testing.journal_conformance import Contract, contracts
 
@@ -71,14 +71,6 @@ def test_a_journal_that_was_closed_says_so(tmp_path: Path) -> None:
             await journal.facts("s")
 
     asyncio.run(main())
-
-
-def test_what_a_user_writes_opens_a_journal(tmp_path: Path) -> None:
-    assert isinstance(open_journal("memory"), MemoryJournal)
-    journal = open_journal(f"sqlite:{tmp_path / 'log.db'}")
-    assert isinstance(journal, SqliteJournal)
-    assert (tmp_path / "log.db").exists()
-    asyncio.run(journal.close())
 
 
 def test_a_write_that_fails_half_way_is_undone(tmp_path: Path) -> None:

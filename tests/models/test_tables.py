@@ -1,6 +1,6 @@
 """What is known of models: rules, windows, prices."""
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 
 import pytest
 
@@ -8,7 +8,7 @@ from taofold.core.errors import ConfigError
 from taofold.core.values import Usage
 from taofold.models import prices as catalogue
 from taofold.models.capabilities import UNKNOWN, rules_for
-from taofold.models.prices import FREE, Price, TokenRates, find, own_price, snapshot_date
+from taofold.models.prices import FREE, Price, TokenRates, find, own_price
 from taofold.runtime.providers import resolve
 
 OLDEST = 30
@@ -22,7 +22,8 @@ def snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_snapshot_of_prices_is_not_stale() -> None:
-    age = datetime.now(UTC).date() - snapshot_date()
+    made = date.fromisoformat(catalogue._snapshot()["as_of"])
+    age = datetime.now(UTC).date() - made
     assert age.days <= OLDEST, "make the snapshot anew: python -m taofold.models.prices"
 
 

@@ -174,11 +174,6 @@ def find(provider: str, model: str) -> CatalogueEntry | None:
     return None
 
 
-def snapshot_date() -> date:
-    """When the snapshot was made."""
-    return date.fromisoformat(_snapshot()["as_of"])
-
-
 @cache
 def _snapshot() -> dict[str, Any]:
     snapshot: dict[str, Any] = msgspec.json.decode(SNAPSHOT.read_bytes())

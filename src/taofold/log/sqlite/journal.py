@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from taofold.core.errors import Conflict, LogError
-from taofold.log.journal import Fact, Journal, MemoryJournal, StreamRow, outrun
+from taofold.log.journal import Fact, StreamRow, outrun
 from taofold.log.log import LONGEST_LEASE_MS
 from taofold.log.sqlite.file import SqliteFile, file_identity, full_sync
 from taofold.log.store import clock
@@ -200,16 +200,3 @@ class SqliteJournal:
 def _stream_row(row: tuple[Any, ...]) -> StreamRow:
     columns: tuple[Any, ...] = (*row[:-1], bool(row[-1]))
     return StreamRow(*columns)
-
-
-def open_journal(path: str | Path, *, adopt: bool = False) -> Journal:
-    """The journal in the log's file, or one in memory for "memory".
-
-    Raises:
-        LogError: the file cannot be used; the message says why.
-    """
-    if str(path) == "memory":
-        return MemoryJournal()
-    journal = SqliteJournal(str(path).removeprefix("sqlite:"), adopt=adopt)
-    journal.open()
-    return journal

@@ -19,7 +19,6 @@ VERSION: Final = 3
 
 # In the file's header (`pragma application_id`), where other programs find it too.
 APPLICATION: Final = 0x7A0F01D5
-_WAIT_S: Final = 5.0
 
 _JOURNAL: Final = (
     """create table streams(
