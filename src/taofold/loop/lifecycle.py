@@ -296,15 +296,13 @@ async def edits(
     ]
 
 
-async def catch_up(dependencies: LoopDependencies, *, but: str = "") -> list[str]:
+async def catch_up(dependencies: LoopDependencies) -> list[str]:
     """Clear up after, and learn from, loops that were missed; the ids of those learnt from.
 
     What cannot be done now is left.
     """
     caught: list[str] = []
     for loop in (await ids(dependencies.journal))[:RECENT]:
-        if loop == but:
-            continue
         # One loop that cannot be cleared must not keep others from starting.
         with suppress(TaofoldError):
             if await _caught(
