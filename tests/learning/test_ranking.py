@@ -273,7 +273,7 @@ async def test_poison_that_nobody_takes_is_retired_by_its_exposure(
 
 
 def test_the_control_share_is_drawn_by_the_loops_id() -> None:
-    from taofold.learning.commands import in_control
+    from taofold.learning.injection import in_control
 
     drawn = [in_control(f"ralph-fix-{n:08x}", 0.15) for n in range(4000)]
     assert 0.13 < sum(drawn) / 4000 < 0.17

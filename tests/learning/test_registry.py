@@ -23,8 +23,7 @@ from tests.learning.make import (
 
 from taofold.core.errors import Refused
 from taofold.core.json_values import plain
-from taofold.learning.commands import UnknownPattern
-from taofold.learning.registry import Query, Registry
+from taofold.learning.registry import Query, Registry, UnknownPattern
 from taofold.learning.settings import Extraction, Injection, Pruning
 from taofold.log.journal import MemoryJournal
 from taofold.log.patterns.stores import memory_registry, open_registry

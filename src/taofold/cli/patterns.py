@@ -18,13 +18,12 @@ from taofold.cli.render import patterns as render
 from taofold.core.errors import Refused
 
 if TYPE_CHECKING:
-    from taofold.learning.commands import PrunedPattern
     from taofold.learning.exchange.imports import ImportReport
     from taofold.learning.loops import LoopNote, LoopStats
     from taofold.learning.metrics import LearningMetrics
     from taofold.learning.patterns.kinds import Kind
     from taofold.learning.patterns.pattern import Pattern, PatternSource
-    from taofold.learning.registry import Query, Registry
+    from taofold.learning.registry import PrunedPattern, Query, Registry
     from taofold.learning.settings import Injection, Pruning
     from taofold.loop.driver import LoopDependencies
     from taofold.loop.learner import CrossLoopLearner

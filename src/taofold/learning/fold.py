@@ -24,7 +24,7 @@ from taofold.learning.events import (
     PatternsInjected,
     SearchSettled,
 )
-from taofold.learning.loops import ExtractedPattern, LoopNote, LoopStats, PatternUse
+from taofold.learning.loops import ExtractedPattern, LoopNote, LoopStats
 from taofold.learning.patterns.pattern import (
     Arm,
     Pattern,
@@ -186,13 +186,12 @@ def _injected(note: LoopNote, event: PatternsInjected) -> LoopNote | None:
 def _applied(note: LoopNote, event: PatternApplied) -> LoopNote | None:
     if note.ended:
         return None
-    before = next((use for use in note.uses if use.id == event.id), None)
+    before = note.use(event.id)
     # The best outcome of a loop counts: a pattern that failed and then helped has helped.
     if before is not None and (before.won or not event.won):
         return None
     others = [use for use in note.uses if use.id != event.id]
-    use = PatternUse(event.id, event.won, event.iteration, event.by)
-    return msgspec.structs.replace(note, uses=(*others, use))
+    return msgspec.structs.replace(note, uses=(*others, event))
 
 
 def _ended(known: View, event: LoopSettled, at: int) -> Changes:

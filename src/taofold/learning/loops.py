@@ -4,22 +4,13 @@ Knows nothing about how patterns are chosen.
 """
 
 from taofold.core.values import Value
-from taofold.learning.events import ShownPattern
+from taofold.learning.events import PatternApplied, ShownPattern
 from taofold.learning.patterns.case import CaseContext
 from taofold.learning.patterns.pattern import Arm
 
 
-class PatternUse(Value, frozen=True):
-    """A pattern as a loop used it: `won` if any use helped, at `iteration`."""
-
-    id: str
-    won: bool
-    iteration: int = 0
-    by: str = ""
-
-
 class ExtractedPattern(Value, frozen=True):
-    """A pattern that a loop's end gave, and its rate then."""
+    """A pattern that a loop's end gave: new, or another sight of a known one; its rate then."""
 
     id: str
     new: bool
@@ -27,7 +18,10 @@ class ExtractedPattern(Value, frozen=True):
 
 
 class LoopNote(Value, frozen=True):
-    """One loop, as far as learning is concerned. `text` is what it was shown."""
+    """One loop, as far as learning is concerned. `text` is what it was shown.
+
+    `uses` has one for each pattern: one that helped, if any did.
+    """
 
     loop: str
     at: int = 0
@@ -38,7 +32,7 @@ class LoopNote(Value, frozen=True):
     decided: bool = False
     """Was there a start at which something could have been injected?"""
     context: CaseContext = CaseContext()
-    uses: tuple[PatternUse, ...] = ()
+    uses: tuple[PatternApplied, ...] = ()
     extracts: tuple[ExtractedPattern, ...] = ()
     ended: int = 0
     iterations: int = 0
@@ -51,7 +45,7 @@ class LoopNote(Value, frozen=True):
         """Iterations that had ended when the newest choice was made."""
         return max([choice.after for choice in self.shown], default=0)
 
-    def use(self, identity: str) -> PatternUse | None:
+    def use(self, identity: str) -> PatternApplied | None:
         """How the loop used the pattern, if it did."""
         return next((use for use in self.uses if use.id == identity), None)
 

@@ -1,34 +1,60 @@
 """The registry of patterns, as loops, the command line and the server use it.
 
 One class over a seam: a `Book` keeps the facts and lets a command see the state and add to it,
-as one transaction. What time it is comes from the caller. Knows nothing about disks.
+as one transaction, and again if somebody else was quicker. What time it is comes from the caller.
+Knows nothing about disks.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from taofold.learning import commands
-from taofold.learning.commands import ChosenLessons, FoundPattern, PrunedPattern
+import msgspec
+
+from taofold.core.errors import Refused
+from taofold.core.text import iso
+from taofold.learning import injection
 from taofold.learning.events import (
     LoopReopened,
     LoopSettled,
     PatternApplied,
+    PatternArchived,
+    PatternDiscovered,
     PatternEdited,
+    PatternMerged,
+    PatternRestored,
     PatternRetired,
     SearchSettled,
 )
 from taofold.learning.exchange.exports import exported
 from taofold.learning.exchange.imports import ImportReport, imported
 from taofold.learning.exchange.records import rewritten
-from taofold.learning.loops import LoopNote, LoopStats
+from taofold.learning.injection import ChosenLessons
+from taofold.learning.loops import ExtractedPattern, LoopNote, LoopStats
 from taofold.learning.metrics import Improvement, LearningMetrics, improvement, measure
 from taofold.learning.patterns.case import LoopCase
 from taofold.learning.patterns.kinds import Kind
-from taofold.learning.patterns.pattern import Pattern, PatternSource, Rate
+from taofold.learning.patterns.pattern import Pattern, PatternSource, Rate, fresh
 from taofold.learning.rates import MOST_KEYS, EditRates
 from taofold.learning.retrieval.choice import PatternChoice
+from taofold.learning.retrieval.index import entry
+from taofold.learning.retrieval.relevance import likeness
 from taofold.learning.settings import Extraction, Injection, Pruning
 from taofold.learning.state import Book, View, Writing
+
+_COMPARED: Final = 20
+_DAY_MS: Final = 86_400_000
+
+
+class UnknownPattern(Refused, LookupError):
+    """No pattern has this id."""
+
+
+class PrunedPattern(NamedTuple):
+    """A pattern that leaves the registry, or would: why, and to which month's archive."""
+
+    id: str
+    reason: str
+    month: str
 
 
 class Query(NamedTuple):
@@ -67,18 +93,18 @@ class Registry:
         self._book, self._now = book, now
 
     async def candidates(
-        self, case: LoopCase, injection: Injection, *, min_uses: int = 3
+        self, case: LoopCase, settings: Injection, *, min_uses: int = 3
     ) -> PatternChoice:
         """What a loop about `case` would be shown, with figures; changes nothing."""
         return await self._book.read(
-            lambda view: commands.candidates(view, case, injection, min_uses=min_uses)
+            lambda view: injection.candidates(view, case, settings, min_uses)
         )
 
     async def inject(
         self,
         loop: str,
         case: LoopCase,
-        injection: Injection,
+        settings: Injection,
         *,
         min_uses: int = 3,
         manual: bool = False,
@@ -86,7 +112,7 @@ class Registry:
         """What the loop is told. Asked again it is told the same, unless a person asks."""
 
         def work(tx: Writing) -> ChosenLessons:
-            return commands.inject(tx, loop, case, injection, min_uses=min_uses, manual=manual)
+            return injection.inject(tx, loop, case, settings, min_uses=min_uses, manual=manual)
 
         return await self._book.write(work, self._now())
 
@@ -158,17 +184,22 @@ class Registry:
         return await self._book.write(work, self._now())
 
     async def discover(
-        self,
-        loop: str,
-        drafts: Sequence[Pattern],
-        extraction: Extraction,
-        *,
-        by: str = "",
-    ) -> list[FoundPattern]:
-        """Take in the patterns that a loop's end gave, merged with what is known."""
-        return await self._book.write(
-            lambda tx: commands.discover(tx, loop, drafts, extraction, by), self._now()
-        )
+        self, loop: str, drafts: Sequence[Pattern], settings: Extraction, *, by: str = ""
+    ) -> list[ExtractedPattern]:
+        """Take in what a loop's end gave, merged with what is known. Again it changes nothing."""
+
+        def work(tx: Writing) -> list[ExtractedPattern]:
+            results: dict[str, ExtractedPattern] = {}
+            for draft in map(tx.clean, drafts):
+                if draft.kind == "template" and not settings.extract_code_templates:
+                    continue
+                identity, new = _taken_in(tx, loop, draft, settings, by)
+                stored, first = tx.pattern(identity), results.get(identity)
+                new = new or (first is not None and first.new)
+                results[identity] = ExtractedPattern(identity, new, stored.rate if stored else None)
+            return list(results.values())
+
+        return await self._book.write(work, self._now())
 
     async def loop(self, loop: str) -> LoopNote | None:
         """What is known of a loop."""
@@ -189,9 +220,7 @@ class Registry:
 
     async def patterns(self, query: Query = Query()) -> list[Pattern]:
         """The patterns that `query` asks for, the oldest first."""
-        return await self._book.read(
-            lambda view: [pattern for pattern in view.patterns() if query.holds(pattern)]
-        )
+        return await self._book.read(lambda view: [*filter(query.holds, view.patterns())])
 
     async def show(self, pattern: str) -> Pattern:
         """One pattern.
@@ -199,14 +228,7 @@ class Registry:
         Raises:
             UnknownPattern: there is none with this id.
         """
-
-        def work(view: View) -> Pattern:
-            stored = view.pattern(pattern)
-            if stored is None:
-                raise commands.missing(view, pattern)
-            return stored
-
-        return await self._book.read(work)
+        return await self._book.read(lambda view: _pattern(view, pattern))
 
     async def lineage(self, pattern: str) -> tuple[PatternSource, ...]:
         """Where it was found and where it was used, in order of time.
@@ -229,22 +251,27 @@ class Registry:
 
     async def retire(self, pattern: str, reason: str) -> None:
         """Show it no more. It stays listed, with the reason."""
-
-        def work(tx: Writing) -> None:
-            if tx.pattern(pattern) is None:
-                raise commands.missing(tx, pattern)
-            tx.emit(PatternRetired(pattern, reason))
-
-        await self._book.write(work, self._now())
+        await self._book.write(
+            lambda tx: tx.emit(PatternRetired(_pattern(tx, pattern).id, reason)), self._now()
+        )
 
     async def prune(
         self, policy: Pruning = Pruning(), *, dry_run: bool = False
     ) -> list[PrunedPattern]:
         """Archive what has failed or grown old; `dry_run` only tells what would go."""
         now = self._now()
-        if dry_run:
-            return await self._book.read(lambda view: commands.doomed(view, policy, now))
-        return await self._book.write(lambda tx: commands.prune(tx, policy, now), now)
+
+        def doomed(view: View) -> list[PrunedPattern]:
+            reasons = [(pattern.id, _doom(pattern, policy, now)) for pattern in view.patterns()]
+            return [PrunedPattern(name, why, iso(now)[:7]) for name, why in reasons if why]
+
+        def work(tx: Writing) -> list[PrunedPattern]:
+            pruned = doomed(tx)
+            for pattern in pruned:
+                tx.emit(PatternArchived(*pattern))
+            return pruned
+
+        return await (self._book.read(doomed) if dry_run else self._book.write(work, now))
 
     async def archive(self) -> list[tuple[Pattern, str]]:
         """What was archived, with its month (YYYY-MM)."""
@@ -256,7 +283,15 @@ class Registry:
         Raises:
             UnknownPattern: it is neither.
         """
-        return await self._book.write(lambda tx: commands.restore(tx, pattern), self._now())
+
+        def work(tx: Writing) -> Pattern:
+            stored = tx.pattern(pattern)
+            if tx.archived(pattern) is None and (stored is None or not stored.retired):
+                raise _unknown(tx, pattern, "archived or retired ")
+            tx.emit(PatternRestored(pattern))
+            return _pattern(tx, pattern)
+
+        return await self._book.write(work, self._now())
 
     async def edit(
         self, pattern: str, *, name: str, tags: Sequence[str], body: Mapping[str, Any], by: str = ""
@@ -271,13 +306,11 @@ class Registry:
         """
 
         def work(tx: Writing) -> Pattern:
-            old = tx.pattern(pattern)
-            if old is None:
-                raise commands.missing(tx, pattern)
+            old = _pattern(tx, pattern)
             new = rewritten(old, name, tags, dict(body))
             if new != old:
                 tx.emit(PatternEdited(pattern, new.name, new.tags, new.body, by))
-            return tx.pattern(pattern) or new
+            return _pattern(tx, pattern)
 
         return await self._book.write(work, self._now())
 
@@ -297,3 +330,64 @@ class Registry:
     async def close(self) -> None:
         """Let go of the file."""
         await self._book.close()
+
+
+def _taken_in(
+    tx: Writing, loop: str, draft: Pattern, settings: Extraction, by: str
+) -> tuple[str, bool]:
+    """The id under which the draft is known now, and whether that is new."""
+    same = tx.same(draft)
+    known = tx.pattern(same) if same else _alike(tx, draft, settings.similarity_threshold)
+    if known is None or not (settings.merge_similar_patterns or loop in known.loops):
+        # The id is given here, within the transaction: two loops that end at once get two.
+        new = msgspec.structs.replace(draft, id=fresh(draft, tx.ids))
+        tx.emit(PatternDiscovered(loop, new, by))
+        return new.id, True
+    note = tx.loop(loop)
+    noted = note is not None and any(extract.id == known.id for extract in note.extracts)
+    # Once per loop, so that taking a loop in again changes nothing.
+    if loop not in known.loops or not noted:
+        tx.emit(PatternMerged(loop, known.id, draft, by))
+    return known.id, False
+
+
+def _alike(view: View, draft: Pattern, threshold: float) -> Pattern | None:
+    """The pattern most like `draft`, if that is more than `threshold`."""
+    best, most = None, threshold
+    # Likeness compares tokens and costs; only the nearest by rare words are compared.
+    for hit in view.search(entry(draft).split(), _COMPARED):
+        other = view.pattern(hit.id)
+        if other is not None and (value := likeness(draft, other)) > most:
+            best, most = other, value
+    return best
+
+
+def _doom(pattern: Pattern, policy: Pruning, now: int) -> str:
+    """Why it is to be pruned `now`, "" if it is not."""
+    rate, uses = pattern.rate, pattern.total.usage
+    judged = pattern.kind != "anti" and uses >= policy.min_usage_count
+    if judged and rate is not None and rate < policy.min_success_rate:
+        least = policy.min_success_rate
+        return f"its success rate {rate:.2f} after {uses} uses is below {least:g}"
+    # The dates in an imported file may be years old: its age here begins with the import.
+    arrived = pattern.claim.at if pattern.claim else 0
+    last = max(pattern.last_used, pattern.first_discovered, arrived)
+    days = (now - last) / _DAY_MS
+    if days > policy.max_age_days:
+        day = iso(last)[:10]
+        return f"it was last used on {day}, {int(days)} days ago: over {policy.max_age_days}"
+    return ""
+
+
+def _pattern(view: View, identity: str) -> Pattern:
+    stored = view.pattern(identity)
+    if stored is None:
+        raise _unknown(view, identity)
+    return stored
+
+
+def _unknown(view: View, identity: str, kind: str = "") -> UnknownPattern:
+    near = [name for name in view.ids(identity[:12]) if name != identity][:3] if identity else []
+    hint = f"; known are {', '.join(near)}" if near else ""
+    there = " (it is archived: restore it first)" if not kind and view.archived(identity) else ""
+    return UnknownPattern(f"no {kind}pattern {identity!r}{there}{hint}")

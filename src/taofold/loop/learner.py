@@ -19,7 +19,6 @@ from msgspec.structs import replace
 from taofold.core.checks import Check, is_test
 from taofold.core.events import Proposed, Record
 from taofold.learning.attribution import Application, applications
-from taofold.learning.commands import FoundPattern, UnknownPattern
 from taofold.learning.extraction.categories import task_category
 from taofold.learning.extraction.generalisation import language_of, pattern_of
 from taofold.learning.extraction.history import (
@@ -32,12 +31,12 @@ from taofold.learning.extraction.history import (
     read_run,
 )
 from taofold.learning.extraction.lessons import KINDS, extract
-from taofold.learning.loops import LoopNote
+from taofold.learning.loops import ExtractedPattern, LoopNote
 from taofold.learning.patterns.case import LoopCase
 from taofold.learning.patterns.kinds import Kind
 from taofold.learning.patterns.pattern import Pattern, Rate
 from taofold.learning.rates import EditRates
-from taofold.learning.registry import Registry
+from taofold.learning.registry import Registry, UnknownPattern
 from taofold.learning.settings import Injection, Learning
 from taofold.loop.events import IterationEnded
 from taofold.loop.state import LoopState
@@ -444,7 +443,9 @@ class CrossLoopLearner:
             [_used(pattern.id, uses) for pattern in patterns if pattern.id in injected_ids]
         )
 
-    async def _extracted(self, history: LoopHistory, kinds: Collection[Kind]) -> list[FoundPattern]:
+    async def _extracted(
+        self, history: LoopHistory, kinds: Collection[Kind]
+    ) -> list[ExtractedPattern]:
         least = self.learning.extraction.min_success_rate_threshold
         drafts = [await self._named(draft) for draft in extract(history, kinds, least)]
         if not drafts:

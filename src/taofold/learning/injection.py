@@ -1,0 +1,97 @@
+"""What a loop is told: chosen once, frozen, and by lot nothing at all.
+
+Pure but for `emit`: the same state and the same question give the same events.
+"""
+
+from hashlib import blake2b
+from typing import NamedTuple
+
+from taofold.learning.events import LoopReopened, PatternsInjected, ShownPattern
+from taofold.learning.loops import LoopNote
+from taofold.learning.patterns.case import LoopCase
+from taofold.learning.retrieval.choice import PatternChoice, choose, rank
+from taofold.learning.retrieval.relevance import ask, context_of
+from taofold.learning.retrieval.render import render
+from taofold.learning.settings import Injection
+from taofold.learning.state import View, Writing
+
+
+class ChosenLessons(NamedTuple):
+    """What a loop is told: `text` is the section for its prompt, "" for nothing.
+
+    In a `control` loop nothing is told, by lot. `reasons` are ids that were looked at and left
+    out, each with why.
+    """
+
+    text: str = ""
+    ids: tuple[str, ...] = ()
+    control: bool = False
+    reasons: tuple[tuple[str, str], ...] = ()
+
+
+def candidates(view: View, case: LoopCase, settings: Injection, min_uses: int) -> PatternChoice:
+    """What a loop about `case` would be shown now."""
+    question = ask(case)
+    # Two stages: the search by words is cheap and rough, the comparison field by field is not.
+    hits = {hit.id: hit for terms in question.searches for hit in view.search(terms)}
+    found = [
+        (pattern, hit.stems)
+        for hit in hits.values()
+        if (pattern := view.pattern(hit.id)) is not None
+    ]
+    return choose(rank(found, question, settings, min_uses=min_uses), settings)
+
+
+def inject(
+    tx: Writing,
+    loop: str,
+    case: LoopCase,
+    settings: Injection,
+    *,
+    min_uses: int,
+    manual: bool,
+) -> ChosenLessons:
+    """Decide what the loop is told, once; a person may add to it later."""
+    note = tx.loop(loop) or LoopNote(loop)
+    start = case.after == 0
+    if note.decided and (start or case.after <= note.after) and not manual:
+        # A loop that crashed behind its choice asks again: what it was shown is frozen.
+        newest = [choice.id for choice in note.shown if start or choice.after == case.after]
+        ids = tuple([identity for identity in newest if identity in note.ids])
+        return ChosenLessons("" if note.control else note.text, ids, note.control)
+    if not settings.enabled and not manual:
+        return ChosenLessons()
+    if note.ended:  # a person wants it to go on
+        tx.emit(LoopReopened(loop))
+    choice = candidates(tx, case, settings, min_uses)
+    told = () if start else [shown.id for shown in note.shown if not shown.after]
+    # The loop's instructions hold already what it was told at its start.
+    rendered = render([ranked for ranked in choice.chosen if ranked.pattern.id not in told])
+    injected = tuple(
+        [
+            ShownPattern(
+                ranked.pattern.id,
+                round(ranked.relevance, 3),
+                round(ranked.effectiveness, 3),
+                ranked.pattern.claimed,
+                case.after,
+            )
+            for ranked in choice.chosen
+            if ranked.pattern.id in rendered.ids
+        ]
+    )
+    # A control loop notes the choice as well, so that each pattern is compared with loops that
+    # were kept from it. Where there is nothing to show there is no lot to draw.
+    by_hand = manual or note.manual
+    held = not by_hand and bool(injected) and in_control(loop, settings.control_share)
+    text = "" if held else rendered.text
+    if injected or start:
+        tx.emit(PatternsInjected(loop, injected, text, held, manual, context_of(case)))
+    return ChosenLessons(text, () if held else rendered.ids, held, choice.refused)
+
+
+def in_control(loop: str, share: float) -> bool:
+    """Is `loop` one of the `share` that is told nothing? A lot, drawn from its id."""
+    # A digest, no random number: asked again the lot falls the same way, and a replay agrees.
+    drawn = blake2b(f"control {loop}".encode(), digest_size=8).digest()
+    return int.from_bytes(drawn, "big") / 2**64 < share
