@@ -11,17 +11,11 @@ from typing import Any, Final, NamedTuple
 
 from taofold.core.text import iso
 from taofold.core.values import Value
+from taofold.learning.exchange.records import FORMATS
 from taofold.learning.loops import LoopNote, LoopStats
-from taofold.learning.patterns.kinds import Kind
 from taofold.learning.patterns.pattern import Arm, Pattern, UseCounts
 
 ENOUGH: Final = 10
-_NAMES: Final[dict[Kind, str]] = {
-    "error": "error_patterns",
-    "success": "success_patterns",
-    "anti": "anti_patterns",
-    "template": "code_templates",
-}
 
 
 class Benefit(Value, frozen=True):
@@ -109,11 +103,11 @@ class Improvement(NamedTuple):
 
 def measure(patterns: Iterable[Pattern], stats: LoopStats, archived: int) -> LearningMetrics:
     """The numbers of a registry. Anti-patterns are not applied, so they have no uses here."""
-    by_kind = dict.fromkeys(_NAMES.values(), 0)
+    by_kind = dict.fromkeys([form.key for form in FORMATS.values()], 0)
     uses = UseCounts()
     retired = 0
     for pattern in patterns:
-        by_kind[_NAMES[pattern.kind]] += 1
+        by_kind[FORMATS[pattern.kind].key] += 1
         retired += bool(pattern.retired)
         if pattern.kind != "anti":
             uses += pattern.applied

@@ -124,28 +124,16 @@ class Registry:
         It counts when the loop ends, the best outcome of each. False: the pattern was not chosen
         for this loop, or the loop is over.
         """
-
-        def work(tx: Writing) -> bool:
-            note = tx.loop(loop)
-            # Looked at within the transaction: another process may have ended the loop meanwhile.
-            if note is None or note.ended or not note.looked_at(pattern):
-                return False
-            tx.emit(PatternApplied(loop, pattern, won, iteration, by))
-            return True
-
-        return await self._book.write(work, self._now())
+        return await self._note(
+            PatternApplied(loop, pattern, won, iteration, by),
+            lambda note: not note.ended and note.looked_at(pattern),
+        )
 
     async def ended(self, loop: str, *, iterations: int, solved: bool) -> bool:
         """The loop is over: its patterns get their due. False: that was known."""
-
-        def work(tx: Writing) -> bool:
-            note = tx.loop(loop)
-            if note is not None and note.ended:
-                return False
-            tx.emit(LoopSettled(loop, max(iterations, 0), solved))
-            return True
-
-        return await self._book.write(work, self._now())
+        return await self._note(
+            LoopSettled(loop, max(iterations, 0), solved), lambda note: not note.ended
+        )
 
     async def rates(self) -> EditRates:
         """What earlier searches came to, for the ranking of the next one."""
@@ -155,31 +143,35 @@ class Registry:
 
     async def searched(self, loop: str, rates: Mapping[str, Rate], costs: Sequence[float]) -> bool:
         """Count what the search of a loop came to that an edit ended. False: that was known."""
-
-        def work(tx: Writing) -> bool:
-            note = tx.loop(loop)
-            if note is not None and note.searched:
-                return False
-            tx.emit(SearchSettled(loop, dict(rates), tuple(costs)))
-            return True
-
-        return await self._book.write(work, self._now())
+        settled = SearchSettled(loop, dict(rates), tuple(costs))
+        return await self._note(settled, lambda note: not note.searched)
 
     async def reopened(self, loop: str, *, iterations: int, solved: bool) -> bool:
         """Take back what the loop's end counted, if it then went on and came to something else.
 
         False: it has not ended, or ended just so. Otherwise `applied` and `ended` count anew.
         """
+        # An end that is told again as it was is the same end: `ended` refuses it, nothing is
+        # taken back.
+        last = (max(iterations, 0), solved)
+        return await self._note(
+            LoopReopened(loop),
+            lambda note: note.ended > 0 and (note.iterations, note.solved) != last,
+        )
+
+    async def _note(
+        self,
+        event: PatternApplied | LoopSettled | SearchSettled | LoopReopened,
+        fits: Callable[[LoopNote], bool],
+    ) -> bool:
+        """Note what happened to a loop, if that fits what is known of it; else False."""
 
         def work(tx: Writing) -> bool:
-            note = tx.loop(loop)
-            # An end that is told again as it was is the same end: `ended` refuses
-            # it, nothing is taken back.
-            last = (max(iterations, 0), solved)
-            if note is None or not note.ended or (note.iterations, note.solved) == last:
-                return False
-            tx.emit(LoopReopened(loop))
-            return True
+            # Looked at within the transaction: another process may have ended the loop meanwhile.
+            fit = fits(tx.loop(event.loop) or LoopNote(event.loop))
+            if fit:
+                tx.emit(event)
+            return fit
 
         return await self._book.write(work, self._now())
 

@@ -3,7 +3,7 @@
 A `Book` folds the facts into a `View` by `fold.step` and lets a command look at it or add to it.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from taofold.learning.events import LearningEvent
@@ -41,10 +41,6 @@ class View(Protocol):
 
     def search(self, terms: Sequence[str], limit: int = POOL) -> list[PatternHit]:
         """Patterns with the rarest of `terms`, the likeliest first."""
-        ...
-
-    def frequencies(self, terms: Iterable[str]) -> tuple[Mapping[str, int], int]:
-        """In how many patterns each term stands, and how many patterns there are."""
         ...
 
     def patterns(self) -> Iterator[Pattern]:
