@@ -5,21 +5,45 @@
     made = await dspy.compile("question -> answer: int", cases, model="openai:gpt-5")
     said = await dspy.cot("2 + 3", program=made.program, model="openai:gpt-5")
 
+Each call is one run of an `Agent`; `actions` are the same for nodes of a flow. A program
+(`program`) is plain JSON, run by a strategy (`strategies`) whose questions are `effects` of the
+run; `adapter` is what DSPy sees of us, and `compilation` a teleprompter at work.
+
 DSPy itself (`pip install 'taofold[dspy]'`) is imported when something is compiled or run by it.
 """
 
-from taofold.bridges.dspy.calls import (
-    Compilation,
-    compile,  # noqa: A004 - DSPy's word
-    cot,
-    list_compiled,
-    optimize,
-    react,
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from typing_extensions import Unpack
+
+from taofold.agent import Agent
+from taofold.bridges.dspy.adapter import dspy, missing
+from taofold.bridges.dspy.compilation import COMPILED, Case, Compile, Metric
+from taofold.bridges.dspy.program import (
+    Module,
+    Predictor,
+    Program,
+    Signature,
+    Slot,
+    from_dspy,
+    imported,
+    is_class,
+    plain_program,
+    signature,
 )
-from taofold.bridges.dspy.compilation import Compile
-from taofold.bridges.dspy.program import Predictor, Program, from_dspy, imported
-from taofold.bridges.dspy.signature import Signature, Slot, signature
-from taofold.bridges.dspy.strategies import Compiled, Through, program_strategy
+from taofold.bridges.dspy.program import signature as signature_of
+from taofold.bridges.dspy.strategies import STEPS, Compiled, Through, answer_type, program_strategy
+from taofold.core.effects import Strategy
+from taofold.core.errors import ConfigError, Refused, RunError
+from taofold.core.events import Noted, Record
+from taofold.core.state import live
+from taofold.policy import Limits
+from taofold.reason import Options, Reasoned
+from taofold.reasoning import Task
+from taofold.reasoning import react as native_react
+from taofold.runtime.model import ModelSpec
 
 __all__ = [
     "Compilation",
@@ -40,3 +64,214 @@ __all__ = [
     "react",
     "signature",
 ]
+
+_AT_RUN: Final = ("deps", "principal", "run_id", "listener")
+_CALLS: Final = Limits(steps=None, model_calls=2000)
+"""What compiling may use if nothing else is said."""
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """A compiled program and the run that found it."""
+
+    program: Program
+    run: Reasoned[Any]
+
+    @property
+    def scores(self) -> Mapping[str, float]:
+        """From 0 to 1: what the teleprompter measured of its choice (`teleprompter`), if it did;
+        with `score` also `before`, `after` and, beside a validation set, `training`.
+        """
+        return self.program.scores
+
+
+async def cot(
+    inputs: str | Mapping[str, Any],
+    *,
+    model: ModelSpec,
+    signature: str | Signature | type = "question -> answer",
+    program: Program | Mapping[str, Any] | None = None,
+    module: Module = "cot",
+    adapter: str = "taofold",
+    **options: Unpack[Options],
+) -> Reasoned[Any]:
+    """A chain of thought (or `module="predict"`), through DSPy where it is installed.
+
+    Raises:
+        ConfigError: the signature is none, or the program is not whole.
+    """
+    own, compiled = _given(signature, program)
+    kind = compiled.module if compiled else module
+    data = _named(own, inputs)
+    strategy: Callable[[Task], Strategy[Any]]
+    if missing():
+        strategy = Compiled(program=compiled or plain_program(own, kind), inputs=data)
+    else:
+        # A `dspy.Signature` class is handed on as it is: DSPy then checks its types.
+        whole = own if compiled else signature
+        strategy = Through(
+            signature=whole, module=kind, program=compiled, inputs=data, adapter=adapter
+        )
+    return await _run("dspy.cot", strategy, str(inputs), model, Limits(), options)
+
+
+async def react(
+    inputs: str | Mapping[str, Any],
+    *,
+    model: ModelSpec,
+    signature: str | Signature | type = "goal -> answer",
+    program: Program | Mapping[str, Any] | None = None,
+    max_steps: int = STEPS,
+    **options: Unpack[Options],
+) -> Reasoned[Any]:
+    """Tools in a loop, through DSPy where it is installed; else a compiled program or ReAct.
+
+    Raises:
+        ConfigError: the signature is none, or the program is not whole.
+    """
+    own, compiled = _given(signature, program)
+    data = _named(own, inputs)
+    strategy: Callable[[Task], Strategy[Any]] = native_react
+    output = Any
+    if not missing():
+        whole = own if compiled else signature
+        strategy = Through(
+            signature=whole, module="react", program=compiled, inputs=data, steps=max_steps
+        )
+    elif compiled is not None:
+        strategy = Compiled(program=compiled, inputs=data, steps=max_steps)
+    else:
+        output = answer_type(own)
+    limits = Limits(steps=max_steps + 2)
+    return await _run("dspy.react", strategy, str(inputs), model, limits, options, output)
+
+
+async def compile(  # noqa: A001 - DSPy's word
+    signature: str | Signature | type,
+    training: Sequence[Case],
+    *,
+    model: ModelSpec,
+    prompt_model: ModelSpec | None = None,
+    validation: Sequence[Case] = (),
+    module: Module = "cot",
+    metric: str | Metric = "exact_match",
+    teleprompter: str | Callable[..., Any] = "BootstrapFewShot",
+    teleprompter_options: Mapping[str, Any] | None = None,
+    key: str = "program",
+    score: bool = False,
+    keep_better: bool = False,
+    resume: str = "",
+    **options: Unpack[Options],
+) -> Compilation:
+    """Find better prompts with worked cases. `optimize` also keeps the better program of both.
+
+    It makes the calls that the teleprompter makes, as DSPy alone would.
+
+    Args:
+        signature: a text, a signature of ours, or a `dspy.Signature` class.
+        training: worked cases: field names to values.
+        model: answers the cases.
+        prompt_model: writes instructions (MIPROv2, GEPA, COPRO …); `model` if there is none.
+        validation: cases to judge by; without them those of `training`, as DSPy does it.
+        module: predict, cot or react.
+        metric: exact_match, presence, `module:function`, or a function.
+        teleprompter: one of DSPy's, `module:Class`, or a class.
+        teleprompter_options: of its class and of its `compile`, under their own names.
+        key: the name in the log.
+        score: Also score the program before and after: two more calls for each judged case, and
+            one for each of `training` beside `validation`.
+        keep_better: Keep the program as it was if the compiled one scores less. Implies `score`.
+        resume: The run of a compilation that was killed or stopped: replies in its log are not
+            asked for again, if everything else is given as it was. One that has ended gives its
+            program at once.
+        **options: those of `taofold.reason`: `log`, `limits`, `tools`, `run_id` …
+
+    Raises:
+        ConfigError: DSPy is missing, there are no cases, or one lacks a field.
+        RunError: it ended without a program: a limit, or what the teleprompter raised.
+    """
+    own = signature_of(signature)
+    strategy = Compile(
+        signature=signature if is_class(signature) else own,
+        training=training,
+        validation=validation,
+        module=module,
+        metric=metric,
+        teleprompter=teleprompter,
+        options=teleprompter_options or {},
+        key=key,
+        score=score,
+        keep_better=keep_better,
+    )
+    # Said before the run begins: without DSPy there is nothing to log.
+    dspy()
+    if prompt_model is not None:
+        options["models"] = {**options.get("models", {}), "critic": prompt_model}
+    goal = f"compile {own}"
+    run = await _run("dspy.compile", strategy, goal, model, _CALLS, options, resume=resume)
+    if not run.success:
+        raise RunError(f"nothing was compiled ({run.stop_reason}): {run.error}")
+    return Compilation(imported(run.answer), run)
+
+
+async def optimize(
+    signature: str | Signature | type, training: Sequence[Case], **options: Any
+) -> Compilation:
+    """`compile` with scores before and after, and the program as it was if that was better."""
+    return await compile(signature, training, keep_better=True, **options)
+
+
+def list_compiled(records: Iterable[Record]) -> dict[str, Program]:
+    """The programs that a run compiled or imported, by key: the last of each."""
+    programs: dict[str, Program] = {}
+    for record in live(tuple(records)):
+        event = record.event
+        if isinstance(event, Noted) and event.kind == COMPILED:
+            programs[str(event.data["key"])] = imported(event.data["program"])
+    return programs
+
+
+def _given(
+    written: str | Signature | type, program: Program | Mapping[str, Any] | None
+) -> tuple[Signature, Program | None]:
+    if program is None:
+        return signature_of(written), None
+    compiled = program if isinstance(program, Program) else imported(program)
+    return compiled.signature, compiled
+
+
+def _named(own: Signature, inputs: str | Mapping[str, Any]) -> Mapping[str, Any]:
+    if not isinstance(inputs, str):
+        return inputs
+    if len(own.inputs) != 1:
+        raise ConfigError(f"{own} has several inputs: give a mapping", path="inputs")
+    return {own.inputs[0].name: inputs}
+
+
+async def _run(
+    name: str,
+    strategy: Callable[[Task], Strategy[Any]],
+    goal: str,
+    model: ModelSpec,
+    limits: Limits,
+    options: Options,
+    output: Any = Any,
+    resume: str = "",
+) -> Reasoned[Any]:
+    agent_options = cast("dict[str, Any]", dict(options))
+    at_run = {key: agent_options.pop(key) for key in _AT_RUN if key in agent_options}
+    agent_options.setdefault("limits", limits)
+    agent: Agent[Any, Any] = Agent(
+        model, name=name, output=output, strategy=strategy, **agent_options
+    )
+    if not resume:
+        return Reasoned(await agent.run(goal, **at_run))
+    # A resumed run has its id.
+    at_run.pop("run_id", None)
+    try:
+        return Reasoned(await agent.resume(resume, **at_run))
+    except Refused:  # it has ended: what it found is in its log
+        ended = await agent.replay(resume)
+        if ended.status != "finished":
+            raise
+        return Reasoned(ended)

@@ -13,26 +13,30 @@ from functools import cache
 from importlib import import_module, metadata
 from typing import Any, Final
 
+from taofold.bridges.dspy.effects import (
+    DONE,
+    EffectChannel,
+    ModelRequest,
+    ModelResponse,
+    ToolRequest,
+    read_again,
+)
 from taofold.bridges.dspy.program import (
     Module,
     Predictor,
     PredictorPrompt,
     Program,
     PromptField,
-    field_texts,
-    jsonable,
-)
-from taofold.bridges.dspy.requests import DONE, ModelRequest, ModelResponse, ToolRequest, read_again
-from taofold.bridges.dspy.signature import (
     Signature,
     Slot,
     field_description,
+    field_texts,
     is_class,
+    jsonable,
     refuse_media,
     written_of,
 )
-from taofold.bridges.dspy.signature import signature as signature_of
-from taofold.bridges.dspy.thread import EffectChannel
+from taofold.bridges.dspy.program import signature as signature_of
 from taofold.core.errors import ConfigError
 from taofold.core.values import FINISH, JSON, Message, Role, StepRole
 from taofold.files.actions.types import type_of

@@ -13,8 +13,18 @@ from typing import Any, ClassVar, Final
 import msgspec
 
 from taofold.bridges.dspy.adapter import load_module, module_of, session
+from taofold.bridges.dspy.effects import (
+    DONE,
+    EffectChannel,
+    ModelRequest,
+    ProgramRequests,
+    ToolRequest,
+    run_in_thread,
+    values_of,
+)
 from taofold.bridges.dspy.program import (
     ARGUMENTS,
+    REASONING,
     SO_FAR,
     THOUGHT,
     TOOL,
@@ -22,20 +32,13 @@ from taofold.bridges.dspy.program import (
     Predictor,
     PredictorPrompt,
     Program,
+    Signature,
+    Slot,
     field_texts,
     jsonable,
     prompt_of,
 )
-from taofold.bridges.dspy.requests import (
-    DONE,
-    ModelRequest,
-    ProgramRequests,
-    ToolRequest,
-    values_of,
-)
-from taofold.bridges.dspy.signature import REASONING, Signature, Slot
-from taofold.bridges.dspy.signature import signature as signature_of
-from taofold.bridges.dspy.thread import EffectChannel, run_in_thread
+from taofold.bridges.dspy.program import signature as signature_of
 from taofold.core.effects import Answer, Halt, Strategy
 from taofold.core.values import FINISH, JSON, Thought
 from taofold.files.actions.types import type_of
