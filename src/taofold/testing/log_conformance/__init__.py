@@ -19,7 +19,7 @@ as None, a tuple or a set as a list.
 
 from typing import Final
 
-from taofold.testing.log_conformance import durability, leases, races, records
+from taofold.testing.log_conformance import durability, leases, records
 from taofold.testing.log_conformance.checks import Broken, Contract, Opener
 from taofold.testing.log_conformance.durability import Medium
 
@@ -40,12 +40,12 @@ _FOR_ALL: Final[tuple[Contract, ...]] = (
     records.c12_rows_show_what_was_written,
     records.c13_rows_are_filtered_and_newest_first,
     records.c14_an_unknown_run_is_said_to_be_unknown,
-    durability.c15_a_deleted_run_is_gone,
-    durability.c16_a_blob_stays_while_a_run_speaks_of_it,
-    durability.c17_any_text_and_json_value_comes_back,
-    durability.c18_megabytes_come_back,
-    durability.c19_what_json_cannot_say_is_kept_or_refused_as_a_whole,
-    durability.c20_names_are_data,
+    records.c15_a_deleted_run_is_gone,
+    records.c16_a_blob_stays_while_a_run_speaks_of_it,
+    records.c17_any_text_and_json_value_comes_back,
+    records.c18_megabytes_come_back,
+    records.c19_what_json_cannot_say_is_kept_or_refused_as_a_whole,
+    records.c20_names_are_data,
     durability.c21_a_closed_log_says_so,
     leases.c24_a_run_begins_with_its_first_records_or_not_at_all,
     leases.c25_a_lease_keeps_others_out_until_it_is_over,
@@ -55,10 +55,10 @@ _FOR_ALL: Final[tuple[Contract, ...]] = (
     leases.c29_filters_and_cursors_find_every_run_once,
     leases.c30_one_log_has_one_identity,
     leases.c31_what_became_of_a_write_can_be_found_out,
-    races.c32_a_message_is_never_lost_to_a_run_that_parks,
-    races.c33_nothing_of_an_old_owner_arrives_behind_a_claim,
-    races.c34_of_two_runs_that_begin_at_once_in_a_session_one_does,
-    races.c35_of_two_who_claim_a_run_at_once_one_has_it,
+    leases.c32_a_message_is_never_lost_to_a_run_that_parks,
+    leases.c33_nothing_of_an_old_owner_arrives_behind_a_claim,
+    leases.c34_of_two_runs_that_begin_at_once_in_a_session_one_does,
+    leases.c35_of_two_who_claim_a_run_at_once_one_has_it,
 )
 _FOR_PERSISTENT: Final[tuple[Contract, ...]] = (
     durability.c22_everything_survives_closing_and_opening,

@@ -1,13 +1,18 @@
-"""Contracts 1 to 14 of a log: records, owners, messages, blobs and rows."""
+"""Contracts 1 to 20 of a log: records, owners, messages, blobs and rows; deletion; payloads."""
 
 import asyncio
+import math
+from typing import Any
 
 from msgspec.structs import replace
 
 from taofold.core.errors import Conflict, LogError, UnknownRun
-from taofold.log.log import RunRow, Signal
+from taofold.core.events import Noted, Observed, Record
+from taofold.core.values import Observation
+from taofold.log.log import Log, RunRow, Signal
 from taofold.testing.log_conformance.checks import (
     RUN,
+    Broken,
     Opener,
     create_owned,
     expect_error,
@@ -242,4 +247,117 @@ async def c14_an_unknown_run_is_said_to_be_unknown(opened: Opener) -> None:
     await expect_error(UnknownRun, log.post("x", Signal("s", "steer")), "post")
     await expect_error(UnknownRun, log.inbox("x"), "inbox")
     await expect_error(UnknownRun, log.delete("x"), "delete")
+    await log.close()
+
+
+async def c15_a_deleted_run_is_gone(opened: Opener) -> None:
+    log = opened()
+    epoch = await create_owned(log)
+    await log.append(RUN, epoch, updates(RUN, 0, 3), blobs={"d1": b"x"})
+    await log.post(RUN, Signal("s1", "steer"))
+    await create_owned(log, "run-2")
+    await log.append("run-2", 1, updates("run-2", 0, 2))
+    await log.delete(RUN)
+    await expect_error(UnknownRun, log.row(RUN), "its row")
+    await expect_error(UnknownRun, log.append(RUN, epoch, updates(RUN, 3, 1)), "its owner's append")
+    await expect_error(LogError, log.blob("d1"), "its blob")
+    same([row.run for row in await log.rows()], ["run-2"], "the other run")
+    same(await seqs(log, "run-2"), [0, 1], "the other run's records")
+    await log.create(RunRow(RUN))
+    same(await seqs(log), [], "records of a new run of the same id")
+    same(len(await log.inbox(RUN)), 0, "messages to a new run of the same id")
+    same(await log.post(RUN, Signal("s1", "steer")), True, "a message to the new run")
+    await log.close()
+
+
+async def c16_a_blob_stays_while_a_run_speaks_of_it(opened: Opener) -> None:
+    log = opened()
+    epoch = await create_owned(log)
+    await create_owned(log, "fork")
+    # A fork copies records, not blobs: both runs refer to one blob.
+    observed = Observed(key="0", observation=Observation("excerpt", blob="d1"))
+    await log.append(RUN, epoch, [Record(RUN, 0, 1, observed)], blobs={"d1": b"long"})
+    await log.append("fork", 1, [Record("fork", 0, 1, observed)])
+    await log.delete(RUN)
+    same(await log.blob("d1"), b"long", "a blob that only the copied record speaks of")
+    await log.delete("fork")
+    await expect_error(LogError, log.blob("d1"), "a blob that nobody speaks of")
+    await log.close()
+
+
+async def _echoed(log: Log, epoch: int, seq: int, value: Any) -> Any:
+    event = Noted(key="0", kind="n", data={"v": value})
+    await log.append(RUN, epoch, [Record(RUN, seq, 1, event)])
+    (record,) = await log.read(RUN, after=seq - 1)
+    if not isinstance(record.event, Noted):
+        raise Broken(f"a Noted event came back as {record.event!r}")
+    return record.event.data["v"]
+
+
+async def c17_any_text_and_json_value_comes_back(opened: Opener) -> None:
+    log = opened()
+    epoch = await create_owned(log)
+    deep: Any = 1
+    for _ in range(100):
+        deep = [deep]
+    values: tuple[Any, ...] = (
+        "",
+        "NUL \0 inside",
+        "é ü 漢 \U0001f600 \u2028 \x7f \x1b[31m",
+        "'; drop table runs; --",
+        None,
+        True,
+        -(2**63),
+        2**63,
+        0.1,
+        1e300,
+        {},
+        {"": {"a\0": []}},
+        deep,
+    )
+    for seq, value in enumerate(values):
+        same(await _echoed(log, epoch, seq, value), value, "a value")
+    await log.close()
+
+
+async def c18_megabytes_come_back(opened: Opener) -> None:
+    log = opened()
+    epoch = await create_owned(log)
+    text = "0123456789é" * 500_000
+    same(await _echoed(log, epoch, 0, text) == text, True, "5 MB of text")
+    await log.close()
+
+
+async def c19_what_json_cannot_say_is_kept_or_refused_as_a_whole(opened: Opener) -> None:
+    log = opened()
+    epoch = await create_owned(log)
+    head = 0
+    # Each is written behind a good record: refused as a whole means that neither is there.
+    for value in ("lone \ud800", 1j, object(), 2**70, {"\udfff": 1}):
+        good = Record(RUN, head, 1, Noted(key="0", kind="n"))
+        bad = Record(RUN, head + 1, 1, Noted(key="0", kind="n", data={"v": value}))
+        try:
+            await log.append(RUN, epoch, [good, bad])
+        except LogError:
+            same(await seqs(log), list(range(head)), f"records after {value!r} was refused")
+        else:
+            head += 2
+            (_, rest) = await log.read(RUN, after=head - 3)
+            same(rest.event, bad.event, f"a kept {value!r}")
+    try:
+        nan = await _echoed(log, epoch, head, math.nan)
+    except LogError:
+        same(await seqs(log), list(range(head)), "records after NaN was refused")
+    else:
+        same(nan is None or math.isnan(nan), True, "NaN as None or NaN")
+    await log.close()
+
+
+async def c20_names_are_data(opened: Opener) -> None:
+    log = opened()
+    for run in ("../x", "a b", "é", "'", "%", "x" * 1000, "NUL\0"):
+        epoch = await create_owned(log, run)
+        await log.append(run, epoch, updates(run, 0, 1))
+        same((await log.read(run))[0].run, run, "a run's name")
+    same(len(await log.rows(session="%")), 0, "no patterns in filters")
     await log.close()
