@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from taofold import Agent
-from taofold.bridges.monty import CodeBounds
-from taofold.bridges.python_tool import python_tool
+from taofold.bridges.python_tool import CodeBounds, python_tool
 from taofold.tools.command import command_tool
 from taofold.tools.files import file_tools
 

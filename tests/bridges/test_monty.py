@@ -8,7 +8,7 @@ import pytest
 from tests.runtime.kit import LOGS, Memo, act, events, finish, settled
 
 from taofold import Agent, Limits, MemoryLog, tool
-from taofold.bridges.monty import (
+from taofold.bridges.python_tool import (
     CodeBounds,
     CodeFailure,
     CodeProgram,
@@ -16,8 +16,8 @@ from taofold.bridges.monty import (
     CodeTurn,
     FunctionCall,
     Interpreter,
+    python_tool,
 )
-from taofold.bridges.python_tool import python_tool
 from taofold.core import events as e
 from taofold.core.errors import ConfigError
 from taofold.core.values import Reply, ToolCall
