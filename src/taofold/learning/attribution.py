@@ -1,13 +1,13 @@
 """What became of patterns in a loop that has ended: which were applied, and which counts change.
 
-A pattern is applied by an edit that does to such lines what its fix does, names apart; that a
-thought names it is nothing (D18). It succeeds if a check that its signature describes turns green
-by it. What was shown and not used is no application. Counts are about applications alone; a control
-loop adds only to what happens without; a loop that goes on after its end is taken back and counted
-anew.
+A pattern is applied by an edit that puts in and takes out what its fix does, on whatever line, the
+names of its project apart; that a thought names it is nothing (D18). It succeeds if a check that
+its signature describes turns green by it. What was shown and not used is no application. Counts are
+about applications alone; a control loop adds only to what happens without; a loop that goes on
+after its end is taken back and counted anew.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import sqrt
 from typing import Final, TypeVar
 
@@ -15,7 +15,7 @@ import msgspec
 
 from taofold.core.checks import Check
 from taofold.core.values import Value
-from taofold.learning.extraction.diffs import EditKind, edit_kinds, edit_kinds_in
+from taofold.learning.extraction.diffs import Edit, edits_in, edits_of
 from taofold.learning.extraction.generalisation import error_type_of
 from taofold.learning.extraction.history import LoopHistory, RepairAttempt
 from taofold.learning.loops import LoopNote, LoopStats
@@ -159,9 +159,6 @@ def _less(total: Sum, part: Sum) -> Sum:
     return type(total)(*[max(a - b, 0) for a, b in pairs])
 
 
-_NONE: Final[frozenset[EditKind]] = frozenset()
-
-
 class Application(Value, frozen=True):
     """One use of a pattern in an iteration."""
 
@@ -175,32 +172,36 @@ def applications(history: LoopHistory, patterns: Iterable[Pattern]) -> tuple[App
     uses: dict[tuple[str, int, bool], Application] = {}
     proposals = [(pattern, _proposed(pattern)) for pattern in patterns]
     for attempt in history.attempts:
-        done = frozenset([kind for change in attempt.changes for kind in edit_kinds(change)])
+        edits = [edit for change in attempt.changes for edit in edits_of(change)]
         for pattern, proposed in proposals:
             # Without a run of the checks afterwards nobody knows what an edit was good for.
-            if attempt.judged and done & proposed:
+            if attempt.judged and _follow(edits, proposed):
                 won = attempt.kept and _won(pattern, attempt)
                 use = Application(pattern.id, attempt.iteration, won)
                 uses.setdefault((pattern.id, attempt.iteration, won), use)
     return tuple(uses.values())
 
 
-def _proposed(pattern: Pattern) -> frozenset[EditKind]:
+def _follow(edits: Sequence[Edit], proposed: Sequence[Edit]) -> bool:
+    """Is all that was proposed among the edits?"""
+    return bool(proposed) and all(any(edit.follows(one) for edit in edits) for one in proposed)
+
+
+def _proposed(pattern: Pattern) -> tuple[Edit, ...]:
     match pattern.body:
         case ErrorFix(fix=fix):
             # Files of other projects have a template and no difference.
-            return edit_kinds_in(fix.diff) or _put_in(fix.code)
+            return edits_in(fix.diff) or _put_in(fix.code)
         case CodeTemplate(code=code):
             # A template's code is put in, nothing is taken out.
             return _put_in(code)
         case Approach() | Avoidance():
-            return _NONE
+            return ()
 
 
-def _put_in(code: str) -> frozenset[EditKind]:
+def _put_in(code: str) -> tuple[Edit, ...]:
     """What it does to a file that `code` is added to it."""
-    lines = code.rstrip("\n").split("\n")
-    return edit_kinds_in("\n".join([f"+{line}" for line in lines])) if code.strip() else _NONE
+    return (Edit("", code.strip("\n")),) if code.strip() else ()
 
 
 def _won(pattern: Pattern, attempt: RepairAttempt) -> bool:

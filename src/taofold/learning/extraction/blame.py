@@ -11,7 +11,14 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from taofold.core.checks import Check, is_assertion, is_test
-from taofold.learning.extraction.diffs import IMPORT, KNOWN, ChangedLines, hunks, narrowed, spans
+from taofold.learning.extraction.diffs import (
+    KNOWN,
+    ChangedLines,
+    hunks,
+    imports_only,
+    narrowed,
+    spans,
+)
 from taofold.learning.extraction.history import FileChange
 
 _NAME: Final = re.compile(r"[A-Za-z_]\w+")
@@ -59,7 +66,10 @@ def blame(changes: Sequence[FileChange], check: Check, others: Iterable[Check]) 
             if (spans_there := [place.span for place in wanted if place.change is change])
         ]
     )
-    away = not own and _points_away(check, changes) and not _imports_only(parts)
+    lines = [
+        line for part in parts for hunk in hunks(part) for line in (*hunk.removed, *hunk.added)
+    ]
+    away = not own and _points_away(check, changes) and not imports_only(lines)
     return Blame(parts, bool(own), away, partial=len(wanted) < len(own) + len(free))
 
 
@@ -110,9 +120,3 @@ def _points_away(check: Check, changes: Iterable[FileChange]) -> bool:
         and (change.part or inside[-1].line > len(change.before.splitlines()))
         for change in changes
     )
-
-
-def _imports_only(changes: Iterable[FileChange]) -> bool:
-    differing = [hunk for change in changes for hunk in hunks(change)]
-    lines = [line for hunk in differing for line in (*hunk.removed, *hunk.added)]
-    return all(IMPORT.match(line) for line in lines if line.strip())

@@ -1,4 +1,4 @@
-"""What an edit does, apart from where it does it: hunks, tokens, and the kind of the change.
+"""What an edit does, apart from where it does it: hunks, tokens, and whether it follows another.
 
 Knows nothing about errors or patterns.
 """
@@ -6,6 +6,7 @@ Knows nothing about errors or patterns.
 import builtins
 import keyword
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import Final, NamedTuple
@@ -21,6 +22,13 @@ KNOWN: Final = frozenset([*keyword.kwlist, *dir(builtins)])
 HOLE: Final = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 _LONGEST: Final = 2_000
 """Lines of a side beyond which no line by line comparison is made."""
+_NAME: Final = re.compile(r"[^\W\d]")
+_BRACKETS: Final = frozenset("()[]{}.,:;")
+_BOUND: Final = re.compile(
+    r"(?m)(?:^[ \t]*(?:(?:const|let|var|mut)\s+)*|\bfor\s+|\bas\s+)([^\W\d]\w*)"
+    r"(?=\s*(?::|=(?!=)|in\b|$))"
+)
+"""Names that code gives to values of its own."""
 IMPORT: Final = re.compile(
     r"\s*(?:from\s+\S+\s+import\b|import\b|(?:pub )?use\b|#include\b|extern crate\b"
     r"|(?:const|let|var)\s.*=\s*require\()"
@@ -29,13 +37,6 @@ SEPARATOR: Final = "@@"
 """Stands between distant places of a change."""
 _CONTEXT: Final = 2
 """Lines above and below a change that readers are shown with it."""
-
-
-class EditKind(NamedTuple):
-    """What an edit does, whatever the names: the tokens of the lines that went and that came."""
-
-    gone: tuple[str, ...]
-    new: tuple[str, ...]
 
 
 class Hunk(NamedTuple):
@@ -157,20 +158,68 @@ def kind_of(token: str) -> str:
     return "ID" if re.match(r"[A-Za-z_]", token) and token not in KNOWN else token
 
 
-def edit_kinds(change: FileChange) -> frozenset[EditKind]:
-    """What each hunk does."""
-    return frozenset([_kind("\n".join(h.removed), "\n".join(h.added)) for h in hunks(change)])
+class Edit(NamedTuple):
+    """Neighbouring lines before and after an edit; `around` are lines that it left as they are."""
+
+    gone: str
+    new: str
+    around: str = ""
+
+    @property
+    def changed(self) -> tuple[frozenset[str], frozenset[str]]:
+        """The tokens that it takes out and puts in."""
+        gone, new = Counter(_plain_tokens(self.gone)), Counter(_plain_tokens(self.new))
+        return frozenset(gone - new), frozenset(new - gone)
+
+    @property
+    def _shape(self) -> tuple[list[str], list[str]]:
+        """Its lines, whatever the names; where only names change, the names are the edit."""
+        gone, new = abstracted(self.gone), abstracted(self.new)
+        return (gone, new) if gone != new else (tokens(self.gone), tokens(self.new))
+
+    def follows(self, proposal: "Edit") -> bool:
+        """Does it put in and take out what `proposal` does, on whatever line?
+
+        Names of the other project, and values beside words, are left out of account. An exchange
+        of signs alone is met by chance: there the whole line must be alike.
+        """
+        out, put = proposal.changed
+        local = {*_plain_tokens(proposal.gone), *_plain_tokens(proposal.around), "ID"}
+        local |= {*_BOUND.findall(proposal.new)}
+        words = {t for t in put if _NAME.match(t) and (t in KNOWN or t not in local)}
+        lost = {token for token in out if token in KNOWN}
+        values = {token for token in put if token[0].isdigit() or token[0] in "\"'"}
+        if not words and not lost and values:
+            words = {token for token in put if token not in _BRACKETS}
+        own_out, own_put = self.changed
+        if words or lost:
+            return words <= own_put and lost <= own_out
+        return self._shape == proposal._shape
 
 
-def _kind(gone: str, new: str) -> EditKind:
-    kind = EditKind(tuple(abstracted(gone)), tuple(abstracted(new)))
-    # Where only names change, it is the names that are the edit.
-    return kind if kind.gone != kind.new else EditKind(tuple(tokens(gone)), tuple(tokens(new)))
+def _plain_tokens(text: str) -> list[str]:
+    return tokens(HOLE.sub("ID", text))
 
 
-def edit_kinds_in(diff: str) -> frozenset[EditKind]:
-    """What a stored difference does: runs of lines that begin with `-` or `+`."""
-    return frozenset([_kind("\n".join(gone), "\n".join(new)) for gone, new in _runs(diff)])
+def edits_of(change: FileChange) -> tuple[Edit, ...]:
+    """What a change does, place by place."""
+    return tuple([Edit("\n".join(hunk.removed), "\n".join(hunk.added)) for hunk in hunks(change)])
+
+
+def edits_in(diff: str) -> tuple[Edit, ...]:
+    """What a stored difference does: runs of lines that begin with `-` or `+`.
+
+    An import is no edit beside others: who follows them may have it already.
+    """
+    around = "\n".join([line[1:] for line in diff.split("\n") if line[:1] == " "])
+    edits = [Edit("\n".join(gone), "\n".join(new), around) for gone, new in _runs(diff)]
+    own = [edit for edit in edits if not imports_only(f"{edit.gone}\n{edit.new}".split("\n"))]
+    return tuple(own or edits)
+
+
+def imports_only(lines: Iterable[str]) -> bool:
+    """Does every line that is not empty import something?"""
+    return all(IMPORT.match(line) for line in lines if line.strip())
 
 
 def _runs(diff: str) -> Iterator[tuple[list[str], list[str]]]:

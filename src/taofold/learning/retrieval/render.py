@@ -184,7 +184,7 @@ def figures(pattern: Pattern) -> str:
     if isinstance(body, Approach) and body.average_iterations:
         pace = f"avg {body.average_iterations:.1f} iterations"
     if pattern.claim is None and not pattern.uses and counts.usage <= len(pattern.loops):
-        # Only an edit alike line by line is seen to follow it: a reader may have in other lines.
+        # Who does the same in other words is not seen to follow it.
         exposure = f"shown to {pattern.shown.loops}" if pattern.shown.loops else ""
         return ", ".join(filter(None, [pace, exposure]))
     if pattern.kind == "anti":
