@@ -11,6 +11,7 @@ from taofold.core.values import Value
 
 Status = Literal["passed", "failed", "error", "skipped"]
 
+_LIBRARIES: Final = frozenset({"site-packages", "node_modules"})
 _TEST_FOLDERS: Final = frozenset({"test", "tests", "__tests__", "spec"})
 # What differs between two runs of one failing test: addresses, temporary paths, durations, digests,
 # times. Left in a signature, they would make every failure look like a new one.
@@ -55,11 +56,12 @@ class Check(Value, frozen=True):
 
     @property
     def place(self) -> Location:
-        """The innermost place that belongs to no test; else the innermost; else an empty one."""
+        """The project's innermost place outside of its tests; else the innermost; else none."""
         # The last frame of a failing test is often the assert in the test itself; the code under
         # test is where a change has to be made.
         own = [frame for frame in self.places if not is_test(frame.path)]
-        return (own or self.places or (_NOWHERE,))[-1]
+        inside = [frame for frame in own if not is_foreign(frame.path)]
+        return (inside or own or self.places or (_NOWHERE,))[-1]
 
     @property
     def error(self) -> tuple[str, str]:
@@ -97,6 +99,11 @@ class Check(Value, frozen=True):
 def is_assertion(check: "Check") -> bool:
     """Does it say only that a value is not the expected one? Then it tells no cause."""
     return check.error_type in _ASSERTIONS or check.message.startswith(("assert ", "assertion "))
+
+
+def is_foreign(path: str) -> bool:
+    """Does the place lie in a library or an interpreter? Their paths are absolute, or no file's."""
+    return path.startswith(("/", "<", "node:")) or not _LIBRARIES.isdisjoint(path.split("/"))
 
 
 def is_test(path: str) -> bool:

@@ -16,10 +16,11 @@ from typing import Final, Protocol
 
 from msgspec.structs import replace
 
-from taofold.core.checks import Check, is_test
+from taofold.core.checks import Check, is_foreign, is_test
 from taofold.core.events import Proposed, Record
 from taofold.learning.attribution import Application, applications
 from taofold.learning.extraction.categories import task_category
+from taofold.learning.extraction.diffs import IMPORT
 from taofold.learning.extraction.generalisation import language_of, pattern_of
 from taofold.learning.extraction.history import (
     FileChange,
@@ -178,7 +179,7 @@ async def _callers(
     snapshot = state.baseline.snapshot if state.baseline else ""
     callers: dict[str, str] = {}
     for check in [check for attempt in attempts for check in attempt.before]:
-        own = [frame for frame in check.places if frame.path and not frame.path.startswith("/")]
+        own = [frame for frame in check.places if frame.path and not is_foreign(frame.path)]
         # A program that fails where it begins shows that line itself.
         if check.id in callers or not snapshot or not (own[1:] or is_test(check.place.path)):
             continue
@@ -196,8 +197,9 @@ def _statement(text: str, line: int) -> str:
     start = len(lines) - 1
     while start and len(lines) - start < _MOST_CALLER:
         above = lines[start - 1]
-        # The end of another block says nothing of this one.
-        if above[:indent].strip() or not above.strip() or above.strip()[0] in ")]}":
+        # The end of another block says nothing of this one, nor do imports.
+        end = not above.strip() or above.strip()[0] in ")]}"
+        if end or above[:indent].strip() or IMPORT.match(above):
             break
         start -= 1
     return "\n".join([part[indent:] for part in lines[start:]])[:_MOST_CALLER_CHARS]

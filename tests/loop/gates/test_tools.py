@@ -253,3 +253,60 @@ def test_a_node_file_that_did_not_load_must_have_tests_in_the_end(tmp_path: Path
     assert "does not provide an export named 'total'" in verdict.failing[0].message
     written(root, {"till.test.mjs": "", "till.mjs": "process.exit(0);\n"})
     assert not again(judge).passed
+
+
+THROWS = """
+import test from "node:test";
+import { total } from "./till.mjs";
+test("none", () => { total(); });
+"""
+
+
+def test_the_place_of_what_node_threw_is_where_it_was_thrown(tmp_path: Path) -> None:
+    prerequisites.NODE.need()
+    till = "export function total(rows) {\n  return rows.length;\n}\n"
+    files = {"package.json": "{}", "till.mjs": till, "till.test.mjs": THROWS}
+    _, verdict = judged(written(tmp_path / "project", files), "node --test")
+    [check] = verdict.failing
+    assert [(p.path, p.function) for p in check.places] == [
+        ("till.test.mjs", ""),
+        ("till.mjs", "total"),
+    ]
+    assert check.place.line == 2
+
+
+def test_the_place_of_an_exception_is_the_projects(tmp_path: Path) -> None:
+    """The codec that raises it is a frozen module, and called by a file of the library."""
+    till = (
+        "from pathlib import Path\n\n\ndef total(path):\n    return Path(path).read_text('utf-8')\n"
+    )
+    tests = "from till import total\n\ndef test_a(tmp_path):\n    file = tmp_path / 'a'\n"
+    tests += "    file.write_bytes(b'\\xf6 ')\n    total(file)\n"
+    _, verdict = judged(written(tmp_path / "shop", {"till.py": till, "test_till.py": tests}))
+    [check] = verdict.failing
+    assert check.error_type == "UnicodeDecodeError"
+    assert (check.place.path, check.place.line, check.place.function) == ("till.py", 5, "total")
+    assert not [place for place in check.places if place.path.startswith("<")]
+
+
+def test_what_a_command_prints_names_files_as_the_agent_does(tmp_path: Path) -> None:
+    prerequisites.NODE.need()
+    main = "function run() {\n  null.a;\n}\nrun();\n"
+    root = written(tmp_path / "shop", {"main.js": main})
+    _, verdict = judged(root, "node main.js")
+    [check] = verdict.errors
+    assert [(p.path, p.function) for p in check.places] == [
+        ("main.js", "anonymous"),
+        ("main.js", "run"),
+    ]
+    assert str(root) not in verdict.results[0].output
+
+
+def test_secrets_in_the_name_or_the_place_of_an_error_are_redacted(tmp_path: Path) -> None:
+    secret = "ghp_" + "a1B2" * 9
+    leak = f"def {secret}():\n    raise type('{secret}', (Exception,), {{}})\n\n"
+    leak += f"def test_leak():\n    {secret}()\n"
+    _, verdict = judged(written(tmp_path / "shop", {"test_leak.py": leak}), redact=Redactor())
+    [check] = verdict.failing
+    assert check.error_type == "[redacted]"
+    assert secret not in repr(check)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from taofold.core.checks import Check, is_assertion, is_test
+from taofold.core.checks import Check, is_assertion, is_foreign, is_test
 from taofold.learning.extraction.diffs import (
     KNOWN,
     ChangedLines,
@@ -111,7 +111,7 @@ def _linked(own: Iterable[_Place], free: Iterable[_Place]) -> list[_Place]:
 
 def _points_away(check: Check, changes: Iterable[FileChange]) -> bool:
     """Does the report point at code, and at none that was changed as far as lines are known?"""
-    inside = [p for p in check.places if p.line and not p.path.startswith("/")]
+    inside = [p for p in check.places if p.line and not is_foreign(p.path)]
     # An assertion says that something is wrong and not where.
     if is_assertion(check) or not inside or is_test(inside[-1].path):
         return False

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from posixpath import splitext
 from typing import Final
 
-from taofold.core.checks import Check, is_test
+from taofold.core.checks import Check, is_foreign, is_test
 from taofold.learning.extraction.diffs import KNOWN, TOKEN, Hunk
 from taofold.learning.patterns.kinds import ErrorType
 
@@ -149,8 +149,8 @@ def hints_of(fault: Check) -> tuple[str, ...]:
 
 def seen_at(check: Check) -> str:
     """Where it failed in the project, as `path:function`; "" if that is not known."""
-    # A library's frame, with its absolute path, lies below the one that called it.
-    inside = [p for p in check.places if not p.path.startswith("/") and not is_test(p.path)]
+    # A library's frame lies below the one that called it.
+    inside = [p for p in check.places if not is_foreign(p.path) and not is_test(p.path)]
     # A comprehension has no name to tell: the function around it has.
     named = [p for p in inside if not p.function.startswith("<")]
     place = (named or inside or [check.place])[-1]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import structs
 
-from taofold.core.checks import Check, Status
+from taofold.core.checks import Check, Location, Status
 from taofold.core.text import excerpt
 from taofold.loop.gates.baseline import Baseline, Expected
 from taofold.loop.gates.criteria import holds
@@ -329,7 +329,7 @@ class Expectations:
             ran=ran.argv,
             checks=tuple([self._redacted(check) for check in report.checks]),
             missing=lacking,
-            output=self._redact.text(excerpt(ran.output, OUTPUT)),
+            output=self._redact.text(excerpt(self._relative(ran.output), OUTPUT)),
             reasons=tuple([self._redact.text(f"{prefix}{reason}") for reason in reasons]),
             contained=not self._not_contained,
             reported=report.whole and runner != "command",
@@ -338,12 +338,26 @@ class Expectations:
             ms=ran.ms,
         )
 
+    def _relative(self, output: str) -> str:
+        """The output with paths as the agent and the snapshots name them."""
+        root = self._baseline.root.rstrip("/")
+        return output.replace(f"file://{root}/", "").replace(f"{root}/", "") if root else output
+
     def _redacted(self, check: Check) -> Check:
+        redact = self._redact.text
+        # An exception's class may be made from a value, and a folder named after one.
         return structs.replace(
             check,
-            id=self._redact.text(check.id),
-            message=self._redact.text(check.message),
-            traceback=self._redact.text(check.traceback),
+            id=redact(check.id),
+            error_type=redact(check.error_type),
+            message=redact(check.message),
+            places=tuple(
+                [
+                    Location(redact(place.path), place.line, redact(place.function))
+                    for place in check.places
+                ]
+            ),
+            traceback=redact(check.traceback),
         )
 
 

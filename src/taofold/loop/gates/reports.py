@@ -131,7 +131,8 @@ def check(
         excerpt(message.removeprefix(f"{error_type}: "), MESSAGE)
         if error_type
         else message[:MESSAGE],
-        tuple(places)[-20:],
+        # `<frozen codecs>` and `<string>` are no files.
+        tuple([place for place in places if not place.path.startswith("<")])[-20:],
         excerpt(trace, TRACEBACK),
         ms,
     )

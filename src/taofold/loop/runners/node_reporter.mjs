@@ -26,6 +26,25 @@ function unloaded(data, printed) {
   };
 }
 
+// The frames of a stack that lie in files, the outermost first. Where none lies in the test's file
+// (its own frame is lost behind an `await`) the test stands for it.
+const FRAME =
+  /^\s+at (?:(?:async |new )*([^\s(]+)(?: \[as [^\]]+\])? \()?(?:file:\/\/)?(\/[^():]+):(\d+):\d+\)?$/;
+
+function places(data, stack) {
+  const frames = [];
+  for (const text of shortened(stack).split("\n")) {
+    const frame = FRAME.exec(text);
+    if (frame) {
+      const name = (frame[1] ?? "").split(".").pop().replace("<anonymous>", "");
+      frames.unshift([frame[2], Number(frame[3]), name]);
+    }
+  }
+  if (data.file && !frames.some(([file]) => file === data.file))
+    frames.unshift([data.file, data.line ?? 0, ""]);
+  return frames;
+}
+
 export default async function* report(source) {
   const above = new Map();
   const printed = new Map();
@@ -51,7 +70,7 @@ export default async function* report(source) {
         status: bad ? "failed" : off ? "skipped" : "passed",
         type: cause?.code ?? cause?.name ?? "",
         message: String(cause?.message ?? error?.message ?? "").slice(0, 2000),
-        places: data.file ? [[data.file, data.line ?? 0, ""]] : [],
+        places: places(data, String(cause?.stack ?? "")),
         trace: shortened(String(cause?.stack ?? "")),
         ms: Math.round(data.details?.duration_ms ?? 0),
         suite: data.details?.type === "suite",

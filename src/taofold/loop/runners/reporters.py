@@ -32,6 +32,7 @@ class PytestReporter:
         self._wire, self._watch = wire, watch
         self._phases: dict[str, tuple[str, Any, float]] = {}
         self._types: dict[str, str] = {}
+        self._functions: dict[str, dict[tuple[str, int], str]] = {}
         self.plugins: list[str] = []
         self.files: list[str] = []
 
@@ -68,8 +69,12 @@ class PytestReporter:
             self._send(report.nodeid, status, report, 0)
 
     def pytest_exception_interact(self, node: Any, call: Any) -> None:
-        """The only hook that is told what was raised."""
+        """The only hook that is told what was raised, and in which functions."""
         self._types[node.nodeid] = call.excinfo.type.__name__
+        self._functions[node.nodeid] = {
+            (Path(str(entry.path)).name, entry.lineno + 1): entry.name
+            for entry in call.excinfo.traceback
+        }
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         """Phases are joined: the worst counts, and the first of the worst is shown."""
@@ -93,7 +98,9 @@ class PytestReporter:
 
     def _send(self, node: str, status: str, report: Any, seconds: float) -> None:
         crash, places, text = _told(report) if status != "passed" else ("", [], "")
-        kind = self._types.pop(node, "")
+        kind, functions = self._types.pop(node, ""), self._functions.pop(node, {})
+        for place in places:
+            place[2] = functions.get((Path(str(place[0])).name, place[1]), "")
         if kind == "CollectError":  # pytest's own; the first word says what was raised
             kind = crash.partition(":")[0] if crash.partition(":")[0].isidentifier() else kind
         self._wire.send(
