@@ -520,6 +520,39 @@ def test_a_change_is_shown_among_the_lines_that_it_stands_in() -> None:
     assert shown[at + 1 : at + 3] == ["+    let all = Arc::new(prices);", "run(all, a, b, c)"]
 
 
+def test_a_change_is_shown_with_all_that_its_function_does() -> None:
+    """A default that is right where nobody writes to it is wrong where somebody does."""
+    text = (
+        "import json\n\n\ndef rates():\n    return {}\n\n\ndef total(rows, extras=[]):\n"
+        "    result = sum(rows)\n    for extra in extras:\n        result += extra\n"
+        "    return result\n\n\ndef tax(net):\n    return net\n"
+    )
+    rule = "Do not use mutable data structures for argument defaults"
+    change = FileChange("shop.py", text, text.replace("extras=[]", "extras=()"))
+    shown = told([loop("first", change, finding("B006", rule, "shop.py"))], finding("B006", rule))
+    block = shown.partition("```diff\n")[2].partition("```")[0]
+    assert [line.strip() for line in block.strip().splitlines()] == [
+        "-def total(rows, extras=[]):",
+        "+def total(rows, extras=()):",
+        "result = sum(rows)",
+        "for extra in extras:",
+        "result += extra",
+        "return result",
+    ]
+    assert "They are no rules" in shown
+
+
+def test_of_a_long_function_the_lines_beside_a_change_are_shown() -> None:
+    body = "".join([f"    a{n} = {n}\n" for n in range(30)])
+    text = f"def run():\n{body}    go(a1)\n"
+    change = FileChange("bill.py", text, text.replace("a15 = 15", "a15 = await 15"))
+    shown = told([loop("first", change, python(MIXED))], python(MIXED))
+    block = shown.partition("```diff\n")[2].partition("```")[0]
+    assert [line.strip()[-3:] for line in block.strip().splitlines()] == [
+        " 13", " 14", " 15", " 15", " 16", " 17",
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     "other",
     [

@@ -15,7 +15,7 @@ import msgspec
 
 from taofold.core.checks import Check
 from taofold.core.values import Value
-from taofold.learning.extraction.diffs import Edit, edits_in, edits_of
+from taofold.learning.extraction.diffs import LineEdit, edits_in, edits_of
 from taofold.learning.extraction.generalisation import error_type_of
 from taofold.learning.extraction.history import LoopHistory, RepairAttempt
 from taofold.learning.loops import LoopNote, LoopStats
@@ -182,12 +182,12 @@ def applications(history: LoopHistory, patterns: Iterable[Pattern]) -> tuple[App
     return tuple(uses.values())
 
 
-def _follow(edits: Sequence[Edit], proposed: Sequence[Edit]) -> bool:
+def _follow(edits: Sequence[LineEdit], proposed: Sequence[LineEdit]) -> bool:
     """Is all that was proposed among the edits?"""
     return bool(proposed) and all(any(edit.follows(one) for edit in edits) for one in proposed)
 
 
-def _proposed(pattern: Pattern) -> tuple[Edit, ...]:
+def _proposed(pattern: Pattern) -> tuple[LineEdit, ...]:
     match pattern.body:
         case ErrorFix(fix=fix):
             # Files of other projects have a template and no difference.
@@ -199,9 +199,9 @@ def _proposed(pattern: Pattern) -> tuple[Edit, ...]:
             return ()
 
 
-def _put_in(code: str) -> tuple[Edit, ...]:
+def _put_in(code: str) -> tuple[LineEdit, ...]:
     """What it does to a file that `code` is added to it."""
-    return (Edit("", code.strip("\n")),) if code.strip() else ()
+    return (LineEdit("", code.strip("\n")),) if code.strip() else ()
 
 
 def _won(pattern: Pattern, attempt: RepairAttempt) -> bool:

@@ -36,7 +36,11 @@ IMPORT: Final = re.compile(
 SEPARATOR: Final = "@@"
 """Stands between distant places of a change."""
 _CONTEXT: Final = 2
-"""Lines above and below a change that readers are shown with it."""
+"""Lines above and below a change that readers are shown with it at least."""
+_BLOCK: Final = 14
+"""Lines of a function, or of what else stands around a change, up to which it is shown whole."""
+MOST_SHOWN: Final = 24
+"""Lines of a change that readers are shown."""
 
 
 class Hunk(NamedTuple):
@@ -109,29 +113,70 @@ def _dedented(removed: Sequence[str], added: Sequence[str]) -> Hunk:
 
 
 def _margin(lines: Iterable[str]) -> int:
-    return min([len(line) - len(line.lstrip()) for line in lines if line.strip()], default=0)
+    return min([_indent(line) for line in lines if line.strip()], default=0)
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
 
 
 def excerpt(change: FileChange) -> str:
-    """The change as a reader sees it: `-` and `+` lines between the lines that they stand among.
+    """The change as a reader sees it: `-` and `+` lines among those of the block they stand in.
 
-    Distant places have `SEPARATOR` between.
+    Whether such a change is right depends on what else a function does, so a small one is shown
+    whole. Distant places have `SEPARATOR` between.
     """
     if not spans(change):
         return ""
+    whole = _excerpt(change, _BLOCK)
+    return whole if whole.count("\n") < MOST_SHOWN else _excerpt(change, 0)
+
+
+def _excerpt(change: FileChange, most: int) -> str:
     before, after = change.before.splitlines(), change.after.splitlines()
-    places: list[str] = []
-    for group in _matcher(before, after).get_grouped_opcodes(_CONTEXT):
-        marked: list[tuple[str, str]] = []
-        for tag, start, end, new_start, new_end in group:
-            gone = before[start:end]
-            marked += [(" " if tag == "equal" else "-", line) for line in gone]
-            new = after[new_start:new_end] if tag != "equal" else ()
-            marked += [("+", line) for line in new]
-        margin = _margin([line for _, line in marked])
-        lines = [f"{sign}{line[margin:].rstrip()}" for sign, line in marked if line.strip()]
-        places.append("\n".join(lines))
-    return f"\n{SEPARATOR}\n".join(places)
+    opcodes = _matcher(before, after).get_opcodes()
+    near = {
+        line
+        for tag, start, end, _, _ in opcodes
+        if tag != "equal"
+        for line in _around(before, start, end, most)
+    }
+    places: list[list[tuple[str, str]]] = [[]]
+    for tag, start, end, new_start, new_end in opcodes:
+        if tag != "equal":
+            places[-1] += [("-", line) for line in before[start:end]]
+            places[-1] += [("+", line) for line in after[new_start:new_end]]
+            continue
+        for number in range(start, end):
+            if number in near:
+                places[-1].append((" ", before[number]))
+            elif places[-1]:
+                places.append([])
+    texts: list[str] = []
+    for place in filter(None, places):
+        margin = _margin([line for _, line in place])
+        texts.append(
+            "\n".join([f"{sign}{line[margin:].rstrip()}" for sign, line in place if line.strip()])
+        )
+    return f"\n{SEPARATOR}\n".join(texts)
+
+
+def _around(lines: Sequence[str], start: int, end: int, most: int) -> range:
+    """The lines that a change is shown among: of the blocks around it the largest small one."""
+    first, last = max(start - _CONTEXT, 0), min(end + _CONTEXT, len(lines))
+    head = start if start < end else start - 1
+    while 0 <= head < len(lines):
+        level, below = _indent(lines[head]), end
+        while below < len(lines) and (not lines[below].strip() or _indent(lines[below]) > level):
+            below += 1
+        # The bracket that closes a block stands where its head does.
+        below += below < len(lines) and lines[below].strip()[:1] in (")", "]", "}")
+        if below - head > most:
+            break
+        first, last = min(first, head), max(last, below)
+        above = [n for n in range(head) if lines[n].strip() and _indent(lines[n]) < level]
+        head = above[-1] if above else -1
+    return range(first, last)
 
 
 def tokens(text: str) -> list[str]:
@@ -158,7 +203,7 @@ def kind_of(token: str) -> str:
     return "ID" if re.match(r"[A-Za-z_]", token) and token not in KNOWN else token
 
 
-class Edit(NamedTuple):
+class LineEdit(NamedTuple):
     """Neighbouring lines before and after an edit; `around` are lines that it left as they are."""
 
     gone: str
@@ -177,7 +222,7 @@ class Edit(NamedTuple):
         gone, new = abstracted(self.gone), abstracted(self.new)
         return (gone, new) if gone != new else (tokens(self.gone), tokens(self.new))
 
-    def follows(self, proposal: "Edit") -> bool:
+    def follows(self, proposal: "LineEdit") -> bool:
         """Does it put in and take out what `proposal` does, on whatever line?
 
         Names of the other project, and values beside words, are left out of account. An exchange
@@ -201,18 +246,20 @@ def _plain_tokens(text: str) -> list[str]:
     return tokens(HOLE.sub("ID", text))
 
 
-def edits_of(change: FileChange) -> tuple[Edit, ...]:
+def edits_of(change: FileChange) -> tuple[LineEdit, ...]:
     """What a change does, place by place."""
-    return tuple([Edit("\n".join(hunk.removed), "\n".join(hunk.added)) for hunk in hunks(change)])
+    return tuple(
+        [LineEdit("\n".join(hunk.removed), "\n".join(hunk.added)) for hunk in hunks(change)]
+    )
 
 
-def edits_in(diff: str) -> tuple[Edit, ...]:
+def edits_in(diff: str) -> tuple[LineEdit, ...]:
     """What a stored difference does: runs of lines that begin with `-` or `+`.
 
     An import is no edit beside others: who follows them may have it already.
     """
     around = "\n".join([line[1:] for line in diff.split("\n") if line[:1] == " "])
-    edits = [Edit("\n".join(gone), "\n".join(new), around) for gone, new in _runs(diff)]
+    edits = [LineEdit("\n".join(gone), "\n".join(new), around) for gone, new in _runs(diff)]
     own = [edit for edit in edits if not imports_only(f"{edit.gone}\n{edit.new}".split("\n"))]
     return tuple(own or edits)
 

@@ -11,14 +11,14 @@ from typing import Final, NamedTuple, get_args
 
 from msgspec.structs import replace
 
-from taofold.core.checks import Check, is_test
+from taofold.core.checks import Check, is_foreign, is_test
 from taofold.learning.extraction.blame import blame
 from taofold.learning.extraction.categories import (
     category_of,
     gist,
     task_category,
 )
-from taofold.learning.extraction.diffs import SEPARATOR, Hunk, excerpt, hunks, tokens
+from taofold.learning.extraction.diffs import MOST_SHOWN, SEPARATOR, Hunk, excerpt, hunks, tokens
 from taofold.learning.extraction.generalisation import (
     error_type_of,
     hints_of,
@@ -166,8 +166,6 @@ def signature_of(check: Check, history: LoopHistory) -> ErrorSignature:
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 MOST: Final = 8
 """Patterns of a kind that one loop may teach: a long loop should not flood the registry."""
-MOST_LINES: Final = 24
-"""Changed lines beyond which an edit is no example of a fix."""
 LEAST: Final = 0.6
 """The default of `extract`."""
 _PER_FIX: Final = 3
@@ -290,7 +288,7 @@ def _undone(attempt: RepairAttempt, check: Check, later: Iterable[RepairAttempt]
     others = [other for other in attempt.before if not _alike(other, check)]
     edits = [change for change in attempt.changes if not is_test(change.path)]
     # Where it was raised: the callers' lines may have been changed for other reasons.
-    inside = [place for place in check.places if not place.path.startswith("/")]
+    inside = [place for place in check.places if not is_foreign(place.path)]
     raised = replace(check, places=tuple(inside[-1:]))
     gone = {
         (change.path, line.strip())
@@ -381,9 +379,9 @@ def _told(check: Check) -> bool:
 
 
 def _readable(change: FileChange) -> bool:
-    """Is it known what the change was, and is it small enough to be an example?"""
+    """Is it known what the change was, and can it be shown whole?"""
     lines = sum(len(hunk.removed) + len(hunk.added) for hunk in hunks(change))
-    return 0 < lines <= MOST_LINES
+    return 0 < lines <= MOST_SHOWN
 
 
 def _settled(attempt: RepairAttempt, later: tuple[RepairAttempt, ...]) -> Iterator[Check]:
@@ -530,11 +528,11 @@ def _templates(history: LoopHistory) -> Iterator[Pattern]:
         error = gist(check.error_type, pattern_of(check.message))
         yield Pattern(
             "",
-            f"Code that settled {error}",
+            f"Code after which this was gone: {error}",
             CodeTemplate(
                 code,
                 next((name for name in get_args(Language) if name == language), "other"),
-                f"It settled {error}",
+                f"It was put in where this was gone after it: {error}",
                 holes,
                 task_category(history.task),
             ),

@@ -198,7 +198,9 @@ def _texts(pattern: Pattern) -> list[str]:
         texts += [signature.name, literal(signature.pattern), *signature.hints]
     match pattern.body:
         case ErrorFix(fix=fix):
-            texts += [fix.description, fix.template, fix.code, fix.diff]
+            # Not the lines around the change: they are about something else.
+            changed = [line for line in fix.diff.split("\n") if line[:1] in ("+", "-")]
+            texts += [fix.description, fix.template, fix.code, *changed]
         case Approach() as body:
             texts += [body.description, literal(body.task), *body.steps, *body.preconditions]
         case Avoidance() as body:
