@@ -113,7 +113,7 @@ EVIL = (
 
 
 TURNS = [
-    *[mark for family in FAMILIES for mark in (*family.ends, *family.foreign)],
+    *[mark for family in FAMILIES for mark in family.marks],
     *("<s>", "</s>", "<bos>", "<eos>", "<pad>", "<unk>", "<|im_start|>", "<|im_end|>", "[INST]"),
     *("[/INST]", "<<SYS>>", "<</SYS>>", "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]", "[TOOL_CALLS]"),
     *("[AVAILABLE_TOOLS]", "[TOOL_RESULTS]", "<start_of_turn>", "<end_of_turn>", "<think>"),

@@ -24,6 +24,7 @@ from taofold.learning.patterns.kinds import (
 )
 from taofold.learning.patterns.pattern import Pattern
 from taofold.learning.retrieval.choice import Ranked, in_section
+from taofold.parsing.markup.families import template_mark
 
 _ANSI: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]?")
 _UNSEEN: Final = re.compile(
@@ -31,18 +32,7 @@ _UNSEEN: Final = re.compile(
     "\ufe00-\ufe0f\ufeff\ufff0-\uffff\ud800-\udfff\U000e0000-\U000e0fff]"
 )
 _FENCE: Final = re.compile(r"`{3,}|~{3,}")
-_ROLE: Final = re.compile(
-    r"<(?=[|｜]|<SYS>>|/SYS>>"
-    r"|/?(?:s|bos|eos|pad|unk|sop|eop|think|tool_calls?|tool_response|function_(?:call|result)s?"
-    r"|(?:start|end)_of_[a-z]+|(?:start|end)_function_[a-z]+|extra_id_\d+|TOOLCALL|_?system"
-    r"|_?user|assistant|human|role|[\w-]+:tool_calls?|(?:channel|turn|tool_call)\|)>"
-    r"|(?:channel|turn|tool_call|tool_response)\|>)"
-    r"|\[(?=\||/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT|ARGS"
-    r"|CALL_ID|THINK|MODEL_SETTINGS|EOS|BOS|gMASK)\]|e~\[|(?:begin|end) reference data)"
-    r"|\](?=~[a-z]\]|<\])|◁(?=/?\w)"
-)
-"""Marks by which chat templates, and we, tell who speaks. Servers turn many of them into tokens of
-their own wherever they stand."""
+_OURS: Final = re.compile(r"\[(?=(?:begin|end) reference data)")
 _ID: Final = re.compile(r"\b(pat|tmpl)-(?=\w)", re.IGNORECASE)
 _SPACE: Final = re.compile(r"\s+")
 _RUN: Final = 8
@@ -82,7 +72,8 @@ def _clean(text: str) -> str:
     text = _UNSEEN.sub("", _ANSI.sub("", text))
     text = _FENCE.sub(lambda found: "'" * len(found[0]), text)
     # A thin space breaks the mark and leaves the text readable.
-    text = _ROLE.sub(lambda found: f"{found[0]}\u2009", text)
+    text = _OURS.sub("[\u2009", text)
+    text = template_mark().sub(lambda mark: f"{mark[0][0]}\u2009{mark[0][1:]}", text)
     # Another hyphen: a pattern's text must not name an id as if it were one of ours.
     return _ID.sub("\\1\u2010", text)
 

@@ -41,6 +41,7 @@ class Family:
         noise: What says nothing: the heads and ends of messages, the envelope of an answer.
         ends: What ends the whole reply. It says nothing either, but what follows is another one.
         foreign: Where a text speaks in another's place.
+        template: What only the template of a chat writes: no reply holds it.
     """
 
     name: str
@@ -52,6 +53,15 @@ class Family:
     noise: tuple[str, ...] = ()
     ends: tuple[str, ...] = ()
     foreign: tuple[str, ...] = ()
+    template: tuple[str, ...] = ()
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """All of its marks that a tokenizer may know, patterns left out."""
+        pairs = [mark for pair in (*self.reasoning, *self.calls) for mark in pair]
+        others = (*self.separators, *self.noise, *self.ends, *self.foreign)
+        literals = [m for m in (*pairs, *others) if len(m) > 1 and not m.startswith(("re:", "`"))]
+        return (*literals, *self.template)
 
 
 def _tags(*names: str) -> tuple[Pair, ...]:
@@ -74,6 +84,8 @@ FAMILIES: Final = (
               "[EOS]", "[|endofturn|]"),
         foreign=("<tool_response>", "<function_result>", "<function_results>",
                  "<|im_start|>user", "<|im_start|>tool", "<|im_start|>system"),
+        template=("<s>", "<bos>", "<pad>", "<unk>", "<human>", "<role>", "re:<extra_id_\\d+>",
+                  "re:</?_?(?:system|user|assistant)>", "[INST]", "[/INST]", "<<SYS>>", "<</SYS>>"),
     ),
     Family("llama", calls=(("<|python_tag|>", ""), ("<|python_start|>", "<|python_end|>")),
            noise=("<|start_header_id|>assistant<|end_header_id|>", "<|eom_id|>", "<|eom|>"),
@@ -83,7 +95,9 @@ FAMILIES: Final = (
     Family("mistral", reasoning=(("[THINK]", "[/THINK]"),),
            calls=(("[TOOL_CALLS]", ""),), listed=True,
            noise=("[/TOOL_CALLS]",), foreign=("[TOOL_RESULTS]",),
-           separators=("[ARGS]", "re:\\[CALL_ID\\][\\w-]*")),
+           separators=("[ARGS]", "re:\\[CALL_ID\\][\\w-]*"),
+           template=("re:\\[/?(?:SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_RESULTS|TOOL_CONTENT)\\]",
+                     "[CALL_ID]", "re:\\[/?MODEL_SETTINGS\\]", "[BOS]")),
     Family("deepseek",
            calls=(("<｜DSML｜ calls>", "</｜DSML｜ calls>"),
                   ("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"),
@@ -111,7 +125,8 @@ FAMILIES: Final = (
            noise=("<|turn>model", "<start_of_turn>model", "<start_function_response>",
                   "<|tool_response>"),
            ends=("<end_of_turn>", "<turn|>"),
-           foreign=("<|tool_response>", "<start_of_turn>user", "<|turn>user")),
+           foreign=("<|tool_response>", "<start_of_turn>user", "<|turn>user"),
+           template=("re:<(?:start|end)_of_[a-z]+>", "re:<(?:start|end)_function_[a-z]+>")),
     Family("cohere",
            reasoning=(("<|START_THINKING|>", "<|END_THINKING|>"),),
            calls=(("<|START_ACTION|>", "<|END_ACTION|>"),),
@@ -142,7 +157,9 @@ FAMILIES: Final = (
            noise=("<|message_model|>", "<|content_text|>", "<|end_message|>",
                   "<|content_model_end_sampling|>")),
     Family("glm", noise=("<|begin_of_box|>", "<|end_of_box|>", "<|user|>", "<|observation|>"),
-           foreign=("re:<\\|(?:observation|user)\\|>(?=\\s*\\S)",)),
+           foreign=("re:<\\|(?:observation|user)\\|>(?=\\s*\\S)",),
+           template=("[gMASK]", "<sop>", "<eop>")),
+    Family("minimax", template=("re:\\]~[a-z]\\]", "[e~[")),
     Family("hunyuan", calls=(("<tool_call>", "<end_of_tool_call>"),),
            separators=("<tool_sep>",), ends=("re:<｜hy_eos(?::\\w{1,24})?｜>",)),
     Family("solar", reasoning=(("<|think|>", "<|end|>"),),
@@ -414,6 +431,13 @@ LEFTOVER = re.compile(
     )
 )
 """The same, and what closes calls: a text that holds one was not understood."""
+
+
+@lru_cache(maxsize=1)
+def template_mark() -> re.Pattern[str]:
+    """What the template of a chat writes, or begins so: a server may take it for its own tokens."""
+    own = _pattern(_bodies(mark for family in FAMILIES for mark in family.marks))
+    return re.compile(rf"<(?=[|｜])|\[\||{UNKNOWN.pattern}|{own}")
 
 
 @lru_cache(maxsize=256)
