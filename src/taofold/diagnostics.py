@@ -59,6 +59,26 @@ def failing_checks(text: str) -> tuple[Check, ...]:
     return _named_apart(checks[:MOST])
 
 
+_PASSED: Final = re.compile(
+    r"(?m)^\s*(?:ok \d+(?: -)? (.+?)(?: # .*)?|✔ (.+?)(?: \([\d.]+ms\))?|test (.+?) \.\.\. ok"
+    r"|--- PASS: (\S+).*|(\S+::\S+) PASSED.*|(\w+) \(\S+\) \.\.\. ok)$"
+)
+"""Lines of TAP, node, cargo, go, pytest and unittest."""
+
+
+def passing_names(text: str) -> frozenset[str] | None:
+    """The names of what passed, of an output that tells failures; None where it does not say.
+
+    What a program throws is the last that it does: behind it nothing ran, and nothing passed.
+    """
+    names = frozenset([next(filter(None, found)) for found in _PASSED.findall(text[-_LONGEST:])])
+    if names:
+        return names
+    lines = [line[:_LONGEST_LINE] for line in text[-_LONGEST:].splitlines()]
+    tested = any(True for reader in (*_RUNNERS, *_FINDINGS) for _ in reader(lines))
+    return None if tested or len(failing_checks(text)) != 1 else names
+
+
 def _named_apart(found: list[Check]) -> tuple[Check, ...]:
     """Each check once; another error under a known id is named after its message as well."""
     unique: dict[str, Check] = {}

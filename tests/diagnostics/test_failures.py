@@ -3,7 +3,7 @@
 import pytest
 
 from taofold.core.checks import Check, Location
-from taofold.diagnostics import MOST, failing_checks
+from taofold.diagnostics import MOST, failing_checks, passing_names
 
 OUTPUT = {
     "pytest": (
@@ -199,3 +199,23 @@ def test_the_place_of_a_check_is_the_innermost_that_is_no_test() -> None:
     assert Check("x", "failed", places=places).place == places[1]
     assert Check("x", "failed", places=places[:1]).place == places[0]
     assert Check("x", "failed").place == Location("")
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("TAP version 13\nok 1 - adds\nnot ok 2 - takes\nok 3 - skips # SKIP\n", {"adds", "skips"}),
+        ("✔ adds (1.2ms)\n✖ takes (0.3ms)\n", {"adds"}),
+        ("test tests::adds ... ok\ntest tests::takes ... FAILED\n", {"tests::adds"}),
+        ("--- PASS: TestAdd (0.00s)\n--- FAIL: TestTake (0.00s)\n", {"TestAdd"}),
+        ("a.py::test_a PASSED   [ 50%]\na.py::test_b FAILED  [100%]\n", {"a.py::test_a"}),
+        ("test_a (m.T.test_a) ... ok\ntest_b (m.T.test_b) ... FAIL\n", {"test_a"}),
+        ("TypeError: x is null\n    at run (/w/a.js:3:1)\n", set[str]()),
+        ("a.py:3:1: F401 unused\n", None),
+        ("FAILED a.py::test_b - KeyError: 1\n1 failed, 3 passed in 0.01s\n", None),
+        ("make: *** [all] Error 1\n", None),
+    ],
+    ids=["tap", "node", "cargo", "go", "pytest", "unittest", "a program", "a linter", "-q", "make"],
+)
+def test_what_passed_is_read_where_it_is_named(text: str, names: set[str] | None) -> None:
+    assert passing_names(text) == names

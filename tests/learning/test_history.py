@@ -33,7 +33,7 @@ class Work:
         return self.files.get((snapshot, path))
 
 
-def read(log: Log, after: Verdict, *changed: str) -> LoopHistory:
+def read(log: Log, after: Verdict, *changed: str, before: Verdict = verdict(NAME)) -> LoopHistory:
     ended = IterationEnded(
         number=1,
         run="loop.1",
@@ -44,7 +44,7 @@ def read(log: Log, after: Verdict, *changed: str) -> LoopHistory:
     )
     state = LoopState(
         "completed" if after.passed else "exhausted", LoopRequest("Fix it", ("pytest",), "/w"),
-        baseline=BaselineTaken(verdict=verdict(NAME), snapshot="s0"),
+        baseline=BaselineTaken(verdict=before, snapshot="s0"),
         iterations=(Iteration(1, "loop.1", ended=ended),),
     )  # fmt: skip
     files = {("s0", "shop.py"): "a > b\n", ("s1", "shop.py"): "a >= b\n"}
@@ -80,3 +80,21 @@ def test_what_a_shell_command_edited_is_read_from_the_files() -> None:
     log.test(GREEN)
     (one,) = [one for one in read(log, verdict(passed=True), "shop.py").attempts if one.kept]
     assert [(c.before, c.after) for c in one.changes] == [("a > b\n", "a >= b\n")]
+
+
+def test_what_a_program_stopped_before_was_not_broken_by_the_edit_that_let_it_go_on() -> None:
+    def printed(text: str) -> Verdict:
+        result = GateResult(Gate("node a.js"), not text, int(bool(text)), output=text)
+        return Verdict(not text, (result,), 0.0)
+
+    frame = "\n    at run (lib/{0}.js:3:1)\n"
+    first = printed(f"TypeError: x is null{frame.format('a')}")
+    then = printed(f"RangeError: too far{frame.format('b')}")
+    log = Log().edit("a > b", "a >= b")
+    (one,) = read(log, then, "shop.py", before=first).attempts
+    assert [check.error_type for check in one.turned] == ["TypeError"]
+    assert one.broke == ()
+    named = printed(f"✔ b (1ms)\nTypeError: x is null{frame.format('a')}")
+    late = printed("✖ b (1ms)\nnot ok 1 - b\n  ---\n  name: 'RangeError'\n  error: 'no'\n  ...\n")
+    (one,) = read(log, late, "shop.py", before=named).attempts
+    assert [check.id for check in one.broke] == ["b"]

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from taofold.core.checks import Check, is_foreign, is_test
 from taofold.core.events import Proposed, Record
+from taofold.diagnostics import passing_names
 from taofold.learning.attribution import Application, applications
 from taofold.learning.extraction.categories import task_category
 from taofold.learning.extraction.diffs import IMPORT
@@ -246,10 +247,15 @@ async def _attempts(
 
 
 def _passed(verdict: Verdict) -> frozenset[str] | None:
-    """The names of what passed, None where a gate failed whose report does not name it."""
-    if any(not result.passed and result.runner not in TESTS for result in verdict.results):
-        return None
-    return frozenset([name_of(check) for check in verdict.passing])
+    """The names of what passed, None where a gate failed that does not name it."""
+    names = set(verdict.passing)
+    for result in verdict.results:
+        if not result.passed and result.runner not in TESTS:
+            printed = passing_names(result.output) if result.runner == "command" else None
+            if printed is None:
+                return None
+            names |= printed
+    return frozenset(map(name_of, names))
 
 
 async def _texts(records: Sequence[Record], snapshot: str, work: Work) -> dict[str, str]:
