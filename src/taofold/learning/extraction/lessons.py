@@ -196,7 +196,7 @@ def extract(
 
 def _errors(history: LoopHistory) -> Iterator[Pattern]:
     for settled in pairs(history):
-        body, error = _error_fix(settled, history), settled.alike[0].error_type
+        body, error = _error_fix(settled, history), settled.first.error_type
         fix = body.fix
         yield Pattern(
             "",

@@ -1,7 +1,7 @@
 """How much a pattern has to do with a case, and how much two patterns are alike.
 
-The error is what counts: its message against the signature, then the words and letters around it.
-The task's words decide only where nothing fails.
+The error is what counts: its class, and its message against the signature. Words in common, of
+the text around or of the message, are no likeness of errors; they decide where nothing fails.
 """
 
 import re
@@ -52,8 +52,6 @@ class Question(NamedTuple):
     rare words of one error would leave no room for those of another."""
     words: frozenset[str]
     """Those of the terms that say something."""
-    messages: tuple[frozenset[str], ...]
-    """The telling words of each failure's message."""
 
 
 def context_of(case: LoopCase) -> CaseContext:
@@ -65,11 +63,10 @@ def context_of(case: LoopCase) -> CaseContext:
 def ask(case: LoopCase) -> Question:
     """Prepare `case`."""
     failing = _distinct(case)
-    messages = [frozenset(telling(check.message[:_MESSAGE])) for check in failing]
     searches = [(*_class_of(check), *words(check.message[:_MESSAGE])) for check in failing]
     searches.append(tuple(telling(case.task[:_MESSAGE])))
     said = _telling([term for terms in searches for term in terms])
-    return Question(case, failing, tuple(filter(None, searches)), said, tuple(messages))
+    return Question(case, failing, tuple(filter(None, searches)), said)
 
 
 def _distinct(case: LoopCase) -> tuple[Check, ...]:
@@ -159,13 +156,10 @@ GENERIC_ERRORS: Final = frozenset(
     {"", "Error", "Exception", "command", "timeout", "shell", "panic"}
 )
 """Classes that do not tell one cause from another."""
-_SAME_CLASS: Final = 0.7
-_OTHER_CLASS: Final = 0.15
 _SAME_WORDS: Final = 0.6
 _SAME_SENTENCE: Final = 0.5
 _NEARLY: Final = 0.8
 _SAME_PLACE: Final = 0.6
-_LEAST_ERROR: Final = 0.25
 _SENTENCE: Final = 30
 """Words of a message that are compared in order."""
 _FEWEST_SHARED: Final = 2
@@ -204,12 +198,12 @@ class Relevance(NamedTuple):
 def relevance(pattern: Pattern, stems: str, question: Question) -> Relevance:
     """How relevant `pattern`, whose text has these `stems`, is to the case."""
     case, body = question.case, pattern.body
-    text = _overlap(question.words, _telling(stems.split(" ")), _FEWEST_SHARED)
+    text = _overlap(question.words, _telling(stems.split(" ")))
     match body:
         case ErrorFix() | Avoidance():
             if body.signature is None or not question.failing:
                 return Relevance(text)
-            return _of_error(pattern, body.signature, text, question)
+            return _of_error(pattern, body.signature, question)
         # Ways of working answer no error: a loop that has failed at nothing needs none.
         case Approach() | CodeTemplate() if not case.failed:
             return Relevance(0.0, refused=_NOT_YET)
@@ -219,64 +213,44 @@ def relevance(pattern: Pattern, stems: str, question: Question) -> Relevance:
             return Relevance(text)
 
 
-def _of_error(
-    pattern: Pattern, signature: ErrorSignature, text: float, question: Question
-) -> Relevance:
+def _of_error(pattern: Pattern, signature: ErrorSignature, question: Question) -> Relevance:
     """The failing check that is most like the signature decides."""
-    says = frozenset(telling(literal(signature.pattern)))
     # Refused unless some failing check speaks for it: words alone bring lessons about other errors.
     best = Relevance(0.0, refused="it answers another error")
     silence = ""
-    pairs = zip(question.failing, question.messages, strict=True)
-    for number, (failing, message) in enumerate(pairs):
-        error = _error(signature, says, failing, message)
+    for number, failing in enumerate(question.failing):
+        error = _error(signature, failing)
         if not error:
             continue
         known = _no_news(pattern, signature, failing, question.case)
         silence = known or silence
-        value = 0.75 * error + 0.25 * text
-        if value > best.value and not known:
-            best = Relevance(value, number)
+        if error > best.value and not known:
+            best = Relevance(error, number)
     return best if best.value else best._replace(refused=silence or best.refused)
 
 
-def _error(
-    signature: ErrorSignature, says: frozenset[str], failing: Check, message: frozenset[str]
-) -> float:
-    """How much a failing check is the error of the signature, 0 to 1; 0 for another one.
-
-    Args:
-        says: The telling words of the signature.
-        message: Those of the check's message.
-    """
+def _error(signature: ErrorSignature, failing: Check) -> float:
+    """How much a failing check is the error of the signature, 0 to 1; 0 for another one."""
     here = _SAME_PLACE * same_place(signature, failing)
     # An assertion's words are of the values that were compared, or of the test's author.
     if is_assertion(failing):
         return here
-    same = _kinship(signature, failing)
     named = failing.error_type not in GENERIC_ERRORS
-    alike = 0.8 * _overlap(message, says)
-    if matches(signature.pattern, failing.message):
-        # A signature of generic words alone matches many messages.
-        alike = 1.0 if says else 0.3
-    elif not failing.error_type:
-        # Nothing but the sentence tells such errors apart: in "undefined variable depot" the
-        # telling word is the one that differs each time.
-        alike = same_sentence(literal(signature.pattern), failing.message)
-        alike = alike if alike >= _SAME_SENTENCE else 0.0
-    elif named and same >= _SAME_CLASS:
-        # "users.map is not a function" has no telling word but those that differ.
-        sentence = same_sentence(literal(signature.pattern), failing.message)
-        alike = max(alike, sentence if sentence >= _SAME_WORDS else 0.0)
-    if named and same >= _SAME_CLASS:
-        # A class such as TypeError has many causes: the words must agree.
-        agreed = alike >= _LEAST_ERROR or not _exception(failing)
-        return 0.3 + 0.7 * alike if agreed else 0.0
-    if named and same <= _OTHER_CLASS:
+    # Files of the seed's schema name one of nine types, of which the ninth says nothing.
+    own = signature.name or signature.type
+    name = failing.error_type if signature.name else error_type_of(failing.error_type)
+    if named and own not in (name, "Other"):
         return 0.0
-    # The class says nothing: the words must, or the place.
-    error = max(same * alike, here)
-    return error if error >= _LEAST_ERROR else 0.0
+    alike = same_sentence(literal(signature.pattern), failing.message)
+    if matches(signature.pattern, failing.message):
+        alike = 1.0
+    if named and own == name != "Other":
+        # A class such as TypeError has many causes: the words must agree.
+        agreed = alike >= _SAME_WORDS or not _exception(failing)
+        return 0.3 + 0.7 * alike if agreed else 0.0
+    # The class says nothing: the words must, or the place. Generic ones are those of many errors.
+    agreed = alike >= _SAME_SENTENCE and bool(telling(literal(signature.pattern)))
+    return max(alike if agreed else 0.0, here)
 
 
 def _no_news(pattern: Pattern, signature: ErrorSignature, failing: Check, case: LoopCase) -> str:
@@ -378,19 +352,8 @@ def same_sentence(one: str, other: str) -> float:
     return 2 * shared / (len(left) + len(right)) if shared >= _FEWEST_SHARED else 0.0
 
 
-def _kinship(signature: ErrorSignature, failing: Check) -> float:
-    """How much the error's class is the signature's, 0 to 1."""
-    if not failing.error_type:
-        return 0.6
-    if signature.name:
-        return 1.0 if signature.name == failing.error_type else _OTHER_CLASS
-    # Files of the seed's schema name one of nine types.
-    if signature.type == "Other":
-        return 0.5
-    return _SAME_CLASS if signature.type == error_type_of(failing.error_type) else _OTHER_CLASS
-
-
-def _overlap(one: frozenset[str], other: frozenset[str], least: int = 1) -> float:
-    """The share of the words of the shorter text that the other has too; 0 below `least` words."""
+def _overlap(one: frozenset[str], other: frozenset[str]) -> float:
+    """The share of the words of the shorter text that the other has too; 0 if that is one word."""
     shared = len(one & other)
-    return shared / max(min(len(one), len(other)), _FEWEST) if shared >= least else 0.0
+    least = max(min(len(one), len(other)), _FEWEST)
+    return shared / least if shared >= _FEWEST_SHARED else 0.0
