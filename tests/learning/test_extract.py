@@ -134,22 +134,13 @@ def test_an_error_that_stays_three_times_is_a_mistake_to_avoid_though_the_loop_f
     assert extract(history(*stuck[:2], outcome="exhausted"), ("anti",)) == ()
 
 
-def test_a_mistake_that_was_overcome_says_what_helped() -> None:
+def test_a_mistake_that_was_overcome_is_told_by_the_lesson_of_its_error() -> None:
     stuck = [attempt(BOUND, after=(fault(),), iteration=n) for n in (1, 2, 3)]
-    (found,) = extract(history(*stuck, attempt(GUARD, iteration=4)), ("anti",))
-    assert isinstance(found.body, Avoidance)
-    assert found.body.better == "The error was gone after `if user is None:` was added"
-
-
-def test_what_only_moved_the_error_and_was_undone_is_no_better_way() -> None:
-    stuck = [attempt(BOUND, after=(fault(),), iteration=n) for n in (1, 2, 3)]
-    guess = FileChange(GUARD.path, GUARD.before, GUARD.before.replace("user.email", "user.mail"))
-    moved = fault("AttributeError", "'User' object has no attribute 'mail'", path=GUARD.path)
-    right = FileChange(GUARD.path, guess.after, GUARD.after)
-    tries = (*stuck, attempt(guess, after=(moved,), iteration=4))
-    found = extract(history(*tries, attempt(right, before=(moved,), iteration=5)), ("anti",))
-    assert isinstance(found[0].body, Avoidance)
-    assert "user.mail" not in found[0].body.better
+    past = history(*stuck, attempt(GUARD, iteration=4))
+    assert extract(past, ("anti",)) == ()
+    (found,) = extract(past, ("error",))
+    assert isinstance(found.body, ErrorFix)
+    assert found.body.fix.vain == ("`if amount >= LIMIT:`",)
 
 
 def test_a_change_that_broke_what_passed_is_named() -> None:

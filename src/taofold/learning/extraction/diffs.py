@@ -264,6 +264,13 @@ def edits_in(diff: str) -> tuple[LineEdit, ...]:
     return tuple(own or edits)
 
 
+def sides(diff: str) -> tuple[list[str], list[str]]:
+    """The lines that a stored difference takes out, and those that it puts in."""
+    lines = diff.split("\n")
+    gone = [line[1:] for line in lines if line[:1] == "-"]
+    return gone, [line[1:] for line in lines if line[:1] == "+"]
+
+
 def imports_only(lines: Iterable[str]) -> bool:
     """Does every line that is not empty import something?"""
     return all(IMPORT.match(line) for line in lines if line.strip())

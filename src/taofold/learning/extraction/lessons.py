@@ -18,7 +18,15 @@ from taofold.learning.extraction.categories import (
     gist,
     task_category,
 )
-from taofold.learning.extraction.diffs import MOST_SHOWN, SEPARATOR, Hunk, excerpt, hunks, tokens
+from taofold.learning.extraction.diffs import (
+    MOST_SHOWN,
+    SEPARATOR,
+    Hunk,
+    excerpt,
+    hunks,
+    sides,
+    tokens,
+)
 from taofold.learning.extraction.generalisation import (
     error_type_of,
     hints_of,
@@ -54,9 +62,10 @@ Sign = tuple[str, str]
 
 
 def avoidances(history: LoopHistory) -> Iterator[Pattern]:
-    """The mistakes in a loop."""
+    """The mistakes in a loop; of an error that it settled its lesson tells what failed before."""
+    settled = {_sign_of(check) for one in pairs(history) for check in (one.first, *one.alike)}
     judged = [attempt for attempt in history.attempts if attempt.judged and attempt.changes]
-    for sign in _signs(judged):
+    for sign in [sign for sign in _signs(judged) if sign not in settled]:
         stayed = [attempt for attempt in judged if _in_vain(attempt, sign)]
         rounds = len({attempt.iteration for attempt in stayed})
         # In a loop that got there in the end, several tries in one iteration are how one works.
@@ -71,7 +80,6 @@ def avoidances(history: LoopHistory) -> Iterator[Pattern]:
             "; ".join(edits),
             "repeated_same_error",
             f"the same error stayed after {times} of {times} edits",
-            _better(history, sign),
         )
     for attempt in () if history.succeeded else history.attempts:
         broken = next(filter(_told, attempt.broke), None)
@@ -88,16 +96,13 @@ def _avoidance(
     approach: str,
     mode: FailureMode,
     symptom: str,
-    better: str = "",
 ) -> Pattern:
     language = history.language or language_of(check.place.path)
     signature, category = signature_of(check, history), task_category(history.task)
     return Pattern(
         "",
         gist(*_sign_of(check)),
-        Avoidance(
-            approach, mode, (symptom,), better=better, category=category, signature=signature
-        ),
+        Avoidance(approach, mode, (symptom,), category=category, signature=signature),
         PatternScope(history.repository, language),
         _tags(language, mode),
     )
@@ -135,18 +140,6 @@ def _edit_line(change: FileChange) -> str:
     """The line that went and the one that came, of the first place; "" where not known."""
     for hunk in hunks(change)[:1]:
         return _shortly(hunk.removed, hunk.added)
-    return ""
-
-
-def _better(history: LoopHistory, sign: Sign) -> str:
-    """What settled the error in the end, if something did."""
-    for number, attempt in enumerate(history.attempts, 1):
-        check = next((check for check in attempt.before if _sign_of(check) == sign), None)
-        if check is None or _in(sign, attempt.after) or not (attempt.kept and attempt.judged):
-            continue
-        if not _undone(attempt, check, history.attempts[number:]):
-            edits = [] if _silent(attempt.changes) else _edits([attempt])
-            return f"The error was gone after {'; '.join(edits)}" if edits else ""
     return ""
 
 
@@ -409,7 +402,7 @@ def _error_fix(settled: SettledError, history: LoopHistory) -> ErrorFix:
     return ErrorFix(
         signature_of(check, history),
         Fix(
-            f"The error was gone after {_in_short(difference(changes))}",
+            f"The error was gone after {_shortly(*sides(difference(changes)))}",
             category_of(changes),
             code=template_code(differences)[0],
             language=language,
@@ -471,7 +464,7 @@ def approaches(history: LoopHistory, least: float = LEAST) -> Iterator[Pattern]:
         later |= _sign_of(alike[0]) not in first
         where = f" in {body.signature.seen}" if body.signature.seen else ""
         error = gist(alike[0].error_type, alike[0].message)
-        steps.append(f"{error}{where}: {_in_short(body.fix.diff)}")
+        steps.append(f"{error}{where}: {_shortly(*sides(body.fix.diff))}")
         languages.append(body.fix.language)
     for attempt in history.attempts:
         tools += attempt.tools
@@ -505,15 +498,6 @@ def _shortly(removed: Iterable[str], added: Iterable[str]) -> str:
     if gone and new:
         return f"`{gone}` became `{new}`"
     return f"`{new}` was added" if new else f"`{gone}` was taken out" if gone else ""
-
-
-def _in_short(diff: str) -> str:
-    """The same of a stored difference."""
-    lines = diff.split("\n")
-    return _shortly(
-        [line[1:] for line in lines if line[:1] == "-"],
-        [line[1:] for line in lines if line[:1] == "+"],
-    )
 
 
 def _templates(history: LoopHistory) -> Iterator[Pattern]:

@@ -67,12 +67,3 @@ def silences(gone: Sequence[str], new: Sequence[str]) -> str:
     if len(_ASSERTION.findall(before)) > len(_ASSERTION.findall(after)):
         return "it takes an assertion out"
     return ""
-
-
-def silencing(diff: str) -> str:
-    """The same of a stored difference."""
-    lines = diff.split("\n")
-    return silences(
-        [line[1:] for line in lines if line[:1] == "-"],
-        [line[1:] for line in lines if line[:1] == "+"],
-    )

@@ -9,7 +9,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from taofold.learning.extraction.silencing import silencing
+from taofold.learning.extraction.diffs import sides
+from taofold.learning.extraction.silencing import silences
 from taofold.learning.patterns.kinds import (
     Approach,
     Avoidance,
@@ -108,7 +109,7 @@ def _iterations(ranked: Ranked) -> float:
 def _refusal(pattern: Pattern, close: Relevance, settings: Injection, min_uses: int) -> str:
     if pattern.retired:
         return f"retired: {pattern.retired}"
-    if isinstance(pattern.body, ErrorFix) and (how := silencing(pattern.body.fix.diff)):
+    if isinstance(pattern.body, ErrorFix) and (how := silences(*sides(pattern.body.fix.diff))):
         return f"its change only silences the check: {how}"
     if close.refused:
         return close.refused

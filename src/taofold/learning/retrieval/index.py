@@ -10,6 +10,7 @@ import re
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from taofold.learning.extraction.diffs import sides
 from taofold.learning.patterns.kinds import Approach, Avoidance, CodeTemplate, ErrorFix
 from taofold.learning.patterns.pattern import Pattern
 
@@ -199,8 +200,8 @@ def _texts(pattern: Pattern) -> list[str]:
     match pattern.body:
         case ErrorFix(fix=fix):
             # Not the lines around the change: they are about something else.
-            changed = [line for line in fix.diff.split("\n") if line[:1] in ("+", "-")]
-            texts += [fix.description, fix.template, fix.code, *changed]
+            gone, new = sides(fix.diff)
+            texts += [fix.description, fix.template, fix.code, *gone, *new]
         case Approach() as body:
             texts += [body.description, literal(body.task), *body.steps, *body.preconditions]
         case Avoidance() as body:

@@ -11,7 +11,7 @@ from difflib import SequenceMatcher
 from typing import Final, NamedTuple, TypeAlias
 
 from taofold.core.checks import Check, is_assertion
-from taofold.learning.extraction.diffs import HOLE, abstracted, tokens
+from taofold.learning.extraction.diffs import HOLE, abstracted, sides, tokens
 from taofold.learning.extraction.generalisation import error_type_of, pattern_of, seen_at
 from taofold.learning.patterns.case import CaseContext, LoopCase
 from taofold.learning.patterns.kinds import (
@@ -128,11 +128,7 @@ def _fields(pattern: Pattern) -> tuple[tuple[str | bool, ...], Fields]:
 
 def _delta(diff: str) -> Iterator[str]:
     """The tokens a change takes out and puts in, each with its sign; all, if these are none."""
-    lines = diff[:_LONGEST].splitlines()
-    out, put = (
-        Counter(_tokens("\n".join([line[1:] for line in lines if line[:1] == sign])))
-        for sign in "-+"
-    )
+    out, put = (Counter(_tokens("\n".join(lines))) for lines in sides(diff[:_LONGEST]))
     shared = out & put if out != put else Counter[str]()
     yield from [f"-{token}" for token in (out - shared).elements()]
     yield from [f"+{token}" for token in (put - shared).elements()]
@@ -293,10 +289,7 @@ def _obvious(fix: Fix, failing: Check) -> bool:
     """
     if _exception(failing):
         return is_assertion(failing)
-    gone, new = (
-        {*tokens("\n".join([line[1:] for line in fix.diff.splitlines() if line[:1] == sign]))}
-        for sign in "-+"
-    )
+    gone, new = ({*tokens("\n".join(lines))} for lines in sides(fix.diff))
     changed = (new - gone) or (gone - new)
     said = plain_words(failing.message)
     return all(
