@@ -98,3 +98,10 @@ def test_another_edit_of_such_a_line_does_not_follow(
 
 def test_an_exchange_of_signs_is_followed_on_a_line_like_that_one() -> None:
     assert follows(("if age < least:", "if age <= least:"), ("if a < LIMIT:", "if a <= LIMIT:"))
+
+
+def test_neighbouring_lines_are_compared_one_by_one() -> None:
+    """What one of them puts in the other takes out: together they put in nothing."""
+    before = "path = list(columns)\nif tuple(path) not in seen:\n    go()\n"
+    after = "path = tuple(columns)\nif path not in seen:\n    go()\n"
+    assert follows((before, after), KEY)

@@ -215,7 +215,7 @@ def test_rare_words_of_other_errors_do_not_hide_the_lesson_of_one() -> None:
 
 def test_what_was_tried_in_vain_first_is_told_at_once() -> None:
     text = told([hard(EXACT, ROUND, python(MIXED))], python(MIXED, path="tax.py"), failed=False)
-    assert "- Tried first there, and the error stayed: `return round(net * 1.2)`" in text
+    assert "- Tried first there, in vain: `return round(net * 1.2)`" in text
     assert "-return net * 1.2\n     +return net * Decimal" in text, "from the first text on"
     assert "-return round" not in text
 

@@ -247,10 +247,13 @@ def _plain_tokens(text: str) -> list[str]:
 
 
 def edits_of(change: FileChange) -> tuple[LineEdit, ...]:
-    """What a change does, place by place."""
-    return tuple(
-        [LineEdit("\n".join(hunk.removed), "\n".join(hunk.added)) for hunk in hunks(change)]
-    )
+    """What a change does, place by place, and line by line where as many came as went."""
+    edits: list[LineEdit] = []
+    for gone, new in hunks(change):
+        edits.append(LineEdit("\n".join(gone), "\n".join(new)))
+        if len(gone) == len(new) > 1:
+            edits += map(LineEdit, gone, new)
+    return tuple(edits)
 
 
 def edits_in(diff: str) -> tuple[LineEdit, ...]:

@@ -214,7 +214,7 @@ def _fix(fix: Fix) -> list[str]:
         # was needed.
         among = ", made together with others" * fix.partial
         return [
-            *([f"   - Tried first there, and the error stayed: {tried}"] * bool(tried)),
+            *([f"   - Tried first there, in vain: {tried}"] * bool(tried)),
             *_fenced(f"The error was gone after this change{where}{away}{among}", "diff", fix.diff),
         ]
     lines = [f"   - Cause: {line(fix.cause, _LINE)}"] if fix.cause else []
