@@ -60,7 +60,7 @@ def failing_checks(text: str) -> tuple[Check, ...]:
 
 
 _PASSED: Final = re.compile(
-    r"(?m)^\s*(?:ok \d+(?: -)? (.+?)(?: # .*)?|✔ (.+?)(?: \([\d.]+ms\))?|test (.+?) \.\.\. ok"
+    r"\s*(?:ok \d+(?: -)? (.+?)(?: # .*)?|✔ (.+?)(?: \([\d.]+ms\))?|test (.+?) \.\.\. ok"
     r"|--- PASS: (\S+).*|(\S+::\S+) PASSED.*|(\w+) \(\S+\) \.\.\. ok)$"
 )
 """Lines of TAP, node, cargo, go, pytest and unittest."""
@@ -71,10 +71,12 @@ def passing_names(text: str) -> frozenset[str] | None:
 
     What a program throws is the last that it does: behind it nothing ran, and nothing passed.
     """
-    names = frozenset([next(filter(None, found)) for found in _PASSED.findall(text[-_LONGEST:])])
+    # Cut before it is read: the pattern looks at every line.
+    lines = [line[:_LONGEST_LINE] for line in text[-_LONGEST:].splitlines()]
+    passed = [match for line in lines if (match := _PASSED.match(line))]
+    names = frozenset([str(match[match.lastindex or 0]) for match in passed])
     if names:
         return names
-    lines = [line[:_LONGEST_LINE] for line in text[-_LONGEST:].splitlines()]
     tested = any(True for reader in (*_RUNNERS, *_FINDINGS) for _ in reader(lines))
     return None if tested or len(failing_checks(text)) != 1 else names
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
+from taofold.core.checks import is_foreign
 from taofold.core.text import clip
 from taofold.learning.extraction.diffs import MOST_SHOWN
 from taofold.learning.patterns.kinds import (
@@ -197,7 +198,9 @@ def figures(pattern: Pattern) -> str:
 
 def _came_up(signature: ErrorSignature) -> list[str]:
     """Where it was raised, and by which call of a test or a program."""
-    where = f" in {line(signature.seen, 120)}" if signature.seen else ""
+    # Older releases took a frame of the interpreter for the place.
+    known = signature.seen and not is_foreign(signature.seen.partition(":")[0])
+    where = f" in {line(signature.seen, 120)}" if known else ""
     if signature.caller:
         return _fenced(f"It came up{where}, by", "", signature.caller)
     return [f"   - It came up{where}"] if where else []
