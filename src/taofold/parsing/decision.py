@@ -492,26 +492,6 @@ def as_declared(
 
 def _fitted(arguments: Object, shape: TypeShape) -> tuple[Object, list[Repair]]:
     """See `as_declared`; text that is no JSON is typed later."""
-    arguments, notes = _renamed(arguments, shape)
-    for key, value in arguments.items():
-        declared = shape.fields.get(key)
-        if declared is None or not _is_encoded(value):
-            continue
-        coercion = Coercion(keeps=True)
-        with suppress(Misfit):
-            fitted = coercion.fit(value, declared, ("parameters", key))
-            if not any(each.content for each in coercion.repairs):
-                arguments[key] = fitted
-                notes += coercion.repairs
-    return arguments, notes
-
-
-def _is_encoded(value: Any) -> bool:
-    return type(value) is str and value.lstrip()[:1] in ("{", "[")
-
-
-def _renamed(arguments: Object, shape: TypeShape) -> tuple[Object, list[Repair]]:
-    """Arguments whose keys are declared in another case, under their declared names."""
     out: Object = {}
     notes: list[Repair] = []
     for key, value in arguments.items():
@@ -522,7 +502,19 @@ def _renamed(arguments: Object, shape: TypeShape) -> tuple[Object, list[Repair]]
         if name != key:
             notes.append(Repair("key_case", "schema", path=f"parameters.{name}"))
         out[name] = value
+        if name not in shape.fields or not _is_encoded(value):
+            continue
+        coercion = Coercion(keeps=True)
+        with suppress(Misfit):
+            fitted = coercion.fit(value, shape.fields[name], ("parameters", name))
+            if not any(each.content for each in coercion.repairs):
+                out[name] = fitted
+                notes += coercion.repairs
     return out, notes
+
+
+def _is_encoded(value: Any) -> bool:
+    return type(value) is str and value.lstrip()[:1] in ("{", "[")
 
 
 def _name_in(item: Object) -> tuple[str, Any]:

@@ -413,10 +413,13 @@ def _python(text: str, at: int, request: RawCall) -> RawCall | None:
     if not block.calls:
         return None
     call = block.calls[0]
-    after = text[block.end :].strip().strip("`").strip()
-    trailing = (BESIDE,) if after else ()
-    repairs = (*call.repairs, *trailing)
+    repairs = (*call.repairs, *_beside(text[block.end :]))
     return replace(call, thought=request.thought, at=request.at, repairs=repairs)
+
+
+def _beside(rest: str) -> tuple[Repair, ...]:
+    """What puts a call in doubt behind which more is written than the end of its fence."""
+    return (BESIDE,) if rest.strip().strip("`").strip() else ()
 
 
 def _on_one_line(rest: str, below: str, request: RawCall, tools: Tools) -> RawCall:
@@ -515,8 +518,7 @@ def _encoded(text: str, request: RawCall) -> RawCall:
         return replace(request, parameters=outline[0], closed=True)
     if reading is None:
         return replace(request, parameters=LooseText(text.strip()), closed=True)
-    after = body[reading.end :].strip().strip("`").strip()
-    repairs = tuple(reading.repairs) + ((BESIDE,) if after else ())
+    repairs = (*reading.repairs, *_beside(body[reading.end :]))
     return replace(request, parameters=reading.value, repairs=repairs, closed=reading.whole)
 
 
@@ -530,8 +532,7 @@ def _described_turn(section: str, reply: str, tools: Tools) -> Turn | Unparsed |
         return None
     if not reading.whole:
         return refusal("incomplete", reply)
-    after = section[reading.end :].strip().strip("`").strip()
-    notes = tuple(reading.repairs) + ((BESIDE,) if after else ())
+    notes = (*reading.repairs, *_beside(section[reading.end :]))
     if is_object(reading.value):
         turn = turn_of(reading.value, tools, notes)
     else:
