@@ -9,6 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from taofold.parsing import Parsed, Prose, ReplyStream, Turn, Unparsed, read_reply
+from taofold.parsing.markup.families import FAMILIES
 
 TOOLS = {"f": {"properties": {"x": {"type": "string"}}}}
 
@@ -234,6 +235,20 @@ def test_what_is_shown_depends_on_the_text_alone(text):
     for end, letter in enumerate(text, 1):
         seen += letters.feed(letter)
         assert ReplyStream(TOOLS).feed(text[:end]) == seen, text[:end]
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_no_mark_of_a_family_is_shown_before_it_is_whole(family):
+    """Mutant: a mark of the table that the pattern of begun signs does not know."""
+    pairs = [mark for pair in (*family.reasoning, *family.calls) for mark in pair]
+    for mark in (*pairs, *family.separators, *family.noise, *family.ends, *family.foreign):
+        if mark.startswith("re:"):
+            continue
+        letters, seen = ReplyStream(TOOLS), ""
+        text = f"a {mark} b"
+        for end, letter in enumerate(text, 1):
+            seen += letters.feed(letter)
+            assert ReplyStream(TOOLS).feed(text[:end]) == seen, text[:end]
 
 
 @settings(max_examples=300, deadline=None, derandomize=True)

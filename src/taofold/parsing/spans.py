@@ -24,7 +24,8 @@ from taofold.parsing.outcome import Repair
 from taofold.parsing.schema.shape import ANYTHING, ReadingPlan
 
 _OBJECT = re.compile(r"\s*\{")
-_MESSAGE_END = re.compile(r"<\|(?:end|channel|start|call|return|eom|eot)\|>")
+MESSAGE_END = re.compile(r"<\|(?:end|eom)\|>|(?=<\|(?:channel|start|call|return|eot)\|>)")
+"""Where a message of harmony ends; a head, or what ends the reply, is none of it."""
 _FAILURES = 8
 _DISTINCT = 512
 MARKS_MOST = 10_000
@@ -165,11 +166,11 @@ class _Scanner:
         # Only the analysis channel is reasoning; the final one and the commentary are shown.
         if "analysis" not in match[0].lower() or "to=" in match[0]:
             return match.end()
-        end = _MESSAGE_END.search(self._text, match.end())
+        end = MESSAGE_END.search(self._text, match.end())
         if end is None:
             self._shown = len(self._text)
             return self._shown
-        self._shown = end.end() if end[0] in ("<|end|>", "<|eom|>") else end.start()
+        self._shown = end.end()
         return self._shown
 
     def _addressed(self, head: re.Match[str], recipient: str) -> int:
@@ -180,7 +181,7 @@ class _Scanner:
         # The whole message is our own object: what the prompt asked for, not a call in words.
         if recipient != "self" and _OBJECT.match(self._text, head.end()):
             return head.end()
-        end = _MESSAGE_END.search(self._text, head.end())
+        end = MESSAGE_END.search(self._text, head.end())
         position = len(self._text) if end is None else end.start()
         if recipient == "self":
             self._shown = position

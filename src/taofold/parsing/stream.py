@@ -51,7 +51,7 @@ from taofold.parsing.markup.families import (
 )
 from taofold.parsing.outcome import Parsed, Prose, Turn, Unparsed
 from taofold.parsing.reply import read_reply
-from taofold.parsing.spans import ANGLES, MARKS_MOST
+from taofold.parsing.spans import ANGLES, MARKS_MOST, MESSAGE_END
 from taofold.parsing.typed import parse_partial
 
 _LONGEST: Final = 128
@@ -133,6 +133,7 @@ class Envelope:
         """Reads on from an offset as far as the text is complete; returns where that ends."""
         begin = at
         while at < len(text) and not self.ended:
+            in_answer = self._answer_depth >= 0
             if self.is_plain:
                 end = self._data(text, at)
             elif self._in_string:
@@ -141,6 +142,8 @@ class Envelope:
                 end = self._token(text, at)
             if end == at:
                 break
+            if in_answer or self._answer_depth >= 0:
+                self._answer.append(text[at:end])
             at = end
         if not self._is_decision:
             self._raw.append(text[begin:at])
@@ -184,7 +187,7 @@ class Envelope:
         separator = _SEPARATOR.match(text, at)
         if separator and frame:
             frame.wants_key = frame.wants_key or "," in separator[0]
-            return self._collected(text, at, separator.end())
+            return separator.end()
         char = text[at]
         if frame and frame.opener == "{" and frame.wants_key and char not in "{[}]":
             return self._key(text, at, frame)
@@ -192,15 +195,14 @@ class Envelope:
             self._in_string = True
             self._name = ""
             self._is_live = self._answer_depth < 0 and self._is_answer()
-            return self._collected(text, at, at + 1)
+            return at + 1
         if char in "{[" and len(self._frames) < _DEPTH:
             if self._is_answer() and self._answer_depth < 0:
                 self._answer_depth = len(self._frames)
             self._frames.append(_Frame(char))
-            return self._collected(text, at, at + 1)
+            return at + 1
         if frame and char == {"{": "}", "[": "]"}[frame.opener]:
             self._frames.pop()
-            self._collected(text, at, at + 1)
             if len(self._frames) <= self._answer_depth:
                 self._answer_depth = -1
             self.ended = not self._frames
@@ -211,15 +213,9 @@ class Envelope:
         # It may go on in the next piece.
         if literal.end() == len(text):
             return at
-        if self._is_answer():
+        if self._answer_depth < 0 and self._is_answer():
             self._answer.append(literal[0])
-            return literal.end()
-        return self._collected(text, at, literal.end())
-
-    def _collected(self, text: str, at: int, end: int) -> int:
-        if self._answer_depth >= 0:
-            self._answer.append(text[at:end])
-        return end
+        return literal.end()
 
     def _key(self, text: str, at: int, frame: _Frame) -> int:
         key = _KEY.match(text, at, at + _LONGEST)
@@ -233,7 +229,7 @@ class Envelope:
             is_open = frame.key in _PROTOCOL or frame.key in self._names
             if not self._is_decision and not is_open:
                 self._become_plain()
-        return self._collected(text, at, key.end())
+        return key.end()
 
     def _become_plain(self) -> None:
         self.is_plain = True
@@ -243,10 +239,10 @@ class Envelope:
         part = _TEXT.match(text, at)
         if part:
             self._say(part[0])
-            return self._collected(text, at, part.end())
+            return part.end()
         if text[at] == '"':
             self._end_string()
-            return self._collected(text, at, at + 1)
+            return at + 1
         return self._fail(at) if len(text) - at >= _LONGEST_ESCAPE else at
 
     def _say(self, written: str) -> None:
@@ -368,8 +364,6 @@ def _begun_sign() -> re.Pattern[str]:
 
 _TAG: Final = re.compile(r"<[^>\n]*+(?:>|\n(?:\s{0,8}+>)?+)?+")
 """As much of a text as decides about a tag."""
-_HARMONY_CLOSE: Final = re.compile(r"<\|(?:end|eom)\|>|(?=<\|(?:channel|start)\|>)")
-"""A lookahead: the next head is read as one, not stepped over."""
 _FINAL_LABEL = r"[ \t#*_]{0,8}+final[ _]answer[ \t*_]{0,4}+[:：]"
 _FINAL: Final = re.compile(_FINAL_LABEL, re.IGNORECASE)
 _NEXT_FINAL: Final = re.compile(rf"\n{_FINAL_LABEL}", re.IGNORECASE)
@@ -441,6 +435,8 @@ class ReplyStream:
         self._text = ""
         """What arrived and was not decided, from `_at` on."""
         self._at = 0
+        self._begun = -1
+        """Where a sign begins of which the rest is to come, if that was looked for."""
         self._state: Callable[[], bool] = self._line
         self._angles = self._marks = 0
         self._depth = 0  # of reasoning in reasoning
@@ -467,6 +463,7 @@ class ReplyStream:
         begin = max(0, self._at - 1)
         self._text = self._text[begin:] + piece
         self._at -= begin
+        self._begun = -1
         while self._at < len(self._text) and self._state():
             pass
         if is_full:
@@ -519,9 +516,11 @@ class ReplyStream:
 
     def _limit(self, at: int) -> int:
         """Where a sign begins of which the rest is to come, or the end of the text."""
-        window = _LONGEST + _WRAP_LONGEST
-        begun = _begun_sign().search(self._text, max(at, len(self._text) - window))
-        return begun.start() if begun else len(self._text)
+        if self._begun < at:
+            window = _LONGEST + _WRAP_LONGEST
+            begun = _begun_sign().search(self._text, max(at, len(self._text) - window))
+            self._begun = begun.start() if begun else len(self._text)
+        return self._begun
 
     # ---- states: each returns whether it may go on
 
@@ -598,7 +597,7 @@ class ReplyStream:
             at = sign.start()
             end = self._end_of_data(at)
             if end > at:
-                at, limit = end, limit if limit >= end else self._limit(end)
+                at, limit = end, self._limit(end)
                 continue
             tag = _TAG.match(text, at, at + _LONGEST)
             # What it is may not depend on more than what decides about it.
@@ -685,7 +684,7 @@ class ReplyStream:
             return self._go_to(self._over)
         self._at = header.end()
         if name == "self" or (not name and "analysis" in header[0].lower()):
-            return self._skip_to(_end_of_reasoning(_HARMONY_CLOSE), self._line)
+            return self._skip_to(_end_of_reasoning(MESSAGE_END), self._line)
         return self._go_to(self._line)
 
     def _object(self) -> bool:
