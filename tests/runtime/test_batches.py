@@ -158,7 +158,7 @@ async def test_a_call_that_a_limit_refused_is_refused_in_every_later_life() -> N
     log = MemoryLog()
     script = [batch(("look", {"what": "a"}), ("look", {"what": "b"})), finish()]
     whole = await agent(*script, log=log, limits=Limits(per_tool={"look": 1})).run("x", run_id="r")
-    assert [o.refused for o in whole.steps[0].observations] == ["", "limit"]
+    assert [o.refused for o in whole.steps[0].observations] == ["", "tool_limit"]
     records = await log.read("r")
     refused = next(r.seq for r in records if isinstance(r.event, e.Observed) and r.event.index == 1)
     PAID.clear()
@@ -166,7 +166,7 @@ async def test_a_call_that_a_limit_refused_is_refused_in_every_later_life() -> N
     # The limit was raised meanwhile: what was refused stays so.
     later = agent(finish(), log=left, limits=Limits(per_tool={"look": 9}))
     done = await later.resume("r")
-    assert [o.refused for o in done.steps[0].observations] == ["", "limit"]
+    assert [o.refused for o in done.steps[0].observations] == ["", "tool_limit"]
     assert PAID == ["a"]
 
 

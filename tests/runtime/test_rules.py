@@ -475,7 +475,7 @@ async def test_a_limit_per_tool_holds_inside_a_batch() -> None:
     result = await run(batch(*calls, ("fail", {})), finish(), limits=Limits(per_tool={"look": 2}))
     assert sorted(RAN) == ["it", "w0", "w1"]
     refused = [o.refused for o in result.steps[0].observations]
-    assert refused == ["", "", "limit", "limit", ""]
+    assert refused == ["", "", "tool_limit", "tool_limit", ""]
 
 
 @pytest.mark.scenario("RCT-01", "RCT-04")
