@@ -165,6 +165,12 @@ def reduce(state: RunState, record: e.Record) -> RunState:  # noqa: C901  # one 
             )
         case e.Observed():
             return _observed(state, event, at, active)
+        # Before the general `Noted` below: the order of these two cases matters.
+        case e.Noted(kind="state"):
+            data = {**state.data, **event.data}
+            return replace(state, data=data, at=at, active_ms=active)
+        case e.Annotation() | e.Noted():
+            return replace(state, at=at, active_ms=active)
         case e.RunStarted():
             return replace(
                 state, goal=event.goal, status="running", started=event, data=event.data, at=at
@@ -207,12 +213,6 @@ def reduce(state: RunState, record: e.Record) -> RunState:  # noqa: C901  # one 
             )
         case e.Rewound():
             return replace(state, rewinds=state.rewinds + 1, at=at)
-        # Before the general `Noted` below: the order of these two cases matters.
-        case e.Noted(kind="state"):
-            data = {**state.data, **event.data}
-            return replace(state, data=data, at=at, active_ms=active)
-        case e.Annotation() | e.Noted():
-            return replace(state, at=at, active_ms=active)
         case _:
             # The type checker names this line when an event is added and no case folds it.
             assert_never(event)

@@ -8,7 +8,7 @@ into events. Knows nothing about strategies.
 
 import asyncio
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 
 import msgspec
@@ -102,10 +102,10 @@ class Ledger:
         self._looked = self._rewinds = 0
         self._mutating = frozenset([t.name for t in self.tools.values() if t.effect != "read"])
 
-    def reserved(self, beside: str) -> list[Held]:
+    def reserved(self, beside: str) -> Iterator[Held]:
         """What all others may still consume, for the call at `beside`."""
         tables = (self.held, self.allowed)
-        return [share for held in tables for at, share in held.items() if at != beside]
+        return (share for held in tables for at, share in held.items() if at != beside)
 
     def sharing(self, key: str) -> int:
         """The number of consumers that the remaining limits are divided by, at least 1.
