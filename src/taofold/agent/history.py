@@ -11,7 +11,6 @@ Taken are `Message`s, pairs of role and text, and the dictionaries of the chat f
 
 import base64
 import binascii
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias, cast, get_args
 
@@ -26,6 +25,7 @@ from taofold.core.content import (
     content_of,
 )
 from taofold.core.errors import ConfigError
+from taofold.core.json_values import render
 from taofold.tools.media import Attachment, Image, showing
 
 Earlier: TypeAlias = Message | Mapping[str, Any] | tuple[str, str]
@@ -119,7 +119,7 @@ class History:
             case "image":
                 return self._attach(self._source(mapping.get("source")))
             case "tool_use":
-                arguments = json.dumps(mapping.get("input") or {}, ensure_ascii=False)
+                arguments = render(mapping.get("input") or {})
                 return [
                     ToolCall(str(mapping.get("name", "")), arguments, str(mapping.get("id", "")))
                 ]
@@ -135,9 +135,7 @@ class History:
         name, arguments = function.get("name"), function.get("arguments", "{}")
         if not isinstance(name, str) or not name:
             raise self._fault("a tool call has no name")
-        if not isinstance(arguments, str):
-            arguments = json.dumps(arguments, ensure_ascii=False)
-        return ToolCall(name, arguments, str(mapping.get("id", "")))
+        return ToolCall(name, render(arguments), str(mapping.get("id", "")))
 
     def _result(self, mapping: Mapping[str, Any], call: Any) -> ToolResult:
         if not isinstance(call, str) or not call:

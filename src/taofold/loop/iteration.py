@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from taofold.core import events as run
+from taofold.core.json_values import render
 from taofold.core.state import RunState, ending, fold, live
 from taofold.core.text import clip, excerpt, join_names, key_line, visible
 from taofold.core.values import FINISH, Action, Observation, Step, Value
@@ -200,8 +201,7 @@ def account(records: Sequence[run.Record]) -> Account:
 def _said(state: RunState, records: Sequence[run.Record]) -> str:
     output = state.output
     if output is not None:
-        answer = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
-        return answer[:_SAID]
+        return render(output)[:_SAID]
     end = ending(records)
     return (state.error or (end.error if end is not None else ""))[:_SAID]
 
