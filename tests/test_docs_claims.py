@@ -120,6 +120,13 @@ def test_every_flag_that_is_named_alone_is_a_flag_of_the_program(page: Path) -> 
     assert named - EVERY_FLAG - FOREIGN == set()
 
 
+@pytest.mark.parametrize("page", PROSE, ids=lambda page: page.name)
+def test_every_module_that_is_named_by_its_path_is_there(page: Path) -> None:
+    paths = re.findall(r"`((?:\w+/)+\w+\.py)\b", page.read_text(encoding="utf-8"))
+    homes = (ROOT, ROOT / "src", ROOT / "src" / "taofold")
+    assert [path for path in paths if not any((home / path).exists() for home in homes)] == []
+
+
 def test_every_variable_that_is_named_is_read() -> None:
     sources = "\n".join(p.read_text("utf-8") for p in (ROOT / "src").rglob("*.py"))
     sources += "\n".join(p.read_text("utf-8") for p in (ROOT / "tests").rglob("*.py"))
