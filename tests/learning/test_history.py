@@ -98,3 +98,33 @@ def test_what_a_program_stopped_before_was_not_broken_by_the_edit_that_let_it_go
     late = printed("✖ b (1ms)\nnot ok 1 - b\n  ---\n  name: 'RangeError'\n  error: 'no'\n  ...\n")
     (one,) = read(log, late, "shop.py", before=named).attempts
     assert [check.id for check in one.broke] == ["b"]
+
+
+def test_each_error_of_a_program_has_the_lines_by_which_it_came_up() -> None:
+    """Both are named after their file and class; and an edited file has other lines."""
+
+    def printed(message: str, line: int) -> Verdict:
+        frames = f"    at run (lib.js:3:1)\n    at main (main.js:{line}:1)\n"
+        text = f"TypeError: {message}\n{frames}" if message else ""
+        return Verdict(not text, (GateResult(Gate("node"), not text, 1, output=text),), 0.0)
+
+    def story(path: str) -> dict[str, str]:
+        steps = [printed("one", 1), printed("two", 2), printed("", 0)]
+        ended = [
+            IterationEnded(number=n, run=f"l.{n}", verdict=one, snapshot=f"s{n}", changed=(path,))
+            for n, one in enumerate(steps)
+        ]
+        state = LoopState(
+            "completed", LoopRequest("Fix it", ("node",), "/w"),
+            baseline=BaselineTaken(verdict=steps[0], snapshot="s0"),
+            iterations=tuple(Iteration(one.number, one.run, ended=one) for one in ended[1:]),
+        )  # fmt: skip
+        files = {(f"s{n}", path): f"a({n})\n" for n in range(3)}
+        files["s0", "main.js"] = (
+            "first()\n\nsecond()\n" if path == "main.js" else "first()\n  b()\n"
+        )
+        past = asyncio.run(history_of("loop", state, Work(Log(), files)))
+        return {name.rpartition(": ")[2]: text for name, text in past.callers.items()}
+
+    assert story("lib.js") == {"one": "first()", "two": "b()"}
+    assert story("main.js") == {"one": "first()"}

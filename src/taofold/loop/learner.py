@@ -176,16 +176,24 @@ async def history_of(
 async def _callers(
     attempts: Sequence[RepairAttempt], state: LoopState, work: Work
 ) -> dict[str, str]:
-    """The lines by which each failing check came up: of its test, or of the program's start."""
+    """The lines by which each failing check came up: of its test, or of the program's start.
+
+    By the check's signature: an uncaught error has the name that the next one has.
+    """
     snapshot = state.baseline.snapshot if state.baseline else ""
     callers: dict[str, str] = {}
-    for check in [check for attempt in attempts for check in attempt.before]:
-        own = [frame for frame in check.places if frame.path and not is_foreign(frame.path)]
-        # A program that fails where it begins shows that line itself.
-        if check.id in callers or not snapshot or not (own[1:] or is_test(check.place.path)):
-            continue
-        text = await work.text(snapshot, own[0].path)
-        callers[check.id] = _statement(text or "", own[0].line)
+    edited: set[str] = set()
+    for attempt in attempts:
+        for check in attempt.before:
+            own = [frame for frame in check.places if frame.path and not is_foreign(frame.path)]
+            # A program that fails where it begins shows that line itself.
+            if not snapshot or not (own[1:] or is_test(check.place.path)):
+                continue
+            # The lines of a file that was edited since are not those that the report names.
+            if check.signature not in callers and own[0].path not in edited:
+                text = await work.text(snapshot, own[0].path)
+                callers[check.signature] = _statement(text or "", own[0].line)
+        edited |= {change.path for change in attempt.changes}
     return callers
 
 

@@ -112,7 +112,7 @@ class LoopHistory(Value, frozen=True):
     repository: str = ""
     agent: str = ""
     callers: dict[str, str] = {}
-    """By the id of a failing check the lines, of a test or a program, by which it came up."""
+    """By the signature of a failing check the lines of a test or a program by which it came up."""
 
     @property
     def succeeded(self) -> bool:

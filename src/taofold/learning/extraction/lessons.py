@@ -152,7 +152,7 @@ def signature_of(check: Check, history: LoopHistory) -> ErrorSignature:
         check.error_type,
         check.message[:_MOST_EXAMPLE],
         seen_at(check),
-        history.callers.get(check.id, ""),
+        history.callers.get(check.signature, ""),
     )
 
 
