@@ -559,8 +559,8 @@ def verdict_of(line: dict[str, Any]) -> str:
     """As for `rows.verdict`, from what a test of a suite said."""
     if line["passed"]:
         return "right"
-    kinds = [each["kind"] for each in line["readings"]]
-    if "calls" in kinds:
-        marked = all(each["marked"] for each in line["readings"] if each["kind"] == "calls")
-        return "marked" if marked else "wrong"
-    return "prose" if "prose" in kinds else "missed"
+    # A test stops at the first thing that fails: what it read last.
+    last = line["readings"][-1]
+    if last["kind"] == "calls":
+        return "marked" if last["marked"] else "wrong"
+    return "prose" if last["kind"] == "prose" else "missed"
