@@ -343,7 +343,7 @@ def _begun_sign() -> re.Pattern[str]:
     """
     mark = "|".join(
         [
-            r"<(?:[^\s>][^>\n]*+(?:\n\s{0,8}+)?)?\Z",
+            r"<(?:[^\s<>][^<>\n]*+(?:\n\s{0,8}+)?)?\Z",
             r"\[(?:[/|]?\w*+\|?|\s{0,8}+[\w.-]*+|Calling[ tol]*+)\Z",
             r"◁/?\w*+\Z",
             r"\](?:<(?:\](?:\w{0,12}+(?:\[>?)?)?)?)?\Z",
@@ -362,7 +362,7 @@ def _begun_sign() -> re.Pattern[str]:
     return re.compile(rf"{mark}|{line}|\[{inside}|{fence}", re.DOTALL)
 
 
-_TAG: Final = re.compile(r"<[^>\n]*+(?:>|\n(?:\s{0,8}+>)?+)?+")
+_TAG: Final = re.compile(r"<[^<>\n]*+(?:>|\n(?:\s{0,8}+>)?+)?+")
 """As much of a text as decides about a tag."""
 _FINAL_LABEL = r"[ \t#*_]{0,8}+final[ _]answer[ \t*_]{0,4}+[:：]"
 _FINAL: Final = re.compile(_FINAL_LABEL, re.IGNORECASE)
