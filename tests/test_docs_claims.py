@@ -27,7 +27,7 @@ from taofold.runtime.ownership import BEAT_S, LEASE_MS
 from taofold.runtime.tool_calls import BLOB, FIRST_PAUSE
 from taofold.server import catalog
 from taofold.server.api.schemas import MOST_FILES
-from taofold.server.credentials import CODE_S
+from taofold.server.auth import CODE_S
 from taofold.server.listener import HEADER_S
 from taofold.server.server import Settings
 from taofold.telemetry.prompt import LONGEST_PROMPT

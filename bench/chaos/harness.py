@@ -79,7 +79,7 @@ from taofold.log.sqlite.log import SqliteLog  # noqa: E402
 from taofold.log.sqlite.open import faults_in  # noqa: E402
 from taofold.loop.stream import ids, load  # noqa: E402
 from taofold.runtime.control import decide, pending  # noqa: E402
-from taofold.server.credentials import TokenStore  # noqa: E402
+from taofold.server.auth import TokenStore  # noqa: E402
 from taofold.tools.scratch import sweep  # noqa: E402
 
 PLANS = ("lpf", "ps", "yl", "fsp", "hl", "ypf", "sls", "lfy", "ld")

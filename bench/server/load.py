@@ -22,7 +22,7 @@ import time
 from datetime import datetime
 from pathlib import Path
 
-from taofold.server.credentials import LocalToken
+from taofold.server.auth import LocalToken
 
 AGENT = '''
 import asyncio, json

@@ -29,7 +29,7 @@ LOCAL: Final = Principal().id
 
 def inner_session(principal: Principal, name: str) -> str:
     """The session as the log names it: what others call the same is another conversation."""
-    # A principal's name has no slash (`credentials`), so no two have the same. The names of this
+    # A principal's name has no slash (`server.auth`), so no two have the same. The names of this
     # machine's user have no principal before them unless they have a slash themselves.
     if not name or (principal.id == LOCAL and "/" not in name):
         return name

@@ -12,7 +12,7 @@ from tests import prerequisites
 from tests.server.live import Client, serving
 
 from taofold import Agent
-from taofold.server.credentials import TokenStore
+from taofold.server.auth import TokenStore
 
 FLAGS = (
     "--no-sandbox",

@@ -7,7 +7,7 @@ from tests.server.agents import Bench, act, finish
 from tests.server.live import serving
 
 from taofold.core.values import Reply, Usage
-from taofold.server.credentials import TokenStore
+from taofold.server.auth import TokenStore
 
 pytestmark = pytest.mark.anyio
 

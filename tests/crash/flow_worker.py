@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from tests.crash.points import CrashLog, CrashModel, Points, crashing
 from tests.crash.worker import RUN, Side, tools
 from tests.files.flow.kit import with_model
 from tests.files.flow.test_resuming import FLOW, say
@@ -16,7 +17,6 @@ from taofold.core.values import Principal
 from taofold.files import Config, build, read_agent
 from taofold.log.sqlite.log import SqliteLog
 from taofold.runtime.control import decide, pending
-from taofold.testing.crash import CrashLog, CrashModel, Points, crashing
 from taofold.testing.models import FunctionModel
 
 SHOTS = """

@@ -10,6 +10,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tests.crash.points import CrashLog, CrashModel, Points, crashing
+
 from taofold import Agent, Decision, Limits, Outcome, RunContext, tool
 from taofold.core.errors import UnknownRun
 from taofold.core.state import fold
@@ -18,7 +20,6 @@ from taofold.core.values import Principal
 from taofold.log.log import Log
 from taofold.log.sqlite.log import SqliteLog
 from taofold.runtime.control import decide, pending
-from taofold.testing.crash import CrashLog, CrashModel, Points, crashing
 from taofold.testing.models import FunctionModel
 
 RUN = "r"

@@ -17,7 +17,7 @@ from tests.server.live import Client, Event, serving
 
 from taofold import Limits, Policy
 from taofold.core.errors import ModelError
-from taofold.server.credentials import TokenStore
+from taofold.server.auth import TokenStore
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "testops"
 

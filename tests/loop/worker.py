@@ -10,6 +10,8 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.crash.points import CrashLog, CrashModel, Points
+
 from taofold.agent import Agent
 from taofold.core.checks import Check
 from taofold.core.values import Reply, Usage
@@ -24,7 +26,6 @@ from taofold.loop.state import LoopState
 from taofold.loop.stream import load
 from taofold.loop.values import DRIVEN, Learnt, Lessons, LoopLimits, LoopRequest
 from taofold.loop.verdict import Verdict
-from taofold.testing.crash import CrashLog, CrashModel, Points
 from taofold.testing.models import FunctionModel
 from taofold.tools.files import file_tools
 

@@ -12,7 +12,7 @@ from tests.prerequisites import CONTAINMENT
 from taofold import RunContext
 from taofold import reserved as reserved
 from taofold.log.sqlite.log import SqliteLog
-from taofold.server.credentials import LocalToken
+from taofold.server.auth import LocalToken
 from taofold.tools.command import command_tool
 from taofold.tools.jail import OutsideJail, jail
 

@@ -13,7 +13,7 @@ from tests.server.live import QUICK, Client, serving
 from taofold import Agent, Limits, Policy, open_log
 from taofold.log.builtin import journal_beside
 from taofold.log.store import clock
-from taofold.server.credentials import TokenStore
+from taofold.server.auth import TokenStore
 
 pytestmark = pytest.mark.anyio
 

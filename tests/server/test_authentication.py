@@ -13,7 +13,7 @@ from tests.server.live import PATIENCE, TERMINAL, Client, serving
 
 from taofold.core.values import Principal
 from taofold.server import Settings
-from taofold.server.credentials import TokenStore
+from taofold.server.auth import TokenStore
 from taofold.views import inner_session
 
 pytestmark = pytest.mark.anyio

@@ -14,7 +14,7 @@ from taofold.log.patterns.stores import memory_registry
 from taofold.loop import events as loop_events
 from taofold.loop.stream import LoopStream
 from taofold.loop.values import LoopRequest
-from taofold.server.credentials import TokenStore
+from taofold.server.auth import TokenStore
 
 pytestmark = pytest.mark.anyio
 

@@ -7,7 +7,7 @@ from tests.server.agents import Bench, finish
 from tests.server.live import serving
 
 from taofold.log.journal import MemoryJournal
-from taofold.server.credentials import TokenStore
+from taofold.server.auth import TokenStore
 
 pytestmark = pytest.mark.anyio
 

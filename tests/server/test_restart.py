@@ -18,7 +18,7 @@ from typer.testing import CliRunner, Result
 
 from taofold.cli.serve.commands import app
 from taofold.core.errors import ConfigError
-from taofold.server.credentials import LocalToken
+from taofold.server.auth import LocalToken
 
 pytestmark = pytest.mark.anyio
 

@@ -19,8 +19,7 @@ from taofold import Policy
 from taofold.policy.policy import RIGHTS, ROLES
 from taofold.server import Settings, create_app
 from taofold.server.app import ENDPOINTS
-from taofold.server.authenticator import Authenticator
-from taofold.server.credentials import LocalToken, Signin, TokenStore
+from taofold.server.auth import Authenticator, LocalToken, Signin, TokenStore
 from taofold.server.endpoint import ApiEndpoint, Problem
 
 pytestmark = pytest.mark.anyio

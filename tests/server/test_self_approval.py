@@ -15,7 +15,7 @@ from tests.server.agents import Bench, act, finish
 from tests.server.live import TERMINAL, Client, serving
 
 from taofold import Policy
-from taofold.server.credentials import LocalToken
+from taofold.server.auth import LocalToken
 from taofold.tools import container_network
 from taofold.tools.command import command_tool
 

@@ -17,7 +17,7 @@ from tests.server.live import Client, Event, serving, settled
 
 from taofold.core.errors import ConfigError, LogError
 from taofold.server import Settings
-from taofold.server.credentials import MOST_SESSIONS, SESSION_S, Signin, TokenStore
+from taofold.server.auth import MOST_SESSIONS, SESSION_S, Signin, TokenStore
 
 pytestmark = pytest.mark.anyio
 

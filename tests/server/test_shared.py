@@ -16,7 +16,7 @@ from taofold.engine import RemoteEngine
 from taofold.log.log import AT_ONCE
 from taofold.log.memory import MemoryLog
 from taofold.server import Server
-from taofold.server.credentials import Signin, TokenStore
+from taofold.server.auth import Signin, TokenStore
 from taofold.shared_document import Shared
 
 pytest.importorskip("psycopg", reason="psycopg is not installed (pip install 'taofold[postgres]')")

@@ -8,7 +8,7 @@ from tests.server.agents import act, finish
 from tests.server.live import serving
 
 from taofold import Agent, Policy, tool
-from taofold.server.credentials import TokenStore
+from taofold.server.auth import TokenStore
 from taofold.testing import FunctionModel
 
 pytestmark = pytest.mark.anyio

@@ -11,7 +11,7 @@ from tests.server.live import Event, serving, settled
 
 from taofold import Policy
 from taofold.server import Settings
-from taofold.server.credentials import TokenStore
+from taofold.server.auth import TokenStore
 from taofold.server.middleware import Audit
 
 pytestmark = pytest.mark.anyio

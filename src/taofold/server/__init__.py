@@ -3,10 +3,9 @@
 Everything it shows is a projection of the log, and everything it changes goes through the
 same functions as the command line. It knows nothing about models or tools beyond their names.
 
-`app` is the ASGI application: `middleware` first (it counts, limits and audits), then the
-`authenticator` with its `credentials`, then an `endpoint` of `api`, `agui` or the `console`.
-`server` puts the parts together, `catalog` are its agents, `streams` a run's events for all who
-watch it.
+`app` is the ASGI application: `middleware` first (it counts, limits and audits), then `auth`, then
+an `endpoint` of `api`, `agui` or the `console`. `server` puts the parts together, `catalog` are its
+agents, `streams` a run's events for all who watch it.
 """
 
 from importlib import import_module

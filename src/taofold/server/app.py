@@ -25,7 +25,7 @@ from taofold.server import console
 from taofold.server.agui import endpoint as agui
 from taofold.server.api import approvals, attachments, learning, mcp_signins, runs
 from taofold.server.api import system as site
-from taofold.server.authenticator import Caller, unauthorized
+from taofold.server.auth import Caller, unauthorized
 from taofold.server.endpoint import (
     ApiCall,
     ApiEndpoint,

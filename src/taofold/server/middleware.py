@@ -28,8 +28,7 @@ from taofold.core.values import Principal
 from taofold.log.store import clock
 from taofold.policy.redaction import Redactor
 from taofold.reserved import reserve_file
-from taofold.server.authenticator import Authenticator
-from taofold.server.credentials import LocalToken, Signin, TokenStore
+from taofold.server.auth import Authenticator, LocalToken, Signin, TokenStore
 from taofold.server.endpoint import Problem, too_many_requests
 
 _MOST: Final = 10_000

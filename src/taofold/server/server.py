@@ -30,9 +30,8 @@ from taofold.runtime import control
 from taofold.runtime.endings import Advanced
 from taofold.runtime.setup import Approval, Pause
 from taofold.server.api.mcp_signins import SignIns
-from taofold.server.authenticator import Authenticator
+from taofold.server.auth import Authenticator, LocalToken, Signin, TokenStore
 from taofold.server.catalog import AnyAgent, Catalog, Rebuild
-from taofold.server.credentials import LocalToken, Signin, TokenStore
 from taofold.server.endpoint import Problem
 from taofold.server.middleware import Audit, Counts, RateLimiter
 from taofold.server.streams.hub import Hub, Watching

@@ -19,7 +19,7 @@ from taofold import MemoryLog, Principal
 from taofold.bridges.mcp import McpServer
 from taofold.bridges.mcp.server import Offers, http_app, make_server
 from taofold.core import events as e
-from taofold.server.credentials import LocalToken, TokenStore
+from taofold.server.auth import LocalToken, TokenStore
 from taofold.server.middleware import McpProtection, ProtectionMiddleware
 
 from .kit import act, agent, finish

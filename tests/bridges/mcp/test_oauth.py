@@ -30,7 +30,7 @@ from taofold.bridges.mcp.client.address import ServerAddress
 from taofold.bridges.mcp.client.oauth import KeptTokens, SignInFailed, _admit, all_kept
 from taofold.bridges.mcp.client.signin import sign_in
 from taofold.core.errors import ConfigError
-from taofold.server.credentials import TokenStore
+from taofold.server.auth import TokenStore
 
 from .test_fastmcp import PEERS, Peer, bridge, call, peer
 

@@ -16,7 +16,7 @@ from tests.server.live import serving
 
 from taofold import Agent
 from taofold.core.errors import ModelError
-from taofold.server.credentials import TokenStore
+from taofold.server.auth import TokenStore
 
 pytestmark = [pytest.mark.anyio, pytest.mark.agui]
 SCRIPT = Path(__file__).with_name("client.mjs")

@@ -16,7 +16,7 @@ from tests.server.live import Client, serving
 from taofold import Agent, RunContext, tool
 from taofold.core import events as e
 from taofold.server import Settings
-from taofold.server.credentials import TokenStore
+from taofold.server.auth import TokenStore
 
 pytestmark = pytest.mark.anyio
 

@@ -17,7 +17,7 @@ from taofold.cli.outcome import fail, give, give_json, invocation, say
 if TYPE_CHECKING:
     from taofold.agent import Agent
     from taofold.core.events import RunStarted
-    from taofold.server.credentials import TokenStore
+    from taofold.server.auth import TokenStore
 
 
 PORT: Final = 8420
@@ -246,7 +246,7 @@ def _tokens(file: Path | None) -> "TokenStore":
     """The tokens of this project's servers."""
     from taofold.cli.project import home, log_address, open_store
     from taofold.log.builtin import make_home, shelf_beside
-    from taofold.server.credentials import TokenStore
+    from taofold.server.auth import TokenStore
     from taofold.shared_document import Shared
 
     if file is not None:
@@ -286,7 +286,7 @@ def add(
 @tokens_app.command("list")
 def list_tokens(token_file: TokenFile = None, json: options.Json = False) -> None:
     """The tokens, without their secrets."""
-    from taofold.server.credentials import token_row
+    from taofold.server.auth import token_row
 
     tokens = [token_row(token) for token in _tokens(token_file).all()]
     if json:
@@ -306,7 +306,7 @@ def local() -> None:
     Any server of this user takes it from this machine. It is kept where no agent's tool reaches,
     and made anew when its file is deleted.
     """
-    from taofold.server.credentials import LocalToken
+    from taofold.server.auth import LocalToken
 
     token = LocalToken.of_user()
     give(token.value())

@@ -18,9 +18,8 @@ from taofold.log.builtin import journal_beside, shelf_beside
 from taofold.log.log import Log
 from taofold.log.patterns.stores import registry_beside
 from taofold.server import Server, Settings, create_app
-from taofold.server.authenticator import LOOPBACK, loopback
+from taofold.server.auth import LOOPBACK, LocalToken, TokenStore, loopback
 from taofold.server.catalog import Rebuild
-from taofold.server.credentials import LocalToken, TokenStore
 from taofold.server.listener import server_for
 from taofold.shared_document import Shared
 

@@ -76,7 +76,7 @@ async def _stdio(work: Any, log: "Log") -> None:
 
 def _protection(tokens: Path, hosts: frozenset[str]) -> "McpProtection":
     from taofold.cli.project import home
-    from taofold.server.credentials import LocalToken, TokenStore
+    from taofold.server.auth import LocalToken, TokenStore
     from taofold.server.middleware import McpProtection
 
     store, local = TokenStore(tokens), LocalToken.of_user()

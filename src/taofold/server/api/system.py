@@ -10,7 +10,7 @@ import taofold
 from taofold.core.errors import LogError
 from taofold.server.api import schemas, views
 from taofold.server.api.schemas import Login
-from taofold.server.credentials import SESSION_S, BrowserSession
+from taofold.server.auth import SESSION_S, BrowserSession
 from taofold.server.endpoint import ApiCall, ApiEndpoint, Nothing, Problem
 from taofold.server.middleware import MEDIA
 
