@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -88,37 +88,19 @@ def evaluate(
     from taofold.evals import compare, read_cases
     from taofold.evals.report_files import store_report
 
-    agents: dict[str, Agent[Any, Any]] = {}
-
-    # Called when a case is judged, not now: `agents` is filled below, anew for each agent.
-    def judging() -> "Agent[Any, Any]":
-        return agents["agent"].but(model=judge) if judge else agents["agent"]
-
-    cases = read_cases(file, judging)
+    progress = None if quiet or json else "terminal"
+    evaluation = _Evaluation(root, judge, concurrency, usd, progress)
+    cases = read_cases(file, evaluation.judging)
     named = agent or (str(file.parent / cases.agent) if cases.agent else "")
     if not named:
         fail("no agent is named: write `agent:` into the file, or say --agent FILE")
-    plan = _Plan(
-        cases.cases,
-        repeat or cases.repeat,
-        concurrency,
-        usd,
-        progress=None if quiet or json else "terminal",
-    )
+    evaluation.cases, evaluation.repeat = cases.cases, repeat or cases.repeat
+    evaluated = [_Evaluated(named, model, f"{name}-a" if name and against else name)]
+    if against:
+        evaluated.append(_Evaluated(against, "", f"{name}-b" if name else ""))
 
     async def work(log: "Log") -> "list[Report]":
-        async def report(path: str, model: str, name: str) -> "Report":
-            evaluated = _agent(path, model, root).but(log=log)
-            # The reports name their agent: two of one name could not be told apart.
-            label = _label(path, evaluated.name) if against else evaluated.name
-            agents["agent"] = evaluated = evaluated.but(name=label)
-            return await plan.report(evaluated, name)
-
-        if not against:
-            return [await report(named, model, name)]
-        # Each agent has an evaluation of its own, which is carried on by its name.
-        first, second = (f"{name}-a", f"{name}-b") if name else ("", "")
-        return [await report(named, model, first), await report(against, "", second)]
+        return [await evaluation.report(entry, log, apart=bool(against)) for entry in evaluated]
 
     reports = with_log(work, create=True)
     comparison = compare(*reports) if against else None
@@ -130,25 +112,48 @@ def evaluate(
         raise typer.Exit(UNREACHED)
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """How each agent is evaluated."""
+class _Evaluated(NamedTuple):
+    """An agent whose runs are scored, and the name by which its evaluation is carried on."""
 
-    cases: "Sequence[Case]"
-    repeat: int
+    agent: str
+    model: str
+    name: str
+
+
+@dataclass
+class _Evaluation:
+    """Runs agents on the cases of one file, one agent after the other."""
+
+    root: Path | None
+    judge: str
     concurrency: int
     usd: float | None
     progress: str | None
+    cases: "Sequence[Case]" = ()
+    repeat: int = 1
+    _agent: "Agent[Any, Any] | None" = None
 
-    async def report(self, agent: "Agent[Any, Any]", name: str) -> "Report":
+    def judging(self) -> "Agent[Any, Any]":
+        """The agent that judges a result: the one that gave it, perhaps with another model."""
+        agent = self._agent
+        assert agent is not None, "cases are judged while an agent is evaluated"
+        return agent.but(model=self.judge) if self.judge else agent
+
+    async def report(self, entry: _Evaluated, log: "Log", *, apart: bool) -> "Report":
+        """Evaluate one agent; `apart`: tell it from another of its name."""
+        from taofold.cli.agents import chosen, make
         from taofold.evals import evaluate
 
+        agent = make(chosen(entry.agent, self.root, model=entry.model)).but(approve=None, log=log)
+        # The reports name their agent: two of one name could not be told apart.
+        label = _label(entry.agent, agent.name) if apart else agent.name
+        self._agent = agent = agent.but(name=label)
         return await evaluate(
             agent,
             self.cases,
             repeat=self.repeat,
             concurrency=self.concurrency,
-            name=name,
+            name=entry.name,
             usd=self.usd,
             progress=self.progress,
         )
@@ -174,12 +179,6 @@ def _print(reports: "Sequence[Report]", comparison: "Comparison | None", *, json
 def _unmeasured(trial: "Trial") -> bool:
     """Did the run end for an error that says nothing about the agent, such as a dead server?"""
     return trial.result is None or trial.result.stop_reason == "error"
-
-
-def _agent(path: str, model: str, root: Path | None) -> "Agent[Any, Any]":
-    from taofold.cli.agents import chosen, make
-
-    return make(chosen(path, root, model=model)).but(approve=None)
 
 
 def _label(path: str, name: str) -> str:
