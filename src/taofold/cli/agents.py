@@ -1,8 +1,9 @@
-"""From the AGENT argument to an `Agent`, and back again from what a run recorded of it.
+"""Makes the `Agent` of a command: of its AGENT argument, or of what a run recorded of its agent.
 
-An agent is an agent file, a `module:attr`, or nothing: then it is the default agent with file and
-command tools on the current directory. Its models are connected here: those that its file names,
-or what `--model` says instead. The operator's policy and flags come on top.
+A `Choice` is what was said or recorded; `make` takes one. AGENT is an agent file, a `module:attr`,
+or nothing: then it is the default agent with file and command tools on the current directory. Its
+models are connected here: those that its file names, or what `--model` says instead. The operator's
+policy and flags come on top.
 """
 
 import os

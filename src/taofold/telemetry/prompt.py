@@ -1,4 +1,4 @@
-"""What a model was sent, as the GenAI conventions have it: valid JSON, however long it was.
+"""Prompts and replies as span attributes: the messages that a model was sent, as bounded JSON.
 
 A message is encoded once, however many prompts it is in. A prompt that is too long is cut between
 messages, a text within it to its ends and its error lines; never in the middle of JSON.

@@ -1,4 +1,4 @@
-"""Drives a loop in front of a person, with what the command line has for it.
+"""Runs a loop in front of a person: makes what it depends on, shows it, asks.
 
 `with_dependencies` puts that together: store, journal, agent, environment, learner. `drive` shows
 the loop as it goes, asks the person, and ends the program as the loop ended (D1).

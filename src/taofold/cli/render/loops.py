@@ -1,4 +1,4 @@
-"""Shows a loop as it goes: one line for each step, and what the gates say of each iteration."""
+"""`Show`: a loop as it goes, one line for each step, and what the gates say of each iteration."""
 
 import sys
 from collections.abc import Sequence

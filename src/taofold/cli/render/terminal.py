@@ -1,4 +1,4 @@
-"""Tells a run in colours: compact blocks, and a line that shows what is going on."""
+"""`RichVoice`: a run told in colours, in compact blocks, and a line for what is going on."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Opens the port and stays: what `taofold serve` does once it knows its agents."""
+"""`taofold serve` over HTTP: opens the port and stays, once `commands` knows the agents."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Images, documents and sound that clients send with what they say, and that they are shown.
+"""Images, documents and sound in requests and answers: read, checked and served.
 
 They come as base64 in JSON, and go as files. What a file is its bytes say; what the client calls
 it is only a name. It knows nothing about runs but their events.

@@ -1,4 +1,4 @@
-"""What a run says that no log holds, from the process that drives it to those where it is watched.
+"""`Relay`: live output of runs, from the process that drives one to those where it is watched.
 
 A server that has watchers for a run says so (`WatchNotice`) and says it again every few seconds;
 whoever drives the run then sends the answer's text as it arrives, what tools report, and that

@@ -1,7 +1,7 @@
-"""Where an MCP server is, and how this client is known there. Nothing in here connects.
+"""`ServerAddress`: how one MCP server is started or reached, and as whom (headers, `OAuth`).
 
 Values of the environment and headers may hold `${NAME}`: they are filled in from this process's
-environment when the server is started, so that no secret stands in a file.
+environment when the server is started, so that no secret stands in a file. Nothing here connects.
 """
 
 import os

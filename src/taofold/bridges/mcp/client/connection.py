@@ -1,4 +1,4 @@
-"""A connection to one MCP server: opened when it is needed, kept, and opened again when it broke.
+"""`ServerConnection`: a session with one MCP server, opened when needed, and again when it broke.
 
 All connections live on one thread with an event loop of its own, each in the one task that opened
 it, so that they outlast the loops of the runs that use them. `submit` and `on_loop` bring work

@@ -1,4 +1,4 @@
-"""What an MCP server wants to know in the middle of a call: of a person, of the model, of us.
+"""Questions that an MCP server asks during a call, and their answers: forms, sampling, roots.
 
 In the era of 2026 a call ends in questions and a sealed state, and is made again with the answers.
 In the older era the server asks while it works; such a call is cancelled and, once somebody has
@@ -9,7 +9,7 @@ Questions of the older era do not say which call they belong to. While one call 
 (`Flights`) that is clear; a question among several is cancelled, and from then on the calls go one
 by one.
 
-`ServerInputs` is what is given besides a person's answers, and only if the options say so. *Roots*:
+Forms (elicitation) go to a person. `ServerInputs` is the rest, only if the options say so. *Roots*:
 the folders that whoever made the server allowed, told without asking again. *Sampling*: an answer
 of the run's own model, in a child run and within the run's limits, each time with a person's word,
 who reads the server's prompt first.

@@ -1,4 +1,4 @@
-"""One MCP server at work: its tools listed and watched, its tools called.
+"""`RemoteServer`: one MCP server at work; its tools are listed, watched and called.
 
 Runs on the loop of the connections. What the server says of a tool is compared with what was
 accepted before each call, as fresh as the server lets us know; if it changed, a person is asked.

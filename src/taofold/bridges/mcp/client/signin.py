@@ -1,4 +1,7 @@
-"""A person signs in to an MCP server, once; `oauth` keeps the tokens and refreshes them."""
+"""`sign_in`: a person signs in to an MCP server with a browser, once.
+
+`oauth` keeps the tokens and refreshes them.
+"""
 
 import asyncio
 from collections import deque
