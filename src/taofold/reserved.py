@@ -8,7 +8,6 @@ here each time they are used. Knows nothing of what the places hold.
 """
 
 import os
-from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
@@ -20,18 +19,18 @@ SERVER: Final = "MCP server "
 _files: Final[dict[Path, tuple[str, ...]]] = {}
 
 
-def operator_folder(environment: Mapping[str, str] = os.environ) -> Path:
+def operator_folder() -> Path:
     """`~/.config/taofold`, where `XDG_CONFIG_HOME` says so elsewhere: what the operator decides."""
-    return _base(environment, "XDG_CONFIG_HOME", ".config") / "taofold"
+    return _base("XDG_CONFIG_HOME", ".config") / "taofold"
 
 
-def state_folder(environment: Mapping[str, str] = os.environ) -> Path:
+def state_folder() -> Path:
     """`~/.local/state/taofold`, where `XDG_STATE_HOME` says so elsewhere: this user's secrets."""
-    return _base(environment, "XDG_STATE_HOME", ".local/state") / "taofold"
+    return _base("XDG_STATE_HOME", ".local/state") / "taofold"
 
 
-def _base(environment: Mapping[str, str], variable: str, otherwise: str) -> Path:
-    value = environment.get(variable, "")
+def _base(variable: str, otherwise: str) -> Path:
+    value = os.environ.get(variable, "")
     # The XDG specification: a relative path in such a variable is invalid and ignored.
     return Path(value) if value.startswith("/") else Path.home() / otherwise
 

@@ -110,12 +110,12 @@ def config() -> "Config":
     return read
 
 
-def log_address(environment: Mapping[str, str] = os.environ) -> str:
+def log_address() -> str:
     """What `TAOFOLD_LOG` names: a log that several machines share; "" = the project's own file.
 
     Only the environment says so: a project's files must not lead its runs elsewhere.
     """
-    return environment.get(LOG, "").strip()
+    return os.environ.get(LOG, "").strip()
 
 
 def open_store(*, create: bool = False, kind: str = "runs", adopt: bool = False) -> "Log":

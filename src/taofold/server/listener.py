@@ -12,6 +12,8 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+MOST_CONNECTIONS: Final = 10_000
+"""At once; the rest get 503."""
 HEADER_S: Final = 10.0
 """Seconds that the header of a request may take."""
 HEADER_BYTES: Final = 32_768
@@ -88,10 +90,8 @@ class HeaderTimeoutProtocol(H11Protocol):
             self.transport.close()
 
 
-def server_for(
-    app: ASGIApp, host: str, port: int, *, header_s: float = HEADER_S, most: int = 10_000
-) -> uvicorn.Server:
-    """A uvicorn server, not yet started. `most` connections at once; the rest get 503."""
+def server_for(app: ASGIApp, host: str, port: int, *, header_s: float = HEADER_S) -> uvicorn.Server:
+    """A uvicorn server, not yet started."""
     config = uvicorn.Config(
         app,
         host=host,
@@ -112,7 +112,7 @@ def server_for(
         proxy_headers=False,
         timeout_keep_alive=15,
         timeout_graceful_shutdown=STOP_S,
-        limit_concurrency=most,
+        limit_concurrency=MOST_CONNECTIONS,
         h11_max_incomplete_event_size=HEADER_BYTES,
         backlog=2048,
     )

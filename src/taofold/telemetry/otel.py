@@ -107,9 +107,9 @@ def exporter(*, content: bool = False) -> "OtelExporter":
     return _exporter(None, "", None, content, "", None)
 
 
-def disabled(environment: Mapping[str, str] = os.environ) -> bool:
+def disabled() -> bool:
     """Is OpenTelemetry switched off, by `OTEL_SDK_DISABLED`?"""
-    return environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
+    return os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
 
 
 def _exporter(

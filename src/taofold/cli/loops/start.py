@@ -59,19 +59,19 @@ def inferred_gate(task: str, root: Path) -> str:
     return suggestion(task, root)
 
 
-def confirmed_gates(task: str, root: Path, ask: Ask | None = None) -> tuple[str, ...]:
+def confirmed_gates(task: str, root: Path) -> tuple[str, ...]:
     """The gates for a task that names none: inferred, and confirmed by the person.
 
     Ends the program with 2 if nobody can be asked or nothing is named.
     """
     guess = inferred_gate(task, root)
-    if ask is None and not terminal():
+    if not terminal():
         hint = f"; did you mean --completion {guess!r}?" if guess else ""
         fail(
             "--completion is missing: name a command that succeeds when the work is done"
             f"{hint}\nusage: {invocation()} loop TASK --completion CMD [--completion CMD …]"
         )
-    commands = asyncio.run(gate(ask or at_terminal(), guess, root))
+    commands = asyncio.run(gate(at_terminal(), guess, root))
     if not commands:
         fail("without a command that proves completion there is no loop")
     return commands

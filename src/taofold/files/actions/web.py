@@ -178,9 +178,9 @@ class Pages:
         return Outcome(text[:most], "partial" if len(text) > most else "success", _title(text, url))
 
 
-def web_tools(search: Search | None = None, web: Web | None = None) -> tuple[Tool, ...]:
+def web_tools(search: Search | None = None) -> tuple[Tool, ...]:
     """`web.search` and `web.scrape`."""
-    pages = Pages(search, web or Web())
+    pages = Pages(search, Web())
     return (
         make(pages.search, name="web.search", effect="read", toolset="web"),
         make(pages.scrape, name="web.scrape", effect="read", toolset="web"),

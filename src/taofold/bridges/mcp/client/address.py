@@ -156,20 +156,18 @@ class ServerAddress:
         return plain if plain[0].isalpha() else f"mcp_{plain}"
 
 
-def with_environment(
-    values: Mapping[str, str], environment: Mapping[str, str] = os.environ
-) -> dict[str, str]:
+def with_environment(values: Mapping[str, str]) -> dict[str, str]:
     """`values` with each `${NAME}` replaced.
 
     Raises:
         ConfigError: a variable is not set.
     """
     missing = sorted(
-        {n for value in values.values() for n in _VARIABLE.findall(value) if n not in environment}
+        {n for value in values.values() for n in _VARIABLE.findall(value) if n not in os.environ}
     )
     if missing:
         raise ConfigError(f"set the environment variable {', '.join(missing)}: a server needs it")
     return {
-        name: _VARIABLE.sub(lambda match: environment[match.group(1)], value)
+        name: _VARIABLE.sub(lambda match: os.environ[match.group(1)], value)
         for name, value in values.items()
     }

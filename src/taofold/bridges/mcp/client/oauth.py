@@ -80,14 +80,12 @@ _FORM: Final = DocumentFormat[Stored](Stored(), _stored, asdict)
 class KeptTokens:
     """The tokens for one server: the storage that the package's client asks for."""
 
-    def __init__(
-        self, url: str, client_id: str = "", folder: Path | None = None, principal: str = ""
-    ) -> None:
+    def __init__(self, url: str, client_id: str = "", principal: str = "") -> None:
         # The user of this process was the only one once: these names must stay.
         parts = [url, client_id, principal] if principal else [url, client_id]
         name = f"{blake2b(msgspec.json.encode(parts), digest_size=8).hexdigest()}.json"
         self.url, self.principal = url, principal
-        self.path = (state_folder() / FOLDER if folder is None else folder) / name
+        self.path = state_folder() / FOLDER / name
         self._document = SharedDocument(self.path, _FORM)
         self.context: Any = None
         """Of the package's client: what it has found out."""
