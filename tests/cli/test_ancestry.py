@@ -1,6 +1,6 @@
 """A process that an agent started gives no word of authority.
 
-Mutants it catches: `descent.refuse` that looks at its own environment alone; an uncontained
+Mutants it catches: `refuse` that looks at its own environment alone; an uncontained
 command that is started without the mark; a command of the program that does not ask.
 """
 
@@ -18,8 +18,7 @@ import typer
 from tests.terminal import Taofold
 
 from taofold import RunContext
-from taofold.cli import ancestry as descent
-from taofold.cli.app import app
+from taofold.cli.app import ALLOWED_FOR_AGENTS, app, guard, refuse, started_by
 from taofold.core.errors import Refused
 from taofold.reserved import MARK
 from taofold.tools.command import command_tool
@@ -64,13 +63,13 @@ def test_what_is_not_open_is_refused_a_verb_of_tomorrow_too(
     monkeypatch.setenv(MARK, "run_command")
     program: Any = typer.main.get_command(app)
     program.commands["runs"].add_command(typer.main.get_command(tomorrow), "tomorrow")
-    descent.guard(program)
+    guard(program)
     known = dict(verbs(program))
-    assert known.keys() >= descent.ALLOWED_FOR_AGENTS
+    assert known.keys() >= ALLOWED_FOR_AGENTS
     closed = {
         path
         for path in known
-        if path.replace("ralph-patterns ", "patterns ") not in descent.ALLOWED_FOR_AGENTS
+        if path.replace("ralph-patterns ", "patterns ") not in ALLOWED_FOR_AGENTS
     }
     assert {"runs tomorrow", "runs steer", "ralph-extract-patterns"} <= closed
     for path in closed:
@@ -124,8 +123,8 @@ def test_clearing_the_environment_does_not_help_while_an_ancestor_lives(
 
 
 def test_a_person_at_a_terminal_is_nobodys_descendant(taofold: Taofold, project: Path) -> None:
-    assert descent.started_by() == ""
-    descent.refuse("decide on an action")
+    assert started_by() == ""
+    refuse("decide on an action")
     taofold("run", "agents.py:writer", "go")
     assert taofold("approvals", "approve", "last").code == 0
 
@@ -133,9 +132,9 @@ def test_a_person_at_a_terminal_is_nobodys_descendant(taofold: Taofold, project:
 def test_an_agents_mcp_server_may_serve_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """`taofold serve --mcp` as somebody's MCP server: its questions go to the client's person."""
     monkeypatch.setenv(MARK, "MCP server mine")
-    descent.refuse("serve", mcp=True)
+    refuse("serve", mcp=True)
     with pytest.raises(Refused):
-        descent.refuse("serve")
+        refuse("serve")
 
 
 @linux
@@ -144,7 +143,7 @@ def test_a_name_with_brackets_does_not_hide_an_ancestor(tmp_path: Path) -> None:
     program.symlink_to(sys.executable)
     code = (
         "import subprocess, sys; print(subprocess.run([sys.argv[1], '-c', "
-        "'from taofold.cli.ancestry import started_by; print(started_by())'], env={}, "
+        "'from taofold.cli.app import started_by; print(started_by())'], env={}, "
         "capture_output=True, text=True).stdout)"
     )
     env = {**os.environ, MARK: "run_command"}

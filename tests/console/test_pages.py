@@ -23,7 +23,7 @@ from tests.server.agents import Bench, act, batch, finish
 
 from taofold.core.text import iso
 from taofold.evals import Case, evaluate
-from taofold.evals.report_files import store_report
+from taofold.evals.evaluate import store_report
 from taofold.log.journal import MemoryJournal
 from taofold.log.store import clock
 from taofold.testing.models import ScriptedModel

@@ -7,7 +7,7 @@ import pytest
 
 from taofold import Agent
 from taofold.evals import Case, compare, evaluate
-from taofold.evals.report_files import FOLDER, read, store_report, stored_reports
+from taofold.evals.evaluate import FOLDER, store_report, stored_report, stored_reports
 from taofold.testing.models import ScriptedModel
 
 pytestmark = pytest.mark.anyio
@@ -26,7 +26,7 @@ async def test_a_report_is_kept_listed_and_read_again(tmp_path: Path) -> None:
     (brief,) = stored_reports(tmp_path)
     assert (brief["id"], brief["name"]) == (path.stem, "sums")
     assert brief["reports"] == [{"agent": "good", "rate": 1.0}, {"agent": "bad", "rate": 0.0}]
-    whole = read(tmp_path, path.stem)
+    whole = stored_report(tmp_path, path.stem)
     assert whole is not None
     assert whole["reports"][0] == {**good.as_json(), "interval": tuple(good.interval)}
     assert whole["comparisons"] == [compare(good, bad).as_json()]
@@ -38,7 +38,7 @@ async def test_a_report_is_kept_listed_and_read_again(tmp_path: Path) -> None:
 def test_no_name_leads_out_of_the_folder(tmp_path: Path, name: str) -> None:
     (tmp_path / FOLDER).mkdir()
     (tmp_path / "policy.json").write_text("{}")
-    assert read(tmp_path, name) is None
+    assert stored_report(tmp_path, name) is None
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"at": 1}', "[" * 100_000, "\x00"])
@@ -46,5 +46,5 @@ def test_what_is_no_report_is_left_out(tmp_path: Path, text: str) -> None:
     (tmp_path / FOLDER).mkdir()
     name = "1700000000000-0123abcd"
     (tmp_path / FOLDER / f"{name}.json").write_text(text)
-    assert read(tmp_path, name) is None
+    assert stored_report(tmp_path, name) is None
     assert stored_reports(tmp_path) == []

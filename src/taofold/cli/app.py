@@ -1,18 +1,25 @@
-"""The program: its commands, and what its errors mean for the exit code (D1).
+"""The program: its commands, who may call them, and what errors mean for the exit code (D1).
 
 0 success, 1 the goal was not reached, 2 usage or configuration, 3 waiting for a person,
 130 interrupted. Results go to standard output, everything else to standard error.
+
+No word of authority comes from a process that an agent started (`GuardedProgram`). A command that
+is not contained has the user's rights, so it can read what the user can; this is said where such
+commands are allowed. What is plainly a descendant of one is refused all the same: taofold marks the
+environment of every process that it starts for an agent, and looks at the marks of its own
+ancestors.
 """
 
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperGroup
 
 from taofold.cli import outcome
-from taofold.cli.ancestry import GuardedProgram
 from taofold.cli.approvals import app as approvals
 from taofold.cli.demo import demo
 from taofold.cli.doctor import doctor
@@ -29,7 +36,92 @@ from taofold.cli.runs.exchange import app as exchange
 from taofold.cli.runs.exchange import log_app
 from taofold.cli.runs.read import app as reading
 from taofold.cli.serve.commands import register as add_serve
+from taofold.core.errors import Refused
 from taofold.host import seal
+from taofold.reserved import MARK, SERVER
+
+ALLOWED_FOR_AGENTS: Final = frozenset(
+    {
+        *("run", "eval", "loop", "ralph", "demo", "check", "graph", "init", "doctor"),
+        *("runs list", "runs show", "runs log", "runs metrics", "runs check", "runs diff"),
+        *("runs replay", "runs export", "approvals list", "mcp list", "mcp pins"),
+        *("loops list", "loops status", "loops report", "loops export"),
+        *("patterns list", "patterns show", "patterns lineage", "patterns metrics"),
+        *("patterns export", "serve start"),
+    }
+)
+"""What a process that an agent started may call: it looks, or begins work of its own.
+
+Whatever else there is, a verb of tomorrow included, is a person's. `serve start` asks by itself:
+it may serve MCP to the agent that started it.
+"""
+
+
+class GuardedProgram(TyperGroup):
+    """The program, whoever invokes it: made with every verb guarded."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        guard(self)
+
+
+def guard(command: Any, path: tuple[str, ...] = ()) -> None:
+    """Have each verb below `command` (of click) refuse, if it is not `ALLOWED_FOR_AGENTS`."""
+    if hasattr(command, "commands"):
+        for name, verb in command.commands.items():
+            guard(verb, (*path, name))
+        return
+    called = " ".join(path)
+    # The seed's names for the same verbs: `ralph-patterns list`, `ralph-extract-patterns`.
+    if called.replace("ralph-patterns ", "patterns ") in ALLOWED_FOR_AGENTS:
+        return
+    invoke = command.invoke
+
+    def refused_or_done(context: Any) -> Any:
+        refuse(f"call `taofold {called}`")
+        return invoke(context)
+
+    command.invoke = refused_or_done
+
+
+def refuse(what: str, *, mcp: bool = False) -> None:
+    """Go on only if no agent started this process.
+
+    `mcp`: being started as the MCP server of an agent is in order, because then a client asks.
+
+    Raises:
+        Refused: one did; says which tool, and who can do it instead.
+    """
+    by = started_by()
+    if by and not (mcp and by.startswith(SERVER)):
+        raise Refused(
+            f"a process that an agent started ({by}) may not {what}: "
+            "a person does that, at a terminal or in the console"
+        )
+
+
+def started_by() -> str:
+    """The tool through which an agent started this process or an ancestor; "" if none did."""
+    mark = os.environ.get(MARK, "")
+    pid = os.getppid()
+    # A command can clear its own environment, not that of the processes it descends from.
+    while not mark and pid > 1:
+        mark, pid = _of(pid)
+    return mark
+
+
+def _of(pid: int) -> tuple[str, int]:
+    """The mark that a process was started with, and its parent. Linux; elsewhere nothing."""
+    try:
+        environment = Path(f"/proc/{pid}/environ").read_bytes()
+        status = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return "", 0
+    start = f"{MARK}=".encode()
+    marks = [variable for variable in environment.split(b"\0") if variable.startswith(start)]
+    parent = status.rpartition(b")")[2].split()[1]  # the name before it may hold anything
+    return (marks[0][len(start) :].decode("utf-8", "replace") if marks else ""), int(parent)
+
 
 app = typer.Typer(
     name="taofold",

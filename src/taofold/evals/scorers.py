@@ -22,7 +22,7 @@ from taofold.core.errors import ConfigError
 from taofold.core.json_values import render
 from taofold.core.text import clip
 from taofold.core.values import JSON
-from taofold.files.actions.types import NoType, type_of
+from taofold.files.types import NoType, type_of
 
 if TYPE_CHECKING:
     from taofold.evals.cases import Case

@@ -19,7 +19,6 @@ from taofold.core.json_values import is_array, is_object
 from taofold.core.text import near
 from taofold.core.values import Effort, PromptCache
 from taofold.files import references
-from taofold.files.actions.types import NoType, type_of
 from taofold.files.config import Config, LimitKeys, PolicyFile, tighten
 from taofold.files.document import Fault, Strict, YamlDocument, check, load, refuse
 from taofold.files.tools import (
@@ -30,6 +29,7 @@ from taofold.files.tools import (
     read_inline,
     read_servers,
 )
+from taofold.files.types import NoType, type_of
 from taofold.policy import Limits, Policy
 from taofold.runtime.providers import providers
 from taofold.tools.command import command_tool

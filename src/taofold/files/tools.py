@@ -18,9 +18,9 @@ from pydantic import BaseModel, Field
 
 from taofold.core.errors import ConfigError
 from taofold.core.json_values import is_array, is_object
-from taofold.files.actions.types import NoType, record
 from taofold.files.document import Fault, KeyPath, Strict, YamlDocument, check
 from taofold.files.expressions.template import Template, Unrenderable, is_template
+from taofold.files.types import NoType, record
 from taofold.policy.redaction import Redactor, is_named_secret
 from taofold.tools import Outcome, RunContext, Tool
 from taofold.tools.command import command_tool

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict
 from starlette.responses import Response
 
 from taofold.core.state import ENDED, fold
-from taofold.evals import report_files
+from taofold.evals.evaluate import stored_report, stored_reports
 from taofold.log.log import Log
 from taofold.server.api import mcp_signins, runs, schemas
 from taofold.server.api.schemas import RunsQuery
@@ -224,7 +224,7 @@ def _add(to: DayCost | ModelCost, tokens: int, usd: float) -> None:
 async def evals(call: ApiCall) -> BaseModel:
     """Reports of evals."""
     folder = call.server.folder
-    return Evals(items=report_files.stored_reports(folder) if folder is not None else [])
+    return Evals(items=stored_reports(folder) if folder is not None else [])
 
 
 async def eval_report(call: ApiCall) -> BaseModel:
@@ -234,7 +234,7 @@ async def eval_report(call: ApiCall) -> BaseModel:
         Problem: 404.
     """
     folder = call.server.folder
-    document = report_files.read(folder, call.path["eval"]) if folder is not None else None
+    document = stored_report(folder, call.path["eval"]) if folder is not None else None
     if document is None:
         raise Problem(404, "not_found", "there is no such eval")
     return EvalReport(**document)

@@ -17,7 +17,7 @@ from taofold.bridges import dspy
 from taofold.bridges.dspy.compilation import MetricScore, metric_of, read_score
 from taofold.bridges.dspy.program import plain_program, written_of
 from taofold.core.errors import ConfigError, ModelError
-from taofold.files.actions.types import type_of
+from taofold.files.types import type_of
 from taofold.log.memory import MemoryLog
 from taofold.runtime.control import steer
 from taofold.testing.models import FunctionModel, ScriptedModel

@@ -8,8 +8,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from taofold.core.errors import ConfigError
 from taofold.files.actions.tools import recall, store
-from taofold.files.actions.types import NoType, type_of
 from taofold.files.actions.web import Folder, Hit, backend, readable, register_search, web_tools
+from taofold.files.types import NoType, type_of
 from taofold.tools import Outcome, RunContext
 
 pytestmark = pytest.mark.anyio

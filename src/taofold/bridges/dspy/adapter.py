@@ -42,7 +42,7 @@ from taofold.bridges.dspy.program import (
 from taofold.bridges.dspy.program import signature as signature_of
 from taofold.core.errors import ConfigError
 from taofold.core.values import FINISH, JSON, Message, Role, StepRole
-from taofold.files.actions.types import type_of
+from taofold.files.types import type_of
 from taofold.reasoning import Offer
 
 # Values here are JSON of any shape, or come from a library without types.

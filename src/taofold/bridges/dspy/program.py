@@ -32,7 +32,7 @@ from pydantic_core import to_jsonable_python
 
 from taofold.core.errors import ConfigError
 from taofold.core.values import JSON, Message, Reply, Value
-from taofold.files.actions.types import NoType, type_of
+from taofold.files.types import NoType, type_of
 from taofold.parsing import Parsed, Unparsed, parse
 from taofold.reasoning import Output
 
@@ -43,7 +43,7 @@ _NONE: Final = re.compile(r"\bNone\b")
 
 
 class Slot(Value, frozen=True, forbid_unknown_fields=True):
-    """A field: its name, its type as `taofold.files.actions.types` reads it, what it is."""
+    """A field: its name, its type as `taofold.files.types` reads it, what it is."""
 
     name: str
     type: JSON = "str"

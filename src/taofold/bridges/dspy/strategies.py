@@ -41,7 +41,7 @@ from taofold.bridges.dspy.program import (
 from taofold.bridges.dspy.program import signature as signature_of
 from taofold.core.effects import Answer, Halt, Strategy
 from taofold.core.values import FINISH, JSON, Thought
-from taofold.files.actions.types import type_of
+from taofold.files.types import type_of
 from taofold.parsing import Unparsed
 from taofold.reasoning import Task
 from taofold.reasoning.nested import closing

@@ -141,7 +141,7 @@ def start(
     `taofold serve tokens add NAME --role ROLE` makes a token, `taofold serve tokens --help` says
     more.
     """
-    from taofold.cli.ancestry import refuse
+    from taofold.cli.app import refuse
 
     refuse("start a server", mcp=mcp)
     if mcp or mcp_http:

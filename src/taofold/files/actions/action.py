@@ -33,7 +33,7 @@ from taofold.core.effects import (
     Strategy,
 )
 from taofold.core.values import RESERVED, Action, Effort, ModelSettings, Observation, Reply
-from taofold.files.actions.types import NoType, type_of
+from taofold.files.types import NoType, type_of
 from taofold.reasoning import Offer, Output, Task
 from taofold.reasoning.nested import Inner, alone
 

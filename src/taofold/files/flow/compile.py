@@ -13,7 +13,6 @@ from pydantic import BaseModel, ValidationError
 from taofold.core.json_values import is_array, is_object
 from taofold.core.text import near
 from taofold.files.actions import Actions, Kind, canonical
-from taofold.files.actions.types import NoType, type_of
 from taofold.files.document import Fault, KeyPath, YamlDocument, check
 from taofold.files.expressions.condition import Condition, Unclear
 from taofold.files.expressions.template import Template, Unrenderable, is_template
@@ -30,6 +29,7 @@ from taofold.files.flow.flow import (
     Spread,
     templates,
 )
+from taofold.files.types import NoType, type_of
 
 _ALWAYS: Final = frozenset({"state", "variables", "goal"})
 _DEEPEST: Final = 50

@@ -26,7 +26,6 @@ from taofold.core.values import RESERVED
 from taofold.files.actions import ActionCall, Actions, Done, Keys, Kind, build_actions_registry
 from taofold.files.actions.action import Open, Text, tool_name
 from taofold.files.actions.tools import APPROVE, WAIT, approve, done, memory, perform, wait
-from taofold.files.actions.types import NoType, record
 from taofold.files.actions.web import backend, web_tools
 from taofold.files.agent import AgentFile, listed_tools, read_document, specs
 from taofold.files.agent import build as build_plain
@@ -37,6 +36,7 @@ from taofold.files.flow.flow import OWN, Flow, FlowKeys, Node
 from taofold.files.flow.run import nested_flow, run
 from taofold.files.references import is_name
 from taofold.files.references import load as load_object
+from taofold.files.types import NoType, record
 from taofold.policy import Limits, Policy
 from taofold.reasoning import Task
 from taofold.tools import Tool, Toolset

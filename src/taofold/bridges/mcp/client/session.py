@@ -391,7 +391,7 @@ async def _transport(
     """What opens the streams: as the package makes it."""
     if address.kind == "stdio":
         stdio = load("mcp.client.stdio")
-        # The mark last: an agent file cannot clear it (`cli.ancestry`).
+        # The mark last: an agent file cannot clear it (`cli.app`).
         env = {**with_environment(address.env), MARK: f"{SERVER}{address.label}"}
         program = stdio.StdioServerParameters(
             command=address.command, args=list(address.args), env=env, cwd=address.cwd or None

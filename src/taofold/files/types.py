@@ -1,5 +1,10 @@
 """Types as people write them in files: `str`, `list[int]`, `{name: str}`, or JSON Schema. Pure."""
 
+# Values here are JSON of any shape, or come from a library without types.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownParameterType=false, reportMissingTypeStubs=false
+
 import re
 from collections.abc import Mapping
 from typing import Any, Final, Literal, Optional
@@ -7,12 +12,6 @@ from typing import Any, Final, Literal, Optional
 from pydantic import ConfigDict, Field, create_model
 
 from taofold.core.values import JSON
-
-# Values here are JSON of any shape, or come from a library without types.
-# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
-# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
-# pyright: reportUnknownParameterType=false, reportMissingTypeStubs=false
-
 
 PLAIN: Final[dict[str, Any]] = {
     "any": Any,
