@@ -275,37 +275,38 @@ class Expectations:
         tree: str,
     ) -> Verdict:
         """All results together."""
+        passed = all([result.passed for result in results])
+        tampered = any([change.tampering for change in changes])
+        return Verdict(
+            passed=not tampered and passed,
+            results=tuple(results),
+            quality=self._quality(ran, results),
+            tampered=tampered,
+            changes=changes,
+            missing=tuple(name for result in results for name in result.missing),
+            contained=not self._not_contained,
+            reasons=tuple(_reasons(results, changes, passed=passed)),
+            notes=tuple(self._notes(changes)),
+            tree=tree,
+        )
+
+    def _quality(self, ran: Sequence["GateRun"], results: Sequence[GateResult]) -> float:
+        """The share of all gates' checks that pass."""
         shares = [
             share(run.plan.runner, was, run.report.checks, result.passed)
             for run, was, result in zip(ran, self._baseline.expected, results, strict=True)
         ]
         total = sum([count for _, count in shares])
-        tampered = any([change.tampering for change in changes])
-        passed = all([result.passed for result in results])
-        reasons = [change_line(change) for change in changes if change.tampering]
-        reasons += [
-            f"`{result.gate.command}`: {reason}" for result in results for reason in result.reasons
-        ]
-        left = [change.path for change in changes if change.done == "left out"]
-        if left and not passed:
-            reasons.append(f"{LEFT_OUT}: {first_names(left)}")
+        return sum([good for good, _ in shares]) / total if total else 0.0
+
+    def _notes(self, changes: Sequence[TreeChange]) -> list[str]:
+        """What is worth knowing and speaks against nothing."""
         notes = [change_line(change) for change in changes if not change.tampering]
         if self._not_contained:
             notes.append(f"the gates are not contained: {self._not_contained}")
         elif self._shared:
             notes.append(f"the gates share this machine's network: {self._shared}")
-        return Verdict(
-            passed=not tampered and passed,
-            results=tuple(results),
-            quality=sum([good for good, _ in shares]) / total if total else 0.0,
-            tampered=tampered,
-            changes=changes,
-            missing=tuple(name for result in results for name in result.missing),
-            contained=not self._not_contained,
-            reasons=tuple(reasons),
-            notes=tuple(notes),
-            tree=tree,
-        )
+        return notes
 
     def _result(
         self, gate: Gate, ran: "GateRun", was: Expected, doubts: Sequence[str], prefix: str
@@ -359,6 +360,18 @@ class Expectations:
             ),
             traceback=redact(check.traceback),
         )
+
+
+def _reasons(
+    results: Sequence[GateResult], changes: Sequence[TreeChange], *, passed: bool
+) -> list[str]:
+    """What speaks against the work: tampering, each gate's own reasons, what was left out."""
+    reasons = [change_line(change) for change in changes if change.tampering]
+    reasons += [f"`{result.gate.command}`: {why}" for result in results for why in result.reasons]
+    left = [change.path for change in changes if change.done == "left out"]
+    if left and not passed:
+        reasons.append(f"{LEFT_OUT}: {first_names(left)}")
+    return reasons
 
 
 def second_judgement(first: "GateRun", second: "GateRun") -> tuple[tuple[str, ...], str]:
