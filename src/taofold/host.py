@@ -29,17 +29,17 @@ def program(name: str, outside: Path | None = None) -> str:
         # "" and "." in PATH mean the working directory, where the agent writes.
         if not folder.is_absolute() or _within(folder, outside):
             continue
-        found = shutil.which(name, path=entry)
-        if found and not _within(Path(found), outside):
-            return found
+        path = shutil.which(name, path=entry)
+        if path and not _within(Path(path), outside):
+            return path
     return ""
 
 
 def homes() -> tuple[Path, ...]:
     """The directories that this Python runs from, and taofold's own source."""
-    found = {Path(sys.prefix), Path(sys.prefix).resolve(), Path(sys.base_prefix).resolve()}
-    found.add(Path(__file__).resolve().parents[2])  # installed editable, it lies elsewhere
-    return tuple(sorted(found))
+    folders = {Path(sys.prefix), Path(sys.prefix).resolve(), Path(sys.base_prefix).resolve()}
+    folders.add(Path(__file__).resolve().parents[2])  # installed editable, it lies elsewhere
+    return tuple(sorted(folders))
 
 
 def frozen(root: Path) -> tuple[str, ...]:

@@ -149,8 +149,8 @@ def _nul(value: Any, key_path: KeyPath = ()) -> KeyPath | None:
             return key_path
     elif is_array(value):
         inner = enumerate(value)
-    found = (_nul(item, (*key_path, key)) for key, item in inner)
-    return next((path for path in found if path is not None), None)
+    paths = (_nul(item, (*key_path, key)) for key, item in inner)
+    return next((path for path in paths if path is not None), None)
 
 
 def check(
@@ -230,8 +230,8 @@ def _example(key: str, model: type[BaseModel] | None, value: object) -> str:
         return f"write {key}: {{KEY: …}}"
     keys, first = _keys(model), next(iter(model.model_fields.values()))
     # A bare number is most often meant for the first key: `limits: 5`, `retry: 3`.
-    meant = isinstance(value, int | float) and _takes_number(first.annotation)
-    example = _short(value) if meant else "…"
+    fits = isinstance(value, int | float) and _takes_number(first.annotation)
+    example = _short(value) if fits else "…"
     return f"write {key}: {{{keys[0]}: {example}}}; its keys are {', '.join(keys)}"
 
 

@@ -74,8 +74,8 @@ def show(run: options.Run, at: options.Seq = None, json: options.Json = False) -
 
     name, records, status, rated = with_log(work)
     if json:
-        shown = [rating_json(rating) for rating in rated]
-        give_json({**state_json(name, records), "ratings": shown})
+        views = [rating_json(rating) for rating in rated]
+        give_json({**state_json(name, records), "ratings": views})
         return
     tell(name, records, travelled=at is not None, status=status)
     for rating in rated:

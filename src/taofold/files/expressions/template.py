@@ -209,7 +209,11 @@ def _reads(tree: nodes.Template, of: str) -> set[str]:
     """What is read `of` a mapping, but for what the template itself asks whether it exists."""
     lenient: list[nodes.Node] = [
         *[test.node for test in tree.find_all(nodes.Test) if test.name in ("defined", "undefined")],
-        *[one.node for one in tree.find_all(nodes.Filter) if one.node and one.name in _DEFAULTS],
+        *[
+            part.node
+            for part in tree.find_all(nodes.Filter)
+            if part.node and part.name in _DEFAULTS
+        ],
     ]
     reads = {_member(node, of) for node in tree.find_all((nodes.Getattr, nodes.Getitem))}
     return reads - {_member(node, of) for node in lenient} - {""}

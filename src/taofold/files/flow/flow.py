@@ -293,14 +293,14 @@ class Flow:
     @property
     def every(self) -> "list[Node]":
         """All nodes, those inside others too."""
-        found: list[Node] = []
+        nodes: list[Node] = []
         todo = list(self.nodes)
         while todo:
             node = todo.pop(0)
-            found.append(node)
-            for _, nodes in node.inner:
-                todo += nodes
-        return found
+            nodes.append(node)
+            for _, inner in node.inner:
+                todo += inner
+        return nodes
 
 
 def _fault(adapter: TypeAdapter[Any] | None, value: Any) -> str:

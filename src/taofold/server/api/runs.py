@@ -225,13 +225,13 @@ async def page(call: ApiCall) -> BaseModel:
 
 async def _visible_rows(call: ApiCall, before: int, count: int, **filters: str) -> list[RunRow]:
     """The newest `count` of these rows that the caller sees; fewer only where there are no more."""
-    seen: list[RunRow] = []
+    visible: list[RunRow] = []
     while True:
         rows = await call.server.log.rows(**filters, before=before, limit=count)
         # Child runs in the name of an agent whose runs he sees may belong to others' runs.
-        seen += [row for row in rows if await call.server.sees(call.principal, row)]
-        if len(rows) < count or len(seen) >= count:
-            return seen[:count]
+        visible += [row for row in rows if await call.server.sees(call.principal, row)]
+        if len(rows) < count or len(visible) >= count:
+            return visible[:count]
         before = rows[-1].place
 
 
@@ -324,17 +324,17 @@ async def rate(call: ApiCall) -> BaseModel:
     row = await visible_run(call, call.path["run"])
     if call.server.journal is None:
         raise Problem(404, "not_found", "this server keeps no ratings")
-    kept = Ratings(call.server.journal)
+    store = Ratings(call.server.journal)
     redactor = call.server.redactor_for(await call.server.agent_of(row))
     rating = Rating.create(call.body.value, call.body.note, by=call.principal, redactor=redactor)
-    await kept.add(row.run, rating)
+    await store.add(row.run, rating)
     call.server.audit("rate", call.principal.id, run=row.run, detail=f"{rating.value:g}")
-    return await _ratings(kept, row.run)
+    return await _ratings(store, row.run)
 
 
-async def _ratings(kept: Ratings, run: str) -> schemas.RatingsView:
+async def _ratings(store: Ratings, run: str) -> schemas.RatingsView:
     return schemas.RatingsView(
-        items=[schemas.RatingView(**rating_json(rating)) for rating in await kept.of(run)]
+        items=[schemas.RatingView(**rating_json(rating)) for rating in await store.of(run)]
     )
 
 
