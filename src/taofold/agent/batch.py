@@ -248,14 +248,14 @@ class _Work:
         started = earlier.state.started
         if started is None:
             return
-        said = started.settings.get("instructions", "")
+        instructions = started.settings.get("instructions", "")
         now = self.agent.noted.get("instructions", "")
         other = ""
         if started.model != self.model:
             other = f"the model {started.model!r}, not {self.model!r}"
         elif started.agent != self.agent.name:
             other = f"the agent {started.agent!r}, not {self.agent.name!r}"
-        elif said != now:
+        elif instructions != now:
             other = "other instructions"
         if other:
             raise ConfigError(

@@ -234,8 +234,8 @@ async def _attempts(
         for attempt in reading.attempts
         if attempt.judged
     ]
-    kept = [attempt for attempt in credible if attempt.kept]
-    explained = _names([check for attempt in kept for check in attempt.turned])
+    lasting = [attempt for attempt in credible if attempt.kept]
+    explained = _names([check for attempt in lasting for check in attempt.turned])
     unexplained = bool(turned) and await _edited_otherwise(ended, reading, work)
     if turned <= explained and not unexplained and (credible or not ended.changed):
         return credible

@@ -202,11 +202,11 @@ class RemoteModel:
         self, rules: Abilities, settings: ModelSettings, notes: list[str], *, thinks: bool
     ) -> dict[str, Any]:
         """Temperature and nucleus, if the model takes them where it `thinks` or does not."""
-        wanted = sampling(settings)
+        fields = sampling(settings)
         if rules.sampling == "yes" or (rules.sampling == "not_thinking" and not thinks):
-            return wanted
+            return fields
         while_ = " while it thinks" if rules.sampling == "not_thinking" else ""
-        notes += [f"{name} is not sent: {self.name} does not take it{while_}" for name in wanted]
+        notes += [f"{name} is not sent: {self.name} does not take it{while_}" for name in fields]
         return {}
 
     def _head(self, turn: ModelTurn, notes: list[str]) -> bytes:

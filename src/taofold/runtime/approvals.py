@@ -325,7 +325,7 @@ class OpenQuestion:
         if self.behind:
             others = [q._approval(q._asked) for q in self.behind if q._asked is not None]
             request = dataclasses.replace(request, batch=(request, *others))
-        shown = [copied(each.action.parameters) for each in (request, *(request.batch or ()))]
+        before = [copied(each.action.parameters) for each in (request, *(request.batch or ()))]
         decision: Any = approve(request)
         if inspect.isawaitable(decision):
             asking = asyncio.ensure_future(decision)
@@ -345,7 +345,7 @@ class OpenQuestion:
                     asking.cancel()
                     await asyncio.gather(asking, return_exceptions=True)
         seen = (request, *(request.batch or ()))
-        changed = any(each.action.parameters != own for each, own in zip(seen, shown, strict=True))
+        changed = any(each.action.parameters != own for each, own in zip(seen, before, strict=True))
         if changed:
             by = ledger.setup.principal.id
             return Decision("deny", by=by, reason=_EDITED_IN_PLACE)

@@ -196,10 +196,10 @@ class Hooks:
     def __init__(self, hooks: Sequence[Hook] = ()) -> None:
         for hook in hooks:
             # Checkers know it; a function in its place would silently never be called.
-            given: Any = hook
-            if not isinstance(given, Hook):
-                instance = "; pass an instance of it" if isinstance(given, type) else ""
-                raise ConfigError(f"{given!r} is no taofold.Hook{instance}", path="hooks")
+            candidate: Any = hook
+            if not isinstance(candidate, Hook):
+                instance = "; pass an instance of it" if isinstance(candidate, type) else ""
+                raise ConfigError(f"{candidate!r} is no taofold.Hook{instance}", path="hooks")
         self.hooks = tuple(hooks)
         bases = [hook.name for hook in hooks]
         # Each has its own name in the log: by it a resumed run knows who has spoken.
@@ -231,12 +231,12 @@ class Hooks:
             if name in without:
                 continue
             # Each gets its own: what one did to the action's parameters, the next does not see.
-            given = [a.apart() if isinstance(a, Action) else a for a in arguments]
+            copies = [a.apart() if isinstance(a, Action) else a for a in arguments]
             try:
-                verdict = await _value(getattr(hook, point)(context, *given))
+                verdict = await _value(getattr(hook, point)(context, *copies))
             except Exception as error:  # noqa: BLE001 - whatever it is, the guard did not pass it
                 verdict = Reject(f"the hook {name} failed: {words(error)}")
-            if verdict is None and _changed(given, arguments):
+            if verdict is None and _changed(copies, arguments):
                 # Whoever clamps a parameter in place must not believe that it was clamped.
                 verdict = Reject(f"the hook {name} changed the parameters, which it cannot replace")
             if verdict is None:

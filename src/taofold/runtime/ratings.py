@@ -154,34 +154,34 @@ async def rate(
     """
     await log.row(run)
     rating = Rating.create(value, note, by=by, redactor=redactor)
-    kept = ratings_beside(log)
+    beside = ratings_beside(log)
     try:
-        await kept.add(run, rating)
+        await beside.add(run, rating)
     finally:
-        await kept.close()
+        await beside.close()
     return rating
 
 
 async def ratings(log: Log, run: str) -> list[Rating]:
     """What each person thinks of the run, who spoke last at the end."""
     try:
-        kept = ratings_beside(log)
+        beside = ratings_beside(log)
     except ConfigError:  # a log without a journal: nobody can have rated anything
         return []
     try:
-        return await kept.of(run)
+        return await beside.of(run)
     finally:
-        await kept.close()
+        await beside.close()
 
 
 async def forget(log: Log, runs: Iterable[str]) -> None:
     """Drop what was said about the runs."""
     try:
-        kept = ratings_beside(log)
+        beside = ratings_beside(log)
     except ConfigError:
         return
     try:
         for run in runs:
-            await kept.drop(run)
+            await beside.drop(run)
     finally:
-        await kept.close()
+        await beside.close()

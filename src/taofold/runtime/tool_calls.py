@@ -183,8 +183,8 @@ class Invocation:
 
     def _altered(self, state: Any) -> bool:
         """Would the log give something else back than `state`?"""
-        kept = jsonable(state)
-        return bool(kept != state or self.ledger.setup.redactor.json(kept) != kept)
+        written = jsonable(state)
+        return bool(written != state or self.ledger.setup.redactor.json(written) != written)
 
     async def perform(
         self, bound: Bound, answer: PersonAnswer | None = None, failures: int = 0

@@ -354,8 +354,8 @@ class Expectations:
             message=redact(check.message),
             places=tuple(
                 [
-                    Location(redact(place.path), place.line, redact(place.function))
-                    for place in check.places
+                    Location(redact(location.path), location.line, redact(location.function))
+                    for location in check.places
                 ]
             ),
             traceback=redact(check.traceback),

@@ -132,7 +132,7 @@ def check(
         if error_type
         else message[:MESSAGE],
         # `<frozen codecs>` and `<string>` are no files.
-        tuple([place for place in places if not place.path.startswith("<")])[-20:],
+        tuple([location for location in places if not location.path.startswith("<")])[-20:],
         excerpt(trace, TRACEBACK),
         ms,
     )
