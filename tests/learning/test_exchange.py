@@ -24,6 +24,7 @@ from taofold.core.errors import LogError
 from taofold.learning.extraction.history import FileChange
 from taofold.learning.extraction.lessons import extract
 from taofold.learning.patterns.kinds import ErrorFix
+from taofold.learning.patterns.pattern import Pattern
 from taofold.learning.registry import Registry
 from taofold.log.patterns.json_files import export_to, import_from
 from taofold.log.patterns.stores import memory_registry
@@ -81,12 +82,18 @@ async def filled() -> tuple[Registry, Clock]:
     return registry, clock
 
 
+def counts(pattern: Pattern) -> tuple[int, ...]:
+    """What an export says, which is a claim wherever it is read."""
+    stated = pattern.claim.counts if pattern.claim else pattern.counts
+    return (stated.usage, stated.successes, stated.failures)
+
+
 def told(registry_patterns: list[Any]) -> list[tuple[object, ...]]:
     """What people see of patterns, and what they say."""
     registry_patterns = sorted(registry_patterns, key=lambda p: p.id)
     return [
         (
-            p.id, p.name, p.body, p.scope, p.tags, p.total, p.rate, p.first_discovered, p.last_used,
+            p.id, p.name, p.body, p.scope, p.tags, counts(p), p.first_discovered, p.last_used,
             [(t.at, round(t.rate, 4), t.size, t.loops) for t in p.trend], p.related, p.retired,
             [(s.loop, s.at, s.role, s.by, s.won, s.iterations) for s in p.sources],
         )
@@ -148,6 +155,10 @@ def test_what_was_exported_comes_back_the_same_and_twice_changes_nothing(
         await export_to(source, tmp_path / "first.json")
         one, two = (json.loads((tmp_path / f"{n}.json").read_text()) for n in ("first", "again"))
         for kind, patterns in one["pattern_registry"].items():
+            passed_on = [
+                record["taofold"].pop("claimed") for record in two["pattern_registry"][kind]
+            ]
+            assert passed_on == [True] * len(patterns), "it is said that none of it was seen here"
             assert patterns == two["pattern_registry"][kind], "nor does passing it on"
 
     asyncio.run(main())
@@ -263,8 +274,9 @@ def test_the_seeds_own_example_is_read_with_its_claims() -> None:
         done = await registry.import_(files)
         assert done.faults == ()
         (pattern,) = await registry.patterns()
-        assert pattern.rate == 0.94
-        assert (pattern.total.usage, pattern.total.successes) == (18, 17)
+        assert pattern.claim is not None
+        assert pattern.claim.rate == 0.94
+        assert (pattern.claim.counts.usage, pattern.claim.counts.successes) == (18, 17)
         assert pattern.counts.usage == 0
         (written,) = (await registry.export())["patterns/error-patterns.json"]["error_patterns"]
         assert {k: written[k] for k in ("success_rate", "usage_count", "tags", "fix_approach")} == {

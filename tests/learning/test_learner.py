@@ -142,7 +142,7 @@ def test_a_failed_loop_that_repeated_one_error_stores_a_mistake_with_its_failure
     for pattern in stored:
         assert isinstance(pattern.body, Avoidance)
         assert pattern.body.mode == "repeated_same_error"
-        assert pattern.failure_rate == 1.0
+        assert pattern.counts.rate == 0.0
         assert [source.loop for source in pattern.sources] == ["failed"]
         record = written(pattern)
         assert (record["failure_mode"], record["failure_rate"]) == ("repeated_same_error", 1.0)

@@ -100,7 +100,9 @@ async def test_a_low_rate_counts_only_after_enough_uses(opener: Opener, clock: C
     (found,) = await registry.discover("loop-a", [error()], EXTRACT)
     await looped(registry, "loop-b", case(), won=False)
     choice = await registry.candidates(case(), ALWAYS)
-    assert [one.pattern.rate for one in choice.chosen] == [0.5], "two uses are too few to judge"
+    assert [one.pattern.counts.rate for one in choice.chosen] == [0.5], (
+        "two uses are too few to judge"
+    )
     any_rate = Injection(min_success_rate=0.0, control_share=0.0)
     for n, won in enumerate((True, False, True, False)):
         await registry.inject(f"loop-{n}", case(), any_rate)
@@ -217,8 +219,8 @@ async def test_one_lucky_use_does_not_outrank_seventeen_of_eighteen(
     for n in range(1, 18):
         await looped(registry, f"loop-{n}", case(), won=n != 9)
     (new,) = await registry.discover("loop-b", [lucky], APART)
-    assert (await registry.show(new.id)).rate == 1.0
-    assert round((await registry.show(old.id)).rate or 0, 2) == 0.94
+    assert (await registry.show(new.id)).counts.rate == 1.0
+    assert round((await registry.show(old.id)).counts.rate or 0, 2) == 0.94
     choice = await registry.candidates(case(), ALWAYS)
     assert [one.pattern.id for one in choice.chosen] == [old.id, new.id]
 

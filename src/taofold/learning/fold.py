@@ -155,7 +155,7 @@ def _extracted(known: View, pattern: Pattern, loop: str, at: int, *, new: bool) 
     if any(extract.id == pattern.id for extract in note.extracts):
         return Changes()
     note = msgspec.structs.replace(
-        note, extracts=(*note.extracts, ExtractedPattern(pattern.id, new, pattern.rate))
+        note, extracts=(*note.extracts, ExtractedPattern(pattern.id, new, pattern.counts.rate))
     )
     return Changes({pattern.id: pattern}, loop=note)
 

@@ -69,7 +69,7 @@ class Query(NamedTuple):
 
     def holds(self, pattern: Pattern) -> bool:
         """Is `pattern` among them?"""
-        rate = pattern.rate
+        rate = pattern.counts.rate
         # Without an outcome a pattern is neither above nor below a rate.
         if (self.min_rate is not None or self.max_rate is not None) and rate is None:
             return False
@@ -188,7 +188,8 @@ class Registry:
                 identity, new = _taken_in(tx, loop, draft, settings, by)
                 stored, first = tx.pattern(identity), results.get(identity)
                 new = new or (first is not None and first.new)
-                results[identity] = ExtractedPattern(identity, new, stored.rate if stored else None)
+                rate = stored.counts.rate if stored else None
+                results[identity] = ExtractedPattern(identity, new, rate)
             return list(results.values())
 
         return await self._book.write(work, self._now())
@@ -328,8 +329,9 @@ def _taken_in(
     tx: Writing, loop: str, draft: Pattern, settings: Extraction, by: str
 ) -> tuple[str, bool]:
     """The id under which the draft is known now, and whether that is new."""
-    same = tx.same(draft)
-    known = tx.pattern(same) if same else _alike(tx, draft, settings.similarity_threshold)
+    known = tx.pattern(tx.same(draft))
+    if known is None or known.claim is not None:
+        known = _alike(tx, draft, settings.similarity_threshold)
     if known is None or not (settings.merge_similar_patterns or loop in known.loops):
         # The id is given here, within the transaction: two loops that end at once get two.
         new = msgspec.structs.replace(draft, id=fresh(draft, tx.ids))
@@ -344,19 +346,22 @@ def _taken_in(
 
 
 def _alike(view: View, draft: Pattern, threshold: float) -> Pattern | None:
-    """The pattern most like `draft`, if that is more than `threshold`."""
+    """The pattern found here that is most like `draft`, if that is more than `threshold`.
+
+    What was seen here would vouch for all that a file says beside it: an import is none.
+    """
     best, most = None, threshold
+    hits = [view.pattern(hit.id) for hit in view.search(entry(draft).split())]
     # Likeness compares tokens and costs; only the nearest by rare words are compared.
-    for hit in view.search(entry(draft).split(), _COMPARED):
-        other = view.pattern(hit.id)
-        if other is not None and (value := likeness(draft, other)) > most:
+    for other in [found for found in hits if found and found.claim is None][:_COMPARED]:
+        if (value := likeness(draft, other)) > most:
             best, most = other, value
     return best
 
 
 def _doom(pattern: Pattern, policy: Pruning, now: int) -> str:
     """Why it is to be pruned `now`, "" if it is not."""
-    rate, uses = pattern.rate, pattern.total.usage
+    rate, uses = pattern.counts.rate, pattern.counts.usage
     judged = pattern.kind != "anti" and uses >= policy.min_usage_count
     if judged and rate is not None and rate < policy.min_success_rate:
         least = policy.min_success_rate

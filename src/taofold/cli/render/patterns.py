@@ -84,13 +84,13 @@ def day(at: int) -> str:
 
 def rate(pattern: "Pattern") -> str:
     """The rate with its raw counts; of anti-patterns how often they failed."""
-    total = pattern.total
-    outcomes = total.successes + total.failures
+    counts = pattern.counts
+    if counts.rate is None:
+        return "—" if pattern.claim is None else "claimed"
+    outcomes = counts.successes + counts.failures
     if pattern.kind == "anti":
-        share = pattern.failure_rate
-        return "—" if share is None else f"{share:.0%} failed ({total.failures}/{outcomes})"
-    share = pattern.rate
-    return "—" if share is None else f"{share:.2f} ({total.successes}/{outcomes})"
+        return f"{1 - counts.rate:.0%} failed ({counts.failures}/{outcomes})"
+    return f"{counts.rate:.2f} ({counts.successes}/{outcomes})"
 
 
 def listing(patterns: "Sequence[Pattern]") -> None:
@@ -102,7 +102,7 @@ def listing(patterns: "Sequence[Pattern]") -> None:
                 pattern.id,
                 pattern.kind,
                 rate(pattern),
-                str(pattern.total.usage),
+                str(pattern.counts.usage),
                 _state(pattern),
                 line(", ".join(pattern.tags), 30),
                 line(pattern.name, 60),
@@ -122,15 +122,17 @@ def as_json(pattern: "Pattern") -> dict[str, Any]:
     """The whole pattern, with the figures that people see."""
     import msgspec
 
+    counts, share, anti = pattern.counts, pattern.counts.rate, pattern.kind == "anti"
     return {
         "pattern_id": pattern.id,
         "type": pattern.kind,
         "name": pattern.name,
-        "success_rate": None if pattern.kind == "anti" else pattern.rate,
-        "failure_rate": pattern.failure_rate if pattern.kind == "anti" else None,
-        "usage_count": pattern.total.usage,
-        "successful_applications": pattern.total.successes,
-        "failed_applications": pattern.total.failures,
+        "success_rate": None if anti else share,
+        "failure_rate": 1 - share if anti and share is not None else None,
+        "usage_count": counts.usage,
+        "successful_applications": counts.successes,
+        "failed_applications": counts.failures,
+        "claimed_on_import": msgspec.to_builtins(pattern.claim),
         "probation": pattern.probation,
         "retired": pattern.retired or None,
         "first_discovered": day(pattern.first_discovered),
@@ -159,6 +161,7 @@ def source_json(source: "PatternSource") -> dict[str, Any]:
         "contributed_by": source.by,
         "outcome": _outcome(source),
         "iterations": source.iterations,
+        "claimed": source.claimed,
     }
 
 
@@ -184,10 +187,9 @@ def page(pattern: "Pattern", stats: "LoopStats") -> None:
     if pattern.retired:
         give(f"Retired: {line(pattern.retired, _WIDE)}")
     give("Effectiveness:")
-    total = pattern.total
     label = "Failure Rate" if pattern.kind == "anti" else "Success Rate"
     give(f"  {label}: {rate(pattern)}{' on probation' * pattern.probation}")
-    give(f"  Usage Count: {total.usage}")
+    give(f"  Usage Count: {pattern.counts.usage}")
     give(f"  Average Impact: {_impact(pattern, stats)}")
     if pattern.claim is not None:
         claimed = pattern.claim.counts
@@ -209,9 +211,9 @@ def _impact(pattern: "Pattern", stats: "LoopStats") -> str:
 
 
 def _role(source: "PatternSource") -> str:
-    if source.role != "applied":
-        return source.role
-    return "applied successfully" if source.won else "applied, failed"
+    applied = "applied successfully" if source.won else "applied, failed"
+    how = applied if source.role == "applied" else source.role
+    return f"claimed by a file: {how}" if source.claimed else how
 
 
 def _outcome(source: "PatternSource") -> str:
@@ -264,9 +266,9 @@ def lineage(pattern: "Pattern", sources: "Sequence[PatternSource]") -> None:
     """Discovery and uses in order of time."""
     give(f"Pattern: {pattern.id}")
     for source in sources:
-        word = source.role.capitalize()
+        word, claimed = source.role.capitalize(), "  claimed by a file" * source.claimed
         result = {True: "  helped", False: "  did not help", None: ""}[source.won]
-        give(f"{word + ':':<12} {line(source.loop, 80)} ({day(source.at)}){result}")
+        give(f"{word + ':':<12} {line(source.loop, 80)} ({day(source.at)}){result}{claimed}")
     give(f"Success rate: {rate(pattern)}")
 
 

@@ -69,7 +69,7 @@ def _so_far(pattern: Pattern | None) -> Json:
     """How effective a pattern that a loop saw has been so far in all loops."""
     if pattern is None:
         return {"success_rate": None, "usage_count": None}
-    return {"success_rate": _two_digits(pattern.rate), "usage_count": pattern.total.usage}
+    return {"success_rate": _two_digits(pattern.counts.rate), "usage_count": pattern.counts.usage}
 
 
 def bundle(contents: Json) -> Json:

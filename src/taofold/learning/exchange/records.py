@@ -200,7 +200,11 @@ def written(pattern: Pattern) -> Json:
     """The pattern in the schema of its kind; what has its default is left out."""
     record = _record(pattern, FORMATS[pattern.kind].keys)
     extra: Json = record.pop("taofold", {})  # ours comes last, behind the keys of the schema
-    counts, rate, claim = pattern.total, pattern.rate, pattern.claim
+    counts, rate, claim = pattern.counts, pattern.counts.rate, pattern.claim
+    if claim is not None and not counts.usage:
+        # Passed on as it came, and marked: nothing of it was seen here.
+        counts, rate = claim.counts, claim.share
+        extra["claimed"] = True
     share = round(rate or 0.0, 2)
     if pattern.kind == "anti":
         record |= {"occurrence_count": counts.usage, "failure_rate": round(1.0 - (rate or 0.0), 2)}

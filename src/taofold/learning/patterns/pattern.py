@@ -78,6 +78,11 @@ class ImportClaim(Value, frozen=True):
     rate: float | None = None
     at: int = 0
 
+    @property
+    def share(self) -> float | None:
+        """The rate as written, or what the counts come to."""
+        return self.counts.rate if self.rate is None else self.rate
+
 
 class Rate(Value, frozen=True):
     """How often edits of one shape ended a loop, beside how often that was to be expected.
@@ -142,8 +147,9 @@ class Pattern(Value, frozen=True):
     """One thing learnt.
 
     `id` is "" in a pattern just extracted; the registry gives it one. `counts` include the
-    discovery, as people expect; ranking looks at applications alone. `shown` are the loops that
-    saw it, `held` the control loops that would have.
+    discovery, as people expect; ranking looks at applications alone. `claim` is what the file said
+    that the text came from: it is added to nothing, and no discovery here is merged into such a
+    text. `shown` are the loops that saw it, `held` the control loops that would have.
     """
 
     id: str
@@ -177,24 +183,6 @@ class Pattern(Value, frozen=True):
                 return "template"
 
     @property
-    def total(self) -> UseCounts:
-        """The counts people see: our own and what was claimed."""
-        return self.counts + self.claim.counts if self.claim else self.counts
-
-    @property
-    def rate(self) -> float | None:
-        """The success rate people see; of an imported pattern not used yet, the claimed one."""
-        # From the first use here on only counts decide, the claimed ones among them.
-        if self.claim is not None and self.claim.rate is not None and not self.counts.usage:
-            return self.claim.rate
-        return self.total.rate
-
-    @property
-    def failure_rate(self) -> float | None:
-        """What anti-patterns are ranked by."""
-        return None if self.rate is None else 1.0 - self.rate
-
-    @property
     def loops(self) -> frozenset[str]:
         """The loops that have counted for it; each counts once."""
         return frozenset([source.loop for source in self.sources if not source.claimed])
@@ -225,7 +213,7 @@ class Pattern(Value, frozen=True):
     @property
     def claimed(self) -> bool:
         """Is it an import that has not helped here yet?"""
-        return self.claim is not None and not self.helped and not self.counts.successes
+        return self.claim is not None and not self.helped
 
     @property
     def probation(self) -> bool:

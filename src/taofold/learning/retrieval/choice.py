@@ -158,18 +158,28 @@ def _spread(ranked: Sequence[Ranked]) -> list[Ranked]:
 def _surplus(candidate: Ranked, chosen: Sequence[Ranked], ranked: Sequence[Ranked]) -> str:
     """Why a pattern adds nothing to those that are shown already, or that were looked at."""
     pattern = candidate.pattern
-    for other in chosen:
+    # What was found here stands for what a file says as well, wherever it is ranked.
+    own = [
+        other for other in ranked if pattern.claim and not (other.pattern.claim or other.refused)
+    ]
+    for other in (*chosen, *own):
         if likeness(pattern, other.pattern) > _ALIKE:
             return f"it says the same as {other.pattern.id}"
     for other in ranked if isinstance(pattern.body, Avoidance) and not pattern.body.better else ():
         settles = other.pattern.kind == "error" and not other.refused
-        if settles and other.answers == candidate.answers >= 0:
+        if settles and not other.pattern.claimed and other.answers == candidate.answers >= 0:
             return f"{other.pattern.id} tells what settled such an error"
     # What tells nothing new as a lesson does not do so as an approach or a template either.
     for other in ranked if isinstance(pattern.body, CodeTemplate | Approach) else ():
         if other.pattern.kind == "error" and not pattern.loops.isdisjoint(other.pattern.loops):
             return f"{other.pattern.id} tells it, from the same loop"
     return ""
+
+
+def _spared(ranked: Ranked) -> float:
+    """How rarely an anti-pattern failed here; one that only a file tells of comes last."""
+    rate = ranked.pattern.counts.rate
+    return 1.0 if rate is None else rate
 
 
 def in_section(chosen: Iterable[Ranked], kind: Kind) -> list[Ranked]:
@@ -179,7 +189,7 @@ def in_section(chosen: Iterable[Ranked], kind: Kind) -> list[Ranked]:
     """
     members = [candidate for candidate in chosen if candidate.pattern.kind == kind]
     if kind == "anti":
-        return sorted(members, key=lambda one: (-(one.pattern.failure_rate or 0.0), *_order(one)))
+        return sorted(members, key=lambda one: (_spared(one), *_order(one)))
     if kind == "success":
         return sorted(members, key=lambda one: (-round(one.relevance, 2), *_order(one)[1:]))
     return sorted(members, key=_order)

@@ -169,9 +169,15 @@ def _title(pattern: Pattern) -> str:
 def figures(pattern: Pattern) -> str:
     """The rate with the counts it stands on, and how often it was shown, followed, and right.
 
-    "" for a pattern that nobody has followed: its rate would be one of discoveries.
+    "" for a pattern that nobody has followed: its rate would be one of discoveries. What a file
+    claims stands there, and marked, until there are figures of our own.
     """
-    counts, rate = pattern.total, pattern.rate
+    counts, rate, mark = pattern.counts, pattern.counts.rate, ""
+    if pattern.claim is not None:
+        mark = "; the text is a file's"
+        if not counts.usage:
+            counts, rate = pattern.claim.counts, pattern.claim.share
+            mark = "; claimed by a file, not seen here"
     outcomes = counts.successes + counts.failures
     body = pattern.body
     pace = ""
@@ -193,7 +199,7 @@ def figures(pattern: Pattern) -> str:
                 f"; shown to {pattern.shown.loops}, followed by {pattern.applied.usage}, "
                 f"right in {pattern.helped}"
             )
-    return f"{text}; claimed by a file, not seen here" if pattern.claimed else text
+    return text + mark
 
 
 def _came_up(signature: ErrorSignature) -> list[str]:

@@ -206,16 +206,16 @@ def _source(source: PatternSource) -> dict[str, Any]:
 
 
 def _pattern(one: Pattern) -> schemas.PatternView:
-    total = one.total
+    counts = one.counts
     return schemas.PatternView(
         id=one.id,
         name=one.name,
         kind=one.kind,
         tags=list(one.tags),
-        rate=one.rate,
-        usage=total.usage,
-        successes=total.successes,
-        failures=total.failures,
+        rate=counts.rate,
+        usage=counts.usage,
+        successes=counts.successes,
+        failures=counts.failures,
         loops=len(one.loops),
         probation=one.probation,
         retired=one.retired,
