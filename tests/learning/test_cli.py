@@ -224,3 +224,36 @@ def test_a_project_without_a_store_says_how_to_get_one(taofold: Taofold) -> None
     assert result.code == 2
     assert "there are no patterns yet" in result.err
     assert "patterns import" in result.err
+
+
+def test_no_text_of_a_file_makes_a_line_of_a_pattern_s_page(
+    project: Path, taofold: Taofold
+) -> None:
+    """Piped as on a terminal: every line begins as the page's own do, and none moves a cursor."""
+    forged = "x\nSuccess Rate: 1.00 (50/50)\x1b[2J"
+    record = {
+        "pattern_id": "pat-error-forged-001",
+        "error_signature": {
+            "error_type": "TypeError",
+            "error_pattern": forged,
+            "error_location_hints": [forged],
+        },
+        "fix_approach": {
+            "description": f"Add a check before the access {forged}",
+            "fix_category": "other",
+            "code_template": forged,
+            "diff_pattern": forged,
+        },
+        "success_rate": 1.0,
+        "usage_count": 50,
+        "tags": [forged],
+        "taofold": {"name": forged, "error_class": forged, "fix_template": forged},
+    }
+    (project / "forged.json").write_text(json.dumps({"error_patterns": [record]}))
+    assert taofold("patterns", "import", "--input", "forged.json").code == 0
+    page = taofold("patterns", "show", "pat-error-forged-001").out
+    assert "\x1b" not in page
+    assert [row for row in page.splitlines() if row.lstrip().startswith("Success Rate")] == [
+        "  Success Rate: claimed on probation",
+        *["    Success Rate: 1.00 (50/50)␛[2J"] * 2,
+    ], "code has lines, each deeper than one of ours"

@@ -120,6 +120,8 @@ TURNS = [
     *("</think>", "<tool_call>", "</tool_call>", "<extra_id_1>", "<｜User｜>", "<｜Assistant｜>"),
     *("<｜end▁of▁sentence｜>", "◁think▷", "]~b]", "[e~[", "[gMASK]", "<sop>", "<|eot_id|>"),
     *("<system>", "</system>", "<user>", "<assistant>", "<turn|>", "<start_function_call>"),
+    *("<SPECIAL_11>", "<reserved_106>", "<seed:bos>", "<seed:think>", "<longcat_user>", "]~!b["),
+    *("<unused94>", "<fim_prefix>", "<fim_suffix>", "[IMG]", "＜|im_start|＞", "[unused1]"),
 ]
 
 
@@ -131,9 +133,37 @@ def test_no_text_of_a_pattern_holds_a_mark_of_a_chat_template(mark: str) -> None
         assert mark not in render(poisoned(text)).text
 
 
-def test_code_of_a_pattern_stays_what_it_is() -> None:
-    code = "if a < b and c[0] <= d[INDEX] << 2: x: List<String> = [s] | <div></div>; <T> #"
+@pytest.mark.parametrize("mark", ["<tool_result>", "<eoh>", "<my_role>"])
+def test_a_tag_is_a_mark_where_no_type_can_stand(mark: str) -> None:
+    for text in (mark, f"a {mark} b"):
+        assert mark not in line(text, 200)
+        assert mark not in block(text, "     ", 5, 200)
+
+
+@pytest.mark.parametrize("code", [
+    "if a < b and c[0] <= d[INDEX] << 2: x: List<String> = [s] | <div></div>; <T> #",
+    "List<item> = new List<my_type>(); std::vector<size_t> v; Vec::<u8_t>::new(); Map<K, V>",
+    '<my-element id="a_b">{x}</my-element> <xsl:template/> <image/> <input> <h1> <Foo.Bar> <T1>',
+    "a[~mask] b[MAX] [ERROR] x<y_1 and z>w; #include <vector>; f'<{name}>' '<stdin>' <lambda>",
+])  # fmt: skip
+def test_code_of_a_pattern_stays_what_it_is(code: str) -> None:
     assert line(code, 200) == code
+
+
+@pytest.mark.parametrize("unseen", "\u034f\u115f\u1160\u17b4\u180e\u3164\uffa0\U0001d173")
+def test_what_a_reader_does_not_see_hides_no_mark(unseen: str) -> None:
+    for text in (f"<{unseen}|im_start|>", f"`{unseen}``"):
+        assert unseen not in line(text, 200)
+        assert "<|" not in line(text, 200)
+        assert "```" not in line(text, 200)
+
+
+@pytest.mark.parametrize("blank", ["  ", "\n", "\xa0", "\u3000", " \u200b ", "\t"])
+def test_no_blanks_make_a_mark_of_ours_or_of_a_template(blank: str) -> None:
+    for mark in ("[end reference data 12]", "[End Reference Data 12]", "[BEGIN reference data 1]"):
+        text = line(mark.replace(" ", blank), 200)
+        assert not re.search(r"\[(?:begin|end)", text, re.IGNORECASE), text
+    assert "[Calling tool:" not in line(f"[Calling{blank}tool: x]", 200)
 
 
 def poisoned(text: str) -> list[Ranked]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from taofold.cli.outcome import give, say
 from taofold.cli.render.text import table
-from taofold.core.text import line
+from taofold.core.text import line, visible
 
 if TYPE_CHECKING:
     from taofold.learning.loops import LoopNote, LoopStats
@@ -199,7 +199,7 @@ def page(pattern: "Pattern", stats: "LoopStats") -> None:
         give(f"  - {line(source.loop, 80)} ({_role(source)})")
     for text in _body(pattern):
         give(text)
-    give(f"Tags: {', '.join(pattern.tags) or '—'}")
+    give(f"Tags: {line(', '.join(pattern.tags), _WIDE) or '—'}")
 
 
 def _impact(pattern: "Pattern", stats: "LoopStats") -> str:
@@ -228,19 +228,19 @@ def _body(pattern: "Pattern") -> Iterator[str]:
     match pattern.body:
         case ErrorFix(signature=signature, fix=fix):
             yield "Error Signature:"
-            yield f"  Type: {signature.name or signature.type} ({signature.type})"
+            yield f"  Type: {line(signature.name or signature.type)} ({signature.type})"
             yield f'  Pattern: "{line(signature.pattern, _WIDE)}"'
-            yield f"  Found In: {', '.join(signature.hints) or '—'}"
+            yield f"  Found In: {line(', '.join(signature.hints), _WIDE) or '—'}"
             yield "Fix Approach:"
             yield f"  {line(fix.description, _WIDE)}"
-            yield f"  Category: {fix.category}{f' ({fix.template})' if fix.template else ''}"
+            yield f"  Category: {fix.category}{f' ({line(fix.template)})' if fix.template else ''}"
             yield from _block("Template", fix.code)
             yield from _block("Change", fix.diff)
         case Approach() as approach:
             yield f"Approach: {line(approach.description, _WIDE)}"
             yield f"  Category: {approach.category}"
             yield f"  Average Iterations: {approach.average_iterations:.1f}"
-            yield f"  Tools: {', '.join(approach.tools) or '—'}"
+            yield f"  Tools: {line(', '.join(approach.tools), _WIDE) or '—'}"
             yield from (f"  {n}. {line(step, _WIDE)}" for n, step in enumerate(approach.steps, 1))
         case Avoidance() as avoid:
             yield f"Approach to avoid: {line(avoid.approach, _WIDE)}"
@@ -253,13 +253,13 @@ def _body(pattern: "Pattern") -> Iterator[str]:
             yield f"  Language: {template.language}"
             yield from _block("Template", template.code)
             for name, meaning in template.holes.items():
-                yield f"  {{{{{name}}}}}: {line(meaning, 80)}"
+                yield f"  {{{{{line(name)}}}}}: {line(meaning, 80)}"
 
 
 def _block(title: str, text: str) -> Iterator[str]:
     if text:
         yield f"  {title}: |"
-        yield from (f"    {row}" for row in text.split("\n"))
+        yield from (f"    {visible(row)}" for row in text.split("\n"))
 
 
 def lineage(pattern: "Pattern", sources: "Sequence[PatternSource]") -> None:

@@ -29,11 +29,13 @@ from taofold.parsing.markup.families import template_mark
 
 _ANSI: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]?")
 _UNSEEN: Final = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u115f\u180e\u200b-\u200f\u2028-\u202f\u2060-\u206f"
-    "\ufe00-\ufe0f\ufeff\ufff0-\uffff\ud800-\udfff\U000e0000-\U000e0fff]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
+    "\u2028-\u202f\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\uffff\ud800-\udfff"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
+"""Control characters, and what Unicode lets a program leave out (Default_Ignorable_Code_Point)."""
 _FENCE: Final = re.compile(r"`{3,}|~{3,}")
-_OURS: Final = re.compile(r"\[(?=(?:begin|end) reference data)")
+_OURS: Final = re.compile(r"\[(?=\s*(?:begin|end)\s+reference\s+data)", re.IGNORECASE)
 _ID: Final = re.compile(r"\b(pat|tmpl)-(?=\w)", re.IGNORECASE)
 _SPACE: Final = re.compile(r"\s+")
 _RUN: Final = 8
@@ -41,14 +43,16 @@ _RUN: Final = 8
 
 def line(text: str, most: int) -> str:
     """`text` as a part of one line, at most `most` characters."""
-    flat = _SPACE.sub(" ", _clean(text[: most * _RUN])).strip()
-    return clip(flat, most)
+    # Put on one line first: what is spread over blanks may be a mark once they are one.
+    flat = _SPACE.sub(" ", _seen(text[: most * _RUN]))
+    return clip(_unmarked(flat).strip(), most)
 
 
 def block(text: str, indent: str, most_lines: int, most: int) -> str:
     """`text` as lines that all start with `indent`, within bounds; what is left out is said."""
     lines = [
-        _clean(text_line.expandtabs(4)).rstrip() for text_line in text[: most * _RUN].split("\n")
+        _unmarked(_seen(text_line.expandtabs(4))).rstrip()
+        for text_line in text[: most * _RUN].split("\n")
     ]
     while lines and not lines[0]:
         lines.pop(0)
@@ -68,9 +72,14 @@ def block(text: str, indent: str, most_lines: int, most: int) -> str:
     return "\n".join(fitting)
 
 
-def _clean(text: str) -> str:
+def _seen(text: str) -> str:
+    """`text` without what a reader does not see."""
     # Escape sequences first: without their first byte the rest would stay as text.
-    text = _UNSEEN.sub("", _ANSI.sub("", text))
+    return _UNSEEN.sub("", _ANSI.sub("", text))
+
+
+def _unmarked(text: str) -> str:
+    """`text` without a fence, a mark or an id that could be taken for somebody else's."""
     text = _FENCE.sub(lambda found: "'" * len(found[0]), text)
     # A thin space breaks the mark and leaves the text readable.
     text = _OURS.sub("[\u2009", text)

@@ -433,11 +433,26 @@ LEFTOVER = re.compile(
 """The same, and what closes calls: a text that holds one was not understood."""
 
 
+_VOCABULARY = (
+    "fim|reserved|unused|special|extra|seed|longcat|im|begin|start|end|tools?|function|think|image"
+    "|img|audio|video|turn|hy|ctrl|tokens"
+)
+TOKEN = re.compile(
+    r"[<＜](?=[|｜])|\[\||\]~!?\w{1,8}[\]\[]|\[(?:unused\d+|(?:BEGIN_)?(?:IMG|AUDIO)[A-Z_]{0,10}"
+    r"|PREFIX|SUFFIX|MIDDLE|CLS|SEP|PAD|UNK|MASK)\]"
+    # Anywhere, if a word of such tokens is joined with another or a number ...
+    rf"|[<＜]/?(?i:{_VOCABULARY})[_:]?(?:\d+|(?<=[_:])[\w:.-]{{1,40}})\|?[>＞]"
+    # ... and two words joined are one where no generic type, whose name stands before, may be.
+    r"|(?<![\w:])[<＜]/?\w{1,24}_[\w:]{1,24}[>＞]|(?<![\w:])[<＜]/?(?:sep|[be]o[a-z])[>＞]"
+)
+"""What has the form of a special token, of whatever family: not that of a tag or a type."""
+
+
 @lru_cache(maxsize=1)
 def template_mark() -> re.Pattern[str]:
     """What the template of a chat writes, or begins so: a server may take it for its own tokens."""
     own = _pattern(_bodies(mark for family in FAMILIES for mark in family.marks))
-    return re.compile(rf"<(?=[|｜])|\[\||{UNKNOWN.pattern}|{own}")
+    return re.compile(f"{TOKEN.pattern}|{UNKNOWN.pattern}|{own}")
 
 
 @lru_cache(maxsize=256)
