@@ -33,6 +33,7 @@ LESS = swap("{{a}} < {{b}}", "{{a}} <= {{b}}")
         (LESS, swap("{{p}} < {{q}}", "{{p}} <= {{q}}"), True),
         (LESS, swap("{{a}} <= {{b}}", "{{a}} < {{b}}"), False),
         (LESS, swap("{{a}} < {{b}}", "{{a}} > {{b}}"), False),
+        (error(diff="-f(q, (a))\n+f(q, (a,))"), error(diff="-f(q, (a))\n+f(q, (a, b))"), False),
         (LESS, swap("{{a}} < {{b}}", "{{a}} <= {{b}}", "off_by_one"), False),
         (approach("a", "Read, then fix"), approach("b", "Read and then fix"), True),
         (approach("a", "Read"), anti("a", "Read"), False),

@@ -99,7 +99,10 @@ def likeness(one: Pattern, other: Pattern) -> float:
         return 0.0
     # What neither says is no likeness.
     pairs = [pair for pair in zip(fields, others, strict=True) if any(pair)]
-    return sum([_dice(*pair) for pair in pairs]) / len(pairs) if pairs else 1.0
+    values = [_dice(*pair) for pair in pairs] or [1.0]
+    mean = sum(values) / len(values)
+    # Another change, which comes last, is another lesson, however alike the messages are.
+    return min(mean, values[-1]) if one.kind == "error" else mean
 
 
 def _fields(pattern: Pattern) -> tuple[tuple[str | bool, ...], Fields]:
