@@ -456,10 +456,12 @@ async def test_edited_arguments_run_instead_and_have_a_digest_of_their_own() -> 
     await assert_replays(agent, done)
 
 
-async def test_edited_arguments_that_do_not_fit_run_nothing() -> None:
+@pytest.mark.parametrize("edit", [{"amout": 1}, {"amount": True}, {"amount": "5"}, {"amount": 5.0}])
+async def test_edited_arguments_that_do_not_fit_run_nothing(edit: dict[str, Any]) -> None:
+    """Mutant: what a person writes is converted unseen."""
     agent = payer()
     result = await agent.run("pay")
-    await decide(result.log, result.pending[0].id, Decision("edit", parameters={"amout": 1}))
+    await decide(result.log, result.pending[0].id, Decision("edit", parameters=edit))
     done = await agent.resume(result)
     assert PAID == []
     assert done.steps[0].observations[0].refused == "invalid"

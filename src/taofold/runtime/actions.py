@@ -39,8 +39,10 @@ class ActionBatch:
     """The actions of one step, on their way."""
 
     def __init__(self, ledger: Ledger, key: str, effect: Act) -> None:
-        effect = redact_step(ledger.setup.redactor, effect)
-        self.ledger, self.key, self.effect = ledger, key, effect
+        self.ledger, self.key = ledger, key
+        self._bound: dict[int, Bound] = {}
+        """Of calls that were checked when the batch was made."""
+        self.effect = effect = self._typed(redact_step(ledger.setup.redactor, effect))
         # Apart from what listeners, hooks and callbacks hold: what is approved and recorded is what
         # runs, whatever they do with theirs.
         self.actions = [action.apart() for action in effect.actions]
@@ -55,6 +57,29 @@ class ActionBatch:
         self._ready: list[ReadyCall] = []
         self._same: dict[str, int] = {}
         self._pause = 0
+
+    def _typed(self, effect: Act) -> Act:
+        """The step with parameters in the types that its tools declare, and the receipts."""
+        recorded = self.ledger.recording.event(e.Proposed, self.key)
+        actions = list(effect.actions)
+        for index, action in enumerate(actions):
+            tool = self.ledger.tools.get(action.tool)
+            if tool is None or action.error or any(effect.local[index : index + 1]):
+                continue
+            if recorded is None:
+                bound = _bind(tool, action)
+                if isinstance(bound, Observation):
+                    continue
+                self._bound[index] = bound
+                is_converted = bool(bound.repairs)
+            else:
+                # As it was done then: older releases converted in the call itself, unrecorded.
+                past = recorded.actions[index : index + 1]
+                same = (action.parameters, action.repairs)
+                is_converted = any((each.parameters, each.repairs) != same for each in past)
+            if is_converted:
+                actions[index] = tool.fitted(action)
+        return replace(effect, actions=tuple(actions))
 
     async def perform(self) -> tuple[Observation, ...]:
         """Record the step and run what may run, in order.
@@ -105,7 +130,11 @@ class ActionBatch:
 
     async def _consider(self, index: int, action: Action) -> None:
         tool = self.ledger.tools.get(action.tool)
-        bound = self._refusal(index, action, tool) or _bind(tool, action)
+        bound = (
+            self._refusal(index, action, tool)
+            or self._bound.pop(index, None)
+            or self._checked(tool, action)
+        )
         # Even a call that cannot be made now may have been started under an
         # earlier release of its tool.
         if isinstance(bound, Observation):
@@ -132,7 +161,7 @@ class ActionBatch:
         if verdict is not action:
             action = self.actions[index] = verdict
             self.calls[index] = None
-            bound = _bind(tool, action)
+            bound = self._checked(tool, action)
             if isinstance(bound, Observation):  # edited for another version of the tool
                 await self._answer_unmakeable(index, action, tool, bound)
                 return
@@ -185,6 +214,13 @@ class ActionBatch:
             )
             return Observation(text, "failure", refused="guessed")
         return None
+
+    def _checked(self, tool: Tool | None, action: Action) -> Bound | Observation:
+        """The call with its parameters checked, or what is wrong with them, guesses included."""
+        bound = _bind(tool, action)
+        if tool is None or isinstance(bound, Observation) or not bound.repairs:
+            return bound
+        return self._unfit(tool.fitted(action), tool) or bound
 
     def _guess_matters(self, tool: Tool) -> bool:
         """Is a guess about its parameters one too many?"""
@@ -290,7 +326,7 @@ class ActionBatch:
         ledger, key, recording = self.ledger, self.key, self.ledger.recording
         if recording.event(e.Started, key, index) or recording.event(e.Observed, key, index):
             return False
-        if self._unfit(action, tool) or isinstance(_bind(tool, action), Observation):
+        if self._unfit(action, tool) or isinstance(self._checked(tool, action), Observation):
             return False
         if self.effect.planned:
             return True

@@ -541,7 +541,11 @@ def _outcome(
             edited = resolved.action or action
             if tool is not None and resolved.action is not None:
                 try:
-                    tool.bind(edited.parameters)
+                    changes = [
+                        each.kind for each in tool.bind(edited.parameters).repairs if each.content
+                    ]
+                    if changes:
+                        raise BadArguments([f"not of the declared types ({', '.join(changes)})"])
                 # Told to the model instead of raised: the person meant to help, and
                 # the model can ask again.
                 except BadArguments as error:

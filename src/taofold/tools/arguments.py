@@ -75,6 +75,7 @@ _TYPES: Final[dict[str, tuple[type, ...]]] = {
     "boolean": (bool,),
     "null": (type(None),),
 }
+_EXACT: Final = 2.0**53
 _DEPTH: Final = 32
 _BRANCH: Final = 4
 """What a choice costs of the depth: choices within choices are exponential."""
@@ -196,9 +197,12 @@ def _is_of_type(value: Any, kind: Any) -> bool:
         # bool is an int in Python, and true is no number in JSON Schema.
         if isinstance(value, bool) and name != "boolean":
             continue
-        # JSON Schema counts 2.0 as an integer.
+        # JSON Schema counts 2.0 as an integer; from 2**53 on a float stands for several.
         if isinstance(value, _TYPES[name]) or (
-            name == "integer" and isinstance(value, float) and value.is_integer()
+            name == "integer"
+            and isinstance(value, float)
+            and value.is_integer()
+            and abs(value) < _EXACT
         ):
             return True
     return False

@@ -8,7 +8,7 @@ prompts.
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -30,11 +30,14 @@ from docstring_parser import ParseError, parse
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 from pydantic.fields import FieldInfo
-from pydantic_core import to_jsonable_python
+from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 from typing_extensions import TypedDict
 
 from taofold.core.errors import ConfigError
 from taofold.core.json_values import copied, is_array, is_object
+from taofold.parsing.outcome import Repair
+from taofold.parsing.schema.coercion import Coercion, Misfit
+from taofold.parsing.schema.shape import plan_of_schema
 from taofold.tools.arguments import BadArguments, Checker, explain, unknown
 from taofold.tools.context import RunContext
 
@@ -63,12 +66,29 @@ class FunctionSignature:
     blocking: bool = False
     """The function is synchronous."""
     model: type[BaseModel] | None = None
+    strict: bool | None = True
+    """Whether `model` is read strictly; None = as its author declared."""
     model_name: str = ""
     """The parameter that takes `model`, whose fields are parameters of the tool."""
     model_fields: frozenset[str] = field(default_factory=frozenset[str])
 
+    def fitted(self, parameters: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Repair, ...]]:
+        """Parameters in the types of the schema, by conversions without loss; pure.
+
+        As they were, without a receipt, if they do not fit.
+        """
+        coercion = Coercion(keeps=True)
+        given = dict(parameters)
+        # The second: of a server's schema that is none.
+        with suppress(Misfit, TypeError, AttributeError, RecursionError):
+            fitted = coercion.fit(given, plan_of_schema(self.schema).shape, ("parameters",))
+            # Of a number a text would be a guess: it may have been `02134`.
+            if all(each.kind != "number_to_text" for each in coercion.repairs):
+                return fitted, tuple(coercion.repairs)
+        return given, ()
+
     def arguments(self, parameters: Mapping[str, Any]) -> Arguments:
-        """Positional and keyword arguments.
+        """Positional and keyword arguments; nothing is converted but what JSON has no type for.
 
         Raises:
             BadArguments: naming every parameter that is missing, unknown or wrong.
@@ -108,7 +128,7 @@ class FunctionSignature:
         except ValidationError as error:
             faults += explain(error, self.schema)
         try:
-            built = model.model_validate(fields)
+            built: Any = _strictly(model.__pydantic_validator__, self.strict, fields)
         except ValidationError as error:
             raise BadArguments(faults + explain(error, self.schema)) from None
         if faults:
@@ -116,6 +136,25 @@ class FunctionSignature:
         if self.style == "stateful":
             return (built,), {}
         return self._place(named | {self.model_name: built})
+
+
+def _strictly(validator: Any, strict: bool | None, value: dict[str, Any]) -> Any:
+    """A value by the rules for JSON, where a date is a text; `True` is no number, nor is `"5"`."""
+    try:
+        return validator.validate_json(to_json(value), strict=strict)
+    except PydanticSerializationError as error:
+        raise BadArguments([f"the parameters are no JSON ({error})"]) from None
+
+
+def _strictness(schema: object) -> bool | None:
+    """How a validator is called: strictly, unless an author declared `strict=False` in a schema."""
+    if is_object(schema):
+        if schema.get("strict") is False:
+            return None
+        inner: Iterable[object] = [each for key, each in schema.items() if key != "metadata"]
+    else:
+        inner = schema if isinstance(schema, list | tuple) else ()
+    return True if all(map(_strictness, inner)) else None
 
 
 UNREAD: Final = FunctionSignature({})
@@ -288,7 +327,14 @@ def _stateful(
     if model is not None:
         schema = tidy(_json_schema(TypeAdapter(model)))
         schema.setdefault("additionalProperties", False)
-        return FunctionSignature(schema, None, "stateful", model=model, model_fields=_names(model))
+        return FunctionSignature(
+            schema,
+            None,
+            "stateful",
+            model=model,
+            strict=_strictness(model.__pydantic_core_schema__),
+            model_fields=_names(model),
+        )
     if hint is Any or _is_mapping(hint):
         return FunctionSignature(dict(OPEN), None, "stateful")
     raise ConfigError(f"args must be a mapping or a Pydantic model, not {hint!r}")
@@ -326,7 +372,15 @@ def _flattened(
         required = [*schema.get("required", ()), *rest.get("required", ())]
         schema |= {"required": required} if required else {}
     return FunctionSignature(
-        schema, validate, "typed", context, positional, False, model, parameter.name, fields
+        schema,
+        validate,
+        "typed",
+        context,
+        positional,
+        model=model,
+        strict=_strictness(model.__pydantic_core_schema__),
+        model_name=parameter.name,
+        model_fields=fields,
     )
 
 
@@ -343,7 +397,7 @@ def _compiled(
     fields = {p.name: _field(p, hints[p.name], doc) for p in parameters}
     # A TypedDict, because pydantic then gives a dict of the parameters and no object.
     record = _record("Parameters", fields)
-    record.__pydantic_config__ = ConfigDict(extra="forbid")
+    record.__pydantic_config__ = ConfigDict(extra="forbid", strict=True)
     try:
         adapter: TypeAdapter[dict[str, Any]] = TypeAdapter(record)
         schema = tidy(_json_schema(adapter))
@@ -351,7 +405,7 @@ def _compiled(
         reason = str(error).partition("\n")[0]
         raise ConfigError(f"a model cannot write one of its parameters: {reason}") from error
     schema.setdefault("properties", {})
-    return adapter.validator.validate_python, schema
+    return partial(_strictly, adapter.validator, _strictness(adapter.core_schema)), schema
 
 
 def _field(parameter: inspect.Parameter, hint: Any, doc: Docstring) -> Any:

@@ -16,6 +16,7 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from hashlib import blake2b
 from typing import (
@@ -34,7 +35,8 @@ import msgspec
 from typing_extensions import ParamSpec, TypeVar, Unpack
 
 from taofold.core.errors import ConfigError
-from taofold.core.values import RESERVED, Sideeffect, Tier
+from taofold.core.values import RESERVED, Action, Sideeffect, Tier
+from taofold.parsing.outcome import Repair
 from taofold.tools.arguments import BadArguments, quote
 from taofold.tools.context import Outcome, RunContext
 from taofold.tools.result import bulky, is_scalar, outcome_of, stateful, utf8
@@ -174,9 +176,10 @@ class Tool(Generic[P, R]):
         return self.function(*args, **kwargs)
 
     def bind(self, parameters: Mapping[str, Any]) -> "Bound":
-        """Check what a model wrote.
+        """Check what was written for it, whoever wrote it.
 
-        `timeout_s` is taken out and capped.
+        `timeout_s` is taken out and capped. What is no value of the declared type is converted if
+        that loses nothing; the receipt is in `Bound.repairs`.
 
         Raises:
             BadArguments: naming every parameter that is missing, unknown or wrong.
@@ -187,19 +190,50 @@ class Tool(Generic[P, R]):
             parameters = dict(parameters)
             cap = self.longest or self.timeout * STRETCH
             seconds = _seconds(parameters.pop(RESERVED_PARAMETER), cap)
-        args, kwargs = self.signature.arguments(parameters)
-        return Bound(self, args, kwargs, seconds)
+        try:
+            return Bound(self, *self.signature.arguments(parameters), seconds)
+        except BadArguments:
+            fitted, repairs = self.signature.fitted(parameters)
+            if repairs:
+                # What is told is what is wrong with what was written.
+                with suppress(BadArguments):
+                    return Bound(self, *self.signature.arguments(fitted), seconds, repairs)
+            raise
+
+    def fitted(self, action: Action) -> Action:
+        """An action for it with its parameters in the declared types, and how they got them."""
+        given = dict(action.parameters)
+        held = {name: given.pop(name) for name in (RESERVED_PARAMETER,) if name in given}
+        fitted, repairs = self.signature.fitted(given)
+        if not repairs:
+            return action
+        kinds = dict.fromkeys([*action.repairs, *[each.kind for each in repairs]])
+        return msgspec.structs.replace(
+            action,
+            parameters=fitted | held,
+            repairs=tuple(kinds),
+            guessed=action.guessed or any(each.content for each in repairs),
+        )
 
 
 class Bound:
-    """A checked call that has not been made. `timeout` is in seconds."""
+    """A checked call that has not been made.
 
-    __slots__ = ("args", "kwargs", "timeout", "tool")
+    `timeout` is in seconds; `repairs` is what was converted to make the arguments fit.
+    """
+
+    __slots__ = ("args", "kwargs", "repairs", "timeout", "tool")
 
     def __init__(
-        self, tool: Tool, args: tuple[Any, ...], kwargs: dict[str, Any], timeout: float
+        self,
+        tool: Tool,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        timeout: float,
+        repairs: tuple[Repair, ...] = (),
     ) -> None:
         self.tool, self.args, self.kwargs, self.timeout = tool, args, kwargs, timeout
+        self.repairs = repairs
 
     @property
     def inline(self) -> bool:

@@ -92,11 +92,11 @@ def _number(value: Any, shape: TypeShape) -> Conversion:
         return _REFUSED
     is_same = isinstance(value, LooseText) or type(number) is type(value)
     if shape.kind == "integer" and isinstance(number, float):
-        # Above 2**53 a float stands for several integers: which one was meant is lost.
-        if not number.is_integer() or abs(number) > _EXACT:
+        # From 2**53 on a float stands for several integers: which one was meant is lost.
+        if not number.is_integer() or abs(number) >= _EXACT:
             return _REFUSED
         number, is_same = int(number), isinstance(value, LooseText)
-    elif isinstance(number, float) and number.is_integer() and abs(number) <= _EXACT:
+    elif isinstance(number, float) and number.is_integer() and abs(number) < _EXACT:
         number = int(number)  # to JSON `5.0` is the number 5, and a float takes either
     return Conversion(number, "" if is_same else "number_format")
 
