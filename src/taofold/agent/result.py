@@ -43,7 +43,7 @@ class AnswerText:
         """The run that is read; its children are not."""
         self._tools, self._live = tools, live
         self._reply = ReplyStream(tools)
-        self._said = ""
+        self._pieces: list[str] = []
         self._break = False
 
     def feed(self, text: str) -> str:
@@ -63,8 +63,8 @@ class AnswerText:
                 return tail
             # The output may differ from what was streamed (another strategy, a
             # repair): then it follows.
-            case e.RunFinished(output=str(output)) if not self._said.endswith(output):
-                self._break = bool(self._said)
+            case e.RunFinished(output=str(output)) if not "".join(self._pieces).endswith(output):
+                self._break = bool(self._pieces)
                 return self._paragraph(output)
             case _:
                 return ""
@@ -81,7 +81,7 @@ class AnswerText:
             return ""
         if self._break:
             text, self._break = f"\n\n{text}", False
-        self._said += text
+        self._pieces.append(text)
         return text
 
 

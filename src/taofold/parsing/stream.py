@@ -63,10 +63,10 @@ _PROTOCOL: Final = ENVELOPE.union(DECISIVE, CALL_KEYS, ("role", "content", "refu
 """Keys of decisions, and of a whole message of a chat, which may hold calls."""
 _BETWEEN: Final = r"[\s,:\-+.\w]"
 _STRING: Final = r'(?:[^"\\]++|\\.)*+'
-_INSIDE = rf'{_BETWEEN}++|"{_STRING}"'
-for _ in range(2):
-    _INSIDE = rf'{_BETWEEN}++|"{_STRING}"|[{{\[](?:{_INSIDE})*+[}}\]]'
-_DATA: Final = re.compile(rf"(?:{_INSIDE})*+", re.DOTALL)
+_FLAT: Final = rf'{_BETWEEN}++|"{_STRING}"'
+_NESTED: Final = rf"{_FLAT}|[{{\[](?:{_FLAT})*+[}}\]]"
+_TWICE_NESTED: Final = rf"{_FLAT}|[{{\[](?:{_NESTED})*+[}}\]]"
+_DATA: Final = re.compile(rf"(?:{_TWICE_NESTED})*+", re.DOTALL)
 """Data up to a bracket that does not soon close, or to the end of the text."""
 _BEGUN_DATA: Final = re.compile(rf"\{{{_DATA.pattern}", re.DOTALL)
 _REST: Final = re.compile(_STRING, re.DOTALL)
