@@ -163,3 +163,16 @@ def test_the_fields_of_a_model_that_stands_for_the_parameters_are_no_looser(writ
     model = ScriptedModel([json.dumps(call), *[FINISH] * 4])
     Agent(model, tools=[transfer], output=str, policy=Policy(autonomy="autonomous")).run_sync("g")
     assert sent == SENT
+
+
+@pytest.mark.parametrize(("written", "sent"), [("5", [5]), ("٥", []), ("５", [])])
+def test_digits_that_json_has_not_are_no_number(written, sent):
+    """Mutant: a pattern of numbers without `re.ASCII`."""
+    SENT.clear()
+    text = (
+        f"<tool_call><function=transfer><parameter=number>{written}</parameter>"
+        "</function></tool_call>"
+    )
+    model = ScriptedModel([Reply(text=text, finish="stop"), *[FINISH] * 4])
+    Agent(model, tools=[transfer], output=str, policy=Policy(autonomy="autonomous")).run_sync("g")
+    assert sent == SENT

@@ -29,10 +29,10 @@ LITERALS: dict[str, Any] = {
     "Infinity": float("inf"),
     "-Infinity": -float("inf"),
 }
-NUMBER = re.compile(r"[-+]?(?:\d[\d_]*+(?:\.\d*+)?|\.\d++)(?:[eE][-+]?\d++)?")
-_JSON_NUMBER = re.compile(r"-?(?:0|[1-9]\d*+)(\.\d++)?([eE][-+]?\d++)?")
+NUMBER = re.compile(r"[-+]?(?:\d[\d_]*+(?:\.\d*+)?|\.\d++)(?:[eE][-+]?\d++)?", re.ASCII)
+_JSON_NUMBER = re.compile(r"-?(?:0|[1-9]\d*+)(\.\d++)?([eE][-+]?\d++)?", re.ASCII)
 _HEX = re.compile(r"[-+]?0[xX][0-9a-fA-F]{1,32}")
-_GROUPED = re.compile(r"[-+]?\d{1,3}(?:,\d{3})++(?:\.\d++)?")
+_GROUPED = re.compile(r"[-+]?\d{1,3}(?:,\d{3})++(?:\.\d++)?", re.ASCII)
 _DIGITS = 400
 _ESCAPE = re.compile(
     r"\\(u[0-9a-fA-F]{4}|U00(?:0[0-9a-fA-F]|10)[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|\r\n|.)", re.DOTALL
