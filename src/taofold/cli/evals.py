@@ -1,4 +1,4 @@
-"""`taofold eval`: an agent on a file of cases, perhaps beside another one."""
+"""`taofold eval`: an agent on a file of cases, or cases made from (rated) runs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,8 @@
 """Both ways between DSPy's objects and ours.
 
 To DSPy: our models as its language model (`DspyEngine`), our prompts as its adapter, modules made
-of our signatures. From DSPy: a module that was compiled, as plain JSON (`stored_program`).
+of our signatures. From DSPy: a module that was compiled, as plain JSON (`stored_program`); its
+classes of signatures and its saved states are read in `program`.
 
 DSPy gets its engine contract and its adapter without any global configuration. It is imported when
 a program is run or compiled. It has no types that a strict checker could use, so it is `Any` here

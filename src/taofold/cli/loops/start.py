@@ -1,7 +1,7 @@
 """`taofold loop`, also `taofold ralph`: iterate until a command proves that the work is done.
 
-No gate is guessed silently: one that was inferred from the task is shown and confirmed at the
-terminal, or the program ends and says what to write.
+At a `terminal`, `questions` asks for what was not said. No gate is guessed silently: one that was
+inferred from the task is confirmed there, or the program ends and says what to write.
 """
 
 import asyncio

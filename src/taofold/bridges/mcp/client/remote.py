@@ -1,7 +1,9 @@
-"""`RemoteServer`: one MCP server at work; its tools are listed, watched and called.
+"""`RemoteServer`: one MCP server, a local program or a URL; its pins, and calls of its tools.
 
-Runs on the loop of the connections. What the server says of a tool is compared with what was
-accepted before each call, as fresh as the server lets us know; if it changed, a person is asked.
+Its prompts and pages of lists are read here, too; `connection` reconnects, `session` speaks the
+protocol. Runs on the loop of the connections. What the server says of a tool is compared with what
+was accepted before each call, as fresh as the server lets us know; if it changed, a person is
+asked.
 """
 
 import asyncio

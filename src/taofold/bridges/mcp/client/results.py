@@ -1,6 +1,7 @@
 """What a call of an MCP server comes to: an observation, at once or by way of a task.
 
-`outcome` makes the observation, and is pure. Images, sounds and PDFs are media of it; whatever else
+`outcome` makes the observation, and is pure; `resource` and `message` are texts of what else a
+server hands out. Images, sounds and PDFs are media of it; whatever else
 is no text is described. A flood is cut before anybody has to read it.
 
 A server of the era of 2026 may answer any call with a task's id instead of a result, and is then
