@@ -153,7 +153,7 @@ def _strictness(schema: object) -> bool | None:
             return None
         inner: Iterable[object] = [each for key, each in schema.items() if key != "metadata"]
     else:
-        inner = schema if isinstance(schema, list | tuple) else ()
+        inner = cast("Iterable[object]", schema) if isinstance(schema, list | tuple) else ()
     return True if all(map(_strictness, inner)) else None
 
 
