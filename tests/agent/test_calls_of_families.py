@@ -118,6 +118,18 @@ def test_every_call_of_a_batch_runs(form):
     assert sorted(calls) == ["a", "b", "c"]
 
 
+@pytest.mark.parametrize("said", ['disabled="true"', "cancelled", 'if="asked" id="1"'])
+@pytest.mark.parametrize("head", ['invoke name="shell"', "function=shell", 'function name="shell"'])
+def test_what_the_tag_of_a_call_says_beside_its_name_is_not_passed_over(head, said):
+    """Mutant: the attributes of a call's tag are skipped, whatever they say."""
+    tag = head.partition(" ")[0].partition("=")[0]
+    body = '<parameter name="command">rm</parameter>'
+    calls, told, _ = ran(f"<{head} {said}>{body}</{tag}>")
+    assert calls == []
+    assert said in "\n".join(told)
+    assert ran(f'<{head} id="call_1">{body}</{tag}>')[0] == ["rm"]
+
+
 def test_an_empty_tag_is_a_call_beside_a_full_one():
     calls, _, _ = ran("<shell/><label><tags>x</tags></label>")
     # Calls of one reply run at once, in no order.

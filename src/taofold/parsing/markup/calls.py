@@ -25,6 +25,7 @@ from taofold.parsing.markup.families import (
     HEAD,
     HEADER,
     KEY,
+    LABELS,
     NOISE,
     SEPARATOR,
     closer_of,
@@ -323,7 +324,11 @@ class CallReader:
             return self._object(at)
         head = HEAD.match(text, at)
         if head:
-            return self._tagged(head["name"], head)
+            call, end = self._tagged(head["name"], head)
+            if call is not None and not LABELS.fullmatch(head["rest"] or ""):
+                error = f"no tool can be told {head['rest'].strip()!r} in the tag of its call"
+                call = replace(call, error=call.error or error)
+            return call, end
         if self._is_offered_tag(at):
             tag = EMPTY.match(text, at)
             if tag is not None:

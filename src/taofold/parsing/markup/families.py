@@ -203,10 +203,12 @@ _NAMED = r"(?::\w{1,24})?(?:\s?=|[\sĠ]*(?:name|tool)=)"
 NAME: Final = r"[^\W\d][\w.:-]{0,127}?"
 HEAD = re.compile(
     rf"{_OPEN}(?P<tag>function|invoke|tool_call|tool|call){_NAMED}\s*[\"']?\s{{0,8}}"
-    rf"(?P<name>{NAME})\s{{0,8}}[\"']?(?:\s[^<>]{{0,120}}?)?(?P<empty>(?<=[\"'\s])/)?{_END}"
+    rf"(?P<name>{NAME})\s{{0,8}}[\"']?(?P<rest>\s[^<>]{{0,120}}?)?(?P<empty>(?<=[\"'\s])/)?{_END}"
 )
 """A tag that opens a call and names its tool; the blank may be lost, or be a tokenizer's. One that
 closes itself is a call without arguments."""
+LABELS = re.compile(r"(?:\s*(?:id|call_id|index|type|tool)\s?=\s?[\"']?[\w.:-]*[\"']?)*\s*")
+"""What else that tag may say: nothing that changes whether, or how, the tool is called."""
 ENTRY = re.compile(
     rf"{_OPEN}(?P<tag>parameter|param|argument|arg)(?::\w{{1,24}})?(?:\s?=\s*|[\sĠ]*(?:name|key)=)[\"']?\s{{0,8}}"
     rf"(?P<key>[\w.:$@-]{{1,128}}?)\s{{0,8}}[\"']?(?P<rest>\s[^<>\n]{{0,120}}?)?{_END}"
