@@ -1,5 +1,7 @@
 """What a history teaches."""
 
+from itertools import pairwise
+
 import pytest
 from msgspec.structs import replace
 
@@ -13,7 +15,7 @@ from .loops import BOUND, GUARD, attempt, fault, history
 
 @pytest.mark.scenario("XTL-01")
 def test_an_error_and_the_fix_after_which_its_check_passed_are_a_pattern() -> None:
-    failed = attempt(BOUND, after=(fault(),), iteration=2)
+    failed = attempt(BOUND, after=(fault(),), iteration=2, kept=False)
     fixed = attempt(GUARD, iteration=3)
     (found,) = extract(history(failed, fixed), ("error",))
     assert isinstance(found.body, ErrorFix)
@@ -135,7 +137,7 @@ def test_an_error_that_stays_three_times_is_a_mistake_to_avoid_though_the_loop_f
 
 
 def test_a_mistake_that_was_overcome_is_told_by_the_lesson_of_its_error() -> None:
-    stuck = [attempt(BOUND, after=(fault(),), iteration=n) for n in (1, 2, 3)]
+    stuck = [attempt(BOUND, after=(fault(),), iteration=n, kept=False) for n in (1, 2, 3)]
     past = history(*stuck, attempt(GUARD, iteration=4))
     assert extract(past, ("anti",)) == ()
     (found,) = extract(past, ("error",))
@@ -249,3 +251,82 @@ def test_what_was_changed_where_another_error_points_is_not_this_ones_fix() -> N
     assert isinstance(found.body, ErrorFix)
     assert found.body.fix.diff == "+from numbers import one\n def a():\n     return one"
     assert not found.body.fix.hard_won
+
+
+def _read(encoding: str, more: str = "") -> str:
+    return (
+        f"def load(path):\n    with open(path, encoding={encoding}{more}) as file:\n        pass\n"
+    )
+
+
+def _at_open(error: str, message: str, name: str) -> Check:
+    return Check(name, "failed", error, message, (Location("menu.py", 2, "load"),))
+
+
+def test_half_a_cure_that_was_replaced_is_no_fix_but_was_tried() -> None:
+    texts = [_read('"utf-8"'), _read('"utf-8"', ', errors="replace"'),
+             _read('"latin-1"'), _read('"cp1252"')]  # fmt: skip
+    edits = [FileChange("menu.py", *pair) for pair in pairwise(texts)]
+    names, prices = [
+        _at_open("UnicodeDecodeError", "'utf-8' codec can't decode byte 0xe9", name)
+        for name in ("t::names", "t::prices")
+    ]
+    garbage = Check("t::names", "failed", "AssertionError", "assert ['Caf?'] == ['Café']")
+    dash = Check("t::names", "failed", "AssertionError", "assert {'a': 1} is None")
+    missing = Check("t::prices", "failed", "KeyError", "'Müsli'")
+    found = extract(
+        history(
+            attempt(edits[0], before=(names, prices), after=(garbage, missing)),
+            attempt(edits[1], before=(garbage, missing), after=(dash,)),
+            attempt(edits[2], before=(dash,)),
+        ),
+        ("error",),
+    )
+    fixes = [one.body.fix for one in found if isinstance(one.body, ErrorFix)]
+    assert [one.body.signature.name for one in found if isinstance(one.body, ErrorFix)] == [
+        "UnicodeDecodeError"
+    ]
+    assert all('+    with open(path, encoding="cp1252")' in fix.diff for fix in fixes)
+    assert all("latin-1" not in fix.diff for fix in fixes)
+    assert [fix.vain for fix in fixes] == [
+        ('`with open(path, encoding="utf-8", errors="replace") as file:`',)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "half", "right"),
+    [
+        ("run(q, (name))", "run(f'{q} {name}')", "run(q, (name,))"),
+        ("when(x)", "when(x).replace(tzinfo=None)", "when(x, utc)"),
+    ],
+    ids=["a text put into SQL", "a time zone dropped"],
+)
+def test_what_was_replaced_before_the_gate_passed_is_not_the_fix(
+    old: str, half: str, right: str
+) -> None:
+    text = f"def a(name):\n    return {old}\n"
+    first, last = text.replace(old, half), text.replace(old, right)
+    one, other = [_at_open("TypeError", "uses 1, and there are 5", f"t::{n}") for n in "ab"]
+    moved = _at_open("OtherError", "near 's'", "t::b")
+    found = extract(
+        history(
+            attempt(FileChange("menu.py", text, first), before=(one, other), after=(moved,)),
+            attempt(FileChange("menu.py", first, last), before=(moved,)),
+        ),
+        ("error",),
+    )
+    fixes = [one.body.fix for one in found if isinstance(one.body, ErrorFix)]
+    assert [(fix.diff.count(f"+    return {right}"), fix.vain) for fix in fixes] == [
+        (1, (f"`return {half}`",))
+    ]
+
+
+def test_an_edit_that_stayed_to_the_end_was_not_in_vain() -> None:
+    check = Check("t", "failed", "ImportError", "no 'Iterable'", (Location("flat.py", 1),))
+    right = FileChange("merge.py", "import collections\n", "import collections.abc\n")
+    cure = FileChange("flat.py", "from c import Iterable\n", "from c.abc import Iterable\n")
+    found = extract(
+        history(attempt(right, before=(check,), after=(check,)), attempt(cure, before=(check,))),
+        ("error",),
+    )
+    assert [one.body.fix.vain for one in found if isinstance(one.body, ErrorFix)] == [()]

@@ -208,14 +208,15 @@ class SettledError(NamedTuple):
     """Failing checks of one error, and what made them pass.
 
     `first` is the error as it was reported first; `changes` lead from the text that the report was
-    about to the one in which it was gone; `vain` are changes between that left it; `elsewhere`: the
-    fix lies where it did not point; `partial`: it was made with others, for other errors perhaps.
+    about to the one in which it was gone; `vain` are lines tried between that left it; `elsewhere`:
+    the fix lies where it did not point; `partial`: it was made with others, for other errors
+    perhaps.
     """
 
     alike: list[Check]
     first: Check
     changes: tuple[FileChange, ...]
-    vain: tuple[FileChange, ...]
+    vain: tuple[str, ...]
     elsewhere: bool
     partial: bool
 
@@ -223,10 +224,11 @@ class SettledError(NamedTuple):
 def pairs(history: LoopHistory) -> Iterator[SettledError]:
     """Failing checks of one error with the changes after which these same checks passed.
 
-    Changes to tests prove nothing, and what was taken back, broke other checks, or only silenced
-    this one, is no fix. An edit of several files settled those errors that lead into one of them;
-    which of several other errors it settled nobody can say.
+    Changes to tests prove nothing, and what was taken back or replaced, broke other checks, or only
+    silenced this one, is no fix; what stayed to the end is no failure. An edit of several files
+    settled those errors that lead into one of them; which of several others nobody can say.
     """
+    lost = _lost(history.attempts)
     for number, attempt in enumerate(history.attempts):
         # What broke another check may have moved the fault: it is no example to follow.
         if not (attempt.kept and attempt.judged) or attempt.broke:
@@ -251,11 +253,18 @@ def pairs(history: LoopHistory) -> Iterator[SettledError]:
             own = (_sign_of(first), _sign_of(alike[0]))
             others = [other for other in attempt.before if _sign_of(other) not in own]
             fix = blame((near if len(groups) > 1 else ()) or changes, first, others)
+            if not lost.isdisjoint(_added(fix.changes)):
+                # A part was replaced: what stayed is the fix if it is where the error was raised.
+                fix = blame(fix.changes, _raised(first), ())
+                if not fix.pointed or not lost.isdisjoint(_added(fix.changes)):
+                    continue
             if fix.changes and all(map(_readable, fix.changes)) and not _silent(fix.changes):
-                vain = [change for past in earlier for change in _in_vain_for(past, own)]
-                yield SettledError(
-                    alike, first, fix.changes, tuple(vain), fix.elsewhere, fix.partial
-                )
+                # The same check by all its messages: an edit may have changed only these.
+                states = [state for past in earlier for state in (*past.before, *past.after)]
+                forms = {*own, *[_sign_of(c) for c in states if c.id == alike[0].id]}
+                vain = [change for past in earlier for change in _in_vain_for(past, forms)]
+                tried = _tried(_added(vain), _added(fix.changes), lost)
+                yield SettledError(alike, first, fix.changes, tried, fix.elsewhere, fix.partial)
 
 
 def _search(
@@ -280,9 +289,6 @@ def _undone(attempt: RepairAttempt, check: Check, later: Iterable[RepairAttempt]
     """Was a line taken out again that the attempt put in for the check?"""
     others = [other for other in attempt.before if not _alike(other, check)]
     edits = [change for change in attempt.changes if not is_test(change.path)]
-    # Where it was raised: the callers' lines may have been changed for other reasons.
-    inside = [place for place in check.places if not is_foreign(place.path)]
-    raised = replace(check, places=tuple(inside[-1:]))
     gone = {
         (change.path, line.strip())
         for following in later
@@ -290,14 +296,41 @@ def _undone(attempt: RepairAttempt, check: Check, later: Iterable[RepairAttempt]
         for hunk in hunks(change)
         for line in hunk.removed
     }
-    return any(
-        (change.path, line.strip()) in gone
-        for change in blame(edits, raised, others).changes
+    return not gone.isdisjoint(_added(blame(edits, _raised(check), others).changes))
+
+
+def _raised(check: Check) -> Check:
+    """The check where it was raised: callers' lines may have been changed for other reasons."""
+    inside = [place for place in check.places if not is_foreign(place.path)]
+    return replace(check, places=tuple(inside[-1:]))
+
+
+Line = tuple[str, str]
+"""A file's path and a line of it, without its indentation."""
+
+
+def _added(changes: Iterable[FileChange]) -> list[Line]:
+    """The lines of code that the changes put in."""
+    return [
+        (change.path, line.strip())
+        for change in changes
         for hunk in hunks(change)
         for line in hunk.added
-        # A bracket alone comes and goes everywhere.
-        if any(letter.isalnum() for letter in line)
-    )
+        # A comment, or a bracket alone, comes and goes everywhere.
+        if any(token[0].isalnum() or token[0] == "_" for token in tokens(line))
+    ]
+
+
+def _lost(attempts: Iterable[RepairAttempt]) -> set[Line]:
+    """The lines that were there at some time, and are not at the end."""
+    lost: set[Line] = set()
+    for attempt in attempts:
+        for change in attempt.changes:
+            differing = hunks(change)
+            gone = {(change.path, line.strip()) for hunk in differing for line in hunk.removed}
+            new = {(change.path, line.strip()) for hunk in differing for line in hunk.added}
+            lost = (lost | gone) - new if attempt.kept else (lost | new) - gone
+    return lost
 
 
 def _in_vain_for(attempt: RepairAttempt, own: Collection[Sign]) -> tuple[FileChange, ...]:
@@ -408,27 +441,18 @@ def _error_fix(settled: SettledError, history: LoopHistory) -> ErrorFix:
             language=language,
             diff=difference(changes),
             files=tuple(dict.fromkeys([change.path for change in changes])),
-            vain=_tried(settled.vain, changes),
+            vain=settled.vain,
             elsewhere=settled.elsewhere,
             partial=settled.partial,
         ),
     )
 
 
-def _tried(vain: Sequence[FileChange], fix: Sequence[FileChange]) -> tuple[str, ...]:
-    """The lines that were tried and left the error there, those of the fix last."""
-    fixing = {line.strip() for change in fix for line in change.after.split("\n")}
-    tried = [
-        line.strip()
-        for change in vain
-        for hunk in hunks(change)
-        for line in hunk.added
-        # A comment, or a bracket alone, is no attempt.
-        if any(token[0].isalnum() or token[0] == "_" for token in tokens(line))
-    ]
-    other = [f"`{line[:_MOST_EDIT]}`" for line in tried if line not in fixing]
+def _tried(vain: Sequence[Line], fix: Sequence[Line], lost: Collection[Line]) -> tuple[str, ...]:
+    """The lines that left the error there and were given up, or else those of the fix."""
+    other = [f"`{line[1][:_MOST_EDIT]}`" for line in vain if line in lost]
     # A part of what was right in the end was not enough.
-    part = [f"`{line[:_MOST_EDIT]}` alone" for line in tried if line in fixing]
+    part = [f"`{line[1][:_MOST_EDIT]}` alone" for line in vain if line in fix]
     return tuple(dict.fromkeys(other or part))[:_MOST_EDITS]
 
 
