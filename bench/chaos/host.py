@@ -52,7 +52,7 @@ import world  # noqa: E402
 
 import taofold  # noqa: E402
 from taofold.cli import main as command_line  # noqa: E402
-from taofold.runtime import owner  # noqa: E402
+from taofold.runtime import ownership  # noqa: E402
 
 NAMESPACES = 0x00020000 | 0x04000000 | 0x20000000
 """Mounts, host name, process ids (`CLONE_NEWNS`, `CLONE_NEWUTS`, `CLONE_NEWPID`)."""
@@ -122,7 +122,7 @@ def boot(order: dict[str, str], control: socket.socket, channel: socket.socket) 
 
 def settle_in(libc: Any, name: str, boot: str) -> bool:
     """Be a machine of this name and boot. False: no namespaces, it is only told to the program."""
-    owner._here.cache_clear()
+    ownership._here.cache_clear()
     if os.getpid() == 1:
         socket.sethostname(name)
         libc.mount(b"none", b"/", None, PRIVATE, None)
@@ -131,7 +131,7 @@ def settle_in(libc: Any, name: str, boot: str) -> bool:
         if not mounted and not libc.mount(boot.encode(), identity, None, BIND, None):
             return True
     here = f"{Path(boot).read_text().strip()}/{name}"
-    owner._here = lambda: here
+    ownership._here = lambda: here
     return False
 
 
