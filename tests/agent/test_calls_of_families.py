@@ -130,6 +130,14 @@ def test_what_the_tag_of_a_call_says_beside_its_name_is_not_passed_over(head, sa
     assert ran(f'<{head} id="call_1">{body}</{tag}>')[0] == ["rm"]
 
 
+@pytest.mark.parametrize("words", ['disabled="true"', 'command="rm"'])
+def test_nor_is_what_the_tag_says_that_is_the_tools_own_name(words):
+    """Mutant: only a tag that names its tool in an attribute is read to its end."""
+    calls, told, _ = ran(f"<shell {words}><command>rm</command></shell>")
+    assert calls == []
+    assert words in "\n".join(told)
+
+
 def test_an_empty_tag_is_a_call_beside_a_full_one():
     calls, _, _ = ran("<shell/><label><tags>x</tags></label>")
     # Calls of one reply run at once, in no order.

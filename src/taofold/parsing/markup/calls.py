@@ -324,11 +324,7 @@ class CallReader:
             return self._object(at)
         head = HEAD.match(text, at)
         if head:
-            call, end = self._tagged(head["name"], head)
-            if call is not None and not LABELS.fullmatch(head["rest"] or ""):
-                error = f"no tool can be told {head['rest'].strip()!r} in the tag of its call"
-                call = replace(call, error=call.error or error)
-            return call, end
+            return self._tagged(head["name"], head)
         if self._is_offered_tag(at):
             tag = EMPTY.match(text, at)
             if tag is not None:
@@ -377,6 +373,13 @@ class CallReader:
         return replace(request, source=reading.value), reading.end
 
     def _tagged(self, name: str, head: re.Match[str], tag: str = "") -> tuple[RawCall | None, int]:
+        call, end = self._tag_content(name, head, tag)
+        if call is not None and not LABELS.fullmatch(head["rest"] or ""):
+            error = f"no tool can be told {head['rest'].strip()!r} in the tag of its call"
+            call = replace(call, error=call.error or error)
+        return call, end
+
+    def _tag_content(self, name: str, head: re.Match[str], tag: str) -> tuple[RawCall | None, int]:
         if head.groupdict().get("empty"):
             return RawCall(name, {}, at=head.start()), head.end()
         tag = tag or head["tag"]
