@@ -148,13 +148,33 @@ def _strictly(validator: Any, strict: bool | None, value: dict[str, Any]) -> Any
 
 def _strictness(schema: object) -> bool | None:
     """How a validator is called: strictly, unless an author declared `strict=False` in a schema."""
-    if is_object(schema):
-        if schema.get("strict") is False:
-            return None
-        inner: Iterable[object] = [each for key, each in schema.items() if key != "metadata"]
-    else:
-        inner = cast("Iterable[object]", schema) if isinstance(schema, list | tuple) else ()
-    return True if all(map(_strictness, inner)) else None
+    return None if _LAX in _kinds(schema) else True
+
+
+def _values(validator: Any, value: dict[str, Any]) -> Any:
+    """`_strictly` for a validator of `_JSON_KINDS`; no text is made of values that fit."""
+    try:
+        return validator.validate_python(value, strict=True)
+    except ValidationError:
+        return _strictly(validator, True, value)  # which says what is wrong in JSON's words
+
+
+_LAX: Final = "lax"
+_JSON_KINDS: Final = frozenset(
+    {"typed-dict", "typed-dict-field", "str", "int", "float", "bool", "list", "nullable", "default"}
+)
+"""Kinds of core schemas that take the same from values as from JSON."""
+
+
+def _kinds(schema: object) -> set[str]:
+    """The kinds of a core schema and of all in it, and `_LAX` if one of them is not strict."""
+    if not is_object(schema):
+        parts = cast("Iterable[object]", schema) if isinstance(schema, list | tuple) else ()
+        return set[str]().union(*map(_kinds, parts))
+    parts = [part for key, part in schema.items() if key != "metadata"]
+    kind = schema.get("type")
+    own = {kind} if isinstance(kind, str) else set[str]()
+    return own.union({_LAX} if schema.get("strict") is False else (), *map(_kinds, parts))
 
 
 UNREAD: Final = FunctionSignature({})
@@ -405,6 +425,8 @@ def _compiled(
         reason = str(error).partition("\n")[0]
         raise ConfigError(f"a model cannot write one of its parameters: {reason}") from error
     schema.setdefault("properties", {})
+    if _kinds(adapter.core_schema) <= _JSON_KINDS:
+        return partial(_values, adapter.validator), schema
     return partial(_strictly, adapter.validator, _strictness(adapter.core_schema)), schema
 
 
