@@ -6,6 +6,7 @@ Knows nothing about disks.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -351,9 +352,9 @@ def _alike(view: View, draft: Pattern, threshold: float) -> Pattern | None:
     What was seen here would vouch for all that a file says beside it: an import is none.
     """
     best, most = None, threshold
-    hits = [view.pattern(hit.id) for hit in view.search(entry(draft).split())]
-    # Likeness compares tokens and costs; only the nearest by rare words are compared.
-    for other in [found for found in hits if found and found.claim is None][:_COMPARED]:
+    hits = (view.pattern(hit.id) for hit in view.search(entry(draft).split()))
+    # Likeness compares tokens and costs; only the nearest by rare words are loaded and compared.
+    for other in islice((known for known in hits if known and known.claim is None), _COMPARED):
         if (value := likeness(draft, other)) > most:
             best, most = other, value
     return best

@@ -76,6 +76,12 @@ _NAME: Final = (
     Key("taofold.scope.tool", "scope.tool"),
     Key("taofold.retired", "retired"),
 )
+_ERROR: Final = (
+    Key("taofold.error_class", "body.signature.name"),
+    Key("taofold.error_example", "body.signature.example"),
+    Key("taofold.error_seen", "body.signature.seen"),
+    Key("taofold.error_caller", "body.signature.caller"),
+)
 _HISTORY: Final = (
     Key("taofold.first_discovered", "first_discovered"),
     Key("taofold.last_used", "last_used"),
@@ -109,10 +115,7 @@ FORMATS: Final[dict[Kind, Form]] = {
             Key("effectiveness_trend", "trend", each=_POINT),
             Key("related_patterns", "related"),
             *_NAME,
-            Key("taofold.error_class", "body.signature.name"),
-            Key("taofold.error_example", "body.signature.example"),
-            Key("taofold.error_seen", "body.signature.seen"),
-            Key("taofold.error_caller", "body.signature.caller"),
+            *_ERROR,
             Key("taofold.fix_cause", "body.fix.cause"),
             Key("taofold.fix_files", "body.fix.files"),
             Key("taofold.fix_vain", "body.fix.vain"),
@@ -164,10 +167,7 @@ FORMATS: Final[dict[Kind, Form]] = {
             Key("taofold.error_signature.error_type", "body.signature.type", must=True),
             Key("taofold.error_signature.error_pattern", "body.signature.pattern", must=True),
             Key("taofold.error_signature.error_location_hints", "body.signature.hints"),
-            Key("taofold.error_class", "body.signature.name"),
-            Key("taofold.error_example", "body.signature.example"),
-            Key("taofold.error_seen", "body.signature.seen"),
-            Key("taofold.error_caller", "body.signature.caller"),
+            *_ERROR,
             _FAILED_LOOPS,
             *_NAME,
             *_HISTORY,

@@ -289,13 +289,7 @@ def _undone(attempt: RepairAttempt, check: Check, later: Iterable[RepairAttempt]
     """Was a line taken out again that the attempt put in for the check?"""
     others = [other for other in attempt.before if not _alike(other, check)]
     edits = [change for change in attempt.changes if not is_test(change.path)]
-    gone = {
-        (change.path, line.strip())
-        for following in later
-        for change in following.changes
-        for hunk in hunks(change)
-        for line in hunk.removed
-    }
+    gone = {line for past in later for change in past.changes for line in _lines(change)[0]}
     return not gone.isdisjoint(_added(blame(edits, _raised(check), others).changes))
 
 
@@ -312,13 +306,19 @@ Line = tuple[str, str]
 def _added(changes: Iterable[FileChange]) -> list[Line]:
     """The lines of code that the changes put in."""
     return [
-        (change.path, line.strip())
+        line
         for change in changes
-        for hunk in hunks(change)
-        for line in hunk.added
+        for line in _lines(change)[1]
         # A comment, or a bracket alone, comes and goes everywhere.
-        if any(token[0].isalnum() or token[0] == "_" for token in tokens(line))
+        if any(token[0].isalnum() or token[0] == "_" for token in tokens(line[1]))
     ]
+
+
+def _lines(change: FileChange) -> tuple[list[Line], list[Line]]:
+    """The lines that a change takes out, and those that it puts in."""
+    differing = hunks(change)
+    gone = [(change.path, line.strip()) for hunk in differing for line in hunk.removed]
+    return gone, [(change.path, line.strip()) for hunk in differing for line in hunk.added]
 
 
 def _lost(attempts: Iterable[RepairAttempt]) -> set[Line]:
@@ -326,9 +326,7 @@ def _lost(attempts: Iterable[RepairAttempt]) -> set[Line]:
     lost: set[Line] = set()
     for attempt in attempts:
         for change in attempt.changes:
-            differing = hunks(change)
-            gone = {(change.path, line.strip()) for hunk in differing for line in hunk.removed}
-            new = {(change.path, line.strip()) for hunk in differing for line in hunk.added}
+            gone, new = map(set, _lines(change))
             lost = (lost | gone) - new if attempt.kept else (lost | new) - gone
     return lost
 
