@@ -5,8 +5,8 @@ A write may leave the mark of its call on the file, by which it is known to have
 Every component of a path is opened relative to the directory before it with `O_NOFOLLOW`,
 so a link is never followed, not even one that is put in place between a check and the use
 of a path: there is no such interval. Writes go to a new file that is renamed over the old
-one in the same open directory. `walk`, `capped` and `fits` bound a listing
-by depth, number and glob.
+one in the same open directory. `walk`, `capped` and `fits` bound a listing by depth, number and
+glob. Knows nothing about tools or models.
 
 What it cannot see: a hard link to a file outside (reading it reads that file; writing
 replaces the link only), and directories that somebody with rights outside moves away.

@@ -8,7 +8,6 @@ be ended, only waited for. Knows nothing about tools.
 """
 
 import asyncio
-import contextvars
 import os
 import threading
 from collections.abc import Callable, Coroutine
@@ -197,7 +196,7 @@ def run_now(work: Coroutine[Any, Any, T]) -> T:
             errors.append(error)
 
     # A thread begins with an empty context: the caller's trace and settings go along.
-    context = contextvars.copy_context()
+    context = copy_context()
     thread = threading.Thread(
         target=lambda: context.run(drive), name="taofold-run-sync", daemon=True
     )
