@@ -61,8 +61,8 @@ class ActionBatch:
     def _typed(self, effect: Act) -> Act:
         """The step with parameters in the types that its tools declare, and the receipts."""
         recorded = self.ledger.recording.event(e.Proposed, self.key)
-        actions = list(effect.actions)
-        for index, action in enumerate(actions):
+        fitted: dict[int, Action] = {}
+        for index, action in enumerate(effect.actions):
             tool = self.ledger.tools.get(action.tool)
             if tool is None or action.error or any(effect.local[index : index + 1]):
                 continue
@@ -78,7 +78,10 @@ class ActionBatch:
                 same = (action.parameters, action.repairs)
                 is_converted = any((each.parameters, each.repairs) != same for each in past)
             if is_converted:
-                actions[index] = tool.fitted(action)
+                fitted[index] = tool.fitted(action)
+        if not fitted:
+            return effect
+        actions = [fitted.get(index, action) for index, action in enumerate(effect.actions)]
         return replace(effect, actions=tuple(actions))
 
     async def perform(self) -> tuple[Observation, ...]:
