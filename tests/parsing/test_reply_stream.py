@@ -228,6 +228,7 @@ def test_any_pieces_show_the_same(text, cuts):
 @example("```json\n\nAction: search[")
 @example("<|a|]<]a[>[<response> b")
 @example('{{\n "question": "a", "answer": "b"}}')
+@example("a to=f" + "x" * 80 + "<|constrain|>")
 def test_what_is_shown_depends_on_the_text_alone(text):
     """At each place, not only at the end. Mutant: a key ends where the piece does."""
     letters = ReplyStream(TOOLS)

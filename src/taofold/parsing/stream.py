@@ -324,6 +324,8 @@ _OBJECT: Final = re.compile(rf'{_OPEN}"(?P<key>(?:[^"\\]|\\.){{0,120}}+)"\s{{0,8
 _WORDS = "|".join(sorted(_PROTOCOL))
 _LOOSE = rf"{_OPEN}(?:['“‘`]?+(?:{_WORDS})['”’`]?+\s{{0,8}}+[:：=]|/[/*]|\"(?:{_WORDS})\"(?!\s*+:))"
 """A decision in another notation."""
+_RECIPIENT = r"[\w.-][^{}<\n]{0,80}+"
+"""Behind `to=`: to whom a message of harmony goes, and what stands up to its next mark."""
 _LABEL_REST = r"(?:[ \t]\d{0,2})?[ \t]{0,3}(?:[\[(][^\])\n]{0,40}[\])]?)?[ \t*_]{0,4}\Z"
 
 
@@ -351,7 +353,7 @@ def _begun_sign() -> re.Pattern[str]:
             r"\{\s*+(?:\{\s*+)?+(?:\"(?:[^\"\\]|\\.)*+(?:\\|\"\s*+)?"
             r"|['“‘`]?+[\w$-]*+['”’`]?+\s*+|/)?\Z",
             *(_begun(each, r"[\w.-]*+\s*+\Z") for each in BARE_HEADS),
-            _begun("to=", r"[^{}<\n]{0,80}+(?:<(?:\|\w*+)?)?\Z"),
+            _begun("to=", rf"(?:{_RECIPIENT}(?:<(?:\|\w*+)?)?)?+\Z"),
             _begun("## Return of functions."),
             *(rf"{char}(?i:\Z|{_begun('ssistantfinal')})" for char in "aA"),
         ]
@@ -391,7 +393,7 @@ def _signs_of(names: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[str]]
         "separator": r"\]<\]\w{1,12}\[>\[",
         "open": REASONING_OPEN.pattern,
         "close": rf"{REASONING_CLOSE.pattern}|a(?i:ssistantfinal)|A(?i:ssistantfinal)",
-        "message": r"<\|(?:channel|start)\|>|to=(?<!\wto=)[\w.-][^{}<\n]{0,80}+<\|",
+        "message": rf"<\|(?:channel|start)\|>|to=(?<!\wto=){_RECIPIENT}<\|",
         "noise": NOISE.pattern,
         "label": rf"\n(?=(?im:{MARKED.pattern}|{FOREIGN_LINE.pattern}))",
         "object": _OBJECT.pattern,
