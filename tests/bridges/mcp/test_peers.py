@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,13 @@ class Peer:
         self._process.stdin.write(json.dumps(line).encode() + b"\n")
         return await self.line()
 
+    async def kill(self) -> None:
+        """End it, if it has not ended by itself: a client whose call failed does."""
+        # Between its end and our asking asyncio may have reaped it.
+        with suppress(ProcessLookupError):
+            self._process.kill()
+        await self._process.wait()
+
 
 @asynccontextmanager
 async def client(kind: str, there: Served) -> AsyncIterator[Peer]:
@@ -61,16 +68,15 @@ async def client(kind: str, there: Served) -> AsyncIterator[Peer]:
     process = await asyncio.create_subprocess_exec(
         *command, stdin=pipe, stdout=pipe, stderr=pipe, env=environments.scrubbed()
     )
+    peer = Peer(process)
     try:
-        yield Peer(process)
+        yield peer
         assert process.stdin is not None
         process.stdin.close()
         async with asyncio.timeout(30):
             assert await process.wait() == 0, (await process.stderr.read()).decode()  # type: ignore[union-attr]
     finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+        await peer.kill()
 
 
 @pytest.mark.parametrize("kind", ["typescript v1", "typescript v2", "pydantic-ai", "openai-agents"])

@@ -190,11 +190,11 @@ async def fastmcp_client(there: Served, token: str) -> AsyncIterator[Peer]:
         *[environment.python, SCRIPTS / "fastmcp_tasks_client.py", there.url, token],
         stdin=pipe, stdout=pipe, stderr=pipe, env=environments.scrubbed(),
     )  # fmt: skip
+    peer = Peer(process)
     try:
-        yield Peer(process)
+        yield peer
     finally:
-        process.kill()
-        await process.wait()
+        await peer.kill()
 
 
 async def test_a_client_that_leaves_gets_its_run_back_and_another_principal_does_not(
