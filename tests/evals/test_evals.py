@@ -1,6 +1,8 @@
 """Evaluations: scorers, files of cases, rates with intervals, comparisons, judges."""
 
+import asyncio
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -57,6 +59,7 @@ async def test_expected_outputs_are_compared_and_repetitions_are_trials() -> Non
         (command_scorer("grep -q Oslo"), "It is Oslo.", 1.0),
         (command_scorer("grep -q Rome"), "It is Oslo.", 0.0),
         (command_scorer("sleep 60", seconds=0.2), "x", 0.0),
+        (command_scorer("setsid sleep 3 & exit 0", seconds=2), "x", 1.0),
         (lambda case, result: 0.25, "x", 0.25),
         (lambda case, result: True, "x", 1.0),
         (lambda case, result: 7, "x", 0.0),
@@ -74,6 +77,19 @@ async def test_a_command_that_fails_says_its_last_line() -> None:
     scorer = command_scorer("echo first; echo the sum is wrong; exit 3")
     report = await evaluate(answering({"g": "x"}), [Case("g", scorers=[scorer])])
     assert report.trials[0].reason == "command: exit code 3: the sum is wrong"
+
+
+async def test_a_cancelled_evaluation_leaves_no_command_running(tmp_path: Path) -> None:
+    scorer = command_scorer("echo $$ > new; mv new group; exec sleep 60", tmp_path)
+    case = Case("g", scorers=[scorer])
+    evaluation = asyncio.ensure_future(evaluate(answering({"g": "x"}), [case]))
+    async with asyncio.timeout(10):
+        while not (tmp_path / "group").exists():  # noqa: ASYNC110 - another process writes it
+            await asyncio.sleep(0.01)
+    evaluation.cancel()
+    assert (await asyncio.wait({evaluation}, timeout=10))[0]
+    with pytest.raises(ProcessLookupError):
+        os.killpg(int((tmp_path / "group").read_text()), 0)
 
 
 async def test_the_output_is_data_for_a_command_and_never_part_of_it(tmp_path: Path) -> None:
