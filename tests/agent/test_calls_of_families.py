@@ -403,6 +403,8 @@ PROSE = {
     "a policy": 'The policy blocked this call: {"type":"function","name":"shell",'
     '"arguments":{"command":"rm"}}',
     "a quote": f"> {CALL}\n\nis what the page says.",
+    "a labelled thought": f"Thought: I could send {CALL} but it is dangerous.",
+    "below a labelled thought": f"Thought: what {CALL} would do:\n{CALL}",
     "labels": "A call looks like this:\n\nThought: t\nAction: shell\nAction Input: "
     '{"command": "rm"}\nObservation:',
 }

@@ -329,3 +329,75 @@ def test_what_does_not_fit_its_schema_reaches_the_validator_as_it_was_written():
 def test_what_ends_any_message_closes_no_thought_by_itself(end):
     """Mutant: what stands before it is taken for a thought whose mark the prompt held."""
     assert read_reply(f"It is so.{end}", TOOLS, finish_reason="stop") == Prose("It is so.")
+
+
+@pytest.mark.parametrize(
+    ("text", "query"),
+    [
+        ('Thought: t\nAction: search\nAction Input: "cats"', "cats"),
+        ('Thought: t\nAction: search\nAction Input: "a\\nb"', "a\nb"),
+        ('Thought: t\nAction: search\nAction Input: "cats" or "dogs"', '"cats" or "dogs"'),
+        ("Thought 1: t\nAction 1: search[cats and dogs]", "cats and dogs"),
+        ('Action: search["cats"]', "cats"),
+    ],
+)
+def test_a_bare_argument_of_a_react_text_is_the_only_parameter(text: str, query: str) -> None:
+    """Mutants: the quotes of a JSON string stay in the value; any outer quotes are taken off."""
+    schema = {"type": "object", "properties": {"query": {"type": "string"}}}
+    turn = read_reply(text, {"search": schema}, finish_reason="stop")
+    assert isinstance(turn, Turn)
+    assert [(call.tool, call.parameters, call.error) for call in turn.calls] == [
+        ("search", {"query": query}, "")
+    ]
+    assert any(repair.content for repair in turn.calls[0].repairs)
+
+
+@pytest.mark.parametrize("rest", ["[a] or [b]", "[a], then more", "[a"])
+def test_what_is_more_than_one_argument_in_brackets_is_a_question(rest: str) -> None:
+    schema = {"type": "object", "properties": {"query": {"type": "string"}}}
+    assert isinstance(read_reply(f"Action: search{rest}", {"search": schema}), Unparsed)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"action": "Final Answer", "action_input": "42"}',
+        'Thought: t\nAction:\n```json\n{"action": "Final Answer", "action_input": "42"}\n```',
+        "Thought: t\nAction: Final Answer\nAction Input: 42",
+        "Thought: t\nAction: finish[42]",
+    ],
+)
+def test_the_final_answer_of_react_prompts_ends_the_run(text: str) -> None:
+    turn = read_reply(text, TOOLS, finish_reason="stop")
+    assert isinstance(turn, Turn)
+    assert [(call.tool, call.parameters) for call in turn.calls] == [("finish", {"answer": "42"})]
+    tools = {"Final Answer": {}, **TOOLS}
+    turn = read_reply('{"action": "Final Answer", "action_input": {}}', tools)
+    assert isinstance(turn, Turn)
+    assert turn.calls[0].tool == "Final Answer", "a tool of that name is the tool"
+
+
+SEARCH = '{"tool": "search", "parameters": {"query": "cats"}}'
+
+
+@pytest.mark.parametrize("call", [SEARCH, f"```json\n{SEARCH}\n```"])
+def test_a_call_alone_behind_a_labelled_thought_is_made_and_marked(call: str) -> None:
+    turn = read_reply(f"Thought: I look it up.\n{call}", TOOLS, finish_reason="stop")
+    assert isinstance(turn, Turn)
+    assert turn.remark is not None
+    assert turn.remark.content == "I look it up."
+    assert [each.parameters for each in turn.calls] == [{"query": "cats"}]
+    assert any(repair.kind == "beside_prose" and repair.content for repair in turn.repairs)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"Thought: I could write {SEARCH}",
+        f"Thought: like this:\n{SEARCH}\nbut I shall not.",
+        f"Thought: t\n{SEARCH}\nThought: no, better not.",
+    ],
+)
+def test_a_call_in_the_midst_of_a_labelled_thought_is_a_question(text: str) -> None:
+    reply = read_reply(text, TOOLS, finish_reason="stop")
+    assert isinstance(reply, Unparsed) or (isinstance(reply, Turn) and not reply.calls)

@@ -321,7 +321,7 @@ def call_of_request(request: RawCall, tools: Tools) -> Call:
         source = str(arguments) if isinstance(arguments, str) else arguments
         parameters, notes, error = arguments_of(call.tool, source, tools)
         return replace(call, parameters=parameters, repairs=(*call.repairs, *notes), error=error)
-    call = replace(call, tool=_offered_name(call.tool, tools))
+    call = replace(call, tool=offered_name(call.tool, tools))
     schema = schema_of(call.tool, tools)
     shape = plan_of_schema(schema or {}).shape
     arguments, fitted = _fitted(_unwrapped(arguments, shape), shape)
@@ -382,8 +382,13 @@ def _as_written(value: Any) -> Any:
         return str(value)
 
 
-def _offered_name(name: str, tools: Tools) -> str:
-    """The name of a tool without a name space that only repeats it: `echo.echo`."""
+def offered_name(name: str, tools: Tools) -> str:
+    """The name of a tool without a name space that only repeats it: `echo.echo`.
+
+    ReAct prompts of other libraries have models name the end `Final Answer`.
+    """
+    if name not in tools and fold(name) == "finalanswer":
+        return FINISH
     space, _, last = name.rpartition(".")
     return last if space == last and name not in tools and last in tools else name
 
@@ -461,7 +466,7 @@ def call_of(item: Any, tools: Tools, around: Object | None = None) -> Call:
     identifier = _text(item.get("id"))
     if not isinstance(name, str) or not name.strip():
         return Call("", {}, rationale, identifier, error=NAMELESS)
-    name = name.strip()
+    name = offered_name(name.strip(), tools)
     if any(map(str.isspace, name)) and not is_offered(name, tools):
         return Call("", {}, rationale, identifier, error=f"{NAMELESS}: {name[:_LIMIT]!r} is none")
     arguments, inline, doubtful = given_in(item, used, name, around)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -20,11 +21,12 @@ from taofold.parsing.decision import (
     Tools,
     call_of_request,
     calls_in,
+    offered_name,
     parameter_names,
     turn_of,
 )
 from taofold.parsing.jsonlike.reader import JsonReader, JsonReading
-from taofold.parsing.jsonlike.strict import unescaped
+from taofold.parsing.jsonlike.strict import decoded, unescaped
 from taofold.parsing.markup.calls import CallReader, RawCall
 from taofold.parsing.outcome import (
     BESIDE,
@@ -303,8 +305,19 @@ _LABELS = Repair("labels", "none")
 _NO_COMMA = Repair("missing_comma", "none", content=True)
 NO_TOOL: Final = "The action names no tool."
 _HEADINGS = frozenset(map(fold, PARAMETER_KEYS))
+_PHRASE = re.compile(r"\[([^\[\]]+)\]")
+"""The argument in `search[a phrase]`, as the paper on ReAct has it."""
 _OBJECTS = re.compile(r"\s*(?:```(?:json|JSON)?\s*)?(?:\{|\[\s*\{)")
-_TOOL = re.compile(r"[\s`*\"'\[]*(?P<name>[A-Za-z_][\w.-]{0,127}?)[`*\"'\]]{0,4}(?=$|[\s({:|,;-])")
+_TOOL = re.compile(
+    r"[\s`*\"'\[]*(?P<name>[A-Za-z_][\w.-]{0,127}?)[`*\"'\]]{0,4}(?=$|[\s({\[:|,;-])"
+)
+_HEADINGS = frozenset(map(fold, PARAMETER_KEYS))
+_PHRASE = re.compile(r"\[([^\[\]]+)\]")
+"""The argument in `search[a phrase]`, as the paper on ReAct has it."""
+_OBJECTS = re.compile(r"\s*(?:```(?:json|JSON)?\s*)?(?:\{|\[\s*\{)")
+_TOOL = re.compile(
+    r"[\s`*\"'\[]*(?P<name>[A-Za-z_][\w.-]{0,127}?)[`*\"'\]]{0,4}(?=$|[\s({\[:|,;-])"
+)
 _HEADING = re.compile(r"\s*([A-Za-z_ ]{1,20})[ \t]*[:：]\s*(?=\{|```(?:json)?\s*\{)")
 """What some models put over parameters that are an object."""
 _REASONS = ("rationale", "justification")
@@ -380,7 +393,7 @@ def labelled(text: str, tools: Tools = ()) -> RawCall | None:
 def _action(text: str, given: str | None, blank: RawCall, tools: Tools) -> RawCall | None:
     head = text.partition("\n")[0].strip().strip("`*\"'[]. ")
     if given is not None:
-        return _encoded(given, replace(blank, tool=head)) if head else None
+        return _encoded(given, replace(blank, tool=offered_name(head, tools))) if head else None
     # Before the pattern below: a name on offer may hold characters that the pattern ends at.
     if head in tools and not text.partition("\n")[2].strip():
         return _listed("", replace(blank, tool=head), tools)
@@ -392,6 +405,10 @@ def _action(text: str, given: str | None, blank: RawCall, tools: Tools) -> RawCa
     rest = _undecorated(line) if line.lstrip()[:1] not in "({" else line.strip()
     if rest[:1] == "(":
         return _python(text, named.start("name"), request)
+    if line[:1] == "[":
+        phrase = _PHRASE.fullmatch(line.rstrip())
+        request = replace(request, repairs=_beside(below))
+        return _encoded(phrase[1], request) if phrase else None
     if rest[:1] in ("{", ":") and "{" in rest[:3]:
         return _encoded(rest.lstrip(": ") + "\n" + below, request)
     if rest:
@@ -517,9 +534,16 @@ def _encoded(text: str, request: RawCall) -> RawCall:
     if outline is not None and is_object(outline[0]):
         return replace(request, parameters=outline[0], closed=True)
     if reading is None:
-        return replace(request, parameters=LooseText(text.strip()), closed=True)
+        return replace(request, parameters=_bare(text.strip()), closed=True)
     repairs = (*reading.repairs, *_beside(body[reading.end :]))
     return replace(request, parameters=reading.value, repairs=repairs, closed=reading.whole)
+
+
+def _bare(text: str) -> str:
+    """A value without a key: what a JSON string says, or the text as it stands."""
+    with suppress(ValueError):
+        return decoded(text) if text[:1] == '"' else LooseText(text)
+    return LooseText(text)
 
 
 def _described_turn(section: str, reply: str, tools: Tools) -> Turn | Unparsed | None:

@@ -265,14 +265,27 @@ class _Reply:
         # them unless they hold a call of their own.
         if is_labelled(scanned.visible) and not _starts_with_object(scanned.visible):
             turn = read_labelled(scanned.visible, self._tools, self._cut, self._finished)
-            if turn is not None and (
-                not isinstance(turn, Turn) or turn.calls or not scanned.blocks
-            ):
+            if isinstance(turn, Turn) and not turn.calls:
+                return self._behind_thought(scanned, turn)
+            if turn is not None:
                 return turn
+        return self._unlabelled(scanned)
+
+    def _unlabelled(self, scanned: Scan) -> Turn | Prose | Unparsed:
         foreign = self._foreign(scanned)
         if foreign >= 0:
             return self._until(foreign, scanned)
         return self._decision(scanned)
+
+    def _behind_thought(self, scanned: Scan, thought: Turn) -> Turn | Unparsed:
+        """A labelled thought without an action; its call may follow in another form."""
+        if not scanned.blocks and not any(map(self._is_call, scanned.spans)):
+            return thought
+        turn = self._unlabelled(scanned)
+        if isinstance(turn, Turn) and turn.remark:
+            lead = read_labelled(turn.remark.content, (), False, False)
+            return replace(turn, remark=lead.remark) if isinstance(lead, Turn) else turn
+        return thought if isinstance(turn, Prose) else turn
 
     def _parameters(self, tool: str) -> Collection[str]:
         return parameter_names(tool, self._tools)
