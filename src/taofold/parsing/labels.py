@@ -311,13 +311,6 @@ _OBJECTS = re.compile(r"\s*(?:```(?:json|JSON)?\s*)?(?:\{|\[\s*\{)")
 _TOOL = re.compile(
     r"[\s`*\"'\[]*(?P<name>[A-Za-z_][\w.-]{0,127}?)[`*\"'\]]{0,4}(?=$|[\s({\[:|,;-])"
 )
-_HEADINGS = frozenset(map(fold, PARAMETER_KEYS))
-_PHRASE = re.compile(r"\[([^\[\]]+)\]")
-"""The argument in `search[a phrase]`, as the paper on ReAct has it."""
-_OBJECTS = re.compile(r"\s*(?:```(?:json|JSON)?\s*)?(?:\{|\[\s*\{)")
-_TOOL = re.compile(
-    r"[\s`*\"'\[]*(?P<name>[A-Za-z_][\w.-]{0,127}?)[`*\"'\]]{0,4}(?=$|[\s({\[:|,;-])"
-)
 _HEADING = re.compile(r"\s*([A-Za-z_ ]{1,20})[ \t]*[:：]\s*(?=\{|```(?:json)?\s*\{)")
 """What some models put over parameters that are an object."""
 _REASONS = ("rationale", "justification")
