@@ -82,6 +82,8 @@ class Store:
         self._disk = False
         """Must the next flush survive a power cut?"""
         self._writing: deque[list[Any]] = deque()
+        self._failure: LogError | None = None
+        """Of a write: this store is worthless from then on."""
         self._blobs: dict[str, bytes] = {}
         self._listeners: list[Listener] = []
 
@@ -172,10 +174,11 @@ class Store:
         Raises:
             LogError: there is none.
         """
-        # A blob may be asked for before its flush, as by the next model call.
-        content = self._blobs.get(digest)
-        if content is not None:
-            return content
+        # A blob may be asked for before its flush is over, as by the next model call.
+        for blobs in (self._blobs, *[entry[1] for entry in self._writing]):
+            content: bytes | None = blobs.get(digest)
+            if content is not None:
+                return content
         if self._log is None:
             raise LogError(f"no blob {digest!r}: this store has no log")
         return await self._log.blob(digest)
@@ -195,18 +198,19 @@ class Store:
 
         Raises:
             Conflict: another owner took the run over; this store is worthless now.
+            LogError: this write or an earlier one failed, whoever caught the error of that.
         """
+        if self._failure is not None:
+            raise self._failure
         unsaved = self._unsaved
         if self._log is None or not (unsaved or consume or status):
             return True
         disk, blobs = self._disk, self._blobs
         # Taken before the await: what is dispatched meanwhile belongs to the next flush.
-        self._unsaved, self._disk = [], False
-        if blobs:
-            self._blobs = {}
-        # The records and whether their write is over. A place in the queue now, before anything is
-        # awaited: that is the order in which listeners hear.
-        entry = [unsaved, False]
+        self._unsaved, self._disk, self._blobs = [], False, {}
+        # Records, blobs, and whether their write is over. A place in the queue now, before anything
+        # is awaited: that is the order in which listeners hear.
+        entry = [unsaved, blobs, False]
         self._writing.append(entry)
         written = False
         try:
@@ -222,15 +226,18 @@ class Store:
                 wake_at=wake_at,
                 if_quiet=if_quiet,
             )
+        except LogError as error:
+            self._failure = error
+            raise
         finally:
             # Neither on disk nor to be told of. They stay in `records`: this store is worthless
             # from here on.
             if not written:
                 entry[0] = []
-            entry[1] = True
+            entry[2] = True
         # Who syncs to disk comes back later than who does not: listeners hear in order.
         # Only from the front: a later write that ended first waits for those before it.
-        while self._writing and self._writing[0][1]:
+        while self._writing and self._writing[0][2]:
             self._tell(self._writing.popleft()[0])
         return written
 

@@ -15,6 +15,7 @@ import msgspec
 
 from taofold.core import events as e
 from taofold.core.content import MediaPart, TextPart
+from taofold.core.errors import LogError
 from taofold.core.json_values import render
 from taofold.core.state import RunState
 from taofold.core.text import excerpt, key_line
@@ -77,7 +78,7 @@ class ToolQuestions:
         self._invocation = invocation
         self.timer: asyncio.Timeout | None = None
         """The call's deadline: it waits while a person thinks."""
-        self.signal: Park | Cancelled | None = None
+        self.signal: Park | Cancelled | LogError | None = None
         """What must become of the run once the tool has returned."""
         self.sampled = False
         """Did the tool ask the run's model?"""
@@ -102,7 +103,7 @@ class ToolQuestions:
                 # a crash after it is in doubt once more.
                 invocation.start()
                 await invocation.ledger.save()
-        except (Park, Cancelled) as signal:
+        except (Park, Cancelled, LogError) as signal:
             # Raised through the tool it could be swallowed there: it is kept for afterwards.
             self.signal = signal
             raise wants from None
@@ -114,7 +115,7 @@ class ToolQuestions:
         try:
             with self._stopped():
                 return await self._invocation.sampled(question)
-        except (Park, Cancelled) as signal:
+        except (Park, Cancelled, LogError) as signal:
             self.signal = signal
             raise ValueError("the run stops, so its model is not asked") from None
 

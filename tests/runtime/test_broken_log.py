@@ -1,0 +1,87 @@
+"""A log that fails in the middle of a call ends the activation, whoever catches its error.
+
+Mutants: a store goes on after a write that failed; what is being written cannot be asked for.
+"""
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.runtime.kit import Memo, act, finish
+
+from taofold import Agent, MemoryLog, RunContext, tool
+from taofold.core import events as e
+from taofold.core.errors import LogError
+from taofold.log.log import RunRow, WrappedLog
+from taofold.log.store import Store
+from taofold.tools import InputRequired
+
+pytestmark = pytest.mark.anyio
+
+
+class Failing(WrappedLog):
+    """Written, but the disk reports an error, as after a sync that failed: once, when `armed`."""
+
+    armed = False
+
+    async def append(self, *args: Any, **named: Any) -> bool:
+        written = await super().append(*args, **named)
+        if self.armed:
+            self.armed = False
+            raise LogError("the disk reports 'Input/output error'")
+        return written
+
+
+async def keeps(ctx: RunContext) -> None:
+    assert ctx.keep is not None
+    await ctx.keep({"id": "job 1"})
+
+
+async def asks(ctx: RunContext) -> None:
+    assert ctx.ask is not None
+    await ctx.ask(InputRequired("where?", form={"type": "string"}))
+
+
+@pytest.mark.parametrize("through", [keeps, asks])
+@pytest.mark.parametrize("careless", [False, True])
+async def test_what_a_tool_makes_of_an_error_of_the_log_does_not_let_the_run_go_on(
+    through: Any, careless: bool
+) -> None:
+    log = Failing(MemoryLog())
+
+    @tool(effect="once", tier=1, reversible=True)
+    async def job(ctx: RunContext) -> str:
+        """Have it done elsewhere."""
+        log.armed = True
+        try:
+            await through(ctx)
+        except Exception:
+            if not careless:
+                raise
+        return "done"
+
+    requests: list[Any] = []
+    model = Memo([act("job"), finish()], choose=requests.append)
+    agent = Agent(model, tools=[job], log=log, approve=lambda asked: True)
+    with pytest.raises(LogError, match="Input/output error"):
+        await agent.run("go", run_id="r")
+    assert len(requests) == 1, "the model heard of it as of a failure of the tool"
+    assert (await log.row("r")).status == "running"
+
+
+async def test_a_blob_can_be_asked_for_while_it_is_being_written() -> None:
+    class Slow(WrappedLog):
+        async def append(self, *args: Any, **named: Any) -> bool:
+            await asyncio.sleep(0)
+            return await super().append(*args, **named)
+
+    log = Slow(MemoryLog())
+    claim = await log.create(RunRow("r"), owner="me")
+    store = Store(run="r", log=log, epoch=claim.epoch)
+    store.keep("d" * 40, b"a picture")
+    store.dispatch(e.Noted(key="0", kind="n"))
+    writing = asyncio.create_task(store.flush())
+    await asyncio.sleep(0)
+    assert await store.blob("d" * 40) == b"a picture"
+    await writing
+    assert await store.blob("d" * 40) == b"a picture"
