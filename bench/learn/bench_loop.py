@@ -17,8 +17,8 @@ from pathlib import Path
 from corpus import Bug
 
 from taofold import Agent, Limits
-from taofold.core.checks import Check
 from taofold.core.events import Record
+from taofold.core.failing_checks import Check
 from taofold.diagnostics import parse_pytest
 from taofold.learning.extraction.history import RepairAttempt, read_run
 from taofold.tools import tool

@@ -14,7 +14,7 @@ from bench_loop import GOAL, Checks, Trial, repair, start
 from corpus import Bug
 from msgspec.structs import replace
 
-from taofold.core.checks import Check
+from taofold.core.failing_checks import Check
 from taofold.learning.extraction.history import LoopHistory
 from taofold.learning.extraction.lessons import KINDS
 from taofold.learning.patterns.kinds import CodeTemplate, ErrorFix, Fix

@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from baselines import Bm25, Tfidf
 
-from taofold.core.checks import Check, Location
+from taofold.core.failing_checks import Check, Location
 from taofold.learning.events import PatternDiscovered, encode
 from taofold.learning.fold import step
 from taofold.learning.patterns.case import LoopCase
@@ -139,7 +139,7 @@ def synthetic(folder: Path, count: int) -> tuple[list[Pattern], list[str]]:
 
 START = """
 import asyncio, sys, taofold.learning.registry
-from taofold.core.checks import Check, Location
+from taofold.core.failing_checks import Check, Location
 from taofold.learning.patterns.case import LoopCase
 from taofold.learning.settings import Injection
 from taofold.log.patterns.stores import open_registry

@@ -20,7 +20,7 @@ from typing import Final
 
 from msgspec import structs
 
-from taofold.core.checks import Check, Location
+from taofold.core.failing_checks import Check, Location
 
 MOST: Final = 200
 """Checks read of one output."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, Literal, cast
 
-from taofold.core.checks import Check
+from taofold.core.failing_checks import Check
 from taofold_repair.source import Change, Function, Project, Source, Unit
 
 Kind = Literal[

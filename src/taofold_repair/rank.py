@@ -21,7 +21,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from taofold.core.checks import Check, Location
+from taofold.core.failing_checks import Check, Location
 from taofold.diagnostics import PytestReport
 from taofold.learning.extraction.diffs import HOLE, abstracted, kind_of, tokens
 from taofold.learning.rates import MOST_KEYS, EditRates, key_of, learnt_order

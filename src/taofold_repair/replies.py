@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from typing import Any, Final
 
-from taofold.core.checks import Check
+from taofold.core.failing_checks import Check
 from taofold.core.values import FINISH, ThoughtType
 from taofold.diagnostics import PytestReport
 from taofold_repair.rank import Candidate

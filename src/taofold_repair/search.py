@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from taofold.core.checks import Check
 from taofold.core.events import Observed, Proposed, Record
+from taofold.core.failing_checks import Check
 from taofold.core.values import FINISH
 from taofold.diagnostics import PytestReport, parse_pytest
 from taofold.learning.patterns.pattern import Rate

@@ -2,7 +2,7 @@
 
 import pytest
 
-from taofold.core.checks import Check, Location
+from taofold.core.failing_checks import Check, Location
 from taofold.diagnostics import MOST, failing_checks, passing_names
 
 OUTPUT = {

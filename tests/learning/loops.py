@@ -1,7 +1,7 @@
 """Histories and logs, briefly."""
 
-from taofold.core.checks import Check, Location
 from taofold.core.events import Observed, Proposed, Record
+from taofold.core.failing_checks import Check, Location
 from taofold.core.values import Action, Observation, Thought
 from taofold.learning.extraction.history import FileChange, LoopHistory, RepairAttempt
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from taofold.core.checks import Check, Location
+from taofold.core.failing_checks import Check, Location
 from taofold.learning.patterns.case import LoopCase
 from taofold.learning.patterns.kinds import (
     Approach,

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 from msgspec.structs import replace
 
-from taofold.core.checks import Check, Location
+from taofold.core.failing_checks import Check, Location
 from taofold.learning.extraction.history import FileChange, RepairAttempt
 from taofold.learning.extraction.lessons import extract
 from taofold.learning.patterns.kinds import Approach, Avoidance, CodeTemplate, ErrorFix

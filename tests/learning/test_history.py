@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Sequence
 
-from taofold.core.checks import Check
 from taofold.core.events import Record
+from taofold.core.failing_checks import Check
 from taofold.learning.extraction.history import LoopHistory
 from taofold.loop.events import BaselineTaken, IterationEnded
 from taofold.loop.learner import history_of

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from taofold.core.checks import Check, Location
+from taofold.core.failing_checks import Check, Location
 from taofold.learning.exchange.records import written
 from taofold.learning.extraction.history import FileChange
 from taofold.learning.loops import LoopNote

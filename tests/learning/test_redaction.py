@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from tests.loop.kit import GATE, act, done, means, wish
 
-from taofold.core.checks import Check, Location
 from taofold.core.errors import ConfigError
+from taofold.core.failing_checks import Check, Location
 from taofold.core.json_values import plain
 from taofold.learning.events import STREAM, PatternDiscovered, encode
 from taofold.learning.registry import Registry

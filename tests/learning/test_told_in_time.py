@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tests.loop.kit import GATE, done, goals, means, wish, write
 
-from taofold.core.checks import Check, Location
+from taofold.core.failing_checks import Check, Location
 from taofold.learning.settings import Injection, Learning
 from taofold.log.patterns.stores import memory_registry
 from taofold.loop.driver import LoopDependencies

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from taofold.agent import Agent
-from taofold.core.checks import Check, Location
+from taofold.core.failing_checks import Check, Location
 from taofold.log.journal import Journal, MemoryJournal
 from taofold.log.memory import MemoryLog
 from taofold.loop import events as loop_events

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from taofold.core.checks import Check, Location
+from taofold.core.failing_checks import Check, Location
 from taofold.loop import events as loop_events
 from taofold.loop.report import debug_memory, fenced, report_markdown, state_json, trajectory
 from taofold.loop.values import Extracted, Learnt, Lessons, Used

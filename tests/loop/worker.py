@@ -13,7 +13,7 @@ from typing import Any
 from tests.crash.points import CrashLog, CrashModel, Points
 
 from taofold.agent import Agent
-from taofold.core.checks import Check
+from taofold.core.failing_checks import Check
 from taofold.core.values import Reply, Usage
 from taofold.log.journal import Fact, StreamRow
 from taofold.log.sqlite.journal import SqliteJournal

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from taofold.core.checks import Location
+from taofold.core.failing_checks import Location
 from taofold.core.values import Message
 from taofold.diagnostics import parse_pytest
 from taofold_repair.source import Source

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from taofold.core.checks import Check, Location
+from taofold.core.failing_checks import Check, Location
 from taofold.diagnostics import PytestReport
 from taofold_repair.rank import Candidate, LearntOrder, ranked
 from taofold_repair.source import Change, Project, Source

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from taofold.core.checks import Check
+from taofold.core.failing_checks import Check
 from taofold.core.values import Value
 from taofold.learning.extraction.diffs import LineEdit, edits_in, edits_of
 from taofold.learning.extraction.generalisation import error_type_of

@@ -16,8 +16,8 @@ from typing import Final, Protocol
 
 from msgspec.structs import replace
 
-from taofold.core.checks import Check, is_foreign, is_test
 from taofold.core.events import Proposed, Record
+from taofold.core.failing_checks import Check, is_foreign, is_test
 from taofold.diagnostics import passing_names
 from taofold.learning.attribution import Application, applications
 from taofold.learning.extraction.categories import task_category

@@ -11,7 +11,7 @@ from hashlib import sha256
 from itertools import pairwise
 from typing import Any, Final
 
-from taofold.core.checks import Check
+from taofold.core.failing_checks import Check
 from taofold.core.text import clip, iso, visible
 from taofold.loop import events as loop_events
 from taofold.loop.gates.expectations import limits

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from msgspec.structs import replace
 
-from taofold.core.checks import Check
+from taofold.core.failing_checks import Check
 from taofold.core.values import Value
 from taofold.diagnostics import failing_checks
 

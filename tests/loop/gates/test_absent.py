@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from tests.loop.gates.projects import SHOP, judged, written
 
-from taofold.core.checks import Check
 from taofold.core.errors import ConfigError
+from taofold.core.failing_checks import Check
 from taofold.loop.gates.criteria import absent, gates
 from taofold.loop.verdict import Gate, GateResult
 

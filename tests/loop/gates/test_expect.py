@@ -2,7 +2,7 @@
 
 import pytest
 
-from taofold.core.checks import Check, Status
+from taofold.core.failing_checks import Check, Status
 from taofold.loop.gates.baseline import Expected
 from taofold.loop.gates.expectations import expected, missing, share
 from taofold.loop.gates.reports import RunnerReport

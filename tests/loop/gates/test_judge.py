@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from tests.loop.gates.projects import PYTEST, RIGHT, SHOP, again, judged, written
 
-from taofold.core.checks import Check, Location
 from taofold.core.errors import ConfigError, LogError
+from taofold.core.failing_checks import Check, Location
 from taofold.loop.gates.criteria import gates
 from taofold.loop.gates.expectations import observation
 from taofold.loop.gates.judge import Judge

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from taofold.core.checks import Check, is_assertion, is_foreign, is_test
+from taofold.core.failing_checks import Check, is_assertion, is_foreign, is_test
 from taofold.learning.extraction.diffs import (
     KNOWN,
     ChangedLines,

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from posixpath import splitext
 from typing import Final
 
-from taofold.core.checks import Check, is_foreign, is_test
+from taofold.core.failing_checks import Check, is_foreign, is_test
 from taofold.learning.extraction.diffs import KNOWN, TOKEN, Hunk
 from taofold.learning.patterns.kinds import ErrorType
 

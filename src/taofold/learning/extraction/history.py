@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
-from taofold.core.checks import Check
 from taofold.core.events import Observed, Proposed, Record
+from taofold.core.failing_checks import Check
 from taofold.core.values import Action, Value
 from taofold.diagnostics import failing_checks, parse_pytest
 

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, get_args
 
 from msgspec.structs import replace
 
-from taofold.core.checks import Check, is_foreign, is_test
+from taofold.core.failing_checks import Check, is_foreign, is_test
 from taofold.learning.extraction.blame import blame
 from taofold.learning.extraction.categories import (
     category_of,

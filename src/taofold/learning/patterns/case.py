@@ -3,7 +3,7 @@
 Text in it comes from tools and people and is data.
 """
 
-from taofold.core.checks import Check
+from taofold.core.failing_checks import Check
 from taofold.core.values import Value
 
 

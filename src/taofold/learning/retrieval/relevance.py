@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import Final, NamedTuple, TypeAlias
 
-from taofold.core.checks import Check, is_assertion
+from taofold.core.failing_checks import Check, is_assertion
 from taofold.learning.extraction.diffs import HOLE, abstracted, sides, tokens
 from taofold.learning.extraction.generalisation import error_type_of, pattern_of, seen_at
 from taofold.learning.patterns.case import CaseContext, LoopCase

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
-from taofold.core.checks import is_foreign
+from taofold.core.failing_checks import is_foreign
 from taofold.core.text import clip
 from taofold.learning.extraction.diffs import MOST_SHOWN
 from taofold.learning.patterns.kinds import (

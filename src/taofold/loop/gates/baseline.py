@@ -24,8 +24,8 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from taofold.core.checks import Status
 from taofold.core.errors import LogError
+from taofold.core.failing_checks import Status
 from taofold.core.values import Value
 from taofold.loop.gates.scope import ScopeRules, role, rules
 from taofold.loop.verdict import Gate

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import structs
 
-from taofold.core.checks import Check, Location, Status
+from taofold.core.failing_checks import Check, Location, Status
 from taofold.core.text import excerpt
 from taofold.loop.gates.baseline import Baseline, Expected
 from taofold.loop.gates.criteria import holds

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from taofold.core.checks import Check, Location, Status
+from taofold.core.failing_checks import Check, Location, Status
 from taofold.core.text import excerpt
 from taofold.core.values import Value
 from taofold.loop.verdict import Runner

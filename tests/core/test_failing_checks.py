@@ -2,7 +2,7 @@
 
 import pytest
 
-from taofold.core.checks import Check, Location, is_test
+from taofold.core.failing_checks import Check, Location, is_test
 
 CODE, TEST, LATER = (
     Location("src/a.py", 3, "get"),
