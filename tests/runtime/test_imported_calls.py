@@ -6,7 +6,7 @@ import pytest
 
 from taofold import Agent, Decision, MemoryLog, Policy, Principal, tool
 from taofold.core import events as e
-from taofold.core.provenance import as_import
+from taofold.core.imported_runs import as_import
 from taofold.log.log import Log
 from taofold.runtime.control import decide, pending
 from taofold.runtime.uncertain_calls import BEGUN

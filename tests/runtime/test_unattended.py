@@ -13,7 +13,7 @@ from taofold.core import events as e
 from taofold.core.content import Conversation, Message
 from taofold.core.effects import Answer, Begin, Strategy, ask, fork
 from taofold.core.errors import Refused
-from taofold.core.provenance import as_import
+from taofold.core.imported_runs import as_import
 from taofold.core.state import fold
 from taofold.core.trace import TraceContext
 from taofold.core.values import Action, Observation, Principal, Thought

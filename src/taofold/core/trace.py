@@ -481,7 +481,7 @@ def audit(
             case e.Decided() | e.Started() | e.Observed():
                 position = (event.key, event.index)
                 # The entry is there: `Proposed` comes first, and an import where it does not is
-                # refused (`core.provenance`).
+                # refused (`core.imported_runs`).
                 entries[position] = _with(entries[position], event, record.at)
             case e.DecisionRefused():
                 attempts.append(

@@ -22,7 +22,7 @@ from taofold.core.errors import (
     ReplayDiverged,
     UnknownRun,
 )
-from taofold.core.provenance import may_be_resumed
+from taofold.core.imported_runs import may_be_resumed
 from taofold.core.state import ENDED, RunState, ending, fold, live, reduce
 from taofold.log.log import AT_ONCE, Log, RunRow
 from taofold.log.store import Store

@@ -12,7 +12,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from taofold.core import events as e
-from taofold.core.provenance import provenance_of
+from taofold.core.imported_runs import provenance_of
 from taofold.core.rules import fingerprint
 from taofold.core.state import RunState
 from taofold.core.trace import effect_id

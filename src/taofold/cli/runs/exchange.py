@@ -242,7 +242,7 @@ def import_run(
 
 async def _take(log: "Log", records: "list[Record]", blobs: dict[str, bytes], source: str) -> str:
     """Write the records as a run of whoever takes them in: as history, without authority."""
-    from taofold.core.provenance import as_import
+    from taofold.core.imported_runs import as_import
     from taofold.core.state import fold
     from taofold.core.values import Principal
     from taofold.log.log import RunRow

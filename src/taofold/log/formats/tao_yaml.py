@@ -183,7 +183,7 @@ def _log(document: Any, run: str, at: int, strict: bool) -> list[e.Record]:
     dated = log.has("timestamp")
     loop = log.text("loop_id")
     writer = Writer(run or loop or "imported", log.instant("timestamp", at), strict=strict)
-    # Only what the rules need; anything else in settings could name code (see provenance).
+    # Only what the rules need; anything else in settings could name code (`core.imported_runs`).
     settings = {name: value for name in ("instructions", "research") if (value := log.json(name))}
     start = e.RunStarted(
         goal=log.text("task"),

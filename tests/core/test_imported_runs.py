@@ -7,7 +7,7 @@ records that were dropped; `trusted` always True.
 import pytest
 
 from taofold.core import events as e
-from taofold.core.provenance import as_import, may_be_resumed
+from taofold.core.imported_runs import as_import, may_be_resumed
 from taofold.core.state import fold
 from taofold.core.values import Action, Observation, Principal, Thought, Tier
 
