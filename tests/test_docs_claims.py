@@ -31,7 +31,7 @@ from taofold.server.auth import CODE_S
 from taofold.server.listener import HEADER_S
 from taofold.server.server import Settings
 from taofold.telemetry.prompt import LONGEST_PROMPT
-from taofold.tools import media
+from taofold.tools import attachments
 from taofold.tools.tool import ToolOptions
 
 PROGRAM = typer.main.get_command(app)
@@ -242,7 +242,7 @@ def figures() -> dict[str, list[str]]:
             f"{retries.attempts} times in all ({retries.rate_attempts} times after 429) "
             f"and within {retries.seconds:g} seconds",
             f"a reply with more than {replies._MOST_CALLS} calls",
-            f"larger than {media.LARGEST >> 20} MiB is refused",
+            f"larger than {attachments.LARGEST >> 20} MiB is refused",
             f"in its later turns, up to {HISTORY_MEDIA >> 20} MiB.",
         ],
         "architecture.md": [

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from taofold.runtime.ratings import Rating, rate, ratings
     from taofold.runtime.setup import Approval, Decision
     from taofold.tools import Outcome, RunContext, Tool, Toolset, tool
+    from taofold.tools.attachments import Audio, Document, Image
     from taofold.tools.discovery import register_custom_action
-    from taofold.tools.media import Audio, Document, Image
 
 # Loaded at the first use of a name: `import taofold` alone stays a matter of milliseconds.
 _HOME = {
@@ -43,15 +43,15 @@ _HOME = {
     "AddMessage": "runtime.hooks",
     "Agent": "agent",
     "Approval": "runtime.setup",
-    "Audio": "tools.media",
+    "Audio": "tools.attachments",
     "ConfigError": "core.errors",
     "decide": "runtime.control",
     "Decision": "runtime.setup",
     "Delta": "agent",
-    "Document": "tools.media",
+    "Document": "tools.attachments",
     "Hook": "runtime.hooks",
     "HookContext": "runtime.hooks",
-    "Image": "tools.media",
+    "Image": "tools.attachments",
     "InputGuard": "runtime.hooks",
     "LimitReached": "core.errors",
     "Limits": "policy",

@@ -17,7 +17,7 @@ from taofold.models.endpoint import Limiter, RetryPolicy
 from taofold.runtime.model import Model
 from taofold.runtime.providers import resolve
 from taofold.testing.cassette import Cassette
-from taofold.tools.media import Shown
+from taofold.tools.attachments import Shown
 
 FOLDER = Path(__file__).parent / "cassettes"
 

@@ -52,7 +52,7 @@ from taofold.runtime.setup import (
     current,
 )
 from taofold.tools import ModelQuestion, Tool
-from taofold.tools.media import Prompt, Showing, prompted
+from taofold.tools.attachments import Prompt, Showing, prompted
 
 if TYPE_CHECKING:
     from taofold.agent.agent import Agent

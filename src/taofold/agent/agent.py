@@ -41,9 +41,9 @@ from taofold.runtime.hooks import Hook
 from taofold.runtime.model import ModelSpec, ToolSpec
 from taofold.runtime.setup import Approver, Pause
 from taofold.tools import Tool, Toolset, as_tool
+from taofold.tools.attachments import Prompt
 from taofold.tools.context import Deps
 from taofold.tools.discovery import custom_actions, discover_toolset
-from taofold.tools.media import Prompt
 from taofold.tools.threads import WORKERS, run_now
 
 _SCHEMA = {

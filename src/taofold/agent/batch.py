@@ -21,7 +21,7 @@ from taofold.core.values import Usage
 from taofold.runtime.endings import RESUMABLE, SPENT
 from taofold.runtime.providers import resolve
 from taofold.runtime.setup import Purse
-from taofold.tools.media import Prompt, prompted
+from taofold.tools.attachments import Prompt, prompted
 
 if TYPE_CHECKING:
     from taofold.agent.agent import Agent

@@ -26,7 +26,7 @@ from taofold.core.content import (
 )
 from taofold.core.errors import ConfigError
 from taofold.core.json_values import render
-from taofold.tools.media import Attachment, Image, showing
+from taofold.tools.attachments import Attachment, Image, showing
 
 Earlier: TypeAlias = Message | Mapping[str, Any] | tuple[str, str]
 """One message of an earlier conversation."""

@@ -37,7 +37,7 @@ from taofold.server.middleware import Audit, Counts, RateLimiter
 from taofold.server.streams.hub import Hub, Watching
 from taofold.server.streams.relay import Broadcast, Relay
 from taofold.shared_document import Shared, Shelf
-from taofold.tools.media import Prompt
+from taofold.tools.attachments import Prompt
 from taofold.views import LOCAL, session_in_log
 
 

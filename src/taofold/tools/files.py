@@ -15,9 +15,9 @@ from typing import Annotated, Any, Final
 from pydantic import Field
 
 from taofold.core.errors import ConfigError
+from taofold.tools.attachments import Attachment, media_type_of, showing
 from taofold.tools.context import Outcome, RunContext
 from taofold.tools.jail import PROTECTED, FileEntry, Jail, capped, fits, jail, walk
-from taofold.tools.media import Attachment, media_type_of, showing
 from taofold.tools.text_files import TextFile, clip, decode, is_binary, matching, numbered
 from taofold.tools.tool import Tool, make
 from taofold.tools.toolset import Toolset

@@ -17,8 +17,8 @@ from pydantic_core import to_jsonable_python
 
 from taofold.core.errors import ConfigError
 from taofold.core.values import JSON
+from taofold.tools.attachments import Attachment, Shown, damage, media_type_of, pillow_png, showing
 from taofold.tools.context import Outcome
-from taofold.tools.media import Attachment, Shown, damage, media_type_of, pillow_png, showing
 
 DEPTH: Final = 64
 """How deep a result is followed; a cycle ends here too."""

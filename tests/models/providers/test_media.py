@@ -12,7 +12,7 @@ from tests.models.providers.test_agents import CASES, Case, Dies, Fakes, extends
 from tests.pictures import PDF, PICTURE, png
 
 from taofold import Agent, Document, Image, tool
-from taofold.tools.media import Shown
+from taofold.tools.attachments import Shown
 
 pytestmark = pytest.mark.anyio
 

@@ -138,7 +138,7 @@ def run(
     from taofold.agent.activation import new_id
     from taofold.cli.agents import chosen, make
     from taofold.cli.project import open_store
-    from taofold.tools.media import Attachment
+    from taofold.tools.attachments import Attachment
 
     agent, goal = _arguments(agent, goal)
     data = assignments(values or [])

@@ -37,7 +37,7 @@ from taofold.server.endpoint import ApiCall, ApiEndpoint, Problem
 from taofold.server.server import Server
 from taofold.server.streams.channel import LONGEST_REPORT
 from taofold.server.streams.hub import event_response, leave, while_allowed
-from taofold.tools.media import Attachment, Prompt
+from taofold.tools.attachments import Attachment, Prompt
 
 LOOK_S: Final = 0.5
 """Seconds between two looks at the log, should nobody say that something happened."""

@@ -16,7 +16,7 @@ from taofold.core.content import MediaPart, media_of
 from taofold.core.events import Observed, Record, Replied, RunStarted, Steered
 from taofold.server.api.schemas import MOST_FILES, Attached
 from taofold.server.endpoint import ApiCall, ApiEndpoint, Problem, visible_run
-from taofold.tools.media import Attachment, Prompt
+from taofold.tools.attachments import Attachment, Prompt
 
 _SHOWN: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """What a browser may show in place. Everything else is a download: it might hold script."""

@@ -35,7 +35,7 @@ from taofold.core.json_values import is_object
 from taofold.core.text import clip, excerpt, visible
 from taofold.core.values import ObservationStatus
 from taofold.tools import Outcome, RunContext
-from taofold.tools.media import Attachment, Showing, showing
+from taofold.tools.attachments import Attachment, Showing, showing
 
 FLOOD: Final = 1_000_000
 """Characters of a result that are kept; more is cut to an excerpt."""

@@ -7,9 +7,9 @@ from tests.pictures import PDF, PICTURE
 
 from taofold import Audio, ConfigError, Document, Image, tool
 from taofold.core.content import MediaPart, TextPart
+from taofold.tools.attachments import Loaded, media_type_of, showing
 from taofold.tools.context import Outcome, RunContext
 from taofold.tools.files import file_tools
-from taofold.tools.media import Loaded, media_type_of, showing
 from taofold.tools.result import outcome_of
 
 
