@@ -80,7 +80,7 @@ from taofold.log.sqlite.open import faults_in  # noqa: E402
 from taofold.loop.stream import ids, load  # noqa: E402
 from taofold.runtime.control import decide, pending  # noqa: E402
 from taofold.server.auth import TokenStore  # noqa: E402
-from taofold.tools.scratch import sweep  # noqa: E402
+from taofold.tools.temporary_folders import sweep  # noqa: E402
 
 PLANS = ("lpf", "ps", "yl", "fsp", "hl", "ypf", "sls", "lfy", "ld")
 FAULTS = {"kill": 58, "stop": 12, "term": 12, "int": 6, "clock": 6, "off": 4, "disk": 2}

@@ -23,7 +23,7 @@ from taofold.tools.containment import HOME, Containment, python_homes, why_not
 from taofold.tools.context import Outcome, RunContext
 from taofold.tools.jail import HIDDEN, PROTECTED, Jail, jail
 from taofold.tools.process import OutputExcerpt, key_line
-from taofold.tools.scratch import scratch
+from taofold.tools.temporary_folders import scratch
 from taofold.tools.tool import Tool, make
 
 ALLOWED: Final = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "PYTEST_DISABLE_PLUGIN_AUTOLOAD")

@@ -26,7 +26,7 @@ from typing import Final, TypeAlias
 
 from taofold import host
 from taofold.core.errors import ConfigError
-from taofold.tools.scratch import scratch
+from taofold.tools.temporary_folders import scratch
 
 INSTALL: Final = "install pasta (package passt) or slirp4netns, or leave the network out"
 RESOLVER: Final = "10.0.2.3"

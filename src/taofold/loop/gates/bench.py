@@ -32,7 +32,7 @@ from taofold.tools import container_network, process
 from taofold.tools.command import Contain
 from taofold.tools.containment import HOME, Containment, python_homes, why_not
 from taofold.tools.process import OutputExcerpt
-from taofold.tools.scratch import scratch
+from taofold.tools.temporary_folders import scratch
 
 MOST_REPORT_BYTES: Final = 64_000_000
 """Bytes of a report; what comes after them is not read."""

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from taofold.tools import scratch as module
-from taofold.tools.scratch import PREFIX, scratch, sweep
+from taofold.tools import temporary_folders as module
+from taofold.tools.temporary_folders import PREFIX, scratch, sweep
 
 HOLDING = """
 import sys, time
-from taofold.tools.scratch import scratch
+from taofold.tools.temporary_folders import scratch
 with scratch("home") as folder:
     (folder / "inside").mkdir()
     print(folder, flush=True)
