@@ -33,7 +33,7 @@ import psycopg
 from taofold.core.errors import LogError, OutcomeUnknown
 from taofold.log import process_fork as forks
 from taofold.log.postgres import schema as schema
-from taofold.log.postgres.connection import (
+from taofold.log.postgres.psycopg_extras import (
     RETRYABLE,
     explain,
     outcome_unknown,

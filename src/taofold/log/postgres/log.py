@@ -22,9 +22,9 @@ from taofold.log.log import (
     overtaken,
     still_leased,
 )
-from taofold.log.postgres.connection import BigintArray, ByteaArray
 from taofold.log.postgres.database import MOST, Database, Listener, Values
 from taofold.log.postgres.journal import PostgresJournal
+from taofold.log.postgres.psycopg_extras import BigintArray, ByteaArray
 from taofold.log.postgres.schema import HELD
 from taofold.log.sqlite.statements import blob_digests, bodies, message, record, signal
 

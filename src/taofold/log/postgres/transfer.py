@@ -6,8 +6,8 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from taofold.log.postgres.connection import explain, parse_dsn
 from taofold.log.postgres.database import Database
+from taofold.log.postgres.psycopg_extras import explain, parse_dsn
 from taofold.log.transfer import KEYS, TABLES, Row
 
 _FETCHED = 500
