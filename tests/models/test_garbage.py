@@ -14,14 +14,14 @@ from taofold.core.content import Issuer
 from taofold.core.errors import ModelError
 from taofold.core.values import Reply
 from taofold.models.anthropic import MessagesReader
-from taofold.models.chat import ChatReader
+from taofold.models.chat_completions import ChatReader
 from taofold.models.encoding import encode
 from taofold.models.endpoint import ReplyReader
 from taofold.models.gemini import GeminiReader
 from taofold.models.ollama import OllamaReader
+from taofold.models.openai_responses import ResponsesReader
 from taofold.models.prices import Price, TokenRates
 from taofold.models.replies import LineDecoder, ReplyContext
-from taofold.models.responses import ResponsesReader
 
 READERS: dict[str, Any] = {
     "responses": ResponsesReader,

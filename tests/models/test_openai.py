@@ -9,7 +9,7 @@ from tests.models.conftest import FULL, Connect
 from taofold.core.content import Conversation, result_message
 from taofold.core.errors import ModelError
 from taofold.core.values import Message, ModelSettings, Profile, ToolCall, Usage
-from taofold.models.chat import is_strict
+from taofold.models.chat_completions import is_strict
 from taofold.runtime.model import Request, ToolSpec
 from taofold.testing import Cassette
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taofold.core.content import Issuer
-from taofold.models.chat import ChatReader
+from taofold.models.chat_completions import ChatReader
 from taofold.models.replies import EventDecoder, LineDecoder, ReplyContext
 from taofold.runtime.model import Speaker
 

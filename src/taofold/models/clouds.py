@@ -23,6 +23,7 @@ from taofold.models.anthropic import MessagesModel, MessagesReader
 from taofold.models.capabilities import rules_for
 from taofold.models.endpoint import ReplyReader, Sign
 from taofold.models.gemini import GeminiModel
+from taofold.models.openai_responses import ResponsesModel
 from taofold.models.remote import (
     ModelOptions,
     ModelTurn,
@@ -32,7 +33,6 @@ from taofold.models.remote import (
     refuse_unknown,
 )
 from taofold.models.replies import ReplyContext, decode
-from taofold.models.responses import ResponsesModel
 from taofold.models.transport import Body, whole
 
 _AZURE_SCOPE: Final = "https://cognitiveservices.azure.com/.default"

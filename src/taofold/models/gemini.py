@@ -27,7 +27,7 @@ from taofold.core.errors import ConfigError, ModelError
 from taofold.core.json_values import is_object
 from taofold.core.values import Effort, Message, Reply, Usage
 from taofold.models.capabilities import Abilities, rules_for
-from taofold.models.chat import SKIP_SIGNATURE
+from taofold.models.chat_completions import SKIP_SIGNATURE
 from taofold.models.encoding import (
     NO_RESULT,
     acceptable_parts,

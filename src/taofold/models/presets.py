@@ -12,7 +12,8 @@ from typing_extensions import Unpack
 
 from taofold.core.errors import ConfigError
 from taofold.models.capabilities import UNKNOWN, Abilities, rules_for
-from taofold.models.chat import ChatModel, Dialect
+from taofold.models.chat_completions import ChatModel, Dialect
+from taofold.models.openai_responses import ElsewhereModel, ResponsesModel
 from taofold.models.prices import FREE
 from taofold.models.remote import (
     ModelOptions,
@@ -22,7 +23,6 @@ from taofold.models.remote import (
     key_for,
     refuse_unknown,
 )
-from taofold.models.responses import ElsewhereModel, ResponsesModel
 from taofold.models.transport import same_server
 
 OWN_SERVER: Final = replace(UNKNOWN, schema=True)

@@ -30,7 +30,7 @@ from taofold.core.errors import ModelError
 from taofold.core.json_values import is_object
 from taofold.core.values import JSON, Message, Reply, Usage
 from taofold.models.capabilities import Abilities
-from taofold.models.chat import ChatModel, is_strict
+from taofold.models.chat_completions import ChatModel, is_strict
 from taofold.models.encoding import (
     NO_RESULT,
     as_text,
