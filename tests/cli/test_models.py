@@ -8,7 +8,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from tests.terminal import Taofold
 
-from taofold.files.document import load
+from taofold.files.checked_yaml import load
 from taofold.runtime import providers as registry
 from taofold.testing.models import ScriptedModel
 

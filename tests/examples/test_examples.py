@@ -14,7 +14,7 @@ from tests.files.flow.kit import reasoned, with_model
 from taofold import Agent
 from taofold.cli.agents import chosen, make
 from taofold.files import Config, build, read_agent
-from taofold.files.references import load
+from taofold.files.python_references import load
 from taofold.log.formats import react_json as react_json
 from taofold.runtime.model import Request
 from taofold.testing.models import FunctionModel, ScriptedModel

@@ -12,7 +12,7 @@ from taofold.files import Config, build, read_agent
 from taofold.files.agent import NOT_IN_FILES, TRANSLATED, AgentKeys, inside
 from taofold.files.config import LimitKeys
 from taofold.files.export import dump
-from taofold.files.references import is_name, load
+from taofold.files.python_references import is_name, load
 from taofold.policy import Limits
 
 

@@ -8,10 +8,10 @@ import pytest
 from taofold.core.errors import ConfigError
 from taofold.files import read_agent
 from taofold.files.agent import AgentKeys
+from taofold.files.checked_yaml import check, parse
+from taofold.files.checked_yaml import load as load_document
 from taofold.files.config import read_config
-from taofold.files.document import check, parse
-from taofold.files.document import load as load_document
-from taofold.files.references import load
+from taofold.files.python_references import load
 from taofold.reasoning import Task
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from taofold.core.values import Principal, Tier
+from taofold.files.checked_yaml import YamlDocument, parse
 from taofold.files.config import PolicyFile, read_policy, tighten
-from taofold.files.document import YamlDocument, parse
 from taofold.policy import Policy
 
 OPERATOR = Policy(

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from taofold import host
-from taofold.files.references import load
+from taofold.files.python_references import load
 from taofold.tools.containment import Containment
 from taofold.tools.jail import OutsideJail, jail
 
@@ -41,7 +41,7 @@ import sys
 from pathlib import Path
 from taofold import host
 from taofold.tools.jail import jail
-from taofold.files.references import load
+from taofold.files.python_references import load
 load("agents:made", Path("."))
 sys.path.insert(0, str(Path(".").absolute()))     # as `python -m` or PYTHONPATH have it
 host.seal()

@@ -285,7 +285,7 @@ def _described(choice: Choice, config: "Config", operator: "Policy") -> "Agent[A
     if not choice.agent:
         return _default(config, operator, root, network=choice.network)
     if is_file(choice.agent):
-        from taofold.files.document import refuse
+        from taofold.files.checked_yaml import refuse
         from taofold.files.flow.file import build, read_agent
 
         path = folder / choice.agent
@@ -305,7 +305,7 @@ def is_file(agent: str) -> bool:
 
 def _imported(name: str, folder: Path, config: "Config", operator: "Policy") -> "Agent[Any, Any]":
     from taofold.agent import Agent
-    from taofold.files.references import is_name, load
+    from taofold.files.python_references import is_name, load
 
     if not is_name(name):
         raise ConfigError(

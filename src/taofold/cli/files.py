@@ -9,7 +9,7 @@ from taofold.cli import options
 from taofold.cli.outcome import USAGE, fail, give, give_json, invocation, say
 
 if TYPE_CHECKING:
-    from taofold.files.document import Fault
+    from taofold.files.checked_yaml import Fault
     from taofold.policy import Policy
 
 
@@ -57,9 +57,9 @@ def check(
 
 
 def _check(path: Path, operator: "Policy", *, run_code: bool) -> "list[Fault]":
+    from taofold.files.checked_yaml import check as against
+    from taofold.files.checked_yaml import load
     from taofold.files.config import Config, PolicyFile, read_learning
-    from taofold.files.document import check as against
-    from taofold.files.document import load
     from taofold.files.flow.file import FlowFile, read_agent
 
     document, faults = load(path)
@@ -90,8 +90,8 @@ def _check(path: Path, operator: "Policy", *, run_code: bool) -> "list[Fault]":
 
 def _build(path: Path, operator: "Policy") -> "list[Fault]":
     from taofold.core.errors import ConfigError
+    from taofold.files.checked_yaml import Fault, FaultyFile
     from taofold.files.config import Config
-    from taofold.files.document import Fault, FaultyFile
     from taofold.files.flow.file import build, read_agent
 
     file, faults = read_agent(path, operator)
@@ -114,7 +114,7 @@ def graph(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A flow file (.yaml).")],
 ) -> None:
     """Draw a flow: prints Mermaid text, which GitHub and most editors show as a picture."""
-    from taofold.files.document import refuse
+    from taofold.files.checked_yaml import refuse
     from taofold.files.export import mermaid
     from taofold.files.flow.file import FlowFile, read_agent
 

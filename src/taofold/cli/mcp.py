@@ -44,7 +44,7 @@ def _places(
     if server.startswith(_WEB):
         oauth = OAuth(client_id=client_id, scope=scope, per_principal=bool(principal))
         return [ServerAddress("http", url=server, oauth=oauth).of(who)]
-    from taofold.files.document import refuse
+    from taofold.files.checked_yaml import refuse
     from taofold.files.flow.file import read_agent
     from taofold.files.tools import make_server
 

@@ -71,8 +71,8 @@ def operator_policy() -> "Policy":
     Raises:
         ExceptionGroup: every fault of the file.
     """
+    from taofold.files.checked_yaml import refuse
     from taofold.files.config import read_policy
-    from taofold.files.document import refuse
     from taofold.policy import Policy
 
     path = operator_folder() / "policy.yaml"
@@ -101,8 +101,8 @@ def config() -> "Config":
     Raises:
         ExceptionGroup: every fault of the file and the environment.
     """
+    from taofold.files.checked_yaml import refuse
     from taofold.files.config import read_config
-    from taofold.files.document import refuse
 
     read, faults = read_config(config_path(), os.environ)
     if read is None:

@@ -33,7 +33,7 @@ from taofold.core.json_values import render
 from taofold.core.state import RunState
 from taofold.core.text import near
 from taofold.evals.scorers import Scorer, command, contains, exact, judge, schema, success
-from taofold.files.document import Fault, KeyPath, Strict, YamlDocument, check, load, refuse
+from taofold.files.checked_yaml import Fault, KeyPath, Strict, YamlDocument, check, load, refuse
 from taofold.runtime.ratings import Rating
 
 UNSET: Final = msgspec.UNSET

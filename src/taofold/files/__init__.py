@@ -3,8 +3,8 @@
 Reading never imports or runs what a file names; building an agent does. Knows nothing
 about models' adapters, logs or terminals.
 
-`document` is a YAML file with the line of every key; `agent`, `tools` and `config` are what may
-stand in one; `agent` also makes an `Agent` of it. `flow`: agents whose strategy is a graph of
+`checked_yaml` is a YAML file with the line of every key; `agent`, `tools` and `config` are what
+may stand in one; `agent` also makes an `Agent` of it. `flow`: agents whose strategy is a graph of
 nodes; `actions` is what a node may do, `expressions` what may stand in its values. `export` writes
 files.
 """
@@ -14,21 +14,21 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from taofold.files.agent import AgentFile
+    from taofold.files.checked_yaml import Fault, refuse
     from taofold.files.config import Config, PolicyFile, read_config, read_policy
-    from taofold.files.document import Fault, refuse
     from taofold.files.flow.file import FlowFile, build, read_agent
 
 _HOME = {
     "AgentFile": "agent",
     "Config": "config",
-    "Fault": "document",
+    "Fault": "checked_yaml",
     "FlowFile": "flow.file",
     "PolicyFile": "config",
     "build": "flow.file",
     "read_agent": "flow.file",
     "read_config": "config",
     "read_policy": "config",
-    "refuse": "document",
+    "refuse": "checked_yaml",
 }
 
 __all__ = [

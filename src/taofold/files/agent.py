@@ -18,9 +18,9 @@ from taofold.core.errors import ConfigError
 from taofold.core.json_values import is_array, is_object
 from taofold.core.text import near
 from taofold.core.values import Effort, PromptCache
-from taofold.files import references
+from taofold.files import python_references
+from taofold.files.checked_yaml import Fault, Strict, YamlDocument, check, load, refuse
 from taofold.files.config import Config, LimitKeys, PolicyFile, tighten
-from taofold.files.document import Fault, Strict, YamlDocument, check, load, refuse
 from taofold.files.tools import (
     InlineTool,
     McpKeys,
@@ -240,7 +240,7 @@ def _tool(document: YamlDocument, entry: Any, index: int) -> tuple[ToolUse | Non
             written: Any = {} if value is None else value
             options, faults = check(document, BUILT_IN[name], written, (*key_path, name))
             return (None if options is None else ToolUse(name, options)), faults
-        if references.is_name(name):
+        if python_references.is_name(name):
             return None, [document.fault(key_path, f"{name!r} takes no options")]
         entry = name
     if not isinstance(entry, str):
@@ -249,7 +249,7 @@ def _tool(document: YamlDocument, entry: Any, index: int) -> tuple[ToolUse | Non
         ]
     if entry in BUILT_IN:
         return ToolUse(entry, BUILT_IN[entry]()), []
-    if references.is_name(entry):
+    if python_references.is_name(entry):
         return ToolUse(entry), []
     hint = f"{near(entry, BUILT_IN)}; your own are module:attr"
     return None, [document.fault(key_path, f"unknown tool {entry!r}", hint)]
@@ -289,7 +289,7 @@ def _names(document: YamlDocument) -> list[Fault]:
             type_of(output)
         except NoType as error:
             faults.append(document.fault(("output", *error.path), str(error)))
-    if isinstance(output, str) and output not in OUTPUTS and not references.is_name(output):
+    if isinstance(output, str) and output not in OUTPUTS and not python_references.is_name(output):
         hint = f"use one of {', '.join(OUTPUTS)}, or module:Class"
         faults.append(document.fault(("output",), f"unknown type {output!r}", hint))
     faults += _models(document, ("model",), value.get("model"))
@@ -411,7 +411,7 @@ def output_type(name: str | dict[str, Any], folder: Path) -> Any:
         return type_of(name)
     if name in OUTPUTS:
         return OUTPUTS[name]
-    loaded = references.load(name, folder)
+    loaded = python_references.load(name, folder)
     # `list[int]` is no type to Python, but one to pydantic.
     if not isinstance(loaded, type) and not hasattr(loaded, "__origin__"):
         raise ConfigError(f"{name!r} is {loaded!r}, not a type")
@@ -423,7 +423,7 @@ def _tools(use: ToolUse, root: Path, folder: Path, network: bool) -> list[Any]:
         return [make_inline(use.options, root, network=network)]
     if use.options is not None:
         return [use.options.tool(root, network=network)]
-    loaded = references.load(use.name, folder)
+    loaded = python_references.load(use.name, folder)
     return list(loaded) if isinstance(loaded, list | tuple) else [loaded]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
 
 

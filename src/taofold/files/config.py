@@ -19,7 +19,7 @@ from pydantic import Field, ValidationError
 from taofold.core.json_values import is_object
 from taofold.core.text import near
 from taofold.core.values import Tier
-from taofold.files.document import Fault, KeyPath, Strict, YamlDocument, check, load
+from taofold.files.checked_yaml import Fault, KeyPath, Strict, YamlDocument, check, load
 from taofold.learning.settings import CONTROL_SHARE, MOST_INJECTED, Extraction, Injection, Learning
 from taofold.policy import Policy
 from taofold.policy.policy import Autonomy, Right, loosened

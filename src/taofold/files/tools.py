@@ -18,7 +18,7 @@ from pydantic import BaseModel, Field
 
 from taofold.core.errors import ConfigError
 from taofold.core.json_values import is_array, is_object
-from taofold.files.document import Fault, KeyPath, Strict, YamlDocument, check
+from taofold.files.checked_yaml import Fault, KeyPath, Strict, YamlDocument, check
 from taofold.files.expressions.template import Template, Unrenderable, is_template
 from taofold.files.types import NoType, record
 from taofold.policy.redaction import Redactor, is_named_secret

@@ -1,8 +1,9 @@
 """The same models in the vendors' clouds: Azure OpenAI, Amazon Bedrock, Google Vertex AI.
 
-The formats are those of `openai_responses`, `anthropic` and `gemini`; what differs is the address, what
-stands in the body, and who signs. Signatures and tokens are made by the vendors' own libraries,
-each an extra: `taofold[azure]`, `taofold[bedrock]`, `taofold[vertex]`. A plain key needs none.
+The formats are those of `openai_responses`, `anthropic` and `gemini`; what differs is the address,
+what stands in the body, and who signs. Signatures and tokens are made by the vendors' own
+libraries, each an extra: `taofold[azure]`, `taofold[bedrock]`, `taofold[vertex]`. A plain key needs
+none.
 """
 
 import asyncio

@@ -9,7 +9,7 @@ from taofold import Agent
 from taofold.core.values import Reply
 from taofold.files import Config, Fault, build, read_agent
 from taofold.files.actions import Actions
-from taofold.files.document import parse
+from taofold.files.checked_yaml import parse
 from taofold.files.flow.file import read_flow
 from taofold.runtime.model import Request
 from taofold.testing.models import FunctionModel

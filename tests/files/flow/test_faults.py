@@ -7,7 +7,7 @@ from tests.files.flow.kit import faults, made
 
 from taofold import Tier
 from taofold.files import Config, build, read_agent
-from taofold.files.document import parse
+from taofold.files.checked_yaml import parse
 from taofold.files.flow.file import read_flow
 
 WRONG = """\

@@ -8,7 +8,7 @@ import pytest
 
 from taofold.files import Config, build
 from taofold.files.agent import read_document
-from taofold.files.document import parse
+from taofold.files.checked_yaml import parse
 from taofold.testing.models import ScriptedModel
 
 AGENT = """

@@ -41,7 +41,7 @@ def test_a_file_read_and_written_back_is_the_same_agent(name: str) -> None:
     text = dump(file)
     assert text.startswith(HINT)
     path = EXAMPLES / name
-    from taofold.files.document import parse
+    from taofold.files.checked_yaml import parse
     from taofold.files.flow.file import read_document, read_flow
 
     document, _ = parse(text, name, path.parent)

@@ -29,7 +29,7 @@ from taofold.bridges.dspy.strategies import STEPS
 from taofold.core.effects import Answer, Halt, Strategy, note
 from taofold.core.errors import ConfigError
 from taofold.core.values import Thought
-from taofold.files.references import is_name, load
+from taofold.files.python_references import is_name, load
 from taofold.reasoning import Task
 from taofold.reasoning.nested import closing
 

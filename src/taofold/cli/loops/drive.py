@@ -141,8 +141,8 @@ def learning_settings() -> "Learning":
     Raises:
         ExceptionGroup: every fault, with its path.
     """
+    from taofold.files.checked_yaml import refuse
     from taofold.files.config import read_learning
-    from taofold.files.document import refuse
 
     read, faults = read_learning(learning_files(), os.environ)
     if read is None:

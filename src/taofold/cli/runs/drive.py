@@ -192,7 +192,7 @@ def run(
 def _arguments(agent: str, goal: str) -> tuple[str, str]:
     """AGENT may be left out: then the one argument is the goal."""
     from taofold.cli.agents import is_file
-    from taofold.files.references import is_name
+    from taofold.files.python_references import is_name
 
     if not goal:
         # One argument that looks like an agent is one whose goal was forgotten, not a goal.

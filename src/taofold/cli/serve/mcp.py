@@ -117,7 +117,7 @@ def _offers(
     from taofold.bridges.mcp.server import Offers
     from taofold.cli.agents import chosen, is_file, make
     from taofold.cli.project import operator_policy
-    from taofold.files.references import load
+    from taofold.files.python_references import load
 
     if not agents and not tools:
         raise ConfigError("name what to offer: agent files, module:attr, or tools")

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from taofold.core.json_values import is_array, is_object
 from taofold.core.text import near
 from taofold.files.actions import Actions, Kind, canonical
-from taofold.files.document import Fault, KeyPath, YamlDocument, check
+from taofold.files.checked_yaml import Fault, KeyPath, YamlDocument, check
 from taofold.files.expressions.condition import Condition, Unclear
 from taofold.files.expressions.template import Template, Unrenderable, is_template
 from taofold.files.flow.flow import (

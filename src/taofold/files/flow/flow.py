@@ -12,7 +12,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from taofold.core.values import Effort
 from taofold.files.actions import Kind
 from taofold.files.agent import AgentKeys
-from taofold.files.document import KeyPath, Strict
+from taofold.files.checked_yaml import KeyPath, Strict
 from taofold.files.expressions.condition import Condition
 from taofold.files.expressions.template import Template
 
