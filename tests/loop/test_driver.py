@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Collection
 from dataclasses import replace as but
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from taofold.loop.lifecycle import abort, new_id, paths, resume, rows, start
 from taofold.loop.state import LoopState
 from taofold.loop.stream import LoopStream, inject, load
 from taofold.loop.values import Lessons, LoopLimits
-from taofold.runtime.ownership import LEASE_MS
+from taofold.runtime.ownership import HEART, LEASE_MS
 from taofold.testing.models import FunctionModel, ScriptedModel
 from taofold.tools import tool
 
@@ -489,6 +490,23 @@ async def test_of_loops_that_start_at_the_same_moment_the_last_gives_way(tmp_pat
 
 
 @pytest.mark.scenario("RLP-12")
+async def test_a_loop_that_ends_is_driven_no_more_when_its_lease_is_released(
+    tmp_path: Path,
+) -> None:
+    """Mutant: the lease is released while signs of life may still renew it."""
+    driven: list[bool] = []
+
+    class Journal(MemoryJournal):
+        def renew(self, owner: str, streams: Collection[str], lease_ms: int) -> set[str]:
+            driven.extend(HEART.drives(self, name) for name in streams if not lease_ms)
+            return super().renew(owner, streams, lease_ms)
+
+    model = ScriptedModel(rounds("good"))
+    given = means(tmp_path, model, contains("good"), journal=Journal())
+    assert (await start(given, wish(tmp_path))).status == "completed"
+    assert driven == [False]
+
+
 async def test_a_loop_whose_process_is_gone_is_marked_as_crashed_and_can_be_resumed(
     tmp_path: Path,
 ) -> None:

@@ -2,8 +2,9 @@
 
 import asyncio
 import re
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -238,6 +239,31 @@ async def test_a_heart_that_cannot_reach_its_log_beats_on() -> None:
     await left(log, ownership.me(), lease_ms=1)
     with Heartbeat(beat_s=0.01, lease_ms=60_000).driving(log, "r"):
         await eventually(log, lambda row: log.calls >= 3 and row.held)
+
+
+async def test_a_sign_of_life_under_way_does_not_begin_a_released_lease_anew() -> None:
+    """Mutant: `release` does not wait for the renewal that has begun."""
+    begun, go, done = threading.Event(), threading.Event(), threading.Event()
+
+    class Slow(MemoryLog):
+        def renew(self, owner: str, runs: Collection[str], lease_ms: int) -> set[str]:
+            if not lease_ms:
+                return super().renew(owner, runs, lease_ms)
+            begun.set()
+            go.wait(10)
+            renewed = super().renew(owner, runs, lease_ms)
+            done.set()
+            return renewed
+
+    log, heart = Slow(), Heartbeat(beat_s=0.01, lease_ms=60_000)
+    await left(log, ownership.me(), lease_ms=60_000)
+    with heart.driving(log, "r"):
+        await asyncio.to_thread(begun.wait, 10)
+    releasing = asyncio.ensure_future(asyncio.to_thread(heart.release, log, "r"))
+    await asyncio.wait({releasing}, timeout=0.1)
+    go.set()
+    await asyncio.gather(releasing, asyncio.to_thread(done.wait, 10))
+    assert not (await log.row("r")).held
 
 
 async def test_a_lease_that_ends_too_late_was_taken_by_another_clock() -> None:

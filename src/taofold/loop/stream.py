@@ -7,7 +7,7 @@ is told by its lease, which runs have too (`taofold.runtime.ownership`), or by i
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from typing import Final
 
 from taofold.core.errors import Conflict, LogError, Refused, UnknownRun
@@ -18,7 +18,7 @@ from taofold.loop.state import START, LoopState, fold
 from taofold.loop.values import DRIVEN, Lessons
 from taofold.runtime import ownership
 from taofold.runtime.inbox import environment_redactor
-from taofold.runtime.ownership import HEART, LEASE_MS, release
+from taofold.runtime.ownership import HEART, LEASE_MS
 
 Heard = Callable[[loop_events.LoopRecord], None]
 """Hears every fact that this process wrote or found."""
@@ -156,11 +156,13 @@ class LoopStream:
     @asynccontextmanager
     async def driving(self) -> AsyncGenerator[None]:
         """Keep the lease of the loop for as long as the block lasts, then let it go."""
-        with HEART.driving(self.journal, self.name):
+        with ExitStack() as lease:
+            lease.enter_context(HEART.driving(self.journal, self.name))
             try:
                 yield
             finally:
-                await asyncio.to_thread(release, self.journal, self.name)
+                lease.close()  # first: a sign of life after the release would begin it anew
+                await asyncio.to_thread(HEART.release, self.journal, self.name)
 
 
 def _driver(events: Sequence[loop_events.LoopEvent]) -> str:

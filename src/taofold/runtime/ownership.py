@@ -19,7 +19,7 @@ from collections.abc import Collection, Generator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from threading import Condition, Thread
+from threading import Condition, Lock, Thread
 from typing import Final, Protocol
 
 from taofold.core.errors import Conflict, LogError
@@ -157,7 +157,7 @@ class Heartbeat:
 
     def _start(self) -> None:
         self._driven: dict[tuple[str, str], Leased] = {}
-        self._changed = Condition()
+        self._changed, self._renewing = Condition(), Lock()
         self._thread: Thread | None = None
 
     def forked(self) -> None:
@@ -192,6 +192,14 @@ class Heartbeat:
             with self._changed:
                 self._driven.pop(key, None)
 
+    def release(self, store: Leased, name: str) -> None:
+        """End this process's lease of `name`, which it drives no more: nobody has to wait. Blocks.
+
+        A sign of life that is under way is over first, or it would begin the lease anew.
+        """
+        with self._renewing, suppress(LogError):
+            store.renew(me(), [name], 0)
+
     def _beat(self) -> None:
         changed = self._changed
         while True:
@@ -201,7 +209,8 @@ class Heartbeat:
                     changed.wait()
             # Outside of the lock, and before the first renewal: a claim has just begun its lease.
             time.sleep(self._beat_s)
-            self._renew()
+            with self._renewing:
+                self._renew()
 
     def _renew(self) -> None:
         # Only the list is made under the lock; a slow store must not hold up who begins to drive.
@@ -216,12 +225,6 @@ class Heartbeat:
                 _logger.warning("leases could not be renewed, trying again: %s", error)
             except Exception:
                 _logger.exception("leases could not be renewed, trying again")
-
-
-def release(store: Leased, name: str) -> None:
-    """End this process's lease of `name` now, so that nobody has to wait for it. Blocks."""
-    with suppress(LogError):
-        store.renew(me(), [name], 0)
 
 
 HEART: Final = Heartbeat()

@@ -44,7 +44,7 @@ from taofold.runtime.endings import (
 )
 from taofold.runtime.inbox import Inbox
 from taofold.runtime.ledger import Denied
-from taofold.runtime.ownership import HEART, LEASE_MS, SILENT_S, release
+from taofold.runtime.ownership import HEART, LEASE_MS, SILENT_S
 from taofold.runtime.recording import EndOfTape, Recording, ReplayedRecording
 from taofold.runtime.setup import Setup
 
@@ -463,7 +463,7 @@ async def _activate(
     except BaseException:
         # BaseException: also after Ctrl-C or a cancelled task nobody should
         # have to wait for the lease.
-        await asyncio.to_thread(release, log, store.run)
+        await asyncio.to_thread(HEART.release, log, store.run)
         raise
 
 
