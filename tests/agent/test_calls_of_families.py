@@ -297,8 +297,42 @@ def test_a_string_that_escapes_nothing_is_read_as_it_stands_and_asked_for(writte
 
 
 def test_a_number_is_never_made_the_text_that_the_schema_wants():
-    """Mutant: whole numbers are fitted to texts: `02134` would be "2134"."""
-    assert ran("<|tool_call>call:shell{zip:02134}<tool_call|>")[0] == []
+    """Mutant: whole numbers are fitted to texts."""
+    assert ran("<|tool_call>call:shell{zip:2134}<tool_call|>")[0] == []
+
+
+NATIVE_ZIP = (ToolCall("shell", '{"zip": 02134}', "c"),)
+
+
+@pytest.mark.parametrize(
+    ("text", "native"),
+    [
+        ("", NATIVE_ZIP),
+        ('{"thought": "t", "tool": "shell", "parameters": {"zip": 02134}}', ()),
+        ('<tool_call>{"name": "shell", "arguments": {"zip": 02134}}</tool_call>', ()),
+        ("<|tool_call>call:shell{zip:02134}<tool_call|>", ()),
+        ("<|tool_call_start|>[shell(zip=02134)]<|tool_call_end|>", ()),
+    ],
+)
+def test_what_begins_with_a_zero_is_the_text_that_was_written_and_a_guess(text, native):
+    """Mutant: `02134`, which is no number of JSON, is read as 2134."""
+    assert ran(text, native=native)[0] == ["02134"]
+    assert ran(text, native=native, effect="once")[0] == []
+
+
+@pytest.mark.parametrize("effect", ["read", "once"])
+def test_a_leading_zero_where_a_number_is_due_is_a_guess(effect):
+    months: list[int] = []
+
+    @tool(effect=effect)
+    def plan(month: int) -> str:
+        """Plan."""
+        months.append(month)
+        return "planned"
+
+    text = '{"thought": "t", "tool": "plan", "parameters": {"month": 010}}'
+    Agent(ScriptedModel([text, *[FINISH] * 4]), tools=[plan], approve="all").run_sync("g")
+    assert months == ([10] if effect == "read" else [])
 
 
 def test_a_call_that_repeats_the_one_before_runs_once_at_most():

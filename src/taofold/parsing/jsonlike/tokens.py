@@ -31,6 +31,7 @@ LITERALS: dict[str, Any] = {
 }
 NUMBER = re.compile(r"[-+]?(?:\d[\d_]*+(?:\.\d*+)?|\.\d++)(?:[eE][-+]?\d++)?", re.ASCII)
 _JSON_NUMBER = re.compile(r"-?(?:0|[1-9]\d*+)(\.\d++)?([eE][-+]?\d++)?", re.ASCII)
+_LEADING_ZERO = re.compile(r"[-+]?0_*\d", re.ASCII)
 _HEX = re.compile(r"[-+]?0[xX][0-9a-fA-F]{1,32}")
 _GROUPED = re.compile(r"[-+]?\d{1,3}(?:,\d{3})++(?:\.\d++)?", re.ASCII)
 _DIGITS = 400
@@ -418,6 +419,8 @@ class TokenReader:
             if word not in ("true", "false", "null"):
                 self.note("foreign_literal", at)
             return LITERALS[word]
+        if _LEADING_ZERO.match(word):  # a text such as `02134`, and no number of JSON
+            return MISSING
         value, plain = number_of(word)
         if value is not MISSING and not plain:
             self.note("number_format", at)
