@@ -335,6 +335,18 @@ def test_a_leading_zero_where_a_number_is_due_is_a_guess(effect):
     assert months == ([10] if effect == "read" else [])
 
 
+@pytest.mark.parametrize("key", ["\u200bzip", "Zi\u200dp", "zip\ufe0f", "zi\u0301p"])
+@pytest.mark.parametrize("native", [True, False], ids=["native", "text"])
+def test_a_key_with_a_character_that_nobody_sees_is_another_key(key, native):
+    """Mutant: two keys are one if their letters are."""
+    arguments = json.dumps({key: "a"})
+    calls = (ToolCall("shell", arguments, "c"),) if native else ()
+    text = "" if native else f'{{"thought": "t", "tool": "shell", "parameters": {arguments}}}'
+    ran_with, told, _ = ran(text, native=calls)
+    assert ran_with == []
+    assert "unknown parameter" in str(told[-1])
+
+
 def test_a_call_that_repeats_the_one_before_runs_once_at_most():
     """Mutant: equal calls are not compared."""
     text = f"<tool_call>{SHELL}</tool_call>"

@@ -6,6 +6,7 @@ bounds and patterns stay with the validator. Knows nothing about text.
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -26,7 +27,12 @@ _PLAIN = frozenset({"string", "integer", "number", "boolean", "null"})
 @lru_cache(maxsize=4096)
 def fold(name: str) -> str:
     """A name without case, spaces and punctuation: `birthYear`, `BIRTH_YEAR` -> `birthyear`."""
-    return "".join(filter(str.isalnum, name)).casefold()
+    return "".join([each for each in name if not _is_blank(each)]).casefold()
+
+
+def _is_blank(char: str) -> bool:
+    """Whether a character is a blank or punctuation: not one that nobody sees, nor an accent."""
+    return char.isspace() or unicodedata.category(char)[0] in "PSZ"
 
 
 @dataclass(slots=True, eq=False)
