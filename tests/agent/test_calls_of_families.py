@@ -347,6 +347,18 @@ def test_a_key_with_a_character_that_nobody_sees_is_another_key(key, native):
     assert "unknown parameter" in str(told[-1])
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    ['{"zip": "\\ud800"}', '{"zip": "a\\udc00",}', '{"zip": "\ud800"}', '{"\\ud83dzip": "a"}'],
+)
+@pytest.mark.parametrize("native", [True, False], ids=["native", "text"])
+def test_half_a_character_reaches_no_tool(arguments, native):
+    """Mutant: it arrives as the escape that it was written as, or as half a pair."""
+    calls = (ToolCall("shell", arguments, "c"),) if native else ()
+    text = "" if native else f'{{"thought": "t", "tool": "shell", "parameters": {arguments}}}'
+    assert ran(text, native=calls)[0] == []
+
+
 def test_a_call_that_repeats_the_one_before_runs_once_at_most():
     """Mutant: equal calls are not compared."""
     text = f"<tool_call>{SHELL}</tool_call>"

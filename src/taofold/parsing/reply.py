@@ -36,7 +36,7 @@ from taofold.parsing.decision import (
     turn_of,
 )
 from taofold.parsing.jsonlike.seams import doubt_of
-from taofold.parsing.jsonlike.strict import DECODER, is_finite
+from taofold.parsing.jsonlike.strict import DECODER, flaw_of
 from taofold.parsing.labels import is_labelled, read_labelled
 from taofold.parsing.markup.calls import Block, CallReader, RawCall
 from taofold.parsing.markup.families import (
@@ -102,14 +102,25 @@ def read_call(
     parameters, repairs, error = arguments_of(name, arguments, ())
     parameters, fitted = as_declared(parameters, schema)
     call = Call(name, parameters, "", id, (*repairs, *fitted), error)
-    return call if isinstance(arguments, str) else finite(call)  # what text holds is finite
+    # The numbers in a text are finite.
+    return call if isinstance(arguments, str) and _is_plain(arguments) else _checked(call)
 
 
-def finite(call: Call) -> Call:
-    """The call, or its refusal if it holds a number that JSON has not."""
-    if is_finite(call.parameters):
+def _is_plain(text: str) -> bool:
+    """Whether no string that a text holds can be other than Unicode."""
+    return text.isascii() and "\\u" not in text
+
+
+def _sound(turn: Turn) -> Turn:
+    return replace(turn, calls=tuple(map(_checked, turn.calls)))
+
+
+def _checked(call: Call) -> Call:
+    """The call, or its refusal if it holds what JSON has not."""
+    flaw = flaw_of(call.parameters)
+    if not flaw:
         return call
-    error = f"the arguments of {call.tool!r} hold a number that is not finite: JSON has none"
+    error = f"the arguments of {call.tool!r} hold {flaw}: JSON has none"
     return replace(call, parameters={}, error=error)
 
 
@@ -180,7 +191,9 @@ def read_reply(
         else:
             if is_decision(value):
                 turn = turn_of(value, tools)
-                return _several(text) if _is_torn(turn) else turn
+                if _is_torn(turn):
+                    return _several(text)
+                return turn if _is_plain(body) else _sound(turn)
     if not body:
         return refusal("empty", text, note="The reply is empty. Send a thought and an action.")
     # Plain prose, the other common case. If it was cut off, what is missing may be a call.
@@ -194,9 +207,7 @@ def read_reply(
     doubt = _doubt_of(result, tools)
     if doubt is not None:
         return refusal("invalid", text, note=f"{_UNSURE}{doubt}. Send it again as valid JSON.")
-    if all(is_finite(call.parameters) for call in result.calls):
-        return result
-    return replace(result, calls=tuple(map(finite, result.calls)))
+    return _sound(result)
 
 
 def _is_torn(turn: Turn) -> bool:

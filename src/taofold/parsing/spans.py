@@ -12,7 +12,7 @@ from typing import Any
 
 from taofold.core.json_values import is_object
 from taofold.parsing.jsonlike.reader import JsonReader, JsonReading
-from taofold.parsing.jsonlike.strict import DECODER, decoded, is_finite
+from taofold.parsing.jsonlike.strict import DECODER, decoded, flaw_of
 from taofold.parsing.markup.calls import RECIPIENT, TO_NOBODY, Block, CallReader, MarkFinder
 from taofold.parsing.markup.families import (
     MARKS,
@@ -273,7 +273,7 @@ def object_in(text: str) -> tuple[dict[str, Any], tuple[Repair, ...]] | None:
         if text[start : start + 1] != "{":
             return None
         reading = JsonReader(text, ANYTHING).read(start)
-        bad = not reading.whole or text[reading.end :].strip() or not is_finite(reading.value)
+        bad = not reading.whole or text[reading.end :].strip() or flaw_of(reading.value) != ""
         return None if bad else (reading.value, (note, *reading.repairs))
     return (value, (note,)) if is_object(value) else None
 

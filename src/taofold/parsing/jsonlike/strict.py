@@ -7,10 +7,13 @@ refused here, for the tolerant reader to judge. Knows nothing about repairs.
 from __future__ import annotations
 
 import json
+import re
 from math import isfinite
 from typing import Any
 
 from taofold.core.json_values import is_array, is_object
+
+_HALF = re.compile("[\ud800-\udfff]")
 
 
 def _constant(name: str) -> Any:
@@ -50,13 +53,16 @@ def decoded(text: str) -> Any:
     return DECODER.decode(text)
 
 
-def is_finite(value: Any) -> bool:
-    """Whether all numbers in a value are numbers of JSON; its depth is bounded by the reader's."""
+def flaw_of(value: Any) -> str:
+    """What a value holds that JSON has not, else empty; its depth is bounded by the reader's."""
     if isinstance(value, float):
-        return isfinite(value)
-    if is_object(value):
-        return all(map(is_finite, value.values()))
-    return all(map(is_finite, value)) if is_array(value) else True
+        return "" if isfinite(value) else "a number that is not finite"
+    if isinstance(value, str):
+        is_torn = not value.isascii() and _HALF.search(value)
+        return "half of a surrogate pair, which is no character" if is_torn else ""
+    parts: list[Any] = [*value, *value.values()] if is_object(value) else []
+    flaws = [flaw_of(each) for each in (value if is_array(value) else parts)]
+    return next(filter(None, flaws), "")
 
 
 def unescaped(text: str) -> str:
