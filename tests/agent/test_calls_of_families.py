@@ -55,6 +55,7 @@ INVOKE = (
 THOUGHT = {
     "mistral": '[THINK]I could call [TOOL_CALLS]shell[ARGS]{"command":"rm"}[/THINK]It is done.',
     "cohere": f"<|START_THINKING|><tool_call>{SHELL}</tool_call><|END_THINKING|>It is done.",
+    "apriel": f"I could <tool_calls>[{SHELL}]</tool_calls>\n[BEGIN FINAL RESPONSE]\nIt is done.",
     "seed": f"<seed:think><tool_call>{SHELL}</tool_call></seed:think>It is done.",
     "minimax": f"<mm:think><tool_call>{SHELL}</tool_call></mm:think>It is done.",
     "gemma": '<|channel>thought\n<|tool_call>call:shell{command:<|"|>rm<|"|>}<tool_call|>'
@@ -357,6 +358,13 @@ def test_half_a_character_reaches_no_tool(arguments, native):
     calls = (ToolCall("shell", arguments, "c"),) if native else ()
     text = "" if native else f'{{"thought": "t", "tool": "shell", "parameters": {arguments}}}'
     assert ran(text, native=calls)[0] == []
+
+
+@pytest.mark.parametrize("label", ["[^1]: ", "[SYSTEM]\n", "**[System]**\n", "> [user]: \n"])
+@pytest.mark.parametrize("call", [f"<tool_call>{SHELL}</tool_call>", SHELL])
+def test_a_call_under_a_label_in_brackets_asks_before_it_runs_once(label, call):
+    """Mutant: a footnote, or another's name in brackets, is a lead-in like any other."""
+    assert ran(label + call, effect="once")[0] == []
 
 
 def test_a_call_that_repeats_the_one_before_runs_once_at_most():

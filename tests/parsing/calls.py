@@ -70,6 +70,10 @@ DIALECTS: dict[str, Callable[[str, Arguments], str]] = {
     "hermes": lambda n, a: f"<tool_call>\n{dump(call(n, a))}\n</tool_call>",
     "hermes, python literals": lambda n, a: f"<tool_call>\n{call(n, a)!r}\n</tool_call>",
     "hermes, encoded": lambda n, a: f"<tool_call>{dump(call(n, a | {}))}</tool_call>",
+    "apriel": lambda n, a: (
+        f"[BEGIN FINAL RESPONSE]\n<tool_calls>[{dump(call(n, a))}]</tool_calls>\n"
+        "[END FINAL RESPONSE]"
+    ),
     "llama 3": lambda n, a: "<|python_tag|>" + dump({"name": n, "parameters": a}),
     "llama function": lambda n, a: f"<function={n}>{dump(a)}</function>",
     "mistral": lambda n, a: "[TOOL_CALLS]" + dump([{**call(n, a), "id": "abc"}]) + "</s>",

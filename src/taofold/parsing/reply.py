@@ -141,10 +141,12 @@ _OWN_LINE = re.compile(r"(?:^|\n)[ \t]*(?:```[\w-]*[ \t]*\n?[ \t]*)?\Z")
 _LEAD_END = re.compile(r"(?:[.!?:…。！？：)\]\"'”*`]|\n)[ \t]*\Z")
 _VOICE = re.compile(
     r"^[ \t#*_>\[(-]{0,8}(?!thought|note)[^\W\d_][\w .'-]{0,24}[ \t*_\])]{0,4}"
-    r"[:：](?!//)[ \t*_]*[^\s*_]",
+    r"[:：](?!//)[ \t*_]*[^\s*_]"
+    r"|^[ \t#*_>-]{0,8}\[[^\[\]\n]{1,40}\][ \t*_]{0,4}(?:[:：]|$)",
     re.IGNORECASE | re.MULTILINE,
 )
-"""A line that begins with a name, a colon and words: `Benutzer: …`, `用户：…`."""
+"""A line that begins with a name, a colon and words, `Benutzer: …`, `用户：…`, or a label in
+brackets: `[SYSTEM]`, `[^1]: …`."""
 _HEADED = re.compile(r"(?:\[\s*)?([A-Za-z_][\w.-]{0,127})(?:[ \t]*\n\s*\{|\(\s*\{)")
 """The name of a tool over its object, or before it as in a call: `f({"a": 1})`."""
 _LISTED = re.compile(

@@ -346,7 +346,7 @@ def _begun_sign() -> re.Pattern[str]:
     mark = "|".join(
         [
             r"<(?:[^\s<>][^<>\n]*+(?:\n\s{0,8}+)?)?\Z",
-            r"\[(?:[/|]?\w*+\|?|\s{0,8}+[\w.-]*+|Calling[ tol]*+)\Z",
+            r"\[(?:[/|]?\w*+\|?|\s{0,8}+[\w.-]*+|Calling[ tol]*+|(?:BEGIN|END)[ A-Z]*+)\Z",
             r"◁/?\w*+\Z",
             r"\](?:<(?:\](?:\w{0,12}+(?:\[>?)?)?)?)?\Z",
             *(rf"{re.escape(bar)}D?S?M?L?\Z" for bar in "|｜‖"),

@@ -32,7 +32,7 @@ class Family:
     """The marks of one family.
 
     Attributes:
-        reasoning: How reasoning opens and closes.
+        reasoning: How reasoning opens and closes; nothing opens what the prompt opened.
         calls: How a block of calls opens and closes; a block may hold blocks. A block without a
             closing mark ends where its calls end.
         separators: What stands between the name of a tool and its arguments, or between calls.
@@ -140,6 +140,7 @@ FAMILIES: Final = (
     Family("internlm", calls=(("<|action_start|>", "<|action_end|>"),),
            separators=("<|plugin|>", "<|interpreter|>")),
     Family("lfm", calls=(("<|tool_call_start|>", "<|tool_call_end|>"),), listed=True),
+    Family("apriel", reasoning=(("", "[BEGIN FINAL RESPONSE]"),), noise=("[END FINAL RESPONSE]",)),
     Family("apertus", reasoning=(("<|inner_prefix|>", "<|inner_suffix|>"),),
            calls=(("<|tools_prefix|>", "<|tools_suffix|>"),),
            noise=("<|assistant_end|>", "<|assistant_start|>")),
@@ -348,7 +349,7 @@ def _factored(literals: Iterable[str]) -> str:
 REASONING: Final = [pair for family in FAMILIES for pair in family.reasoning]
 CALLS: Final = [pair for family in FAMILIES for pair in family.calls]
 _REASONING_OPEN = _caseless(
-    _bodies((opener for opener, _ in REASONING), rf"(?:{_ATTRIBUTED.pattern})?")
+    _bodies((opener for opener, _ in REASONING if opener), rf"(?:{_ATTRIBUTED.pattern})?")
 )
 _ENDS = [mark for family in FAMILIES for mark in family.ends]
 _SILENT = [*_ENDS, *(mark for family in FAMILIES for mark in family.noise)]
