@@ -367,6 +367,22 @@ def test_a_call_under_a_label_in_brackets_asks_before_it_runs_once(label, call):
     assert ran(label + call, effect="once")[0] == []
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"thought": "t", "action": {"tool": "shell", "parameters": {"zip": "a"}}, "skip": true}',
+        '{"actions": [{"tool": "shell", "parameters": {"zip": "a"}}], "mode": "dry run"}',
+        '{"tool_calls": [{"function": {"name": "shell", "arguments": {"zip": "a"}}, "no": 1}]}',
+        '<tool_call>{"function": {"name": "shell", "arguments": {"zip": "a"}}, "n": 1}</tool_call>',
+        '{"action": {"tool": "shell", "parameters": {"zip": "a"}}, "parameters": {"zip": "b"}}',
+    ],
+)
+def test_what_nothing_reads_beside_a_call_asks_before_it_runs_once(text):
+    """Mutant: only what stands in the object of the call itself is looked at."""
+    assert ran(text)[0] == ["a"]
+    assert ran(text, effect="once")[0] == []
+
+
 def test_a_call_that_repeats_the_one_before_runs_once_at_most():
     """Mutant: equal calls are not compared."""
     text = f"<tool_call>{SHELL}</tool_call>"

@@ -84,14 +84,16 @@ def given_in(
         # The first key that holds something: an empty `"parameters"` may
         # stand beside a full `"args"`.
         chosen = item[(filled or keys)[0]]
-        rivals = [key for key in filled[1:] if item[key] != chosen]
+        outer = [(around or {}).get(key) for key in PARAMETER_KEYS]
+        rivals: list[Any] = [key for key in filled[1:] if item[key] != chosen]
+        rivals += [each for each in outer if each not in (item, chosen) and not _is_empty(each)]
         rivals += [key for key in inline if key not in _CLAIMS and not _is_empty(inline[key])]
         return GivenParameters(chosen, doubtful=bool(rivals))
     if not inline and around is not None:
         # `{"action": {"tool": "x"}, "parameters": {…}}`: the arguments stand
         # beside the call's object.
-        outer = {key: value for key, value in around.items() if value is not item}
-        beside = given_in(outer, "", name, None)
+        others = {key: value for key, value in around.items() if value is not item}
+        beside = given_in(others, "", name, None)
         if beside.inline:  # what stands there without a key of its own may be no parameter
             is_empty = all(map(_is_empty, beside.parameters.values()))
             return GivenParameters({}, doubtful=beside.doubtful or not is_empty)
@@ -134,6 +136,8 @@ _NESTING = frozenset({*BATCH_KEYS, *CALL_KEYS, "action"})
 _HOLDERS = (*BATCH_KEYS, "action", *CALL_KEYS)
 """The same, the one that counts first."""
 _DECIDING = frozenset({*_HOLDERS, *TOOL_KEYS, *ANSWER_KEYS})
+_READ = ENVELOPE.union(_HOLDERS, _CLAIMS, ("role", "content", "refusal", "index"))
+"""Keys that may stand beside calls: the protocol's, and those of a message that holds them."""
 _LABELS = ("name", "recipient_name")
 _LIMIT = 160
 _WRAPPERS = 6
@@ -203,14 +207,14 @@ def _decisions(value: Object, tools: Tools, *, decided: bool = False) -> Iterato
             # Of a batch or an action what stands beside it may be its own, of a call its number is.
             is_call = key in CALL_KEYS
             call = call_of(held, tools, None if is_call else value)
-            yield (_with_id(call, value) if is_call else call,)
+            yield _beside(value, (_with_id(call, value) if is_call else call,))
             decided = True
         elif held and is_array(held) and key not in CALL_KEYS:
-            yield tuple(call_of(item, tools) for item in held)
+            yield _beside(value, tuple(call_of(item, tools) for item in held))
             decided = True
     inner = _executed(value) if "action" in value else None
     if inner is not None:
-        yield (call_of(inner, tools, value),)
+        yield _beside(value, (call_of(inner, tools, value),))
         decided = True
     names = [key for key in TOOL_KEYS if isinstance(value.get(key), str)]
     if names and not decided:
@@ -224,6 +228,14 @@ def _decisions(value: Object, tools: Tools, *, decided: bool = False) -> Iterato
         if key in value and not (decided and _is_empty(value[key])):
             yield (Call(FINISH, {"answer": value[key]}, _text(value.get("rationale"))),)
             decided = True
+
+
+def _beside(value: Object, calls: tuple[Call, ...]) -> tuple[Call, ...]:
+    """The calls that an object holds; marked if it holds more that is for them: `"skip": true`."""
+    if all(key in _READ or _is_empty(each) for key, each in value.items()):
+        return calls
+    note = Repair("inline_parameters", "none", content=True)
+    return tuple([replace(call, repairs=(*call.repairs, note)) for call in calls])
 
 
 def _named_beside(value: Object, names: list[str], tools: Tools) -> Call | None:
@@ -461,7 +473,7 @@ def call_of(item: Any, tools: Tools, around: Object | None = None) -> Call:
         others = () if rest.keys().isdisjoint(_DECIDING) else _decisions(rest, tools, decided=True)
         if not _agree((call,), others):
             return Call("", {}, error=SEVERAL)
-        return _with_id(call, item)
+        return _with_id(_beside(item, (call,))[0], item)
     rationale = _rationale(item) or ("" if around is None else _rationale(around))
     identifier = _text(item.get("id"))
     if not isinstance(name, str) or not name.strip():
