@@ -5,7 +5,7 @@ phrases and single forms.
 """
 
 import json
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from pydantic import BaseModel
@@ -14,6 +14,7 @@ from taofold import Agent, tool
 from taofold.core.content import ToolCall
 from taofold.core.values import Reply
 from taofold.testing.models import ScriptedModel
+from taofold.tools import Tool
 
 FINISH = (
     '{"thought":"done","thought_type":"synthesis","tool":"finish",'
@@ -381,6 +382,25 @@ def test_what_nothing_reads_beside_a_call_asks_before_it_runs_once(text):
     """Mutant: only what stands in the object of the call itself is looked at."""
     assert ran(text)[0] == ["a"]
     assert ran(text, effect="once")[0] == []
+
+
+@pytest.mark.parametrize("made", ["function", "schema"])
+def test_true_is_none_of_the_numbers_that_a_tool_takes(made):
+    """Mutant: `true` equals 1, as it does in Python."""
+    levels: list[Any] = []
+
+    def level(to: Literal[1, 2] = 2) -> str:
+        """Set it."""
+        levels.append(to)
+        return "set"
+
+    schema = {"type": "object", "properties": {"to": {"enum": [1, 2]}}}
+    by_schema = Tool("level", "Set it.", schema, function=lambda p: level(**p), effect="read")
+    own = tool(effect="read")(level) if made == "function" else by_schema
+    for written in ("true", "1"):
+        text = f'{{"thought": "t", "tool": "level", "parameters": {{"to": {written}}}}}'
+        Agent(ScriptedModel([text, *[FINISH] * 4]), tools=[own], approve="all").run_sync("g")
+    assert [(type(each), each) for each in levels] == [(int, 1)]
 
 
 def test_a_call_that_repeats_the_one_before_runs_once_at_most():

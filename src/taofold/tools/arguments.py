@@ -8,7 +8,7 @@ validators other than the form of their complaints.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from pydantic import ValidationError
 
@@ -122,10 +122,10 @@ class _Check:
         rules = self._resolve(schema)
         if depth <= 0 or self._left < 0:
             return
-        if "enum" in rules and value not in rules["enum"]:
+        if "enum" in rules and not any(_is_equal(value, each) for each in rules["enum"]):
             yield f"parameter {where!r}: must be one of {quote(rules['enum'])}, got {quote(value)}"
             return
-        if "const" in rules and value != rules["const"]:
+        if "const" in rules and not _is_equal(value, rules["const"]):
             yield f"parameter {where!r}: must be {quote(rules['const'])}, got {quote(value)}"
             return
         if not _is_of_type(value, rules.get("type")):
@@ -178,6 +178,26 @@ class _Check:
 
     def _find(self, reference: str) -> Any:
         return at_pointer(self._schema, reference) if reference.startswith("#/") else {}
+
+
+def _is_equal(value: Any, member: Any) -> bool:
+    # To Python `true` equals 1.
+    return value == member and isinstance(value, bool) is isinstance(member, bool)
+
+
+def misread(given: Any, taken: Any, where: str = "") -> Iterator[str]:
+    """One sentence wherever a validator took `true` for a number, or a number for it."""
+    if isinstance(given, int | float) and isinstance(taken, int | float):
+        if isinstance(given, bool) is not isinstance(taken, bool):
+            yield f"parameter {where!r}: must be {quote(taken)}, got {quote(given)}"
+    elif is_object(given):
+        members: Any = taken if is_object(taken) else getattr(taken, "__dict__", {})
+        for name in given.keys() & members.keys():
+            yield from misread(given[name], members[name], _join(where, name))
+    elif is_array(given) and isinstance(taken, list | tuple):
+        pairs = zip(given, cast("Sequence[Any]", taken), strict=False)
+        for index, (item, its) in enumerate(pairs):
+            yield from misread(item, its, f"{where}.{index}")
 
 
 def _join(where: str, name: str) -> str:

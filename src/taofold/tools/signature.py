@@ -38,7 +38,7 @@ from taofold.core.json_values import copied, is_array, is_object
 from taofold.parsing.outcome import Repair
 from taofold.parsing.schema.coercion import Coercion, Misfit
 from taofold.parsing.schema.shape import plan_of_schema
-from taofold.tools.arguments import BadArguments, Checker, explain, unknown
+from taofold.tools.arguments import BadArguments, Checker, explain, misread, unknown
 from taofold.tools.context import RunContext
 
 Style: TypeAlias = Literal["typed", "stateful", "mapping"]
@@ -141,9 +141,14 @@ class FunctionSignature:
 def _strictly(validator: Any, strict: bool | None, value: dict[str, Any]) -> Any:
     """A value by the rules for JSON, where a date is a text; `True` is no number, nor is `"5"`."""
     try:
-        return validator.validate_json(to_json(value), strict=strict)
+        taken = validator.validate_json(to_json(value), strict=strict)
     except PydanticSerializationError as error:
         raise BadArguments([f"the parameters are no JSON ({error})"]) from None
+    # A `Literal[1]` takes `true`, which to Python is equal.
+    faults = list(misread(value, taken)) if strict else []
+    if faults:
+        raise BadArguments(faults)
+    return taken
 
 
 def _strictness(schema: object) -> bool | None:
