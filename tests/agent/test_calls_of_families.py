@@ -384,6 +384,32 @@ def test_what_nothing_reads_beside_a_call_asks_before_it_runs_once(text):
     assert ran(text, effect="once")[0] == []
 
 
+class Stay(BaseModel):
+    """A part of some arguments."""
+
+    city: str
+    is_final: bool = True
+
+
+@pytest.mark.parametrize("effect", ["read", "once"])
+def test_no_key_of_an_object_in_the_arguments_is_dropped_for_its_case(effect):
+    """Mutant: only the keys of the arguments themselves are compared."""
+    stays: list[Stay] = []
+
+    @tool(effect=effect)
+    def book(to: list[Stay]) -> str:
+        """Book."""
+        stays.extend(to)
+        return "booked"
+
+    arguments = {"to": [{"city": "Rome", "isFinal": False}]}
+    native = Reply(calls=(ToolCall("book", json.dumps(arguments), "c"),), finish="tool_calls")
+    text = json.dumps({"thought": "t", "tool": "book", "parameters": arguments})
+    for reply in (native, text):
+        Agent(ScriptedModel([reply, *[FINISH] * 4]), tools=[book], approve="all").run_sync("g")
+    assert stays == [Stay(city="Rome", is_final=False)] * 2
+
+
 @pytest.mark.parametrize("made", ["function", "schema"])
 def test_true_is_none_of_the_numbers_that_a_tool_takes(made):
     """Mutant: `true` equals 1, as it does in Python."""

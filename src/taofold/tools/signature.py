@@ -87,6 +87,11 @@ class FunctionSignature:
                 return fitted, tuple(coercion.repairs)
         return given, ()
 
+    def overlooks(self, parameters: Mapping[str, Any]) -> bool:
+        """Whether an object in the parameters has a declared key in another case."""
+        is_nested = "$defs" in self.schema
+        return is_nested and any(each.kind == "key_case" for each in self.fitted(parameters)[1])
+
     def arguments(self, parameters: Mapping[str, Any]) -> Arguments:
         """Positional and keyword arguments; nothing is converted but what JSON has no type for.
 

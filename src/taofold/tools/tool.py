@@ -191,14 +191,22 @@ class Tool(Generic[P, R]):
             cap = self.longest or self.timeout * STRETCH
             seconds = _seconds(parameters.pop(RESERVED_PARAMETER), cap)
         try:
-            return Bound(self, *self.signature.arguments(parameters), seconds)
+            bound = Bound(self, *self.signature.arguments(parameters), seconds)
         except BadArguments:
-            fitted, repairs = self.signature.fitted(parameters)
+            fitted = self._bind_fitted(parameters, seconds)
+            if fitted is None:
+                raise  # what is told is what is wrong with what was written
+            return fitted
+        # What a model in the arguments does not declare, it drops: also `birthYear`.
+        is_overlooked = self.signature.overlooks(parameters)
+        return (self._bind_fitted(parameters, seconds) if is_overlooked else None) or bound
+
+    def _bind_fitted(self, parameters: Mapping[str, Any], seconds: float) -> "Bound | None":
+        fitted, repairs = self.signature.fitted(parameters)
+        with suppress(BadArguments):
             if repairs:
-                # What is told is what is wrong with what was written.
-                with suppress(BadArguments):
-                    return Bound(self, *self.signature.arguments(fitted), seconds, repairs)
-            raise
+                return Bound(self, *self.signature.arguments(fitted), seconds, repairs)
+        return None
 
     def fitted(self, action: Action) -> Action:
         """An action for it with its parameters in the declared types, and how they got them."""
