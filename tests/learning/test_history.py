@@ -108,7 +108,7 @@ def test_each_error_of_a_program_has_the_lines_by_which_it_came_up() -> None:
         text = f"TypeError: {message}\n{frames}" if message else ""
         return Verdict(not text, (GateResult(Gate("node"), not text, 1, output=text),), 0.0)
 
-    def story(path: str) -> dict[str, str]:
+    def story(path: str, text: str = "first()\n  b()\n") -> dict[str, str]:
         steps = [printed("one", 1), printed("two", 2), printed("", 0)]
         ended = [
             IterationEnded(number=n, run=f"l.{n}", verdict=one, snapshot=f"s{n}", changed=(path,))
@@ -120,11 +120,11 @@ def test_each_error_of_a_program_has_the_lines_by_which_it_came_up() -> None:
             iterations=tuple(Iteration(one.number, one.run, ended=one) for one in ended[1:]),
         )  # fmt: skip
         files = {(f"s{n}", path): f"a({n})\n" for n in range(3)}
-        files["s0", "main.js"] = (
-            "first()\n\nsecond()\n" if path == "main.js" else "first()\n  b()\n"
-        )
+        files["s0", "main.js"] = "first()\n\nsecond()\n" if path == "main.js" else text
         past = asyncio.run(history_of("loop", state, Work(Log(), files)))
         return {name.rpartition(": ")[2]: text for name, text in past.callers.items()}
 
     assert story("lib.js") == {"one": "first()", "two": "b()"}
     assert story("main.js") == {"one": "first()"}
+    raises = "with raises(OSError):\n    b()\n"
+    assert story("lib.js", raises)["two"] == raises.strip(), "what is to be raised as well"

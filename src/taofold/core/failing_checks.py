@@ -101,6 +101,12 @@ def is_assertion(check: "Check") -> bool:
     return check.error_type in _ASSERTIONS or check.message.startswith(("assert ", "assertion "))
 
 
+def is_exception(check: "Check") -> bool:
+    """Was something raised, or is it a finding of a linter or compiler?"""
+    # Some modules of Python's call theirs `error`: `re.error`, `struct.error`.
+    return check.error_type == "error" or check.error_type.endswith(("Error", "Exception"))
+
+
 def is_foreign(path: str) -> bool:
     """Does the place lie in a library or an interpreter? Their paths are absolute, or no file's."""
     return path.startswith(("/", "<", "node:")) or not _LIBRARIES.isdisjoint(path.split("/"))

@@ -39,6 +39,7 @@ from taofold.learning.patterns.kinds import Kind
 from taofold.learning.patterns.pattern import Pattern, Rate
 from taofold.learning.rates import EditRates
 from taofold.learning.registry import Registry, UnknownPattern
+from taofold.learning.retrieval.contrast import EXPECTS
 from taofold.learning.settings import Injection, Learning
 from taofold.loop.events import IterationEnded
 from taofold.loop.state import LoopState
@@ -211,6 +212,10 @@ def _statement(text: str, line: int) -> str:
         if end or above[:indent].strip() or IMPORT.match(above):
             break
         start -= 1
+    # What is expected to be raised stands in the head of the block.
+    if start and EXPECTS.search(lines[start - 1]):
+        start -= 1
+        indent = len(lines[start]) - len(lines[start].lstrip())
     return "\n".join([part[indent:] for part in lines[start:]])[:_MOST_CALLER_CHARS]
 
 

@@ -1,17 +1,20 @@
 """Which places of a change are the fix of an error, and how far they lie from where it points.
 
-A change may settle several errors at once, and tidy up beside them. A place belongs to the error
-whose statement it changes; one that no error points at belongs to it if it puts in a name that the
-others use (an import), or defines what they call, or if nothing else does. What is left out is not
-passed over: a part of a change may be no fix.
+A change may settle several errors at once. A place belongs to the error whose statement it changes;
+one that no error points at belongs to it if it binds a name that the others use (an import, a
+definition), or takes over a line of theirs. If this was the only error, all of the edit after which
+it was gone belongs to it: half of a cure is none.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from itertools import chain
 from typing import Final, NamedTuple
 
 from taofold.core.failing_checks import Check, is_assertion, is_foreign, is_test
 from taofold.learning.extraction.diffs import (
+    BOUND,
+    IMPORT,
     KNOWN,
     ChangedLines,
     hunks,
@@ -31,7 +34,7 @@ class Blame(NamedTuple):
     """The changes that are of one error.
 
     `pointed`: its report points at one of them; `elsewhere`: it points at code, and at none;
-    `partial`: there were other changes, and which error they were for is not known.
+    `partial`: the edit did more, and for which error that was is not known.
     """
 
     changes: tuple[FileChange, ...]
@@ -40,11 +43,19 @@ class Blame(NamedTuple):
     partial: bool = False
 
 
-def blame(changes: Sequence[FileChange], check: Check, others: Iterable[Check]) -> Blame:
+def blame(
+    changes: Sequence[FileChange],
+    check: Check,
+    others: Collection[Check],
+    last: Sequence[FileChange] = (),
+) -> Blame:
     """The part of `changes` that settled `check`; () where that of `others` cannot be told apart.
 
-    Line numbers are those of the texts before the changes.
+    Line numbers are those of the texts before the changes. `last` is the edit after which the error
+    was gone: what had been changed before left it where it was.
     """
+    edit = [(part.path, *hunk) for part in last for hunk in hunks(part)]
+    lines_of_edit = {(path, line.strip()) for path, *both in edit for line in chain(*both)}
     own: list[_Place] = []
     free: list[_Place] = []
     foreign = [place for other in others for place in other.places]
@@ -58,7 +69,11 @@ def blame(changes: Sequence[FileChange], check: Check, others: Iterable[Check]) 
                 own.append(place)
             elif not _near(span, theirs, 0):
                 free.append(place)
-    wanted = [*own, *_linked(own, free)] if own else free
+    linked = _linked(own, free) if own else free
+    rest = [
+        place for place in free if place not in linked and not lines_of_edit.isdisjoint(place.lines)
+    ]
+    wanted = [*own, *linked, *([] if others else rest)]
     parts = tuple(
         [
             narrowed(change, spans_there)
@@ -70,7 +85,7 @@ def blame(changes: Sequence[FileChange], check: Check, others: Iterable[Check]) 
         line for part in parts for hunk in hunks(part) for line in (*hunk.removed, *hunk.added)
     ]
     away = not own and _points_away(check, changes) and not imports_only(lines)
-    return Blame(parts, bool(own), away, partial=len(wanted) < len(own) + len(free))
+    return Blame(parts, bool(own), away, partial=bool(others and rest))
 
 
 class _Place(NamedTuple):
@@ -87,25 +102,44 @@ class _Place(NamedTuple):
         return "\n".join(gone), "\n".join(new[self.span.new_start : self.span.new_end])
 
     @property
+    def lines(self) -> set[tuple[str, str]]:
+        """Its lines before and after, each with the path."""
+        both = "\n".join(self.texts).split("\n")
+        return {(self.change.path, line.strip()) for line in both if _NAME.search(line)}
+
+    @property
     def names(self) -> set[str]:
         """The names that it takes out or puts in."""
         gone, new = self.texts
         return ({*_NAME.findall(gone)} ^ {*_NAME.findall(new)}) - KNOWN
+
+    @property
+    def binds(self) -> set[str]:
+        """The names that it imports, defines or assigns, or did before."""
+        text = "\n".join(self.texts)
+        imports = [line for line in text.split("\n") if IMPORT.match(line)]
+        return {
+            *_NAME.findall("\n".join(imports)),
+            *_DEFINED.findall(text),
+            *BOUND.findall(text),
+        } - KNOWN
 
 
 def _near(span: ChangedLines, lines: Iterable[int], around: int) -> bool:
     return any(span.start - around <= line < span.end + around for line in lines)
 
 
-def _linked(own: Iterable[_Place], free: Iterable[_Place]) -> list[_Place]:
-    """The free places that bring or take away a name which the own ones do, or define one there."""
+def _linked(own: Sequence[_Place], free: Iterable[_Place]) -> list[_Place]:
+    """The free places that bind a name which the own ones bring or call, or that share a line."""
     used = {name for place in own for name in place.names}
     called = {name for place in own for text in place.texts for name in _NAME.findall(text)}
+    lines = {line for place in own for line in place.lines}
     return [
         place
         for place in free
-        # A call was changed, and what it calls.
-        if place.names & used or called.intersection(_DEFINED.findall("\n".join(place.texts)))
+        if place.names & place.binds & used
+        or called.intersection(_DEFINED.findall("\n".join(place.texts)))
+        or not lines.isdisjoint(place.lines)
     ]
 
 

@@ -24,7 +24,7 @@ _LONGEST: Final = 2_000
 """Lines of a side beyond which no line by line comparison is made."""
 _NAME: Final = re.compile(r"[^\W\d]")
 _BRACKETS: Final = frozenset("()[]{}.,:;")
-_BOUND: Final = re.compile(
+BOUND: Final = re.compile(
     r"(?m)(?:^[ \t]*(?:(?:const|let|var|mut)\s+)*|\bfor\s+|\bas\s+)([^\W\d]\w*)"
     r"(?=\s*(?::|=(?!=)|in\b|$))"
 )
@@ -36,9 +36,7 @@ IMPORT: Final = re.compile(
 SEPARATOR: Final = "@@"
 """Stands between distant places of a change."""
 _CONTEXT: Final = 2
-"""Lines above and below a change that readers are shown with it at least."""
-_BLOCK: Final = 14
-"""Lines of a function, or of what else stands around a change, up to which it is shown whole."""
+"""Lines above and below a change that readers are shown with it."""
 MOST_SHOWN: Final = 24
 """Lines of a change that readers are shown."""
 
@@ -121,25 +119,19 @@ def _indent(line: str) -> int:
 
 
 def excerpt(change: FileChange) -> str:
-    """The change as a reader sees it: `-` and `+` lines among those of the block they stand in.
+    """The change as a reader sees it: `-` and `+` lines, and the lines right beside them.
 
-    Whether such a change is right depends on what else a function does, so a small one is shown
-    whole. Distant places have `SEPARATOR` between.
+    Distant places have `SEPARATOR` between.
     """
     if not spans(change):
         return ""
-    whole = _excerpt(change, _BLOCK)
-    return whole if whole.count("\n") < MOST_SHOWN else _excerpt(change, 0)
-
-
-def _excerpt(change: FileChange, most: int) -> str:
     before, after = change.before.splitlines(), change.after.splitlines()
     opcodes = _matcher(before, after).get_opcodes()
     near = {
         line
         for tag, start, end, _, _ in opcodes
         if tag != "equal"
-        for line in _around(before, start, end, most)
+        for line in range(start - _CONTEXT, end + _CONTEXT)
     }
     places: list[list[tuple[str, str]]] = [[]]
     for tag, start, end, new_start, new_end in opcodes:
@@ -159,24 +151,6 @@ def _excerpt(change: FileChange, most: int) -> str:
             "\n".join([f"{sign}{line[margin:].rstrip()}" for sign, line in place if line.strip()])
         )
     return f"\n{SEPARATOR}\n".join(texts)
-
-
-def _around(lines: Sequence[str], start: int, end: int, most: int) -> range:
-    """The lines that a change is shown among: of the blocks around it the largest small one."""
-    first, last = max(start - _CONTEXT, 0), min(end + _CONTEXT, len(lines))
-    head = start if start < end else start - 1
-    while 0 <= head < len(lines):
-        level, below = _indent(lines[head]), end
-        while below < len(lines) and (not lines[below].strip() or _indent(lines[below]) > level):
-            below += 1
-        # The bracket that closes a block stands where its head does.
-        below += below < len(lines) and lines[below].strip()[:1] in (")", "]", "}")
-        if below - head > most:
-            break
-        first, last = min(first, head), max(last, below)
-        above = [n for n in range(head) if lines[n].strip() and _indent(lines[n]) < level]
-        head = above[-1] if above else -1
-    return range(first, last)
 
 
 def tokens(text: str) -> list[str]:
@@ -230,7 +204,7 @@ class LineEdit(NamedTuple):
         """
         out, put = proposal.changed
         local = {*_plain_tokens(proposal.gone), *_plain_tokens(proposal.around), "ID"}
-        local |= {*_BOUND.findall(proposal.new)}
+        local |= {*BOUND.findall(proposal.new)}
         words = {t for t in put if _NAME.match(t) and (t in KNOWN or t not in local)}
         lost = {token for token in out if token in KNOWN}
         values = {token for token in put if token[0].isdigit() or token[0] in "\"'"}

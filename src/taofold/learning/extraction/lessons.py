@@ -248,11 +248,13 @@ def pairs(history: LoopHistory) -> Iterator[SettledError]:
                 continue
             # As it was reported first: its lines are those of the first text.
             reported = earlier[0].before if earlier else ()
-            first = next((past for past in reported if _alike(past, check)), check)
+            alike_then = [past for past in reported if _alike(past, check)]
+            first = next((past for past in alike_then if past.id == check.id), None)
+            first = first or next(iter(alike_then), check)
             # Of errors that stayed as well: what was changed where they point was meant for them.
             own = (_sign_of(first), _sign_of(alike[0]))
             others = [other for other in attempt.before if _sign_of(other) not in own]
-            fix = blame((near if len(groups) > 1 else ()) or changes, first, others)
+            fix = blame((near if len(groups) > 1 else ()) or changes, first, others, edits)
             if not lost.isdisjoint(_added(fix.changes)):
                 # A part was replaced: what stayed is the fix if it is where the error was raised.
                 fix = blame(fix.changes, _raised(first), ())
@@ -389,7 +391,9 @@ def _joined(earlier: Sequence[FileChange], edits: Sequence[FileChange]) -> tuple
         joined[change.path] = change
     for change in reversed(earlier):
         later = joined.get(change.path)
-        if later is not None and change.after == later.before and change.before:
+        if later is not None and change.before == later.after and not change.part:
+            del joined[change.path]  # It only took back what had been tried.
+        elif later is not None and change.after == later.before and change.before:
             joined[change.path] = replace(later, before=change.before, part=change.part)
     return tuple(joined.values())
 

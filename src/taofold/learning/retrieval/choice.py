@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from taofold.core.failing_checks import Check
 from taofold.learning.extraction.diffs import sides
 from taofold.learning.extraction.silencing import silences
 from taofold.learning.patterns.kinds import (
@@ -40,6 +41,8 @@ class Ranked(NamedTuple):
     refused: str = ""
     answers: int = -1
     """The failing check that it answers best; -1 = the task as a whole."""
+    failing: Check | None = None
+    """That check."""
 
     @property
     def score(self) -> float:
@@ -91,7 +94,9 @@ def rank(
             refused = "its kind is switched off"
         else:
             refused = _refusal(pattern, close, settings, min_uses)
-        ranked.append(Ranked(pattern, close.value, effectiveness(pattern), refused, close.answers))
+        here = question.failing[close.answers] if close.answers >= 0 else None
+        figures = close.value, effectiveness(pattern)
+        ranked.append(Ranked(pattern, *figures, refused, close.answers, here))
     return sorted(ranked, key=_order)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import Final, NamedTuple, TypeAlias
 
-from taofold.core.failing_checks import Check, is_assertion
+from taofold.core.failing_checks import Check, is_assertion, is_exception
 from taofold.learning.extraction.diffs import HOLE, abstracted, sides, tokens
 from taofold.learning.extraction.generalisation import error_type_of, pattern_of, seen_at
 from taofold.learning.patterns.case import CaseContext, LoopCase
@@ -23,6 +23,7 @@ from taofold.learning.patterns.kinds import (
     Fix,
 )
 from taofold.learning.patterns.pattern import Pattern
+from taofold.learning.retrieval.contrast import other_cause, same_library
 from taofold.learning.retrieval.index import (
     STOPS,
     classname,
@@ -131,7 +132,10 @@ def _fields(pattern: Pattern) -> tuple[tuple[str | bool, ...], Fields]:
 
 def _delta(diff: str) -> Iterator[str]:
     """The tokens a change takes out and puts in, each with its sign; all, if these are none."""
-    out, put = (Counter(_tokens("\n".join(lines))) for lines in sides(diff[:_LONGEST]))
+    texts = ["\n".join(lines) for lines in sides(diff[:_LONGEST])]
+    out, put = map(Counter, map(_tokens, texts))
+    if out == put:  # only names or values were exchanged: these are the change
+        out, put = map(Counter, map(tokens, texts))
     shared = out & put if out != put else Counter[str]()
     yield from [f"-{token}" for token in (out - shared).elements()]
     yield from [f"+{token}" for token in (put - shared).elements()]
@@ -152,7 +156,7 @@ def _dice(one: Sequence[str], other: Sequence[str]) -> float:
 LEAST: Final = 0.12
 """Below this a pattern has nothing to do with the case."""
 GENERIC_ERRORS: Final = frozenset(
-    {"", "Error", "Exception", "command", "timeout", "shell", "panic"}
+    {"", "Error", "Exception", "error", "command", "timeout", "shell", "panic"}
 )
 """Classes that do not tell one cause from another."""
 _SAME_WORDS: Final = 0.6
@@ -245,7 +249,7 @@ def _error(signature: ErrorSignature, failing: Check) -> float:
         alike = 1.0
     if named and own == name != "Other":
         # A class such as TypeError has many causes: the words must agree.
-        agreed = alike >= _SAME_WORDS or not _exception(failing)
+        agreed = alike >= _SAME_WORDS or not is_exception(failing)
         return 0.3 + 0.7 * alike if agreed else 0.0
     # The class says nothing: the words must, or the place. Generic ones are those of many errors.
     agreed = alike >= _SAME_SENTENCE and bool(telling(literal(signature.pattern)))
@@ -254,6 +258,9 @@ def _error(signature: ErrorSignature, failing: Check) -> float:
 
 def _no_news(pattern: Pattern, signature: ErrorSignature, failing: Check, case: LoopCase) -> str:
     """Why a reader who meets this error is not told of it (yet); "" if they are."""
+    otherwise = other_cause(signature, _fix(pattern).diff, failing)
+    if otherwise and not is_assertion(failing):
+        return otherwise
     match pattern.body:
         case ErrorFix(fix=fix):
             alike = _says_the_same(signature, failing) and not _obvious(fix, failing)
@@ -273,9 +280,15 @@ def _no_news(pattern: Pattern, signature: ErrorSignature, failing: Check, case: 
     # A lesson of a file, without a message word for word, is taken as it is.
     known = signature.example and not same_case(signature, failing)
     own = any(map(_OWN.match, (signature.pattern, pattern_of(failing.message))))
+    # What a library lacks it lacks for all who use it.
+    vain |= same_library(signature, _fix(pattern).files, failing)
     if known and (own or _of_every_day(failing, vain=vain, failed=failed)):
         return "such an error has its cause in the program at hand"
     return "" if hard or failed else _NOT_YET
+
+
+def _fix(pattern: Pattern) -> Fix:
+    return pattern.body.fix if isinstance(pattern.body, ErrorFix) else Fix()
 
 
 def _says_the_same(signature: ErrorSignature, failing: Check) -> bool:
@@ -290,7 +303,7 @@ def _obvious(fix: Fix, failing: Check) -> bool:
     That of a linter or compiler does. An exception's says what went wrong, and no more; of an
     assertion not even where.
     """
-    if _exception(failing):
+    if is_exception(failing):
         return is_assertion(failing)
     gone, new = ({*tokens("\n".join(lines))} for lines in sides(fix.diff))
     changed = (new - gone) or (gone - new)
@@ -306,21 +319,26 @@ def _obvious(fix: Fix, failing: Check) -> bool:
 def _of_every_day(failing: Check, *, vain: bool, failed: bool) -> bool:
     """Is it an error that every program has, so that a lesson of another one says nothing?"""
     # Of a call an interpreter says it in the message, a linter by its rule.
-    arity = _exception(failing) and bool(_ARITY.search(failing.message))
+    arity = is_exception(failing) and bool(_ARITY.search(failing.message))
     if arity or _LOCAL.fullmatch(failing.error_type):
         return True
     # Why something is missing may be told by what was tried in vain; why it is nothing at all has
     # so many causes that only a loop which has failed at it is to look at those of others.
-    if _OF_NOTHING.fullmatch(failing.error_type) and _NOTHING.search(failing.message):
+    if _null(failing):
         return not (vain and failed)
     return bool(_MISSING.fullmatch(failing.error_type)) and not vain
 
 
 def same_case(signature: ErrorSignature, failing: Check) -> bool:
     """Is it the same value that is named, or the same place that fails?"""
-    # A message without a value is the same everywhere.
-    named = signature.example == failing.message and bool(re.search(r"\*|\+", signature.pattern))
-    return named or same_place(signature, failing)
+    # A message without a value is the same everywhere, and so is what one asks of nothing at all.
+    valued = bool(re.search(r"\*|\+", signature.pattern)) and not _null(failing)
+    return (valued and signature.example == failing.message) or same_place(signature, failing)
+
+
+def _null(failing: Check) -> bool:
+    named = _OF_NOTHING.fullmatch(failing.error_type) and _NOTHING.search(failing.message)
+    return bool(named)
 
 
 def same_place(signature: ErrorSignature, failing: Check) -> bool:
@@ -328,11 +346,6 @@ def same_place(signature: ErrorSignature, failing: Check) -> bool:
     # Compilers tell no function, and every crate has a `src/lib.rs`.
     known = ":" in signature.seen or (signature.seen and signature.example == failing.message)
     return bool(known) and signature.seen == seen_at(failing)
-
-
-def _exception(failing: Check) -> bool:
-    """Is it an exception's class, and not a linter's rule or a compiler's code?"""
-    return failing.error_type.endswith(("Error", "Exception"))
 
 
 def same_sentence(one: str, other: str) -> float:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
-from taofold.core.failing_checks import is_foreign
+from taofold.core.failing_checks import Check, is_foreign
 from taofold.core.text import clip
 from taofold.learning.extraction.diffs import MOST_SHOWN
 from taofold.learning.patterns.kinds import (
@@ -25,6 +25,7 @@ from taofold.learning.patterns.kinds import (
 )
 from taofold.learning.patterns.pattern import Pattern
 from taofold.learning.retrieval.choice import Ranked, in_section
+from taofold.learning.retrieval.contrast import differences, statement
 from taofold.parsing.markup.families import template_mark
 
 _ANSI: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]?")
@@ -113,6 +114,7 @@ _MESSAGE: Final = 240
 _LINE: Final = 300
 _AVOID: Final = 700
 _CODE: Final = 1200
+_VALUES: Final = 4
 _STEPS: Final = 8
 _IN: Final = "     "
 """Deeper than any line that starts an item."""
@@ -157,6 +159,7 @@ def item(one: Ranked, number: int) -> str:
     match pattern.body:
         case ErrorFix() as body:
             lines += [*_came_up(body.signature), *_fix(body.fix)]
+            lines += _compare(body.signature, one.failing)
         case Approach() as body:
             lines += _approach(body)
         case Avoidance() as body:
@@ -172,7 +175,9 @@ def _title(pattern: Pattern) -> str:
     if signature is None or not signature.example:
         return line(pattern.name, _NAME)
     message = line(signature.example, _MESSAGE)
-    return f"{line(signature.name, 60)}: {message}" if signature.name else message
+    # `re.error: nothing to repeat` names its class already.
+    named = message.partition(":")[0].rpartition(".")[2] == signature.name
+    return message if named or not signature.name else f"{line(signature.name, 60)}: {message}"
 
 
 def figures(pattern: Pattern) -> str:
@@ -219,6 +224,21 @@ def _came_up(signature: ErrorSignature) -> list[str]:
     if signature.caller:
         return _fenced(f"It came up{where}, by", "", signature.caller)
     return [f"   - It came up{where}"] if where else []
+
+
+def _compare(signature: ErrorSignature, here: Check | None) -> list[str]:
+    """What a reader needs to see whether the cause here is the same: both beside each other."""
+    if here is None or not signature.example:
+        return []
+    differing = differences(signature, here)[:_VALUES]
+    values = "; ".join([f"`{old}` there, `{new}` here" for old, new in differing])
+    there, now = signature.caller.rpartition("\n")[2].strip(), statement(here)
+    if there and now:
+        wants = f"`{now}` wants the same of your code as `{there}` did of that"
+    else:
+        wants = "the cause is the same" if values else ""
+    says = f" (the message says {values})" if values else ""
+    return [f"   - It fits only if {line(wants + says, _AVOID)}"] if wants else []
 
 
 def _fix(fix: Fix) -> list[str]:

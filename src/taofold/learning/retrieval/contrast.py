@@ -1,0 +1,104 @@
+"""Where an error that fails now differs from the one of a lesson, in what may decide the cause.
+
+One sentence has several causes: too few is not too many, the very start is not the middle, a text
+of letters is not one of digits; and what a change puts in because the check there asked for it is
+right only where the check here asks for it as well. Pure, and about texts alone.
+"""
+
+import re
+from collections.abc import Iterable
+from itertools import combinations
+from typing import Final
+
+from taofold.core.failing_checks import Check, is_exception, is_foreign
+from taofold.learning.extraction.diffs import KNOWN, sides, tokens
+from taofold.learning.patterns.kinds import ErrorSignature
+
+_QUOTED: Final = re.compile(r"(?<!\w)'([^'\n]*)'|\"([^\"\n]*)\"|`([^`\n]*)`")
+_NUMBER: Final = re.compile(r"(?<![\w.])(?:0x[0-9a-fA-F]+|-?\d+(?:\.\d+)?)(?!\w)")
+_PLACE: Final = re.compile(r"\b(?:line|column|col|row) \d+|\S*/\S+|:\d+(?::\d+)?\b")
+"""Where in a file something stands says nothing of it."""
+_NAME: Final = re.compile(r"[^\W\d][\w.]*")
+_RAISED: Final = re.compile(r"[A-Z]\w*(?:Error|Exception)")
+EXPECTS: Final = re.compile(r"(?:\bwith\b.*[rR]aises.*:|(?:\bthrows|\brejects|toThrow)\b.*\{)\s*$")
+"""The head of a block in which something is expected to be raised."""
+
+
+def quoted(message: str) -> list[str]:
+    """What stands in quotes in a message's first line."""
+    return [next(filter(None, match.groups()), "") for match in _QUOTED.finditer(_first(message))]
+
+
+def numbers(message: str) -> list[str]:
+    """The numbers of a message's first line that stand in no quotes and are no place in a file."""
+    return _NUMBER.findall(_PLACE.sub(" ", _QUOTED.sub(" ", _first(message))))
+
+
+def _first(message: str) -> str:
+    return message.strip().partition("\n")[0]
+
+
+def other_cause(signature: ErrorSignature, diff: str, failing: Check) -> str:
+    """What speaks for another cause than that of the lesson; "" if nothing is seen to."""
+    there, here = numbers(signature.example), numbers(failing.message)
+    if len(there) == len(here) and _order(there) != _order(here):
+        return f"its numbers stand otherwise: {', '.join(there)} there, {', '.join(here)} here"
+    # What a compiler quotes is code, and of the program at hand.
+    texts = zip(quoted(signature.example), quoted(failing.message), strict=False)
+    for old, new in texts if is_exception(failing) else ():
+        data = not (_NAME.fullmatch(old) and _NAME.fullmatch(new))
+        if data and _signs(old) != _signs(new):
+            return f"its value is of another kind: {old!r} there, {new!r} here"
+    gone, put = ({*tokens("\n".join(lines))} for lines in sides(diff))
+    printed = f"{failing.traceback}\n{failing.message}"
+    for token in sorted(put - gone) if failing.traceback else ():
+        value = token.strip("\"'")
+        decides = len(value) > 1 and (value != token or value[0].isdigit())
+        if not (decides or _RAISED.fullmatch(token)):
+            continue
+        if value in signature.caller and value not in printed:
+            return f"its change puts in {token}, which the check there asks for and this one not"
+    return ""
+
+
+def _order(values: list[str]) -> list[int]:
+    """How numbers stand to nothing and to one another: the amounts say nothing else."""
+    amounts = [0.0, *[float(int(v, 16)) if "x" in v else float(v) for v in values]]
+    return [(one > other) - (one < other) for one, other in combinations(amounts, 2)]
+
+
+def _signs(value: str) -> set[str]:
+    """The kinds of signs in a text: all letters are one, and all digits."""
+    return {"a" if c.isalpha() or c == "_" else "0" if c.isdigit() else c for c in value}
+
+
+def same_library(signature: ErrorSignature, files: Iterable[str], failing: Check) -> bool:
+    """Do both name one thing that neither the language nor the program itself brings along?"""
+    shared = {*quoted(signature.example)} & {*quoted(failing.message)} - KNOWN
+    paths = [*files, signature.seen.partition(":")[0], *[place.path for place in failing.places]]
+    own = {part.partition(".")[0] for path in paths for part in path.split("/")}
+    return any(name.partition(".")[0] not in own for name in shared)
+
+
+def statement(check: Check) -> str:
+    """The line of the test or program by which a check came up, as its runner printed it."""
+    lines = check.traceback.splitlines()
+    for number, line in enumerate(lines):
+        if line.startswith(">") and line[1:].strip():
+            above = lines[number - 1].strip() if number else ""
+            head = f"{above} " if EXPECTS.search(above) else ""
+            return head + line[1:].strip()
+    own = next((place for place in check.places if not is_foreign(place.path)), None)
+    for number, line in enumerate(lines[:-1] if own else ()):
+        if own and line.rstrip().endswith(f", in {own.function}") and f"line {own.line}," in line:
+            return lines[number + 1].strip()
+    return ""
+
+
+def differences(signature: ErrorSignature, failing: Check) -> list[tuple[str, str]]:
+    """The values of the message that are others here, there and here."""
+    pairs = [
+        *zip(quoted(signature.example), quoted(failing.message), strict=False),
+        *zip(numbers(signature.example), numbers(failing.message), strict=False),
+    ]
+    return [(old, new) for old, new in dict.fromkeys(pairs) if old != new]

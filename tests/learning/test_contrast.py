@@ -1,0 +1,99 @@
+"""One sentence, several causes: what differs decides, or is told beside the lesson."""
+
+import pytest
+from msgspec.structs import replace
+from tests.learning.test_readers import EXACT, MIXED, ROUND, hard, loop, python, told
+
+from taofold.core.failing_checks import Check
+from taofold.learning.extraction.history import FileChange
+from taofold.learning.patterns.kinds import ErrorSignature
+from taofold.learning.retrieval.contrast import other_cause, statement
+
+BOUND = "Incorrect number of bindings supplied. The statement uses {}, and there are {} supplied."
+BYTE = "'utf-8' codec can't decode byte 0x{} in position {}: invalid start byte"
+WHOLE = "invalid literal for int() with base 10: {!r}"
+
+
+@pytest.mark.parametrize(
+    ("there", "here", "same"),
+    [
+        (BOUND.format(1, 5), BOUND.format(1, 8), True),
+        (BOUND.format(1, 5), BOUND.format(3, 2), False),
+        (BYTE.format("e9", 3), BYTE.format("f6", 41), True),
+        (BYTE.format("e9", 3), BYTE.format("ff", 0), False),
+        (WHOLE.format("1,234"), WHOLE.format("12,000"), True),
+        (WHOLE.format("1,234"), WHOLE.format(""), False),
+        (WHOLE.format("1,234"), WHOLE.format("12.5"), False),
+        ("no column 'name' in line 3 of 'a.csv'", "no column 'id' in line 9 of 'b.csv'", True),
+    ],
+)
+def test_values_tell_causes_apart(there: str, here: str, same: bool) -> None:
+    known = [hard(EXACT, ROUND, python(there, "RowError"))]
+    assert bool(told(known, python(here, "RowError", "tax.py"))) is same
+
+
+def test_what_a_compiler_quotes_is_code_and_no_value() -> None:
+    there, here = "cannot index '{ a: number }'", "cannot index 'Rates'"
+    known = [hard(EXACT, ROUND, python(there, "TS7053"))]
+    assert told(known, python(here, "TS7053", "tax.py"))
+
+
+def printed(check: str) -> Check:
+    text = f"    def test_load():\n{check}\n\ntax.py:3: in gross\nE   RowError: no row"
+    return replace(python("no row", "RowError", "tax.py"), traceback=text)
+
+
+RAISES = '        with pytest.raises(ValueError):\n>           parse("x")'
+
+
+@pytest.mark.parametrize(
+    ("new", "caller", "here", "told_of"),
+    [
+        ('read("cp1252")', 'write("é", "cp1252")', '>       write("ö", "cp1252")', True),
+        ('read("cp1252")', 'write("é", "cp1252")', '>       write("ö", "utf-16")', False),
+        ('read("cp1252")', "check(rows)", '>       write("ö", "utf-16")', True),
+        ("raise ValueError(x)", "with raises(ValueError):\n    parse()", RAISES, True),
+        ("raise ValueError(x)", "with raises(ValueError):\n    parse()", ">   parse(1)", False),
+    ],
+    ids=["asked for in both", "only there", "nowhere", "raised in both", "only there"],
+)
+def test_what_the_check_there_asked_for_must_be_asked_for_here(
+    new: str, caller: str, here: str, told_of: bool
+) -> None:
+    signature = ErrorSignature("Other", "no row", (), "RowError", "no row", "bill.py", caller)
+    assert (not other_cause(signature, f"-read()\n+{new}", printed(here))) is told_of
+
+
+def test_both_checks_are_put_side_by_side() -> None:
+    change = FileChange("bill.py", EXACT.before, EXACT.after)
+    known = loop("first", change, python("no row of 3", "RowError"))
+    signature = known.attempts[0].before[0].signature
+    known = replace(known, callers={signature: 'x = 1\nassert gross("a?") == 2'})
+    here = replace(printed('>       assert gross("*") == 3'), message="no row of 7")
+    text = told([known], here)
+    wants = 'wants the same of your code as `assert gross("a?") == 2` did of that'
+    says = "(the message says `3` there, `7` here)"
+    assert f'   - It fits only if `assert gross("*") == 3` {wants} {says}\n' in text
+
+
+def test_the_statement_of_a_check_is_read_from_what_was_printed() -> None:
+    assert statement(printed(RAISES)) == 'with pytest.raises(ValueError): parse("x")'
+    text = 'Traceback:\n  File "bill.py", line 3, in gross\n    return total(1)\nKeyError: 1\n'
+    assert statement(replace(python("1", "KeyError"), traceback=text)) == "return total(1)"
+    assert statement(python("1", "KeyError")) == ""
+
+
+def test_what_a_library_lacks_it_lacks_for_all() -> None:
+    lacks = "cannot import name '{}' from '{}'"
+    known = [loop("first", EXACT, python(lacks.format("Mapping", "collections"), "ImportError"))]
+    now = python(lacks.format("Iterable", "collections"), "ImportError", "tax.py")
+    assert told(known, now, failed=False)
+    own = [loop("first", EXACT, python(lacks.format("total", "bill"), "ImportError"))]
+    assert told(own, python(lacks.format("gross", "bill"), "ImportError", "tax.py")) == ""
+
+
+def test_nothing_at_all_is_no_value_that_two_errors_share() -> None:
+    none = "'NoneType' object has no attribute 'group'"
+    known = [hard(EXACT, ROUND, python(none, "AttributeError"))]
+    assert told(known, python(none, "AttributeError", "tax.py"), failed=False) == ""
+    assert MIXED not in none
