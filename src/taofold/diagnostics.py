@@ -39,6 +39,7 @@ _COMPLAINT: Final = re.compile(
     r"(?:[\w./-]+: (?:line )?\d+: )?([\w./ -]{1,200}?): ((?:\S[^:]{0,200}: )?(?:command not found"
     r"|not found|No such file or directory|Permission denied|Is a directory|syntax error.*))$"
 )
+_SCRIPT: Final = re.compile(r"(?:^|[\s'\"])([\w.][\w./-]*): line (\d+): (\S.*?)'?$")
 _FOREIGN: Final = ("node:", "node_modules/", "internal/")
 
 
@@ -356,8 +357,11 @@ def _shell(lines: list[str]) -> Iterator[Check]:
     """`bash: line 3: foo: command not found`, `cat: /x: No such file or directory`."""
     for line in lines:
         head = _COMPLAINT.match(line)
+        own = _SCRIPT.search(line)
         if head is not None:
             yield _uncaught("shell", f"{head[1]}: {head[2]}", [])
+        elif own is not None:  # Whatever a shell says of a line of a script.
+            yield _uncaught("shell", own[3], [Location(own[1].removeprefix("./"), int(own[2]))])
 
 
 def _uncaught(error: str, message: str, places: list[Location]) -> Check:

@@ -144,6 +144,10 @@ OUTPUT = {
         "bash: line 1: nosuchcmd: command not found\n",
         ("shell", "shell", "nosuchcmd: command not found", Location("")),
     ),
+    "script": (
+        "FAILED: got './hook.sh: line 3: [: too many arguments'\n",
+        ("hook.sh: shell", "shell", "[: too many arguments", Location("hook.sh", 3)),
+    ),
 }
 
 

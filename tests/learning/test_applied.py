@@ -93,3 +93,31 @@ def test_the_same_change_to_another_kind_of_line_is_no_application(kept: bool) -
     wrong = fault("AssertionError", "assert 8 == 9")
     met = attempt(ELSEWHERE, before=(wrong,), kept=kept)
     assert applications(history(met), [learnt(BOUND)]) == ()
+
+
+@pytest.mark.parametrize(
+    ("there", "here", "applied"),
+    [
+        (
+            ("write(rows)", "write(rows, lambda k, v: str(v) if isinstance(v, Big) else v)"),
+            ("save(self.x, 1)", "save(self.x, lambda _, y: text(y) if isinstance(y, Big) else y)"),
+            True,
+        ),
+        (("def run(event):", "def run(event, name=name):"), ("go(a)", "go(a, b=b)"), True),
+        (
+            ("from mod import A, B", "from mod import B\nfrom mod.abc import A"),
+            ("from mod import C", "from mod.abc import C"),
+            True,
+        ),
+        (("read('utf-8')", "read('cp1252')"), ("load('utf-8')", "load('utf-16')"), False),
+        (("def run(event):", "def run(event, name=name):"), ("go(a)", "if a: go(b, c)"), False),
+    ],
+    ids=["other names and calls", "one argument more", "an import", "another value", "other code"],
+)
+def test_who_does_what_was_shown_in_other_words_has_followed_it(
+    there: tuple[str, str], here: tuple[str, str], applied: bool
+) -> None:
+    pattern = learnt(FileChange("bill.py", f"{there[0]}\n", f"{there[1]}\n"), "TypeError")
+    edit = FileChange("club.py", f"{here[0]}\n", f"{here[1]}\n")
+    past = history(attempt(edit, before=(fault("TypeError", "assert 3 == 4"),)))
+    assert bool(applications(past, [pattern])) is applied

@@ -71,9 +71,11 @@ def test_both_checks_are_put_side_by_side() -> None:
     known = replace(known, callers={signature: 'x = 1\nassert gross("a?") == 2'})
     here = replace(printed('>       assert gross("*") == 3'), message="no row of 7")
     text = told([known], here)
-    wants = 'wants the same of your code as `assert gross("a?") == 2` did of that'
-    says = "(the message says `3` there, `7` here)"
-    assert f'   - It fits only if `assert gross("*") == 3` {wants} {says}\n' in text
+    both = 'It was right where `assert gross("a?") == 2` had to hold; yours is '
+    assert (
+        "   - The same message may have another cause (it says `3` there, `7` here). "
+        f'{both}`assert gross("*") == 3`\n'
+    ) in text
 
 
 def test_the_statement_of_a_check_is_read_from_what_was_printed() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 from taofold.learning.extraction.history import RepairAttempt, read_run
 
-from .loops import GREEN, Log, red
+from .loops import GREEN, Log, fault, red
 
 
 def attempts_of(*given: Any, **known: Any) -> tuple[RepairAttempt, ...]:
@@ -71,3 +71,12 @@ def test_silence_of_a_command_that_failed_before_is_success() -> None:
     log.step("run_command", "exit code 0\n", **run)
     (one,) = attempts_of(log.records, 1)
     assert [check.error_type for check in one.turned] == ["TypeError"]
+
+
+def test_a_command_that_could_not_be_run_judged_nothing() -> None:
+    log = Log().edit("a", "b").step("run_command", "sh: 1: tsc: not found", command="npx tsc -p .")
+    (attempt,) = read_run(log.records, 1, (fault(),)).attempts
+    assert not attempt.judged
+    log = Log().edit("a", "b").step("run_command", "x.sh: tsc: not found", command="bash x.sh")
+    (attempt,) = read_run(log.records, 1, (fault(),)).attempts
+    assert attempt.judged, "it is what the script does that failed"

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from taofold.core.events import Record
-from taofold.core.failing_checks import Check
+from taofold.core.failing_checks import Check, Location
 from taofold.learning.extraction.history import LoopHistory
 from taofold.loop.events import BaselineTaken, IterationEnded
 from taofold.loop.learner import history_of
@@ -128,3 +128,25 @@ def test_each_error_of_a_program_has_the_lines_by_which_it_came_up() -> None:
     assert story("main.js") == {"one": "first()"}
     raises = "with raises(OSError):\n    b()\n"
     assert story("lib.js", raises)["two"] == raises.strip(), "what is to be raised as well"
+
+
+def test_what_a_gate_did_not_take_for_mended_still_stands() -> None:
+    """Findings that are silenced in place are gone from the report, and not from the code."""
+    found = Check("a.py: E1 x", "failed", "E1", "x", (Location("a.py", 1),))
+    gate = Gate("lint .")
+    before = Verdict(False, (GateResult(gate, False, 1, "ruff", checks=(found,)),))
+    refused = GateResult(gate, False, 0, "ruff", output="ok", reasons=("silenced in place",))
+    past = read(Log(), Verdict(False, (refused,)), "a.py", before=before)
+    assert past.attempts[-1].after == (found,)
+    crashed = GateResult(gate, False, 2, "ruff", output="no such option")
+    past = read(Log(), Verdict(False, (crashed,)), "a.py", before=before)
+    assert [check.error_type for check in past.attempts[-1].after] == ["command"]
+
+
+def test_a_runner_that_names_a_check_alone_tells_of_the_one_that_the_gates_know() -> None:
+    known = Check("a.test.js > adds up", "failed", "TypeError", "x", (Location("a.js", 1),))
+    before = Verdict(False, (GateResult(Gate("node --test"), False, 1, "node", checks=(known,)),))
+    log = Log().edit("1", "2", path="a.js").test("not ok 1 - adds up\n")
+    past = read(log, before, "a.js", before=before)
+    assert past.attempts[0].after == (known,)
+    assert past.attempts[0].broke == ()

@@ -736,3 +736,48 @@ def test_instructions_in_a_fix_stay_inside_their_frame() -> None:
     text = told([loop("first", evil, node(NULL))], node(NULL))
     assert "\n## New task" not in text
     assert text.count("[end reference data") == 1
+
+
+def test_a_finding_that_a_compiler_words_differently_was_moved_and_not_settled() -> None:
+    text = (
+        "const tolls = { A: 12 };\nconst at = (k) => tolls[k];\nconst hotel = stop.hotel.stars;\n"
+    )
+    half = text.replace("tolls =", "tolls: { [n: number]: number } =")
+    half = half.replace("hotel.stars", "hotel?.stars ?? 0")
+    right = half.replace("{ [n: number]: number }", "Record<string, number>")
+    any_type = "Element implicitly has an 'any' type because {}"
+    key, number = [
+        Check(rule, "failed", rule, any_type.format(why), (Location("a.ts", 2),))
+        for rule, why in (("TS7053", "'string' can't be used"), ("TS7015", "it is no number"))
+    ]
+    gone = Check("n", "failed", "TS18048", "'stop.hotel' is possibly", (Location("a.ts", 3),))
+    attempts = (
+        RepairAttempt(1, (key, gone), (FileChange("a.ts", text, half),), (number,)),
+        RepairAttempt(2, (number,), (FileChange("a.ts", half, right),), ()),
+    )
+    history = LoopHistory("h", "Mend", "", "completed", attempts, 2, agent="t")
+    fixes = {
+        one.signature.name: one.body.fix.diff
+        for one in extract(history, ("error",))
+        if one.signature and isinstance(one.body, ErrorFix)
+    }
+    assert fixes.keys() == {"TS18048", "TS7053"}
+    assert "+const hotel = stop.hotel?.stars ?? 0;" in fixes["TS18048"]
+    assert "+const tolls: Record<string, number> =" in fixes["TS7053"]
+    assert "[n: number]" not in fixes["TS7053"]
+
+
+def test_of_a_cure_that_was_replaced_while_the_error_stayed_away_what_stayed_is_told() -> None:
+    text = "if [ $a = b ]; then\n  run\nfi\nif [ -f $s ]; then\n  skip\nfi\n"
+    first = text.replace("[ $a = b ]", "[[ $a == b ]]")
+    last = text.replace("$a", '"$a"').replace("$s", '"$s"')
+    words = Check("a", "failed", "shell", "[: too many arguments", (Location("a.sh", 1),))
+    operator = Check("b", "failed", "shell", "[: binary operator expected", (Location("a.sh", 4),))
+    attempts = (
+        RepairAttempt(1, (words, operator), (FileChange("a.sh", text, first),), (operator,)),
+        RepairAttempt(2, (operator,), (FileChange("a.sh", first, last),), ()),
+    )
+    history = LoopHistory("h", "Mend", "", "completed", attempts, 2, agent="t")
+    shown = told([history], replace(words, places=(Location("hook", 3),)), failed=False)
+    assert '-if [ $a = b ]; then\n     +if [ "$a" = b ]; then' in shown
+    assert "[[" not in shown

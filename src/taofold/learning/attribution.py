@@ -1,13 +1,14 @@
 """What became of patterns in a loop that has ended: which were applied, and which counts change.
 
-A pattern is applied by an edit that puts in and takes out what its fix does, on whatever line, the
-names of its project apart; that a thought names it is nothing (D18). It succeeds if a check that
-its signature describes turns green by it. What was shown and not used is no application. Counts are
-about applications alone; a control loop adds only to what happens without; a loop that goes on
-after its end is taken back and counted anew.
+A pattern is applied by an edit that puts in and takes out what its fix does, or nearly, on whatever
+line, the names of its project apart; that a thought names it is nothing (D18). It succeeds if a
+check that its signature describes turns green by it. What was shown and not used is no application.
+Counts are about applications alone; a control loop adds only to what happens without; a loop that
+goes on after its end is taken back and counted anew.
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from math import sqrt
 from typing import Final, TypeVar
 
@@ -15,7 +16,7 @@ import msgspec
 
 from taofold.core.failing_checks import Check
 from taofold.core.values import Value
-from taofold.learning.extraction.diffs import LineEdit, edits_in, edits_of
+from taofold.learning.extraction.diffs import LineEdit, delta, dice, edits_in, edits_of, hunks
 from taofold.learning.extraction.generalisation import error_type_of
 from taofold.learning.extraction.history import LoopHistory, RepairAttempt
 from taofold.learning.loops import LoopNote, LoopStats
@@ -38,6 +39,9 @@ _USELESS_SHOWN: Final = 20
 _HARM_SHOWN: Final = 8
 _HARM_COMPARED: Final = 3
 _ONE_SIDED_95: Final = 1.645
+_NEARLY: Final = 0.75
+_FEWEST: Final = 3
+"""Tokens of a change."""
 
 
 def settled(pattern: Pattern, note: LoopNote, stats: LoopStats) -> Pattern:
@@ -173,9 +177,14 @@ def applications(history: LoopHistory, patterns: Iterable[Pattern]) -> tuple[App
     proposals = [(pattern, _proposed(pattern)) for pattern in patterns]
     for attempt in history.attempts:
         edits = [edit for change in attempt.changes for edit in edits_of(change)]
+        deltas = [
+            delta(*map(chain.from_iterable, zip(*hunks(change), strict=True)))
+            for change in attempt.changes
+            if hunks(change)
+        ]
         for pattern, proposed in proposals:
             # Without a run of the checks afterwards nobody knows what an edit was good for.
-            if attempt.judged and _follow(edits, proposed):
+            if attempt.judged and (_follow(edits, proposed) or _alike(deltas, _delta(proposed))):
                 won = attempt.kept and _won(pattern, attempt)
                 use = Application(pattern.id, attempt.iteration, won)
                 uses.setdefault((pattern.id, attempt.iteration, won), use)
@@ -185,6 +194,19 @@ def applications(history: LoopHistory, patterns: Iterable[Pattern]) -> tuple[App
 def _follow(edits: Sequence[LineEdit], proposed: Sequence[LineEdit]) -> bool:
     """Is all that was proposed among the edits?"""
     return bool(proposed) and all(any(edit.follows(one) for edit in edits) for one in proposed)
+
+
+def _delta(edits: Iterable[LineEdit]) -> list[str]:
+    """The tokens that edits take out and put in altogether."""
+    both = [(edit.gone, edit.new) for edit in edits]
+    return delta([gone for gone, _ in both], [new for _, new in both])
+
+
+def _alike(changes: Iterable[Sequence[str]], proposed: Sequence[str]) -> bool:
+    """Does one of the changes, names apart, do nearly what was proposed?"""
+    # Few signs are met by chance.
+    enough = [change for change in changes if min(len(change), len(proposed)) >= _FEWEST]
+    return any(dice(change, proposed) >= _NEARLY for change in enough)
 
 
 def _proposed(pattern: Pattern) -> tuple[LineEdit, ...]:

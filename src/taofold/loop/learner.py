@@ -159,7 +159,7 @@ async def history_of(
     attempts: list[RepairAttempt] = []
     for ended in state.done:
         attempts += await _attempts(ended, before, snapshot, work)
-        before, snapshot = ended.verdict, ended.snapshot
+        before, snapshot = _standing(before, ended.verdict), ended.snapshot
     return LoopHistory(
         loop,
         state.wish.task,
@@ -227,15 +227,27 @@ async def _attempts(
     Where the run's own edits do not explain what the checks or the files show, as when a shell
     command edited them, the files before and after the iteration are compared instead.
     """
-    failed, fails = before.errors, ended.verdict.errors
+    failed, fails = before.errors, _standing(before, ended.verdict).errors
     still = {check.id for check in fails}
     turned = _names([check for check in failed if check.id not in still])
     passed = _passed(before)
     records = await work.records(ended.run)
     reading = read_run(records, ended.number, failed, await _texts(records, snapshot, work))
     left = _names(fails)
+    named = {name_of(check.id): check for check in failed}
     credible = [
-        replace(attempt, kept=attempt.kept and not _doubtful(attempt, left), passed=passed)
+        replace(
+            attempt,
+            kept=attempt.kept and not _doubtful(attempt, left),
+            passed=passed,
+            # A runner that says no more than the name tells of the check that the gates know.
+            after=tuple(
+                [
+                    check if check.error_type else named.get(name_of(check.id), check)
+                    for check in attempt.after
+                ]
+            ),
+        )
         for attempt in reading.attempts
         if attempt.judged
     ]
@@ -257,6 +269,28 @@ async def _attempts(
         # The log does not explain the files: what it claims to have mended is not believed.
         credible = [attempt for attempt in credible if not attempt.kept]
     return [*credible, whole]
+
+
+def _standing(before: Verdict, now: Verdict) -> Verdict:
+    """The verdict with what a gate found before, where it found nothing now and did not pass.
+
+    Findings were silenced in place, for instance: what was not taken for mended still stands.
+    """
+    known = {result.gate.command: result for result in before.results if result.failing}
+    return replace(
+        now,
+        results=tuple(
+            [
+                replace(result, checks=known[result.gate.command].checks)
+                if not result.passed
+                and result.code == 0
+                and result.gate.command in known
+                and not result.failing
+                else result
+                for result in now.results
+            ]
+        ),
+    )
 
 
 def _passed(verdict: Verdict) -> frozenset[str] | None:

@@ -177,6 +177,27 @@ def kind_of(token: str) -> str:
     return "ID" if re.match(r"[A-Za-z_]", token) and token not in KNOWN else token
 
 
+def delta(gone: Iterable[str], new: Iterable[str]) -> list[str]:
+    """The tokens that lines take out and put in, each with its sign; all, if these are none.
+
+    Names are all the same, as the same change has others elsewhere, unless these are the change.
+    """
+    texts = "\n".join(gone), "\n".join(new)
+    out, put = map(Counter, map(abstracted, texts))
+    if out == put or not {*out, *put} - {"ID", "STR"}:
+        out, put = map(Counter, map(tokens, texts))
+    shared = out & put if out != put else Counter[str]()
+    return [f"-{token}" for token in (out - shared).elements()] + [
+        f"+{token}" for token in (put - shared).elements()
+    ]
+
+
+def dice(one: Sequence[str], other: Sequence[str]) -> float:
+    """Dice's coefficient of two bags that are not both empty."""
+    left, right = Counter(one), Counter(other)
+    return 2 * (left & right).total() / (left.total() + right.total())
+
+
 class LineEdit(NamedTuple):
     """Neighbouring lines before and after an edit; `around` are lines that it left as they are."""
 
@@ -188,6 +209,10 @@ class LineEdit(NamedTuple):
     def changed(self) -> tuple[frozenset[str], frozenset[str]]:
         """The tokens that it takes out and puts in."""
         gone, new = Counter(_plain_tokens(self.gone)), Counter(_plain_tokens(self.new))
+        # A word once more is none that is new, if others are.
+        out, put = frozenset(gone) - frozenset(new), frozenset(new) - frozenset(gone)
+        if any(map(_NAME.match, (*out, *put))):
+            return out, put
         return frozenset(gone - new), frozenset(new - gone)
 
     @property

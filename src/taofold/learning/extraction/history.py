@@ -17,6 +17,8 @@ from taofold.core.failing_checks import Check
 from taofold.core.values import Action, Value
 from taofold.diagnostics import failing_checks, parse_pytest
 
+_OPENING: Final = 3
+"""Words by which a finding is known again that a compiler words differently."""
 SUCCESS: Final = frozenset({"completed", "success"})
 """Outcomes of a loop whose gates passed; every other one is a failure."""
 
@@ -27,9 +29,17 @@ _STOPS: Final = re.compile(r"(?:Error|Exception|Failed|panic)$|ERR_ASSERTION")
 
 def name_of(check: str) -> str:
     """What a check is called, whoever reports it: a test's own name with its parameters."""
-    # Runners spell the same id differently (`a.py::T::test_b`, `a.T.test_b`), so the last part
-    # is compared; with parameters the whole, for they may hold dots.
-    return check if "[" in check else check.replace("::", ".").rpartition(".")[2]
+    # Runners spell the same id differently (`a.py::T::test_b`, `a.T.test_b`, `a.js > b`), so the
+    # last part is compared; with parameters the whole, for they may hold dots.
+    name = check.rpartition(" > ")[2]
+    return name if "[" in name or name != check else name.replace("::", ".").rpartition(".")[2]
+
+
+def same_finding(one: Check, other: Check) -> bool:
+    """Is it the same check: by its id, or, of a compiler or linter, by its line and first words?"""
+    begins = [check.message.split()[:_OPENING] for check in (one, other)]
+    same = bool(one.place.line) and one.place == other.place and begins[0] == begins[1]
+    return one.id == other.id or (same and len(begins[0]) == _OPENING)
 
 
 class FileChange(Value, frozen=True):
@@ -70,8 +80,20 @@ class RepairAttempt(Value, frozen=True):
     @property
     def turned(self) -> tuple[Check, ...]:
         """The checks that failed before and pass now."""
-        left = {fault.id for fault in self.after}
+        left = {fault.id for fault in self.after} | {old.id for old, _ in self.moved}
         return tuple([f for f in self.before if f.id not in left]) if self.judged else ()
+
+    @property
+    def moved(self) -> tuple[tuple[Check, Check], ...]:
+        """The findings in whose line another one begins with the same words now: before, after."""
+        return tuple(
+            [
+                (old, new)
+                for old in self.before
+                for new in self.after
+                if old.id != new.id and not _STOPS.search(old.error_type) and same_finding(old, new)
+            ]
+        )
 
     @property
     def broke(self) -> tuple[Check, ...]:
@@ -80,7 +102,7 @@ class RepairAttempt(Value, frozen=True):
         A program stops at the first exception, and a test file that cannot be loaded runs no test:
         what fails elsewhere behind it was not broken, unless it is known to have passed.
         """
-        failed = {fault.id for fault in self.before}
+        failed = {fault.id for fault in self.before} | {new.id for _, new in self.moved}
         new = [check for check in self.after if check.id not in failed] if self.judged else []
         places = {check.place for check in self.before}
         return tuple(
@@ -271,6 +293,8 @@ def _observed(fold: _Fold, action: Action, result: Any, *, done: bool) -> None:
     output = "\n".join(_texts(result))
     report = parse_pytest(output)
     failures = report.failures if report is not None else failing_checks(output)
+    if failures and all(_not_run(failure, command) for failure in failures):
+        return
     # A linter that is silent has passed, a program that is silent has said nothing: which of the
     # two a command is shows the first time it reports a failing check.
     if failures:
@@ -278,6 +302,13 @@ def _observed(fold: _Fold, action: Action, result: Any, *, done: bool) -> None:
     if report is not None or failures or (command in fold.checking and _passed(result, output)):
         fold.tools.append(action.tool)
         fold.close(failures)
+
+
+def _not_run(check: Check, command: str) -> bool:
+    """Does a shell say that it did not find the command, or a program that it names?"""
+    name, _, says = check.message.rpartition(": ")
+    absent = check.error_type == "shell" and says.endswith("not found")
+    return absent and re.split(r"[: /]", name)[-1] in re.split(r"[\s/;&|]+", command)
 
 
 def _passed(result: Any, output: str) -> bool:

@@ -35,7 +35,12 @@ from taofold.learning.extraction.generalisation import (
     seen_at,
     template_code,
 )
-from taofold.learning.extraction.history import FileChange, LoopHistory, RepairAttempt
+from taofold.learning.extraction.history import (
+    FileChange,
+    LoopHistory,
+    RepairAttempt,
+    same_finding,
+)
 from taofold.learning.extraction.silencing import silences
 from taofold.learning.patterns.kinds import (
     Approach,
@@ -229,6 +234,8 @@ def pairs(history: LoopHistory) -> Iterator[SettledError]:
     settled those errors that lead into one of them; which of several others nobody can say.
     """
     lost = _lost(history.attempts)
+    settled_signs: set[Sign] = set()
+    replaced: list[SettledError] = []
     for number, attempt in enumerate(history.attempts):
         # What broke another check may have moved the fault: it is no example to follow.
         if not (attempt.kept and attempt.judged) or attempt.broke:
@@ -255,9 +262,16 @@ def pairs(history: LoopHistory) -> Iterator[SettledError]:
             own = (_sign_of(first), _sign_of(alike[0]))
             others = [other for other in attempt.before if _sign_of(other) not in own]
             fix = blame((near if len(groups) > 1 else ()) or changes, first, others, edits)
-            if not lost.isdisjoint(_added(fix.changes)):
+            stayed = lost.isdisjoint(_added(fix.changes))
+            if not stayed:
                 # A part was replaced: what stayed is the fix if it is where the error was raised.
-                fix = blame(fix.changes, _raised(first), ())
+                raised = blame(fix.changes, _raised(first), ())
+                stayed = raised.pointed and lost.isdisjoint(_added(raised.changes))
+                paths = {change.path for change in fix.changes}
+                later = [past for past in history.attempts[number + 1 :] if past.kept]
+                more = [c for past in later for c in past.changes if c.path in paths]
+                last = blame(_joined((), [*changes, *more]), _raised(first), others)
+                fix = raised if stayed else last
                 if not fix.pointed or not lost.isdisjoint(_added(fix.changes)):
                     continue
             if fix.changes and all(map(_readable, fix.changes)) and not _silent(fix.changes):
@@ -266,7 +280,14 @@ def pairs(history: LoopHistory) -> Iterator[SettledError]:
                 forms = {*own, *[_sign_of(c) for c in states if c.id == alike[0].id]}
                 vain = [change for past in earlier for change in _in_vain_for(past, forms)]
                 tried = _tried(_added(vain), _added(fix.changes), lost)
-                yield SettledError(alike, first, fix.changes, tried, fix.elsewhere, fix.partial)
+                one = SettledError(alike, first, fix.changes, tried, fix.elsewhere, fix.partial)
+                if stayed:
+                    settled_signs.add(_sign_of(first))
+                    yield one
+                else:
+                    replaced.append(one)
+    # Unless it was the way to what settled the error in the end.
+    yield from [one for one in replaced if _sign_of(one.first) not in settled_signs]
 
 
 def _search(
@@ -280,7 +301,7 @@ def _search(
     earlier = _since(attempts, _sign_of(check))
     while len(earlier) < len(attempts):
         rest = attempts[: len(attempts) - len(earlier)]
-        moved = next((c for c in rest[-1].before if c.id == check.id), None)
+        moved = next((c for c in rest[-1].before if same_finding(c, check)), None)
         if moved is None or not _undone(rest[-1], moved, (*earlier, ending)):
             break
         check, earlier = moved, (*_since(rest, _sign_of(moved)), *earlier)

@@ -96,9 +96,10 @@ def statement(check: Check) -> str:
 
 
 def differences(signature: ErrorSignature, failing: Check) -> list[tuple[str, str]]:
-    """The values of the message that are others here, there and here."""
+    """The values of the message that are others here, there and here; names are others anywhere."""
     pairs = [
         *zip(quoted(signature.example), quoted(failing.message), strict=False),
         *zip(numbers(signature.example), numbers(failing.message), strict=False),
     ]
-    return [(old, new) for old, new in dict.fromkeys(pairs) if old != new]
+    differing = [(old, new) for old, new in dict.fromkeys(pairs) if old != new]
+    return [pair for pair in differing if not all(map(_NAME.fullmatch, pair))]

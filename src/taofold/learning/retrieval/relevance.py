@@ -5,13 +5,12 @@ the text around or of the message, are no likeness of errors; they decide where 
 """
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from difflib import SequenceMatcher
 from typing import Final, NamedTuple, TypeAlias
 
 from taofold.core.failing_checks import Check, is_assertion, is_exception
-from taofold.learning.extraction.diffs import HOLE, abstracted, sides, tokens
+from taofold.learning.extraction.diffs import HOLE, delta, dice, sides, tokens
 from taofold.learning.extraction.generalisation import error_type_of, pattern_of, seen_at
 from taofold.learning.patterns.case import CaseContext, LoopCase
 from taofold.learning.patterns.kinds import (
@@ -100,7 +99,7 @@ def likeness(one: Pattern, other: Pattern) -> float:
         return 0.0
     # What neither says is no likeness.
     pairs = [pair for pair in zip(fields, others, strict=True) if any(pair)]
-    values = [_dice(*pair) for pair in pairs] or [1.0]
+    values = [dice(*pair) for pair in pairs] or [1.0]
     mean = sum(values) / len(values)
     # Another change, which comes last, is another lesson, however alike the messages are.
     return min(mean, values[-1]) if one.kind == "error" else mean
@@ -113,7 +112,11 @@ def _fields(pattern: Pattern) -> tuple[tuple[str | bool, ...], Fields]:
     message = tuple(words(literal(signature.pattern)[:_LONGEST])) if signature is not None else ()
     match pattern.body:
         case ErrorFix(fix=fix):
-            change = _delta(fix.diff) if fix.diff else tokens(HOLE.sub("ID", fix.code[:_LONGEST]))
+            change = (
+                delta(*sides(fix.diff[:_LONGEST]))
+                if fix.diff
+                else tokens(HOLE.sub("ID", fix.code[:_LONGEST]))
+            )
             return ("error", error, fix.category, fix.template, bool(fix.diff)), (
                 message,
                 tuple(change),
@@ -128,29 +131,6 @@ def _fields(pattern: Pattern) -> tuple[tuple[str | bool, ...], Fields]:
             return ("template", body.language), (
                 tuple(tokens(HOLE.sub("ID", body.code[:_LONGEST]))),
             )
-
-
-def _delta(diff: str) -> Iterator[str]:
-    """The tokens a change takes out and puts in, each with its sign; all, if these are none."""
-    texts = ["\n".join(lines) for lines in sides(diff[:_LONGEST])]
-    out, put = map(Counter, map(_tokens, texts))
-    if out == put:  # only names or values were exchanged: these are the change
-        out, put = map(Counter, map(tokens, texts))
-    shared = out & put if out != put else Counter[str]()
-    yield from [f"-{token}" for token in (out - shared).elements()]
-    yield from [f"+{token}" for token in (put - shared).elements()]
-
-
-def _tokens(code: str) -> list[str]:
-    """Names are left out of account, as the same fix has others elsewhere, unless all are names."""
-    kinds = abstracted(code)
-    return kinds if any(kind not in ("ID", "STR") for kind in kinds) else tokens(code)
-
-
-def _dice(one: Sequence[str], other: Sequence[str]) -> float:
-    """Dice's coefficient of two bags that are not both empty."""
-    left, right = Counter(one), Counter(other)
-    return 2 * (left & right).total() / (left.total() + right.total())
 
 
 LEAST: Final = 0.12
@@ -183,6 +163,8 @@ _MISSING: Final = re.compile(
     r"(?:Attribute|Recursion|FileNotFound|ModuleNotFound|Import|Syntax|Indentation)Error|shell"
     r"|TS23(?:04|07|39)"
 )
+_ABSENT: Final = re.compile(r"not found|No such|denied|syntax error|Is a directory")
+"""Of what a shell says."""
 _OF_NOTHING: Final = re.compile(r"(?:Type|Attribute)Error|panic|TS(?:1804[78]|253[12])")
 _NOTHING: Final = re.compile(r"\b(?:None|NoneType|null|undefined|nil)\b")
 
@@ -326,7 +308,8 @@ def _of_every_day(failing: Check, *, vain: bool, failed: bool) -> bool:
     # so many causes that only a loop which has failed at it is to look at those of others.
     if _null(failing):
         return not (vain and failed)
-    return bool(_MISSING.fullmatch(failing.error_type)) and not vain
+    absent = failing.error_type != "shell" or _ABSENT.search(failing.message)
+    return bool(_MISSING.fullmatch(failing.error_type) and absent) and not vain
 
 
 def same_case(signature: ErrorSignature, failing: Check) -> bool:

@@ -230,15 +230,12 @@ def _compare(signature: ErrorSignature, here: Check | None) -> list[str]:
     """What a reader needs to see whether the cause here is the same: both beside each other."""
     if here is None or not signature.example:
         return []
-    differing = differences(signature, here)[:_VALUES]
-    values = "; ".join([f"`{old}` there, `{new}` here" for old, new in differing])
+    values = [f"`{old}` there, `{new}` here" for old, new in differences(signature, here)]
     there, now = signature.caller.rpartition("\n")[2].strip(), statement(here)
-    if there and now:
-        wants = f"`{now}` wants the same of your code as `{there}` did of that"
-    else:
-        wants = "the cause is the same" if values else ""
-    says = f" (the message says {values})" if values else ""
-    return [f"   - It fits only if {line(wants + says, _AVOID)}"] if wants else []
+    both = f". It was right where `{there}` had to hold; yours is `{now}`" if there and now else ""
+    says = f" (it says {'; '.join(values[:_VALUES])})" if values else ""
+    said = f"The same message may have another cause{says}{both}"
+    return [f"   - {line(said, _AVOID)}"] if says or both else []
 
 
 def _fix(fix: Fix) -> list[str]:
