@@ -384,6 +384,57 @@ def test_what_nothing_reads_beside_a_call_asks_before_it_runs_once(text):
     assert ran(text, effect="once")[0] == []
 
 
+TAGGED = "<tool_call><function=save><parameter={}>{}</parameter></function></tool_call>"
+
+
+@pytest.mark.parametrize(
+    ("key", "written"),
+    [
+        ("note", '{"a": "say "hi" now"}'),
+        ("note", '{"a": hello there}'),
+        ("note", '{"a": 02134}'),
+        ("notes", '[{"a": "say "hi" now"}]'),
+        ("arguments", '{"note": {"a": "say "hi" now"}}'),
+    ],
+)
+def test_a_guess_in_json_that_a_tag_holds_asks_before_it_runs_once(key, written):
+    """Mutant: how the text of a tag was read is forgotten with its notation."""
+    for effect, times in (("read", 1), ("once", 0)):
+        saved: list[Any] = []
+
+        @tool(effect=effect)
+        def save(note: dict[str, str] | None = None, notes: list[dict[str, str]] = []) -> str:
+            """Save."""
+            saved.append(note or notes)  # noqa: B023
+            return "saved"
+
+        text = TAGGED.format(key, written)
+        Agent(ScriptedModel([text, *[FINISH] * 4]), tools=[save], approve="all").run_sync("g")
+        assert len(saved) == times
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        TAGGED.format("note", '{"a": "x", "a": "y"}'),
+        'THOUGHT [Plan]: t\nACTION: save\n note: {"a": "x", "a": "y"}\nOBSERVATION',
+        '{"thought": "t", "tool": "save", "parameters": {"note": "{\\"a\\": 1, \\"a\\": 2}"}}',
+    ],
+)
+def test_of_a_key_that_an_encoded_object_has_twice_none_wins(text):
+    """Mutant: the encoded object is decoded as Python does it: the last one wins."""
+    saved: list[Any] = []
+
+    @tool(effect="read")
+    def save(note: dict[str, Any]) -> str:
+        """Save."""
+        saved.append(note)
+        return "saved"
+
+    Agent(ScriptedModel([text, *[FINISH] * 4]), tools=[save], approve="all").run_sync("g")
+    assert saved == []
+
+
 class Stay(BaseModel):
     """A part of some arguments."""
 

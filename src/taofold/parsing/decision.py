@@ -336,7 +336,8 @@ def call_of_request(request: RawCall, tools: Tools) -> Call:
     call = replace(call, tool=offered_name(call.tool, tools))
     schema = schema_of(call.tool, tools)
     shape = plan_of_schema(schema or {}).shape
-    arguments, fitted = _fitted(_unwrapped(arguments, shape), shape)
+    arguments, unwrapped = _unwrapped(arguments, shape)
+    arguments, fitted = _fitted(arguments, shape)
     for key in arguments:
         if key in request.repeated and not _takes_list(shape.fields.get(key)):
             error = f"the parameter {key!r} of {call.tool!r} is given several times"
@@ -346,7 +347,7 @@ def call_of_request(request: RawCall, tools: Tools) -> Call:
     # Neither blanks nor escapes nor quotes are a part of what is no text.
     solid = {f"parameters.{key}" for key, value in values.items() if not isinstance(value, str)}
     kept = [each for each in call.repairs if each.kind not in _OF_TEXT or each.path not in solid]
-    return replace(call, parameters=values, repairs=(*kept, *fitted, *typing))
+    return replace(call, parameters=values, repairs=(*kept, *unwrapped, *fitted, *typing))
 
 
 def _typed(arguments: Object, shape: TypeShape, *, is_known: bool) -> tuple[Object, list[Repair]]:
@@ -405,15 +406,17 @@ def offered_name(name: str, tools: Tools) -> str:
     return last if space == last and name not in tools and last in tools else name
 
 
-def _unwrapped(given: Object, shape: TypeShape) -> Object:
+def _unwrapped(given: Object, shape: TypeShape) -> tuple[Object, tuple[Repair, ...]]:
     """Arguments without the one parameter around them that the tool does not have."""
     key, value = next(iter(given.items())) if len(given) == 1 else ("", None)
     # Some models repeat the schema's own words, `{"properties": {…}}`, around the values.
     if key not in (*PARAMETER_KEYS, "properties") or not shape.fields or key in shape.fields:
-        return given
+        return given, ()
     encoded = object_in(value) if isinstance(value, str) else None
-    inner = encoded[0] if encoded else value
-    return inner if is_object(inner) and inner.keys() <= shape.fields.keys() else given
+    inner, notes = encoded or (value, ())
+    if is_object(inner) and inner.keys() <= shape.fields.keys():
+        return inner, notes
+    return given, ()
 
 
 def _as_text(value: Any, shape: TypeShape | None) -> Any:

@@ -173,7 +173,9 @@ def scalar(text: str) -> Any:
             return inner.value[0]
     if body[:1] in ("[", "{") and body[-1] in "]}":
         inner = JsonReader(body, ANYTHING).read(0)
-        if not inner.failed and not inner.cut and not inner.open and inner.end == len(body):
+        # A guess is left to whoever types the text, and marks it.
+        is_guessed = any(each.content for each in inner.repairs)
+        if inner.whole and inner.end == len(body) and not is_guessed:
             return inner.value
     comment = body.find(" #")
     return LooseText(body[:comment].rstrip() if comment > 0 else body)

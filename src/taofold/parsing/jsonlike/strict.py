@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 from math import isfinite
 from typing import Any
 
@@ -35,8 +36,13 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return out
 
 
-DECODER = json.JSONDecoder(parse_constant=_constant, parse_float=_float, object_pairs_hook=_object)
+_decoder = partial(
+    json.JSONDecoder, parse_constant=_constant, parse_float=_float, object_pairs_hook=_object
+)
+DECODER = _decoder()
 """Raises ValueError, or RecursionError for text that is nested too deep."""
+ENCODED = _decoder(strict=False)
+"""The same, with line breaks in strings, as JSON that is encoded in a string often has."""
 
 
 def decoded(text: str) -> Any:

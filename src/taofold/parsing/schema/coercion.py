@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any
 
 from taofold.core.json_values import is_array, is_object
 from taofold.parsing.jsonlike.reader import JsonReader
-from taofold.parsing.jsonlike.strict import unescaped
+from taofold.parsing.jsonlike.strict import ENCODED, unescaped
 from taofold.parsing.jsonlike.tokens import MISSING
 from taofold.parsing.markup.tags import elements_in
 from taofold.parsing.outcome import RAW_LIMIT, Reason, Repair, Unparsed
@@ -244,33 +244,34 @@ class Coercion:
 
     def _decoded(self, value: str, path: Path, wants: str = "any") -> Any:
         if isinstance(value, LooseText):
-            inner = _laid_out(value, wants)
+            inner, repairs = _laid_out(value, wants)
             if inner is not None:
+                # Notation costs nothing where all is text; a guess is one here, too.
+                where = ".".join(map(str, path))
+                self.repairs += [replace(each, path=where) for each in repairs if each.content]
                 return inner
         if value.lstrip()[:1] not in ("{", "["):
             return value
         try:
-            # `strict=False` lets raw line breaks in strings pass, which encoded JSON often has.
-            decoded: Any = json.loads(value, strict=False)
+            decoded: Any = ENCODED.decode(value)
         except (ValueError, RecursionError):
             return value
         self._note("string_encoded", path, content=False)
         return decoded
 
 
-def _laid_out(value: LooseText, wants: str) -> Any:
+def _laid_out(value: LooseText, wants: str) -> tuple[Any, list[Repair]]:
     """What a text spells as tags, as JSON or like it, or as an outline; `None` for plain text."""
     body = value.strip()
     if body[:1] in ("<", "]") and body[-1:] == ">":
-        return elements_in(body, wants)
+        return elements_in(body, wants), []
     if body[:1] in ("{", "["):
         body = unescaped(body) or body
         reading = JsonReader(body, ANYTHING).read(0)
-        if reading.whole and reading.end == len(body):
-            return reading.value
-        return None
+        is_all = reading.whole and reading.end == len(body)
+        return (reading.value if is_all else None), reading.repairs
     outline = outline_in(value)
-    return None if outline is None else outline[0]
+    return (None if outline is None else outline[0]), []
 
 
 def _nearest(
