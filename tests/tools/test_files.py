@@ -11,7 +11,7 @@ from taofold.core.errors import ConfigError
 from taofold.core.values import Tier
 from taofold.tools import Outcome, RunContext, Toolset
 from taofold.tools.files import file_tools
-from taofold.tools.text_files import Unmatched, matching
+from taofold.tools.regex_process import Unmatched, matching
 
 pytestmark = pytest.mark.anyio
 

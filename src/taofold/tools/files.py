@@ -7,8 +7,11 @@ grow its own result is refused.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from difflib import get_close_matches, unified_diff
+from fnmatch import fnmatchcase
 from functools import wraps
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -17,8 +20,8 @@ from pydantic import Field
 from taofold.core.errors import ConfigError
 from taofold.tools.attachments import Attachment, media_type_of, showing
 from taofold.tools.context import Outcome, RunContext
-from taofold.tools.jail import PROTECTED, FileEntry, Jail, capped, fits, jail, walk
-from taofold.tools.text_files import TextFile, clip, decode, is_binary, matching, numbered
+from taofold.tools.jail import PROTECTED, FileEntry, Jail, jail
+from taofold.tools.regex_process import matching
 from taofold.tools.tool import Tool, make
 from taofold.tools.toolset import Toolset
 
@@ -31,6 +34,67 @@ MOST_SEARCHED: Final = 2_000_000
 """Largest file that is searched, in bytes."""
 MOST_TEXT: Final = 32_000_000
 """Bytes that one search reads."""
+BINARY_SNIFF: Final = 8_192
+WIDEST: Final = 2_000
+"""Characters of one line that are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextFile:
+    """The content with `\\n` line ends only, and what is needed to write it back."""
+
+    content: str
+    newline: str = "\n"
+    bom: bool = False
+    exact: bool = True
+    """False: it is not valid UTF-8, so writing it back would change it."""
+
+    @property
+    def lines(self) -> list[str]:
+        """Without line ends; a final line end does not make a further line."""
+        lines = self.content.split("\n")
+        return lines[:-1] if lines[-1] == "" else lines
+
+    @property
+    def remarks(self) -> str:
+        """What is unusual about it, in brackets; "" if nothing is."""
+        remarks = [] if self.newline == "\n" else ["CRLF line ends"]
+        remarks += [] if self.exact else ["not valid UTF-8: shown approximately"]
+        return f" ({', '.join(remarks)})" if remarks else ""
+
+    def encoded(self, content: str) -> bytes:
+        """`content` as this file would be written."""
+        encoded = content.replace("\n", self.newline).encode()
+        return b"\xef\xbb\xbf" + encoded if self.bom else encoded
+
+
+def is_binary(raw: bytes) -> bool:
+    """A NUL byte near the start: what git calls binary."""
+    return b"\0" in raw[:BINARY_SNIFF]
+
+
+def decode(raw: bytes) -> TextFile:
+    """Reads UTF-8; bytes that are none are replaced and `exact` is false."""
+    bom = raw.startswith(b"\xef\xbb\xbf")
+    content = raw.decode("utf-8-sig", errors="replace")
+    # Only if every line ends so: a mixed file would be changed by writing it back.
+    windows = content.count("\r\n")
+    newline = "\r\n" if windows and windows == content.count("\n") else "\n"
+    if newline == "\r\n":
+        content = content.replace("\r\n", "\n")
+    text = TextFile(content, newline, bom)
+    # Checked by doing it: what does not come back byte for byte is not edited.
+    return text if text.encoded(content) == raw else TextFile(content, newline, bom, exact=False)
+
+
+def numbered(lines: list[str], first: int) -> str:
+    """Lines with their numbers, a tab between."""
+    return "\n".join(f"{first + i}\t{clip(line)}" for i, line in enumerate(lines))
+
+
+def clip(line: str, width: int = WIDEST) -> str:
+    """A line, cut if it is very long."""
+    return line if len(line) <= width else f"{line[:width]}… ({len(line):,} characters)"
 
 
 class FileReader:
@@ -433,3 +497,35 @@ def _report_refusals(function: Callable[..., Outcome]) -> Callable[..., Outcome]
             return Outcome(str(error), "failure")
 
     return telling
+
+
+MOST_WALKED: Final = 20_000
+"""Entries that one call looks at."""
+UNLISTED: Final = frozenset({".git", "__pycache__", "node_modules", ".venv", ".mypy_cache"})
+"""Directories that are named but not entered."""
+
+
+def walk(jail: Jail, parts: tuple[str, ...], depth: int) -> Iterator[FileEntry]:
+    """Entries below `parts`, a directory before what it holds; `depth` 1 = no deeper."""
+    for entry in jail.entries(parts):
+        yield entry
+        name = entry.path.rpartition("/")[2]
+        if entry.kind == "directory" and depth > 1 and name not in UNLISTED:
+            try:
+                yield from walk(jail, (*parts, name), depth - 1)
+            except (OSError, ValueError):  # it vanished or may not be read: list the others
+                continue
+
+
+def capped(entries: Iterator[FileEntry], most: int = MOST_WALKED) -> Iterator[FileEntry]:
+    """At most `most` of them: no tool wanders through a whole disk."""
+    return islice(entries, most)
+
+
+def fits(path: str, glob: str) -> bool:
+    """Does `path` match? A glob without `/` looks at the name only; `**/` is any directories."""
+    if not glob:
+        return True
+    if "/" not in glob:
+        return fnmatchcase(path.rpartition("/")[2], glob)
+    return fnmatchcase(path, glob) or fnmatchcase(path, glob.replace("**/", ""))

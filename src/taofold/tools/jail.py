@@ -5,8 +5,7 @@ A write may leave the mark of its call on the file, by which it is known to have
 Every component of a path is opened relative to the directory before it with `O_NOFOLLOW`,
 so a link is never followed, not even one that is put in place between a check and the use
 of a path: there is no such interval. Writes go to a new file that is renamed over the old
-one in the same open directory. `walk`, `capped` and `fits` bound a listing by depth, number and
-glob. Knows nothing about tools or models.
+one in the same open directory. Knows nothing about tools or models.
 
 What it cannot see: a hard link to a file outside (reading it reads that file; writing
 replaces the link only), and directories that somebody with rights outside moves away.
@@ -16,11 +15,9 @@ import errno
 import os
 import secrets
 import stat
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
-from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -272,35 +269,3 @@ def _entry(folder: int, name: str, path: str) -> FileEntry:
     if stat.S_ISLNK(status.st_mode):
         return FileEntry(path, "link", target=os.readlink(name, dir_fd=folder))
     return FileEntry(path, "other")
-
-
-MOST: Final = 20_000
-"""Entries that one call looks at."""
-UNLISTED: Final = frozenset({".git", "__pycache__", "node_modules", ".venv", ".mypy_cache"})
-"""Directories that are named but not entered."""
-
-
-def walk(jail: Jail, parts: tuple[str, ...], depth: int) -> Iterator[FileEntry]:
-    """Entries below `parts`, a directory before what it holds; `depth` 1 = no deeper."""
-    for entry in jail.entries(parts):
-        yield entry
-        name = entry.path.rpartition("/")[2]
-        if entry.kind == "directory" and depth > 1 and name not in UNLISTED:
-            try:
-                yield from walk(jail, (*parts, name), depth - 1)
-            except (OSError, ValueError):  # it vanished or may not be read: list the others
-                continue
-
-
-def capped(entries: Iterator[FileEntry], most: int = MOST) -> Iterator[FileEntry]:
-    """At most `most` of them: no tool wanders through a whole disk."""
-    return islice(entries, most)
-
-
-def fits(path: str, glob: str) -> bool:
-    """Does `path` match? A glob without `/` looks at the name only; `**/` is any directories."""
-    if not glob:
-        return True
-    if "/" not in glob:
-        return fnmatchcase(path.rpartition("/")[2], glob)
-    return fnmatchcase(path, glob) or fnmatchcase(path, glob.replace("**/", ""))
