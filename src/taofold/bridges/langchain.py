@@ -34,6 +34,7 @@ from taofold.agent import Agent
 from taofold.bridges.foreign import foreign_tool, foreign_tools, own_arun, require
 from taofold.core.errors import ConfigError
 from taofold.core.json_values import render
+from taofold.core.text import error_text
 from taofold.core.values import Sideeffect, Tier
 from taofold.tools import (
     BadArguments,
@@ -47,7 +48,7 @@ from taofold.tools import (
     as_tool,
 )
 from taofold.tools.arguments import Checker
-from taofold.tools.result import jsonable, words
+from taofold.tools.result import jsonable
 from taofold.tools.threads import WORKERS, run_now
 
 # LangChain's tools are read by their shape; they have no types here.
@@ -641,14 +642,14 @@ async def _outcome(bound: Bound, deps: Any) -> Outcome:
     except TimeoutError as error:
         # The tool's own TimeoutError, not our deadline.
         if not timer.expired():
-            return Outcome(words(error), "failure")
+            return Outcome(error_text(error), "failure")
         once = " It may have happened or may still finish." if bound.tool.effect == "once" else ""
         return Outcome(f"{bound.tool.name} timed out after {seconds:g} s.{once}", "timeout")
     except InputRequired as wants:
         reason = f"{bound.tool.name} needs a person's answer, and nobody is here: {wants.question}"
         return Outcome(reason, "failure")
     except Exception as error:  # noqa: BLE001 - whatever a tool raises is for the model to read
-        return Outcome(words(error), "failure")
+        return Outcome(error_text(error), "failure")
 
 
 def _agent_call(agent: Agent[Any, Any], deps: Any, failure: type[Exception]) -> Callable[..., Any]:

@@ -32,13 +32,13 @@ import msgspec
 from taofold.agent import Agent
 from taofold.core.effects import Act, Answer, Halt, Strategy
 from taofold.core.errors import ConfigError
-from taofold.core.text import excerpt
+from taofold.core.text import excerpt, utf8
 from taofold.core.values import Action, Observation, Sideeffect, Thought, Tier
 from taofold.policy import Limits
 from taofold.reasoning import Task
 from taofold.runtime.model import SilentModel
 from taofold.tools import Outcome, Tool, Toolset
-from taofold.tools.result import jsonable, utf8
+from taofold.tools.result import jsonable
 from taofold.tools.threads import WORKERS
 from taofold.tools.tool import make
 

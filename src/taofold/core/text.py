@@ -1,4 +1,4 @@
-"""Text for people: excerpts, what is safe on a screen, near misses of a name, instants. Pure.
+"""Text for people: excerpts, what is safe to show or write, near misses of a name, instants. Pure.
 
 What models, tools and files say must not act on the screen: move the cursor, change colours,
 reverse the reading direction or hide what a person is asked to approve. Instants are ISO 8601 in
@@ -218,3 +218,21 @@ def number(count: int) -> str:
     if count < 1000:
         return str(count)
     return f"{count / 1000:.1f}k" if count < 1_000_000 else f"{count / 1_000_000:.1f}M"
+
+
+def utf8(value: Any) -> str:
+    """`value`, a str, as text that any encoder takes."""
+    # A lone surrogate (from os.fsdecode, say) cannot be written as UTF-8.
+    if value.isascii():
+        return str(value)
+    return str(value).encode("utf-8", "backslashreplace").decode()
+
+
+def error_text(error: BaseException) -> str:
+    """Kind and text of `error`, fit for a log: its `__str__` may raise, or not be UTF-8."""
+    kind = type(error).__name__
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - __str__ of a foreign exception
+        text = ""
+    return utf8(f"{kind}: {text}" if text else kind)

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from taofold.core import events as e
 from taofold.core.effects import Act
+from taofold.core.text import utf8
 from taofold.core.values import ASK_USER, Action, Observation, Step, Tier
 from taofold.policy import Facts, Ruling
 from taofold.policy.limits import LIMIT_REFUSALS, Blocked, Held
@@ -23,7 +24,6 @@ from taofold.runtime.redaction import redact_step
 from taofold.runtime.tool_calls import Invocation, start_event
 from taofold.runtime.uncertain_calls import Attempts, PastCall
 from taofold.tools import BadArguments, Bound, Tool
-from taofold.tools.result import utf8
 
 
 class ReadyCall(NamedTuple):

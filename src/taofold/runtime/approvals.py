@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from taofold.core import events as e
 from taofold.core.json_values import copied, is_object
-from taofold.core.text import visible
+from taofold.core.text import utf8, visible
 from taofold.core.values import ASK_USER, Action, Deciders, Observation, Tier, Verdict
 from taofold.policy import Ruling, digest
 from taofold.policy.policy import refusal
@@ -30,7 +30,7 @@ from taofold.runtime.redaction import redact_json
 from taofold.runtime.setup import Approval, Decision
 from taofold.tools import BadArguments, Tool
 from taofold.tools.arguments import quote
-from taofold.tools.result import jsonable, utf8
+from taofold.tools.result import jsonable
 from taofold.tools.threads import WORKERS
 
 VERDICTS: Final[dict[str, Verdict]] = {

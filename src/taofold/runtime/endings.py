@@ -9,12 +9,12 @@ from typing import Any, Final, TypeAlias
 
 from taofold.core import events as e
 from taofold.core.effects import Answer
+from taofold.core.text import error_text
 from taofold.core.values import Value
 from taofold.log.log import AT_ONCE, RunRow
 from taofold.policy.redaction import Redactor
 from taofold.runtime.redaction import redact_json
 from taofold.runtime.setup import Pause
-from taofold.tools.result import words
 
 STATUS: Final = {
     "max_steps": "limited",
@@ -67,7 +67,7 @@ def interrupted() -> e.RunFinished:
 
 def failed(error: Exception, redactor: Redactor | None = None) -> e.RunFinished:
     """An error that ends the run, without the secrets that its text may hold."""
-    text = words(error)
+    text = error_text(error)
     if redactor is not None:
         text = redactor.text(text)
     return e.RunFinished(status="failed", stop_reason="error", success=False, error=text)

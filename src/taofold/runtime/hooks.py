@@ -18,10 +18,9 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypeVar
 
 from taofold.core.errors import ConfigError
-from taofold.core.text import near
+from taofold.core.text import error_text, near
 from taofold.core.values import FINISH, Action, Principal, Reply, Usage
 from taofold.runtime.model import Request
-from taofold.tools.result import words
 
 T = TypeVar("T")
 
@@ -235,7 +234,7 @@ class Hooks:
             try:
                 verdict = await _value(getattr(hook, point)(context, *copies))
             except Exception as error:  # noqa: BLE001 - whatever it is, the guard did not pass it
-                verdict = Reject(f"the hook {name} failed: {words(error)}")
+                verdict = Reject(f"the hook {name} failed: {error_text(error)}")
             if verdict is None and _changed(copies, arguments):
                 # Whoever clamps a parameter in place must not believe that it was clamped.
                 verdict = Reject(f"the hook {name} changed the parameters, which it cannot replace")

@@ -24,6 +24,7 @@ from taofold.core.content import (
 )
 from taofold.core.effects import Ask, Halt
 from taofold.core.errors import LogError, ModelError, ReplayDiverged
+from taofold.core.text import utf8
 from taofold.core.values import Message, ModelSettings, Profile, Reply, Usage
 from taofold.policy.limits import STOP_REASON, Held
 from taofold.policy.redaction.stream import Trickle
@@ -33,7 +34,6 @@ from taofold.runtime.ledger import Denied, Ledger, Park, hook_context
 from taofold.runtime.model import Model, OnText, Request, ToolSpec, awaitable, dearest
 from taofold.runtime.redaction import check_reply, redact_reply
 from taofold.runtime.setup import Setup
-from taofold.tools.result import utf8
 
 BYTES_PER_TOKEN = 3.0
 """A cautious estimate for the upper bound of a prompt's tokens."""

@@ -28,6 +28,7 @@ from taofold.core.content import (
 )
 from taofold.core.effects import Act
 from taofold.core.errors import ModelError
+from taofold.core.text import utf8
 from taofold.core.values import (
     RESERVED,
     Action,
@@ -46,7 +47,6 @@ from taofold.policy.redaction import (
     is_named_secret,
     paired_secrets,
 )
-from taofold.tools.result import utf8
 
 DEEPEST: Final = 100
 """How deep lists and dicts may be nested."""

@@ -18,7 +18,7 @@ from taofold.core.content import MediaPart, TextPart
 from taofold.core.errors import LogError
 from taofold.core.json_values import render
 from taofold.core.state import RunState
-from taofold.core.text import excerpt, key_line
+from taofold.core.text import error_text, excerpt, key_line, utf8
 from taofold.core.trace import child_id, effect_id, sample_id
 from taofold.core.values import Action, Observation, Usage
 from taofold.policy import Limits
@@ -39,7 +39,7 @@ from taofold.tools import (
     RunContext,
     Tool,
 )
-from taofold.tools.result import bulky, jsonable, utf8, words
+from taofold.tools.result import bulky, jsonable
 from taofold.tools.threads import WORKERS
 
 STATE = 65_536
@@ -235,7 +235,7 @@ class Invocation:
             except Exception as error:  # noqa: BLE001 - whatever a tool raises is for the model to read
                 # The tool's own TimeoutError is a failure like any other; ours is the deadline.
                 late = isinstance(error, TimeoutError) and timer is not None and timer.expired()
-                raised, failure = not late, Outcome(words(error), "failure")
+                raised, failure = not late, Outcome(error_text(error), "failure")
                 outcome = _timed_out(tool, context, seconds) if late else failure
             if questions.signal is not None:
                 raise questions.signal

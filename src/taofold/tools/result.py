@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
 from taofold.core.errors import ConfigError
+from taofold.core.text import error_text, utf8
 from taofold.core.values import JSON
 from taofold.tools.attachments import Attachment, Shown, damage, media_type_of, pillow_png, showing
 from taofold.tools.context import Outcome
@@ -55,7 +56,7 @@ def outcome_of(value: object) -> Outcome:
     if media is not None:
         return media_outcome(media)
     if isinstance(value, BaseException):
-        return Outcome(_words(value), "failure")
+        return Outcome(error_text(value)[:REPR], "failure")
     plain = jsonable(value)
     if isinstance(plain, dict):
         mapping = cast("dict[str, JSON]", plain)
@@ -211,7 +212,7 @@ class _Walk:
         if isinstance(value, (bytes, bytearray, memoryview)):
             return self.plain(_bytes(bytes(cast("bytes", value))), depth)
         if isinstance(value, BaseException):
-            return _words(value)
+            return error_text(value)[:REPR]
         try:
             # pydantic knows dates, dataclasses, models, UUIDs; what it gives is walked again.
             plain_value = to_jsonable_python(value, by_alias=False, bytes_mode="base64")
@@ -278,24 +279,6 @@ def _float(value: Any) -> JSON:
     return value if math.isfinite(value) else repr(value)
 
 
-def utf8(value: Any) -> str:
-    """`value`, a str, as text that any encoder takes."""
-    # A lone surrogate (from os.fsdecode, say) cannot be written as UTF-8.
-    if value.isascii():
-        return str(value)
-    return str(value).encode("utf-8", "backslashreplace").decode()
-
-
-def words(error: BaseException) -> str:
-    """Kind and text of `error`, fit for a log: its `__str__` may raise, or not be UTF-8."""
-    kind = type(error).__name__
-    try:
-        text = str(error)
-    except Exception:  # noqa: BLE001 - __str__ of a foreign exception
-        text = ""
-    return utf8(f"{kind}: {text}" if text else kind)
-
-
 def _same(value: Any) -> JSON:
     return value
 
@@ -319,13 +302,6 @@ def _bytes(value: bytes) -> str:
     except UnicodeDecodeError:
         more = " …" if len(value) > 32 else ""
         return f"<{len(value)} bytes, not text: {value[:32].hex(' ')}{more}>"
-
-
-def _words(error: BaseException) -> str:
-    try:
-        return utf8(f"{type(error).__name__}: {error}"[:REPR])
-    except Exception:  # noqa: BLE001 - __str__ of a foreign exception
-        return type(error).__name__
 
 
 def _line(said: object) -> str:

@@ -35,11 +35,12 @@ import msgspec
 from typing_extensions import ParamSpec, TypeVar, Unpack
 
 from taofold.core.errors import ConfigError
+from taofold.core.text import utf8
 from taofold.core.values import RESERVED, Action, Sideeffect, Tier
 from taofold.parsing.outcome import Repair
 from taofold.tools.arguments import BadArguments, quote
 from taofold.tools.context import Outcome, RunContext
-from taofold.tools.result import bulky, is_scalar, outcome_of, stateful, utf8
+from taofold.tools.result import bulky, is_scalar, outcome_of, stateful
 from taofold.tools.signature import (
     RESERVED_PARAMETER,
     UNREAD,
