@@ -10,7 +10,7 @@ import pytest
 from tests import everylog, postgres
 from tests.engine import restate
 
-from taofold.host import OUTSIDE
+from taofold.trusted_code import OUTSIDE
 
 # Started in the background of a script, we are born deaf to Ctrl-C, and so is every process of a
 # test that sends one (POSIX shells, `nohup`).

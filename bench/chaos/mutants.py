@@ -13,8 +13,8 @@ from typing import Any
 
 from taofold.core import events as e
 from taofold.engine.reconciler import Reconciler
+from taofold.log.run_store import Store
 from taofold.log.sqlite.log import SqliteLog
-from taofold.log.store import Store
 from taofold.runtime import ownership
 from taofold.runtime.recording import Tape
 from taofold.runtime.tool_calls import Invocation

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from taofold import Agent, Limits, Outcome, RunContext, tool
+from taofold.clocks import clock
 from taofold.core.errors import Conflict
 from taofold.engine import LocalEngine
 from taofold.log.sqlite.log import SqliteLog
-from taofold.log.store import clock
 from taofold.testing.models import FunctionModel
 
 EFFECTS = Path("effects.log")

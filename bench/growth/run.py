@@ -23,12 +23,12 @@ import httpx2
 
 from taofold import Agent, Limits, tool
 from taofold.cli.runs.find import find
+from taofold.clocks import clock
 from taofold.core import events as e
 from taofold.core.errors import ConfigError
 from taofold.core.values import Principal
 from taofold.log.log import RunRow
 from taofold.log.sqlite.log import SqliteLog
-from taofold.log.store import clock
 from taofold.server import Server, Settings, create_app
 from taofold.testing.models import FunctionModel
 

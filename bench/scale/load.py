@@ -26,12 +26,12 @@ sys.path.insert(0, str(ROOT))
 from tests import postgres  # noqa: E402
 
 from taofold import Agent, Limits, tool  # noqa: E402
+from taofold.clocks import clock  # noqa: E402
 from taofold.core.events import Record, RunStarted  # noqa: E402
 from taofold.engine import LocalEngine  # noqa: E402
 from taofold.log.log import RunRow, Signal  # noqa: E402
 from taofold.log.postgres import PostgresLog  # noqa: E402
 from taofold.log.sqlite.log import SqliteLog  # noqa: E402
-from taofold.log.store import clock  # noqa: E402
 from taofold.testing.models import FunctionModel  # noqa: E402
 
 STEPS = 20

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     )
     from taofold.log.memory import MemoryLog
     from taofold.log.open import open_log
-    from taofold.log.store import Store
+    from taofold.log.run_store import Store
     from taofold.policy import Limits, Policy
     from taofold.runtime.control import decide
     from taofold.runtime.hooks import (
@@ -74,7 +74,7 @@ _HOME = {
     "run_agent": "compat.tagent",
     "RunContext": "tools",
     "RunResult": "agent",
-    "Store": "log.store",
+    "Store": "log.run_store",
     "Stream": "agent",
     "Thought": "core.values",
     "Tier": "core.values",

@@ -18,7 +18,7 @@ from time import monotonic
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from taofold.core.errors import ConfigError, LogError
-from taofold.reserved import reserve_file
+from taofold.reserved_places import reserve_file
 
 T = TypeVar("T")
 _Seen = tuple[int, int, int]

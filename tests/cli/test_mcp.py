@@ -6,7 +6,7 @@ from tests.terminal import Taofold
 
 from taofold.bridges.mcp.client.address import ServerAddress
 from taofold.bridges.mcp.client.definitions import Definition, Pins
-from taofold.reserved import operator_folder
+from taofold.reserved_places import operator_folder
 
 
 def test_what_was_accepted_is_listed_and_forgotten_at_the_terminal(taofold: Taofold) -> None:

@@ -11,7 +11,7 @@ from tests.console.browser import seated
 from tests.server.agents import Bench, act, finish
 
 from taofold import Limits, RunContext, tool
-from taofold.log.store import clock
+from taofold.clocks import clock
 from taofold.runtime.run import rewind
 from taofold.tools import InputRequired
 

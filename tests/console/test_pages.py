@@ -21,11 +21,11 @@ from tests.console.test_learning_views import learnt
 from tests.files.flow.kit import flow
 from tests.server.agents import Bench, act, batch, finish
 
+from taofold.clocks import clock
 from taofold.core.text import iso
 from taofold.evals import Case, evaluate
 from taofold.evals.evaluate import store_report
 from taofold.log.journal import MemoryJournal
-from taofold.log.store import clock
 from taofold.testing.models import ScriptedModel
 
 pytestmark = [pytest.mark.anyio, pytest.mark.browser]

@@ -3,8 +3,8 @@
 import pytest
 
 from taofold import Agent, Decision, MemoryLog, Policy, Principal, tool
+from taofold.clocks import clock
 from taofold.core.trace import AuditEntry
-from taofold.log.store import clock
 from taofold.runtime.control import decide, sweep
 from taofold.testing import ScriptedModel
 

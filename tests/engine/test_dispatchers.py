@@ -10,11 +10,11 @@ from tests import postgres
 from tests.engine import restate
 
 from taofold import Agent, MemoryLog
+from taofold.clocks import clock
 from taofold.core.errors import Refused
 from taofold.engine import DispatchEngine, Engine, open_engine
 from taofold.engine.dispatch import Drive
 from taofold.log.log import Log
-from taofold.log.store import clock
 from taofold.testing import ScriptedModel
 from taofold.testing.engine_conformance import EngineContract, contracts
 

@@ -11,6 +11,7 @@ from tests.runtime.kit import act, finish
 from tests.runtime.test_leases import ELSEWHERE, Clock, left
 
 from taofold import Agent, MemoryLog, Policy, tool
+from taofold.clocks import clock
 from taofold.core import events as e
 from taofold.core.errors import ConfigError, UnknownRun
 from taofold.core.state import fold
@@ -18,7 +19,6 @@ from taofold.engine import LocalEngine
 from taofold.engine import reconciler as engine_module
 from taofold.engine.reconciler import Steadiness
 from taofold.log.log import AT_ONCE, Log, RunRow, Signal
-from taofold.log.store import clock
 from taofold.runtime import ownership
 from taofold.runtime import run as runs
 from taofold.runtime.endings import Advanced

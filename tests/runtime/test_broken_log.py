@@ -13,7 +13,7 @@ from taofold import Agent, MemoryLog, RunContext, tool
 from taofold.core import events as e
 from taofold.core.errors import LogError
 from taofold.log.log import RunRow, WrappedLog
-from taofold.log.store import Store
+from taofold.log.run_store import Store
 from taofold.tools import InputRequired
 
 pytestmark = pytest.mark.anyio

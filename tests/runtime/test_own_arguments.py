@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from taofold import Agent, Approval, Hook, HookContext, MemoryLog, RunContext, RunResult, tool
+from taofold.clocks import clock
 from taofold.core import events as e
 from taofold.core.state import fold
 from taofold.core.trace import IDENTITY, effect_id
 from taofold.core.values import Action
-from taofold.log.store import clock
 from taofold.runtime.run import rewind
 from taofold.testing import ScriptedModel
 from taofold.tools.tool import external

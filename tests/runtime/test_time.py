@@ -13,7 +13,7 @@ from taofold.core import events as codec
 from taofold.core import events as e
 from taofold.core.state import fold
 from taofold.log.formats.ndjson import dumps, loads
-from taofold.log.store import Store
+from taofold.log.run_store import Store
 from taofold.runtime.run import copy_records
 from taofold.testing.replay import assert_replays
 
@@ -82,7 +82,7 @@ async def test_a_run_goes_on_though_the_machines_clock_is_set_ahead(
 ) -> None:
     ahead = 0
     real = time.time_ns
-    monkeypatch.setattr("taofold.log.store.time.time_ns", lambda: real() + ahead)
+    monkeypatch.setattr("taofold.log.run_store.time.time_ns", lambda: real() + ahead)
 
     @tool(effect="read")
     def jump(hours: int) -> str:

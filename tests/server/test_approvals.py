@@ -11,8 +11,8 @@ from tests.server.agents import Bench, act, batch, finish
 from tests.server.live import QUICK, Client, serving
 
 from taofold import Agent, Limits, Policy, open_log
+from taofold.clocks import clock
 from taofold.log.builtin import journal_beside
-from taofold.log.store import clock
 from taofold.server.auth import TokenStore
 
 pytestmark = pytest.mark.anyio

@@ -10,9 +10,9 @@ from tests.server.agents import Bench, act, batch, finish
 
 from taofold import Agent, Limits, Policy
 from taofold.agent.result import RunResult
+from taofold.clocks import clock
 from taofold.core.errors import ModelError
 from taofold.core.text import milliseconds
-from taofold.log.store import clock
 from taofold.runtime.run import rewind
 from taofold.server.streams.events import Name, project
 

@@ -17,6 +17,7 @@ from typing_extensions import Unpack
 from taofold import reasoning
 from taofold.agent.history import Earlier, History
 from taofold.agent.result import Delta, Happening, Progress, RunResult, result_of
+from taofold.clocks import clock
 from taofold.core import events as e
 from taofold.core.content import Part, TextPart, media_of, parts_of
 from taofold.core.effects import Strategy
@@ -28,7 +29,7 @@ from taofold.core.trace import IDENTITY
 from taofold.core.values import JSON, Message, Observation, ObservationStatus, Principal, Usage
 from taofold.log.log import Log
 from taofold.log.memory import MemoryLog
-from taofold.log.store import Store, clock
+from taofold.log.run_store import Store
 from taofold.policy import Limits
 from taofold.policy.redaction import Redactor
 from taofold.reasoning import Task

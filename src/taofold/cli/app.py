@@ -37,8 +37,8 @@ from taofold.cli.runs.exchange import log_app
 from taofold.cli.runs.read import app as reading
 from taofold.cli.serve.commands import register as add_serve
 from taofold.core.errors import Refused
-from taofold.host import seal
-from taofold.reserved import MARK, SERVER
+from taofold.reserved_places import MARK, SERVER
+from taofold.trusted_code import seal
 
 ALLOWED_FOR_AGENTS: Final = frozenset(
     {

@@ -40,7 +40,7 @@ def list_pending(
     from taofold.cli.render.text import approvals_table
     from taofold.cli.runs.drive import pending_json
     from taofold.cli.runs.status import driven
-    from taofold.log.store import clock
+    from taofold.clocks import clock
     from taofold.runtime import control
 
     async def work(log: "Log") -> "tuple[list[Approval], set[str], set[str]]":

@@ -127,7 +127,7 @@ def _learning() -> "Finding":
 def _policy() -> "Finding":
     from taofold.cli.probe import Finding
     from taofold.cli.project import operator_policy
-    from taofold.reserved import operator_folder
+    from taofold.reserved_places import operator_folder
 
     path = operator_folder() / "policy.yaml"
     try:

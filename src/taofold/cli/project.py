@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from taofold.cli.outcome import invocation, say
 from taofold.core.errors import ConfigError
-from taofold.reserved import operator_folder
+from taofold.reserved_places import operator_folder
 
 if TYPE_CHECKING:
     from taofold.files.config import Config

@@ -33,7 +33,7 @@ from taofold.core.errors import ConfigError, LimitReached, ModelError, RunError
 from taofold.core.json_values import is_object
 from taofold.core.rules import detect_action_loop
 from taofold.core.values import Message, ModelSettings, Profile, Reply
-from taofold.log import store as records
+from taofold.log import run_store as records
 from taofold.log.log import Log
 from taofold.policy import Limits, Policy
 from taofold.reasoning import plan as planning

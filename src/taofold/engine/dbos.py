@@ -26,9 +26,9 @@ from dbos import (
 )
 from sqlalchemy.exc import SQLAlchemyError
 
+from taofold.clocks import clock
 from taofold.core.errors import ConfigError, LogError, Refused
 from taofold.engine.dispatch import Drive
-from taofold.log.store import clock
 
 T = TypeVar("T")
 

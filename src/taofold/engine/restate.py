@@ -20,9 +20,9 @@ import aiohttp
 import restate
 import uvicorn
 
+from taofold.clocks import clock
 from taofold.core.errors import ConfigError, LogError
 from taofold.engine.dispatch import Drive
-from taofold.log.store import clock
 
 PORT: Final = 9080
 """Where a worker listens if nothing else is said."""

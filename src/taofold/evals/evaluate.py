@@ -22,12 +22,12 @@ import msgspec
 
 from taofold.agent import Agent, RunResult
 from taofold.agent.batch import BatchState, Failure
+from taofold.clocks import clock
 from taofold.core.errors import ConfigError
 from taofold.core.text import excerpt, iso
 from taofold.core.values import Usage
 from taofold.evals.cases import Case
 from taofold.evals.scorers import Score, Scorer, score
-from taofold.log.store import clock
 from taofold.runtime.endings import SPENT
 
 _SURE: Final = 0.05

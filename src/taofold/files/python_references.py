@@ -10,7 +10,7 @@ from typing import Any
 
 from taofold.core.errors import ConfigError
 from taofold.core.text import near
-from taofold.host import OUTSIDE
+from taofold.trusted_code import OUTSIDE
 
 
 def is_name(text: str) -> bool:

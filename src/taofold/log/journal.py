@@ -12,9 +12,9 @@ from typing import Protocol
 
 import msgspec
 
+from taofold.clocks import clock
 from taofold.core.errors import Conflict
 from taofold.log.log import lease_lasts
-from taofold.log.store import clock
 
 
 class Fact(msgspec.Struct, frozen=True, gc=False):

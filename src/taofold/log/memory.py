@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from msgspec.structs import replace
 
+from taofold.clocks import clock
 from taofold.core.errors import Conflict, LogError, UnknownRun
 from taofold.core.events import Record
 from taofold.core.state import ENDED
@@ -26,7 +27,6 @@ from taofold.log.log import (
     overtaken,
     still_leased,
 )
-from taofold.log.store import clock
 
 
 class _Run:

@@ -19,12 +19,12 @@ from msgspec import structs
 
 from taofold.agent import Agent
 from taofold.agent.result import Happening, RunResult
+from taofold.clocks import clock, steady
 from taofold.core.errors import LogError, Refused, TaofoldError, UnknownRun
 from taofold.core.events import Record
 from taofold.core.state import ENDED, RunState, fold
 from taofold.log.journal import Journal
 from taofold.log.log import Log
-from taofold.log.store import clock, steady
 from taofold.loop import events as loop_events
 from taofold.loop import iteration
 from taofold.loop.decisions import (

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from taofold import host
+from taofold import trusted_code
 from taofold.core.errors import ConfigError, Refused, RunError
 from taofold.core.text import excerpt
 from taofold.core.values import Value
@@ -71,7 +71,7 @@ class Git:
         Raises:
             RunError: git failed; the message is git's.
         """
-        git = host.program("git", self.tree)
+        git = trusted_code.program("git", self.tree)
         if not git:
             raise RunError("git is not installed, or lies only where an agent works")
         # `--literal-pathspecs`: a file may be called `:(exclude)*`.
@@ -114,7 +114,7 @@ class Git:
 
     def filters(self) -> tuple[str, ...]:
         """Settings of the project's configuration that name programs to filter files with."""
-        git = host.program("git", self.tree)
+        git = trusted_code.program("git", self.tree)
         variables = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
         done = subprocess.run(
             [git, *_HARMLESS, "config", "--list", "--name-only", "-z"],
@@ -244,7 +244,7 @@ def repository(root: Path) -> Git | None:
     Ask before an agent has worked, and keep the answer. A directory that only looks like a
     repository, without being called `.git`, is none.
     """
-    git = host.program("git", root)
+    git = trusted_code.program("git", root)
     if not git:
         return None
     names = ("PATH", "HOME")
@@ -396,7 +396,7 @@ def shadow(folder: Path, root: Path) -> Snapshots:
     Raises:
         ConfigError: there is no git.
     """
-    if not host.program("git", root):
+    if not trusted_code.program("git", root):
         raise ConfigError("a loop keeps snapshots with git, and git is not installed")
     store = folder / "snapshots.git"
     git = Snapshots(store, root, store / "index")

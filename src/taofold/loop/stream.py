@@ -10,9 +10,9 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from typing import Final
 
+from taofold.clocks import clock
 from taofold.core.errors import Conflict, LogError, Refused, UnknownRun
 from taofold.log.journal import Journal, StreamRow
-from taofold.log.store import clock
 from taofold.loop import events as loop_events
 from taofold.loop.state import START, LoopState, fold
 from taofold.loop.values import DRIVEN, Lessons

@@ -14,12 +14,12 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from taofold.clocks import clock
 from taofold.core import events as e
 from taofold.core.errors import Conflict, Refused, UnknownRun
 from taofold.core.state import ENDED, fold, live
 from taofold.core.values import ASK_USER, Principal
 from taofold.log.log import AT_ONCE, Log, RunRow, Signal
-from taofold.log.store import clock
 from taofold.policy import Facts, Policy
 from taofold.policy.policy import refusal
 from taofold.policy.redaction import Redactor

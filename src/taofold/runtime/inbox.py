@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from taofold.core import events as e
 from taofold.log.log import Log, Signal
-from taofold.log.store import Store
+from taofold.log.run_store import Store
 from taofold.policy.redaction import Redactor
 
 SHAPE_REDACTOR: Final = Redactor()

@@ -20,7 +20,7 @@ from taofold.core.errors import LogError, ModelError
 from taofold.core.json_values import copied
 from taofold.core.rules import fingerprint
 from taofold.core.values import Action, Step
-from taofold.log.store import Store
+from taofold.log.run_store import Store
 from taofold.policy import Repetition
 from taofold.policy.limits import Held
 from taofold.policy.repetition import CallIdentity

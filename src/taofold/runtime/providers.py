@@ -18,7 +18,7 @@ from taofold.core.errors import ConfigError
 from taofold.core.json_values import is_object
 from taofold.core.values import Profile
 from taofold.plugins import installed
-from taofold.reserved import operator_folder
+from taofold.reserved_places import operator_folder
 from taofold.runtime.model import FallbackModel, Model, ModelSpec
 
 PROFILES: Final = "profiles.json"

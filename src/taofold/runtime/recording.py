@@ -16,7 +16,7 @@ from taofold.core import events as e
 from taofold.core.errors import ReplayDiverged
 from taofold.core.state import live
 from taofold.core.values import Action
-from taofold.log.store import Store
+from taofold.log.run_store import Store
 
 E = TypeVar("E", bound=e.Happened)
 

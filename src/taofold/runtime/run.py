@@ -25,7 +25,7 @@ from taofold.core.errors import (
 from taofold.core.imported_runs import may_be_resumed
 from taofold.core.state import ENDED, RunState, ending, fold, live, reduce
 from taofold.log.log import AT_ONCE, Log, RunRow
-from taofold.log.store import Store
+from taofold.log.run_store import Store
 from taofold.runtime import ownership
 from taofold.runtime.control import asking, never_began, remove_unbegun
 from taofold.runtime.drive import Drive

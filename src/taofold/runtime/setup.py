@@ -11,6 +11,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeAlias
 
+from taofold.clocks import clock
 from taofold.core.events import LimitHit
 from taofold.core.state import RunState
 from taofold.core.trace import TraceContext
@@ -26,7 +27,7 @@ from taofold.core.values import (
     Tier,
     Usage,
 )
-from taofold.log.store import Listener, clock
+from taofold.log.run_store import Listener
 from taofold.policy import Limits, Policy
 from taofold.policy.redaction import Redactor
 from taofold.runtime.hooks import Hooks

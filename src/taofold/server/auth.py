@@ -11,7 +11,7 @@ a foreign origin gets nothing.
 
 `LocalToken`, the secret of the principal `local`: a program on this machine proves with it that it
 runs with the user's rights. It lies outside every project, in a folder that no file tool and no
-contained command reaches (`taofold.reserved`).
+contained command reaches (`taofold.reserved_places`).
 
 `Signin`: a browser brings a one-time link or a token, and gets a cookie that scripts cannot read. A
 session is kept by the hash of its cookie, so it survives a restart, holds for every server of the
@@ -33,13 +33,13 @@ from typing import Any, Final, TypeAlias
 from starlette.datastructures import Headers
 from starlette.requests import cookie_parser
 
+from taofold.clocks import clock
 from taofold.core.errors import ConfigError
 from taofold.core.json_values import is_array, is_object
 from taofold.core.text import iso
 from taofold.core.values import Principal
-from taofold.log.store import clock
 from taofold.policy.policy import ROLES
-from taofold.reserved import state_folder
+from taofold.reserved_places import state_folder
 from taofold.server.endpoint import Problem
 from taofold.shared_document import DocumentFormat, Shared, SharedDocument
 

@@ -22,12 +22,12 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from taofold.clocks import clock
 from taofold.core.json_values import is_array, is_object
 from taofold.core.text import iso
 from taofold.core.values import Principal
-from taofold.log.store import clock
 from taofold.policy.redaction import Redactor
-from taofold.reserved import reserve_file
+from taofold.reserved_places import reserve_file
 from taofold.server.auth import Authenticator, LocalToken, Signin, TokenStore
 from taofold.server.endpoint import Problem, too_many_requests
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from taofold.agent.result import ANSWERING, Happening
+from taofold.clocks import clock
 from taofold.core.errors import Refused, UnknownRun
 from taofold.core.events import RunStarted
 from taofold.core.trace import opening
@@ -22,7 +23,6 @@ from taofold.engine import Engine, RemoteEngine, open_engine
 from taofold.learning.registry import Registry
 from taofold.log.journal import Journal
 from taofold.log.log import Log, RunRow
-from taofold.log.store import clock
 from taofold.policy import Policy
 from taofold.policy.policy import Right, may
 from taofold.policy.redaction import Redactor

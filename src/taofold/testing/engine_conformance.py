@@ -20,11 +20,11 @@ from contextlib import asynccontextmanager
 from typing import Any, Final, Protocol, TypeAlias
 
 from taofold.agent import Agent
+from taofold.clocks import clock
 from taofold.core import events as run_events
 from taofold.core.errors import ConfigError, LogError
 from taofold.engine import Advance, Engine
 from taofold.log.log import AT_ONCE, Log, RunRow, Signal
-from taofold.log.store import clock
 from taofold.policy import Limits, Policy
 from taofold.runtime.endings import UNATTENDED, Advanced, Share
 from taofold.runtime.setup import Pause

@@ -17,7 +17,7 @@ from pydantic import Field
 
 from taofold.core.errors import ConfigError
 from taofold.core.values import Tier
-from taofold.reserved import MARK
+from taofold.reserved_places import MARK
 from taofold.tools import container_network, process
 from taofold.tools.containment import HOME, Containment, python_homes, why_not
 from taofold.tools.context import Outcome, RunContext

@@ -24,7 +24,7 @@ from threading import Thread
 from time import monotonic, sleep
 from typing import Final, TypeAlias
 
-from taofold import host
+from taofold import trusted_code
 from taofold.core.errors import ConfigError
 from taofold.tools.temporary_folders import scratch
 
@@ -292,7 +292,7 @@ def uplink(outside: Path) -> Uplink:
         ConfigError: there is none.
     """
     helper = _working()
-    program = host.program(helper, outside) if helper else ""
+    program = trusted_code.program(helper, outside) if helper else ""
     if not program:
         raise ConfigError(f"no network of its own can be made: {why_not()}; {INSTALL}")
     return Uplink(helper, program)
@@ -302,7 +302,7 @@ def why_not() -> str:
     """Why a container cannot have a network of its own here; "" if it can."""
     if _working():
         return ""
-    present = [name for name in HELPERS if host.program(name)]
+    present = [name for name in HELPERS if trusted_code.program(name)]
     if present:
         return f"{' and '.join(present)} did not work"
     return f"{' and '.join(HELPERS)} are not installed"
@@ -312,7 +312,7 @@ def why_not() -> str:
 def _working() -> str:
     """The first helper that works, found out by using it, once; "" if none does."""
     for name in HELPERS:
-        program = host.program(name)
+        program = trusted_code.program(name)
         if program and _tried(Uplink(name, program)):
             return name
     return ""
@@ -320,8 +320,9 @@ def _working() -> str:
 
 def _tried(link: Uplink) -> bool:
     """Does a process in a new namespace get an address from it?"""
-    command = [host.program("bwrap"), "--unshare-all", "--die-with-parent", "--ro-bind", "/", "/"]
-    command += ["--proc", "/proc", "--dev", "/dev", "--cap-drop", "ALL", *link.options]
+    command = [trusted_code.program("bwrap"), "--unshare-all", "--die-with-parent"]
+    command += ["--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--cap-drop", "ALL"]
+    command += link.options
     try:
         with subprocess.Popen(
             [*command, "--", *link.prefix, "cat", "/proc/net/route"],

@@ -29,8 +29,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from taofold import host
-from taofold import reserved as reserved
+from taofold import reserved_places, trusted_code
 from taofold.tools import container_network, process
 from taofold.tools.threads import WORKERS
 
@@ -263,7 +262,7 @@ class Containment:
     def _options(self) -> list[str]:
         root = str(self.root)
         # Never one that lies in the root: an agent could have written it. None = it cannot start.
-        bwrap = host.program("bwrap", self.root) or _NONE
+        bwrap = trusted_code.program("bwrap", self.root) or _NONE
         options = [bwrap, "--unshare-all", "--die-with-parent", "--new-session"]
         options += ["--cap-drop", "ALL", "--hostname", "contained"]
         options += ["--share-net"] if self.shares else []
@@ -316,11 +315,11 @@ def _reserved(place: Path, hidden: tuple[str, ...]) -> list[str]:
     journal that SQLite believes, or a policy.
     """
     options: list[str] = []
-    for folder in reserved.folders(place):
+    for folder in reserved_places.folders(place):
         if not _is_hidden(folder, place, hidden):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             options += ["--tmpfs", str(folder), "--remount-ro", str(folder)]
-    for file in reserved.files(place):
+    for file in reserved_places.files(place):
         if file.parent.is_dir() and not _is_hidden(file, place, hidden):
             file.touch(0o600)
             options += ["--ro-bind", "/dev/null", str(file)]
@@ -348,7 +347,7 @@ def python_homes() -> tuple[Path, ...]:
     return tuple(
         [
             home
-            for home in host.homes()
+            for home in trusted_code.homes()
             if not home.is_relative_to("/usr") and not private.is_relative_to(home)
         ]
     )
@@ -357,12 +356,12 @@ def python_homes() -> tuple[Path, ...]:
 @cache
 def why_not() -> str:
     """Why commands cannot be contained here; "" if they can. Found out by doing it, once."""
-    if not host.program("bwrap"):
+    if not trusted_code.program("bwrap"):
         return "bubblewrap (bwrap) is not installed"
     try:
         # /usr exists everywhere and nothing is written to it.
         wrapped = Containment(Path("/usr")).wrap(["true"], Path("/usr"))
-        wrapped[0] = host.program("bwrap")
+        wrapped[0] = trusted_code.program("bwrap")
         done = subprocess.run(
             wrapped, capture_output=True, text=True, timeout=_PROBE_SECONDS, check=False
         )

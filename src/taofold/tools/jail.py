@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from taofold import reserved as reserved
-from taofold.host import OUTSIDE, frozen
+from taofold import reserved_places
+from taofold.trusted_code import OUTSIDE, frozen
 
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Without O_NONBLOCK a FIFO would hold the tool until somebody writes to it.
@@ -95,7 +95,8 @@ class Jail:
         if b"\0" in encoded:
             raise OutsideJail(f"{path!r} is no file name: it holds a NUL character")
         folded = {part.casefold() for part in parts}  # some file systems ignore case
-        if folded & set(self.hidden) or reserved.holds(self.root, self.root.joinpath(*parts)):
+        place = self.root.joinpath(*parts)
+        if folded & set(self.hidden) or reserved_places.holds(self.root, place):
             raise OutsideJail(f"{path!r} belongs to the runtime and cannot be used")
         inner = "/".join(parts)
         # With a slash on both sides: `src` protects `src/x`, not `srcx`.
@@ -183,7 +184,7 @@ class Jail:
         with self.directory(parts) as folder:
             for name in sorted(os.listdir(folder)):  # noqa: PTH208 - a descriptor has no Path
                 inner = self.root.joinpath(*parts, name)
-                if name.casefold() in self.hidden or reserved.holds(self.root, inner):
+                if name.casefold() in self.hidden or reserved_places.holds(self.root, inner):
                     continue
                 with suppress(FileNotFoundError):
                     entries.append(_entry(folder, name, "/".join((*parts, name))))

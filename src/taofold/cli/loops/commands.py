@@ -132,8 +132,8 @@ def list_loops(
     """The loops of this project, newest first."""
     from taofold.cli.loops.drive import with_dependencies
     from taofold.cli.render.text import ago, dollars, table
+    from taofold.clocks import clock
     from taofold.core.text import line
-    from taofold.log.store import clock
     from taofold.loop.lifecycle import rows
     from taofold.loop.values import status_of
 

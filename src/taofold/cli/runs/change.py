@@ -128,7 +128,7 @@ def fork(
 ) -> None:
     """Branch off at the last complete step at or before --at. Files are not taken back."""
     from taofold.agent.activation import new_id
-    from taofold.log.store import clock
+    from taofold.clocks import clock
     from taofold.runtime import run as runs
 
     new = new_id()

@@ -217,8 +217,8 @@ def import_run(
     What it says of decisions is history: whatever is not done is asked anew.
     """
     from taofold.agent.activation import new_id
+    from taofold.clocks import clock
     from taofold.log.formats import export as formats
-    from taofold.log.store import clock
 
     form = format or _ENDS.get(file.suffix, "ndjson")
     _known(form)
@@ -242,11 +242,11 @@ def import_run(
 
 async def _take(log: "Log", records: "list[Record]", blobs: dict[str, bytes], source: str) -> str:
     """Write the records as a run of whoever takes them in: as history, without authority."""
+    from taofold.clocks import clock
     from taofold.core.imported_runs import as_import
     from taofold.core.state import fold
     from taofold.core.values import Principal
     from taofold.log.log import RunRow
-    from taofold.log.store import clock
 
     owner = Principal()
     try:

@@ -34,7 +34,7 @@ def list_runs(
 
     from taofold.cli.render.text import runs_table
     from taofold.cli.runs.status import status as status_of
-    from taofold.log.store import clock
+    from taofold.clocks import clock
     from taofold.views import run_json
 
     if status and status not in STATUSES:

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from taofold.clocks import clock
 from taofold.core import events as e
 from taofold.core.errors import UnknownRun
 from taofold.core.state import ENDED, fold
 from taofold.log.log import Log, RunRow
-from taofold.log.store import clock
 from taofold.runtime import control, ownership
 from taofold.runtime.endings import cancelled
 

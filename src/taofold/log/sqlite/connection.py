@@ -10,7 +10,7 @@ from typing import Final, Literal
 from taofold.core.errors import LogError
 from taofold.log import process_fork as forks
 from taofold.log.log import NOTHING_SAVED
-from taofold.reserved import reserve_file
+from taofold.reserved_places import reserve_file
 
 BESIDE: Final = ("-wal", "-shm", "-journal")
 """What SQLite keeps beside a file and believes when it opens it."""

@@ -10,11 +10,11 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from taofold.clocks import clock
 from taofold.core.errors import Conflict, LogError
 from taofold.log.journal import Fact, StreamRow, outrun
 from taofold.log.log import LONGEST_LEASE_MS
 from taofold.log.sqlite.file import SqliteFile, file_identity, full_sync
-from taofold.log.store import clock
 
 _LAST: Final = 0xFFFFFFFF
 _CHUNK: Final = 2000

@@ -11,6 +11,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
+from taofold.clocks import clock
 from taofold.core.errors import Conflict, LogError, UnknownRun
 from taofold.core.events import Record
 from taofold.log.log import (
@@ -29,7 +30,6 @@ from taofold.log.sqlite.connection import explain, open_for_writing
 from taofold.log.sqlite.file import SqliteFile, file_identity, full_sync
 from taofold.log.sqlite.open import truncate_wal
 from taofold.log.sqlite.statements import LAST
-from taofold.log.store import clock
 
 _STATEMENTS: Final = (
     "delete from events where id between ?1 << 32 and (?1 << 32) + ?2",

@@ -27,7 +27,7 @@ from taofold.loop.gates.baseline import Tree
 from taofold.loop.gates.commands import GatePlan, environment, homes, interpreter
 from taofold.loop.gates.reports import RunnerReport, stream
 from taofold.loop.verdict import Gate
-from taofold.reserved import MARK
+from taofold.reserved_places import MARK
 from taofold.tools import container_network, process
 from taofold.tools.command import Contain
 from taofold.tools.containment import HOME, Containment, python_homes, why_not

@@ -27,7 +27,7 @@ from taofold.core.errors import ConfigError
 from taofold.core.json_values import is_object, render
 from taofold.core.text import clip, visible
 from taofold.core.values import Sideeffect, Tier
-from taofold.reserved import operator_folder
+from taofold.reserved_places import operator_folder
 from taofold.tools import RunContext, Tool, external
 
 DESCRIPTION: Final = 4_000

@@ -8,7 +8,7 @@ Two programs without a person use the client credentials grant.
 
 The package keeps nothing but the tokens and forgets where they are refreshed when the process ends:
 `KeptTokens` keeps that too, with the time at which they expire. They lie with this user's other
-secrets (`taofold.reserved.state_folder`), out of reach of file tools and contained commands.
+secrets (`taofold.reserved_places.state_folder`), out of reach of file tools and contained commands.
 
 Where the authorization server is, the MCP server says: it is asked over https only, and not at
 a private address if the MCP server itself is a public one.
@@ -34,7 +34,7 @@ from taofold.core.json_values import is_object
 from taofold.core.text import visible
 from taofold.network import is_public, origin, parse_address
 from taofold.policy.redaction import Redactor
-from taofold.reserved import state_folder
+from taofold.reserved_places import state_folder
 from taofold.shared_document import DocumentFormat, SharedDocument, lock_file
 
 FOLDER: Final = "mcp"

@@ -28,7 +28,7 @@ from taofold.core.text import clip
 from taofold.core.values import Principal
 from taofold.network import origin
 from taofold.policy.redaction import Redactor
-from taofold.reserved import MARK, SERVER
+from taofold.reserved_places import MARK, SERVER
 
 CLOSED: Final = -32000
 """The connection ended before the answer: nobody knows what became of the request."""

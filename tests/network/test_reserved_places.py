@@ -1,7 +1,7 @@
 """Places of authority inside a work root: no file tool and no contained command reaches them.
 
-Mutants it catches: `reserved.holds` always False; `_reserved` without options; journals that are
-not among the files; a comparison that heeds case.
+Mutants it catches: `reserved_places.holds` always False; `_reserved` without options; journals
+that are not among the files; a comparison that heeds case.
 """
 
 from pathlib import Path
@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from tests.prerequisites import CONTAINMENT
 
-from taofold import RunContext
-from taofold import reserved as reserved
+from taofold import RunContext, reserved_places
 from taofold.log.sqlite.log import SqliteLog
 from taofold.server.auth import LocalToken
 from taofold.tools.command import command_tool
@@ -98,5 +97,5 @@ async def test_the_token_is_for_its_owner_alone_and_a_new_one_needs_only_a_delet
 
 def test_a_root_inside_a_reserved_place_is_the_choice_of_whoever_made_it(home: Path) -> None:
     root = home / ".config/taofold/drafts"
-    assert not reserved.holds(root, root / "x.yaml")
-    assert reserved.holds(root.parent, root / "x.yaml")
+    assert not reserved_places.holds(root, root / "x.yaml")
+    assert reserved_places.holds(root.parent, root / "x.yaml")

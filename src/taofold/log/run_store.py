@@ -1,11 +1,10 @@
-"""`Store`: the state of one run, the records it was folded from, and who listens. And the clocks.
+"""`Store`: the state of one run, the records it was folded from, and who listens.
 
 `dispatch` is the only way to change `state`. With a log behind it the records of a store become
 durable at `flush`, and only then do listeners hear of them: nobody is told of an event that a crash
 could take back. Time enters here, through `now`. Knows nothing about strategies, models or tools.
 """
 
-import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
@@ -13,6 +12,7 @@ from typing import Any, Final, TypeAlias, cast
 
 from msgspec.structs import replace
 
+from taofold.clocks import clock, lap
 from taofold.core import events as e
 from taofold.core.errors import ConfigError, LogError
 from taofold.core.json_values import is_finite
@@ -26,28 +26,6 @@ ActionFunction: TypeAlias = Callable[[dict[str, Any]], tuple[str, Any] | None]
 
 DRIFT_MS: Final = 250
 """How far the times of records may stray from a steady clock before an event says so."""
-
-
-def clock() -> int:
-    """Milliseconds since the epoch, by a clock that people and time servers set."""
-    return time.time_ns() // 1_000_000
-
-
-def lap() -> int:
-    """Milliseconds since some moment, by a clock that nobody sets."""
-    return time.monotonic_ns() // 1_000_000
-
-
-def steady(now: Callable[[], int], not_before: int = 0) -> Callable[[], int]:
-    """A clock that begins with `now`, not before `not_before`, and cannot be set afterwards.
-
-    Only the machine's clock can be set: any other `now` is returned as it is.
-    """
-    # A test's clock says when time passes; a steady one would run beside it.
-    if now is not clock:
-        return now
-    begin = max(now(), not_before) - lap()
-    return lambda: begin + lap()
 
 
 class Store:

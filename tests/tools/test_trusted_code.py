@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from taofold import host
+from taofold import trusted_code
 from taofold.files.python_references import load
 from taofold.tools.containment import Containment
 from taofold.tools.jail import OutsideJail, jail
@@ -39,12 +39,12 @@ def test_a_folder_is_on_the_path_only_while_a_module_is_loaded(tmp_path: Path) -
 SEALED = """
 import sys
 from pathlib import Path
-from taofold import host
+from taofold import trusted_code
 from taofold.tools.jail import jail
 from taofold.files.python_references import load
 load("agents:made", Path("."))
 sys.path.insert(0, str(Path(".").absolute()))     # as `python -m` or PYTHONPATH have it
-host.seal()
+trusted_code.seal()
 sys.path.insert(0, str(Path(".").absolute()))     # and somebody's tool later
 jail(".")
 Path("colorsys.py").write_text("print('ran')")    # a module that was not yet imported
@@ -78,7 +78,7 @@ def test_the_command_line_is_sealed(tmp_path: Path) -> None:
         "import sys; sys.path.pop(0)\n"
         "from taofold.cli import main\nsys.path.insert(0, '')\n"
         "try:\n    main(['doctor'])\nexcept SystemExit:\n    pass\n"
-        "from taofold import host\nassert host.OUTSIDE in sys.meta_path\n"
+        "from taofold import trusted_code\nassert trusted_code.OUTSIDE in sys.meta_path\n"
         "assert '' not in sys.path and sys.path.count(__import__('os').getcwd()) == 0\n"
         "import aiohttp\nassert aiohttp.ClientSession\n"
     )
@@ -98,11 +98,11 @@ def test_a_program_is_not_taken_from_where_an_agent_works(
     (tmp_path / "link").symlink_to(root / "bin")
     monkeypatch.setenv("PATH", f"{root}/bin:{tmp_path}/link:.:bin:/usr/bin:/bin")
     monkeypatch.chdir(root)
-    assert host.program("git") == str(root / "bin/git")
-    found = host.program("git", root)
+    assert trusted_code.program("git") == str(root / "bin/git")
+    found = trusted_code.program("git", root)
     assert not found or not Path(found).resolve().is_relative_to(root)
     monkeypatch.setenv("PATH", f"{root}/bin:{tmp_path}/link:.")
-    assert host.program("bwrap", root) == ""
+    assert trusted_code.program("bwrap", root) == ""
     program = Containment(root).wrap(["true"], root)[0]
     assert not Path(program).exists()
 
