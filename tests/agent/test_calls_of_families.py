@@ -384,6 +384,20 @@ def test_what_nothing_reads_beside_a_call_asks_before_it_runs_once(text):
     assert ran(text, effect="once")[0] == []
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        '{"command": "ls", "command": "rm"}',
+        '{"command": "say "hi" now", "zip": a b}',
+    ],
+)
+def test_native_arguments_that_can_be_read_in_several_ways_run_nothing(arguments):
+    """Mutant: what is refused in a text is only marked in a native call."""
+    calls, told, _ = ran("", native=(ToolCall("shell", arguments, "c"),))
+    assert calls == []
+    assert "[failure] shell" in str(told[-1])
+
+
 TAGGED = "<tool_call><function=save><parameter={}>{}</parameter></function></tool_call>"
 
 

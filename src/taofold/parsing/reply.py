@@ -102,6 +102,9 @@ def read_call(
     parameters, repairs, error = arguments_of(name, arguments, ())
     parameters, fitted = as_declared(parameters, schema)
     call = Call(name, parameters, "", id, (*repairs, *fitted), error)
+    doubt = _doubt_of(Turn(None, (call,)), () if schema is None else {name: schema})
+    if doubt is not None:
+        return replace(call, parameters={}, error=f"{_UNSURE}{doubt}. Send it as valid JSON")
     # The numbers in a text are finite.
     return call if isinstance(arguments, str) and _is_plain(arguments) else _checked(call)
 
