@@ -32,6 +32,42 @@ def test_values_tell_causes_apart(there: str, here: str, same: bool) -> None:
     assert bool(told(known, python(here, "RowError", "tax.py"))) is same
 
 
+@pytest.mark.parametrize(
+    ("there", "here", "at_once", "after_a_failure"),
+    [
+        ("cannot pickle 'generator' object", "cannot pickle 'module' object", False, True),
+        ("cannot pickle 'Depot' object", "cannot pickle 'Cart' object", True, True),
+        ("Object of type set is not JSON", "Object of type Cart is not JSON", False, True),
+        ("'int' object is not callable", "'str' object is not callable", False, False),
+        ("'Depot' object is not iterable", "'Cart' object is not iterable", False, False),
+        ("'coroutine' object is not iterable", "'coroutine' object is not iterable", True, True),
+        ("load is not a function", "rows.save is not a function", False, False),
+        ("too many values to unpack (expected 2)",) * 2 + (False, False),
+    ],
+)
+def test_types_of_the_language_tell_causes_apart_and_those_of_the_program_none(
+    there: str, here: str, at_once: bool, after_a_failure: bool
+) -> None:
+    known = [hard(EXACT, ROUND, python(there))]
+    now = python(here, path="tax.py")
+    assert bool(told(known, now, failed=False)) is at_once
+    assert bool(told(known, now)) is after_a_failure
+
+
+@pytest.mark.parametrize("error", ["RecursionError", "FileNotFoundError"])
+def test_what_has_many_causes_is_told_to_who_has_failed_at_it(error: str) -> None:
+    known = [hard(EXACT, ROUND, python("no end or no file", error))]
+    now = python("no end or no file", error, "tax.py")
+    assert told(known, now, failed=False) == ""
+    assert told(known, now)
+
+
+def test_another_word_in_the_sentence_is_said() -> None:
+    known = [hard(EXACT, ROUND, python("Object of type Decimal is not JSON"))]
+    text = told(known, python("Object of type Cart is not JSON", path="tax.py"))
+    assert "another cause (it says `Decimal` there, `Cart` here)" in text
+
+
 def test_what_a_compiler_quotes_is_code_and_no_value() -> None:
     there, here = "cannot index '{ a: number }'", "cannot index 'Rates'"
     known = [hard(EXACT, ROUND, python(there, "TS7053"))]
@@ -61,19 +97,19 @@ def test_what_the_check_there_asked_for_must_be_asked_for_here(
     new: str, caller: str, here: str, told_of: bool
 ) -> None:
     signature = ErrorSignature("Other", "no row", (), "RowError", "no row", "bill.py", caller)
-    assert (not other_cause(signature, f"-read()\n+{new}", printed(here))) is told_of
+    assert (not other_cause(signature, f"-read()\n+{new}", printed(here), failed=True)) is told_of
 
 
 def test_both_checks_are_put_side_by_side() -> None:
     change = FileChange("bill.py", EXACT.before, EXACT.after)
-    known = loop("first", change, python("no row of 3", "RowError"))
+    known = loop("first", change, python("no row 'a-b' of 3", "RowError"))
     signature = known.attempts[0].before[0].signature
     known = replace(known, callers={signature: 'x = 1\nassert gross("a?") == 2'})
-    here = replace(printed('>       assert gross("*") == 3'), message="no row of 7")
+    here = replace(printed('>       assert gross("*") == 3'), message="no row 'c-d' of 7")
     text = told([known], here)
     both = 'It was right where `assert gross("a?") == 2` had to hold; yours is '
     assert (
-        "   - The same message may have another cause (it says `3` there, `7` here). "
+        "   - The same message may have another cause (it says `a-b` there, `c-d` here). "
         f'{both}`assert gross("*") == 3`\n'
     ) in text
 

@@ -44,10 +44,10 @@ _WILD: Final = {
     "call": r"\w+\(.*\)",
 }
 _TYPES_OF_PYTHON: Final = [*vars(builtins).values(), *vars(types).values()]
+TYPES: Final = frozenset([kind.__name__ for kind in _TYPES_OF_PYTHON if isinstance(kind, type)])
+"""Names of the language's types: in a message they are no names of the program's domain."""
 _SIGNS: Final = ("+", "-", "*", "/", "//", "%", "<", "<=", ">", ">=", "&", "|", "**", "+=")
-_KEPT: Final = frozenset(
-    [kind.__name__ for kind in _TYPES_OF_PYTHON if isinstance(kind, type)] + [*_SIGNS]
-)
+_KEPT: Final = TYPES.union(_SIGNS)
 """Names of types and signs: quoted in messages, and often the very cause (`'coroutine' object`)."""
 _METHODS: Final = frozenset(
     {name for kind in (str, list, dict, set, int, float) for name in dir(kind)}

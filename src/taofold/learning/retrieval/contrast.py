@@ -12,6 +12,7 @@ from typing import Final
 
 from taofold.core.failing_checks import Check, is_exception, is_foreign
 from taofold.learning.extraction.diffs import KNOWN, sides, tokens
+from taofold.learning.extraction.generalisation import TYPES
 from taofold.learning.patterns.kinds import ErrorSignature
 
 _QUOTED: Final = re.compile(r"(?<!\w)'([^'\n]*)'|\"([^\"\n]*)\"|`([^`\n]*)`")
@@ -38,8 +39,11 @@ def _first(message: str) -> str:
     return message.strip().partition("\n")[0]
 
 
-def other_cause(signature: ErrorSignature, diff: str, failing: Check) -> str:
-    """What speaks for another cause than that of the lesson; "" if nothing is seen to."""
+def other_cause(signature: ErrorSignature, diff: str, failing: Check, *, failed: bool) -> str:
+    """What speaks for another cause than that of the lesson; "" if nothing is seen to.
+
+    A loop that has `failed` at the error is told of other types too.
+    """
     there, here = numbers(signature.example), numbers(failing.message)
     if len(there) == len(here) and _order(there) != _order(here):
         return f"its numbers stand otherwise: {', '.join(there)} there, {', '.join(here)} here"
@@ -49,6 +53,9 @@ def other_cause(signature: ErrorSignature, diff: str, failing: Check) -> str:
         data = not (_NAME.fullmatch(old) and _NAME.fullmatch(new))
         if data and _signs(old) != _signs(new):
             return f"its value is of another kind: {old!r} there, {new!r} here"
+    for old, new in [] if failed else differences(signature, failing):
+        if is_exception(failing) and not TYPES.isdisjoint({old, new}):
+            return f"it is about another type: {old} there, {new} here"
     gone, put = ({*tokens("\n".join(lines))} for lines in sides(diff))
     printed = f"{failing.traceback}\n{failing.message}"
     for token in sorted(put - gone) if failing.traceback else ():
@@ -96,10 +103,17 @@ def statement(check: Check) -> str:
 
 
 def differences(signature: ErrorSignature, failing: Check) -> list[tuple[str, str]]:
-    """The values of the message that are others here, there and here; names are others anywhere."""
-    pairs = [
-        *zip(quoted(signature.example), quoted(failing.message), strict=False),
-        *zip(numbers(signature.example), numbers(failing.message), strict=False),
+    """The values and words of the message that are others here, there and here.
+
+    Names of the domain and amounts are left out: they are others everywhere.
+    """
+    there, here = signature.example, failing.message
+    pairs = zip(quoted(there), quoted(here), strict=False)
+    values = [
+        pair for pair in pairs if not (all(map(_NAME.fullmatch, pair)) and TYPES.isdisjoint(pair))
     ]
-    differing = [(old, new) for old, new in dict.fromkeys(pairs) if old != new]
-    return [pair for pair in differing if not all(map(_NAME.fullmatch, pair))]
+    old, new = (_PLACE.sub(" ", _QUOTED.sub(" ", _first(text))).split() for text in (there, here))
+    if len(old) == len(new) and is_exception(failing):
+        words = zip(old, new, strict=True)
+        values += [pair for pair in words if all(map(_NAME.fullmatch, pair))]
+    return [pair for pair in dict.fromkeys(values) if pair[0] != pair[1]]

@@ -157,10 +157,14 @@ _LOCAL: Final = re.compile(
 """Errors whose message names nothing but the program's own: the cause is the program at hand."""
 _ARITY: Final = re.compile(r"\bpositional argument|\bkeyword argument|\bmultiple values for\b")
 """What is said of a call that does not fit: the same."""
-_OWN: Final = re.compile(r"'\.\*' object has no attribute|type object '\.\*' has no attribute")
-"""The same of what a class of the program's own lacks: those of the language keep their names."""
+_OWN: Final = re.compile(
+    r"'\.\*' object has no attribute|type object '\.\*' has no attribute"
+    r"|.*\bis not a (?:function|constructor)|.*\bvalues to unpack"
+    r"|'(?:\.\*|int|float|str|bool|list|dict|tuple|set)' object is not"
+)
+"""The same of what a class or value of the program lacks: other types tell the cause."""
 _MISSING: Final = re.compile(
-    r"(?:Attribute|Recursion|FileNotFound|ModuleNotFound|Import|Syntax|Indentation)Error|shell"
+    r"(?:Attribute|ModuleNotFound|Import|Syntax|Indentation)Error|shell"
     r"|TS23(?:04|07|39)"
 )
 _ABSENT: Final = re.compile(r"not found|No such|denied|syntax error|Is a directory")
@@ -240,7 +244,8 @@ def _error(signature: ErrorSignature, failing: Check) -> float:
 
 def _no_news(pattern: Pattern, signature: ErrorSignature, failing: Check, case: LoopCase) -> str:
     """Why a reader who meets this error is not told of it (yet); "" if they are."""
-    otherwise = other_cause(signature, _fix(pattern).diff, failing)
+    failed = failing.id in case.failed
+    otherwise = other_cause(signature, _fix(pattern).diff, failing, failed=failed)
     if otherwise and not is_assertion(failing):
         return otherwise
     match pattern.body:
@@ -258,7 +263,6 @@ def _no_news(pattern: Pattern, signature: ErrorSignature, failing: Check, case: 
             vain = False
         case _:
             return ""
-    failed = failing.id in case.failed
     # A lesson of a file, without a message word for word, is taken as it is.
     known = signature.example and not same_case(signature, failing)
     own = any(map(_OWN.match, (signature.pattern, pattern_of(failing.message))))
@@ -306,7 +310,7 @@ def _of_every_day(failing: Check, *, vain: bool, failed: bool) -> bool:
         return True
     # Why something is missing may be told by what was tried in vain; why it is nothing at all has
     # so many causes that only a loop which has failed at it is to look at those of others.
-    if _null(failing):
+    if _of_many_causes(failing):
         return not (vain and failed)
     absent = failing.error_type != "shell" or _ABSENT.search(failing.message)
     return bool(_MISSING.fullmatch(failing.error_type) and absent) and not vain
@@ -315,13 +319,14 @@ def _of_every_day(failing: Check, *, vain: bool, failed: bool) -> bool:
 def same_case(signature: ErrorSignature, failing: Check) -> bool:
     """Is it the same value that is named, or the same place that fails?"""
     # A message without a value is the same everywhere, and so is what one asks of nothing at all.
-    valued = bool(re.search(r"\*|\+", signature.pattern)) and not _null(failing)
+    valued = bool(re.search(r"\*|\\S", signature.pattern)) and not _of_many_causes(failing)
     return (valued and signature.example == failing.message) or same_place(signature, failing)
 
 
-def _null(failing: Check) -> bool:
+def _of_many_causes(failing: Check) -> bool:
+    """Is something nothing at all, without end, or not where it was looked for?"""
     named = _OF_NOTHING.fullmatch(failing.error_type) and _NOTHING.search(failing.message)
-    return bool(named)
+    return bool(named) or failing.error_type in ("RecursionError", "FileNotFoundError")
 
 
 def same_place(signature: ErrorSignature, failing: Check) -> bool:
