@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from taofold import Agent, Decision, Limits, MemoryLog, Outcome, RunContext, tool
 from taofold.core import events as e
+from taofold.core.json_values import is_finite
 from taofold.core.values import Principal, Profile, Reply, ToolCall
 from taofold.parsing import read_call
-from taofold.parsing.jsonlike.strict import is_finite
 from taofold.runtime.control import cancel
 from taofold.testing import FunctionModel
 
