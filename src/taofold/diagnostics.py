@@ -35,6 +35,9 @@ _CLASS: Final = re.compile(r"^(?:[A-Za-z_]\w*\.)*([A-Z]\w*)(?: \[\w+\])?(?::\s?(
 _JS_FRAME: Final = re.compile(
     r"^\s*(?:at )?(?:(?:async |new )?([\w.<>$\[\] ]{1,120}) \()?(?:file://)?(/?[\w@./+-]+):(\d+):\d+\)?$"
 )
+_THROWN: Final = re.compile(
+    r"\s*(?:Uncaught )?((?:[A-Z]\w*)?(?:Error|Exception))(?: \[(\w+)\])?: (.*)"
+)
 _COMPLAINT: Final = re.compile(
     r"(?:[\w./-]+: (?:line )?\d+: )?([\w./ -]{1,200}?): ((?:\S[^:]{0,200}: )?(?:command not found"
     r"|not found|No such file or directory|Permission denied|Is a directory|syntax error.*))$"
@@ -331,7 +334,7 @@ def _python(lines: list[str]) -> Iterator[Check]:
 
 def _node(lines: list[str]) -> Iterator[Check]:
     for number, line in enumerate(lines):
-        head = re.match(r"\s*(?:Uncaught )?([A-Z]\w*(?:Error|Exception))(?: \[\w+\])?: (.*)", line)
+        head = _THROWN.match(line)
         frames = lines[number + 1 : number + 30]
         if head and any(re.match(r"\s+at ", frame) for frame in frames):
             places = _js_places(frames)
@@ -340,7 +343,9 @@ def _node(lines: list[str]) -> Iterator[Check]:
                     (m for line in lines[:number] if (m := re.match(r"(/\S+):(\d+)$", line))), None
                 )
                 places = [Location(at[1], int(at[2]))] if at else []
-            yield _uncaught(head[1], head[2], places)
+            # A plain `Error` says nothing, and its code does.
+            error = head[2] if head[1] == "Error" and head[2] else head[1]
+            yield _uncaught(error, head[3], places)
 
 
 def _panic(lines: list[str]) -> Iterator[Check]:

@@ -140,6 +140,17 @@ OUTPUT = {
             Location("/w/check.js", 1, "price"),
         ),
     ),
+    "node by its code": (
+        "node:internal/modules/esm/resolve:283\n    throw new ERR_MODULE_NOT_FOUND(\n    ^\n\n"
+        "Error [ERR_MODULE_NOT_FOUND]: Cannot find module '/w/hello' imported from /w/index.js\n"
+        "    at finalizeResolution (node:internal/modules/esm/resolve:283:11)\n",
+        (
+            "ERR_MODULE_NOT_FOUND",
+            "ERR_MODULE_NOT_FOUND",
+            "Cannot find module '/w/hello' imported from /w/index.js",
+            Location(""),
+        ),
+    ),
     "shell": (
         "bash: line 1: nosuchcmd: command not found\n",
         ("shell", "shell", "nosuchcmd: command not found", Location("")),

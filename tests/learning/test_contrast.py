@@ -38,6 +38,7 @@ def test_values_tell_causes_apart(there: str, here: str, same: bool) -> None:
         ("cannot pickle 'generator' object", "cannot pickle 'module' object", False, True),
         ("cannot pickle 'Depot' object", "cannot pickle 'Cart' object", True, True),
         ("Object of type set is not JSON", "Object of type Cart is not JSON", False, True),
+        ("Object of type Decimal is not JSON", "Object of type Cart is not JSON", False, True),
         ("'int' object is not callable", "'str' object is not callable", False, False),
         ("'Depot' object is not iterable", "'Cart' object is not iterable", False, False),
         ("'coroutine' object is not iterable", "'coroutine' object is not iterable", True, True),
@@ -88,10 +89,17 @@ RAISES = '        with pytest.raises(ValueError):\n>           parse("x")'
         ('read("cp1252")', 'write("é", "cp1252")', '>       write("ö", "cp1252")', True),
         ('read("cp1252")', 'write("é", "cp1252")', '>       write("ö", "utf-16")', False),
         ('read("cp1252")', "check(rows)", '>       write("ö", "utf-16")', True),
+        ("text or {}", "assert load() == {}", ">       assert read() == {}", True),
+        ("text or {}", "assert load() == {}", ">       assert read() == 'a'", False),
+        ("text or {}", "assert load() == {}", ">   read()\n\na.py:3: in read\n>   x or {}", False),
         ("raise ValueError(x)", "with raises(ValueError):\n    parse()", RAISES, True),
         ("raise ValueError(x)", "with raises(ValueError):\n    parse()", ">   parse(1)", False),
     ],
-    ids=["asked for in both", "only there", "nowhere", "raised in both", "only there"],
+    ids=[
+        *("asked for in both", "only there", "nowhere", "nothing in both", "nothing only there"),
+        "nothing in what was tried here",
+        *("raised in both", "raised only there"),
+    ],
 )
 def test_what_the_check_there_asked_for_must_be_asked_for_here(
     new: str, caller: str, here: str, told_of: bool

@@ -103,8 +103,9 @@ def is_assertion(check: "Check") -> bool:
 
 def is_exception(check: "Check") -> bool:
     """Was something raised, or is it a finding of a linter or compiler?"""
-    # Some modules of Python's call theirs `error`: `re.error`, `struct.error`.
-    return check.error_type == "error" or check.error_type.endswith(("Error", "Exception"))
+    # Some modules of Python's call theirs `error` (`re.error`), node names a code.
+    kind = check.error_type
+    return kind == "error" or kind.startswith("ERR_") or kind.endswith(("Error", "Exception"))
 
 
 def is_foreign(path: str) -> bool:

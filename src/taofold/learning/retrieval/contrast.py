@@ -11,7 +11,7 @@ from itertools import combinations
 from typing import Final
 
 from taofold.core.failing_checks import Check, is_exception, is_foreign
-from taofold.learning.extraction.diffs import KNOWN, sides, tokens
+from taofold.learning.extraction.diffs import KNOWN, sides
 from taofold.learning.extraction.generalisation import TYPES
 from taofold.learning.patterns.kinds import ErrorSignature
 
@@ -20,7 +20,13 @@ _NUMBER: Final = re.compile(r"(?<![\w.])(?:0x[0-9a-fA-F]+|-?\d+(?:\.\d+)?)(?!\w)
 _PLACE: Final = re.compile(r"\b(?:line|column|col|row) \d+|\S*/\S+|:\d+(?::\d+)?\b")
 """Where in a file something stands says nothing of it."""
 _NAME: Final = re.compile(r"[^\W\d][\w.]*")
-_RAISED: Final = re.compile(r"[A-Z]\w*(?:Error|Exception)")
+_ENTRY: Final = re.compile(r"^\S+:\d+: ", re.MULTILINE)
+"""The end of a function in what pytest prints."""
+_TYPE: Final = re.compile(r"\btype (\w+)")
+_DECISIVE: Final = re.compile(
+    r"\"[^\"\n]*\"|'[^'\n]*'|\{\}|\[\]|\b(?:\d{2,}|[A-Z]\w*(?:Error|Exception)|None|null|True|False)\b"
+)
+"""What a check may ask for: a value, nothing at all, an exception."""
 EXPECTS: Final = re.compile(r"(?:\bwith\b.*[rR]aises.*:|(?:\bthrows|\brejects|toThrow)\b.*\{)\s*$")
 """The head of a block in which something is expected to be raised."""
 
@@ -54,18 +60,21 @@ def other_cause(signature: ErrorSignature, diff: str, failing: Check, *, failed:
         if data and _signs(old) != _signs(new):
             return f"its value is of another kind: {old!r} there, {new!r} here"
     for old, new in [] if failed else differences(signature, failing):
-        if is_exception(failing) and not TYPES.isdisjoint({old, new}):
+        if is_exception(failing) and not _types(signature.example, failing).isdisjoint({old, new}):
             return f"it is about another type: {old} there, {new} here"
-    gone, put = ({*tokens("\n".join(lines))} for lines in sides(diff))
-    printed = f"{failing.traceback}\n{failing.message}"
-    for token in sorted(put - gone) if failing.traceback else ():
-        value = token.strip("\"'")
-        decides = len(value) > 1 and (value != token or value[0].isdigit())
-        if not (decides or _RAISED.fullmatch(token)):
-            continue
-        if value in signature.caller and value not in printed:
-            return f"its change puts in {token}, which the check there asks for and this one not"
+    gone, put = ({*_DECISIVE.findall("\n".join(lines))} for lines in sides(diff))
+    # The check itself, and not the code that it calls: that may hold what was tried here.
+    printed = f"{_ENTRY.split(failing.traceback, maxsplit=1)[0]}\n{failing.message}"
+    for value in sorted(put - gone) if failing.traceback else ():
+        bare = value.strip("\"'") or value
+        if bare in signature.caller and bare not in printed:
+            return f"its change puts in {value}, which the check there asks for and this one not"
     return ""
+
+
+def _types(there: str, failing: Check) -> set[str]:
+    """The names that are types: the language's, and what a message calls one."""
+    return {*TYPES, *_TYPE.findall(there), *_TYPE.findall(failing.message)}
 
 
 def _order(values: list[str]) -> list[int]:

@@ -164,7 +164,7 @@ _OWN: Final = re.compile(
 )
 """The same of what a class or value of the program lacks: other types tell the cause."""
 _MISSING: Final = re.compile(
-    r"(?:Attribute|ModuleNotFound|Import|Syntax|Indentation)Error|shell"
+    r"(?:Attribute|ModuleNotFound|Import|Syntax|Indentation)Error|shell|ERR_MODULE_NOT_FOUND"
     r"|TS23(?:04|07|39)"
 )
 _ABSENT: Final = re.compile(r"not found|No such|denied|syntax error|Is a directory")
