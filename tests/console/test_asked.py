@@ -156,3 +156,32 @@ async def layouts(devtools: Any) -> int:
     """How often the page was laid out so far."""
     said = await devtools.send("Performance.getMetrics")
     return next(int(one["value"]) for one in said["metrics"] if one["name"] == "LayoutCount")
+
+
+HIDDEN = "safe\u202e\u2066gnp.sh\u200bx\u200dy\x1b[8m\U000e0041 end"
+SHOWN = "safe\\u202e\\u2066gnp.sh\\u200bx\\u200dy\\u001b[8m\\udb40\\udc41 end"
+
+
+async def test_what_a_person_decides_on_hides_and_reorders_nothing(tmp_path: Path) -> None:
+    """Mutants: text enters the page as it is; what is edited is what was shown instead."""
+    bench = Bench()
+    agent = bench.agent(
+        act(f"I publish {HIDDEN} \N{MAN}\u200d\N{WOMAN}", "publish", text=HIDDEN),
+        act("I comment", "comment", text=HIDDEN),
+        finish(HIDDEN),
+    )
+    async with seated(agent, tmp_path) as seat:
+        page, card = seat.page, seat.page.locator(".card:not(.settled)")
+        await seat.start("Publish")
+        await expect(card.locator(".parameters")).to_contain_text(SHOWN)
+        await expect(page.locator(".story")).to_contain_text("\N{MAN}\u200d\N{WOMAN}")
+        await card.locator("[data-do=approve]").click()
+        await expect(card.locator(".parameters")).to_contain_text(SHOWN)
+        await card.locator(".edit summary").click()
+        written = card.locator("textarea[name=parameters]")
+        assert "\\u202e" in await written.input_value()
+        await card.locator("[data-do=edit]").click()
+        await expect(page.locator(".done")).to_be_visible()
+        whole = await page.inner_text("body")
+        assert not {"\u202e", "\u2066", "\u200b", "\x1b", "\U000e0041"}.intersection(whole)
+    assert [done[1] for done in bench.done] == [HIDDEN, HIDDEN], "something else was done"

@@ -40,11 +40,17 @@ export function ago(at, now = Date.now()) {
   return new Date(at).toLocaleDateString();
 }
 
-export const cut = (text, most = 160) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
+// Joiners count beside ASCII: emoji and other scripts need them.
+const UNSEEN = /(?![\t\n\u200c\u200d])[\p{Cc}\p{Cf}\u2028\u2029]|[\u200c\u200d](?=[\0-\x7f]|$)|(?<=[\0-\x7f]|^)[\u200c\u200d]/gu;
+const code = (one) => one.split("").map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`).join("");
 
-/** JSON as indented text; texts stay as they are. */
-export const pretty = (value) =>
-  typeof value === "string" ? value : JSON.stringify(value, null, 2) ?? "";
+/** `text` with what is unseen, or reorders it, as JSON escapes. */
+export const visible = (text) => text.replaceAll("\r\n", "\n").replace(UNSEEN, code);
+
+export const cut = (text, most = 160) => visible(text.length > most ? `${text.slice(0, most - 1)}…` : text);
+
+/** JSON as indented text; texts stay texts. */
+export const pretty = (value) => visible(typeof value === "string" ? value : JSON.stringify(value, null, 2) ?? "");
 
 /** Parameters on one line: `job: "checkout", branch: "main"`. */
 export const brief = (parameters) =>
