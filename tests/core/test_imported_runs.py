@@ -7,6 +7,7 @@ records that were dropped; `trusted` always True.
 import pytest
 
 from taofold.core import events as e
+from taofold.core.errors import LogError
 from taofold.core.imported_runs import as_import, may_be_resumed
 from taofold.core.state import fold
 from taofold.core.values import Action, Observation, Principal, Thought, Tier
@@ -131,3 +132,21 @@ def test_what_an_older_release_took_in_goes_on_only_if_it_claims_nothing() -> No
     here = e.RunStarted(goal="g", principal=ME)
     assert may_be_resumed(records(here, *FORGED))
     assert may_be_resumed(as_import(records(start(), *FORGED), "x", principal=ME, at=9))
+
+
+def test_nothing_stands_behind_the_end_of_a_run() -> None:
+    end = e.RunFinished(status="finished", stop_reason="final_answer", success=True)
+    ended = records(start(), proposed("1"), done("1"), end)
+    assert fold(as_import(ended, "x", principal=ME, at=9)).status == "finished"
+    with pytest.raises(ValueError, match="record 3 stands behind the end"):
+        as_import(records(start(), proposed("1"), end, done("1")), "x", principal=ME, at=9)
+    gone_on = records(start(), end, e.Resumed(epoch=2), proposed("1"))
+    assert fold(as_import(gone_on, "x", principal=ME, at=9)).status == "running"
+
+
+@pytest.mark.parametrize(("key", "index"), [("7", 0), ("1", 1), ("1", -1)])
+def test_a_log_that_speaks_of_no_call_is_an_error_of_the_log(key: str, index: int) -> None:
+    """Mutant: -1 is the last call of the step."""
+    for event in (done(key, index), said(e.Decided, key, index), e.Started(key=key, index=index)):
+        with pytest.raises(LogError, match=rf"{key}\[{index}\] belongs to no open step"):
+            fold(records(start(), proposed("1"), event))

@@ -379,3 +379,23 @@ async def test_a_run_replays_though_the_machines_clock_was_set_while_it_ran() ->
     log = await planted(timed, MemoryLog())
     again = await one.but(log=log).replay(result.run_id)
     assert again.output == result.output
+
+
+async def test_an_answer_without_its_question_diverges() -> None:
+    """Mutant: the log is believed to hold the step that is asked about."""
+    one = agent(batch(("look", {}), ("pay", {"amount": 1}), ("look", {})), finish())
+    waiting = await one.run("goal")
+    await decide(one.opened_log, waiting.pending[0].id, Decision("approve"))
+    result = await one.resume(waiting)
+    kept = [
+        r for r in await one.log.read(result.run_id) if getattr(r.event, "verdict", "") != "ask"
+    ]
+    seen = [r for r in kept if isinstance(r.event, e.Observed) and r.event.key == "2"]
+    # The first call was seen last, so that the step is over when the second is asked about.
+    place = kept.index(seen[-1])
+    kept.remove(seen[0])
+    kept.insert(place, seen[0])
+    changed = [replace_struct(record, seq=seq) for seq, record in enumerate(kept)]
+    log = await planted(changed, MemoryLog())
+    with pytest.raises(ReplayDiverged):
+        await one.but(log=log).replay(result.run_id)

@@ -2,9 +2,11 @@
 
 from typing import Any
 
+import pytest
 from tests.test_surfaces import Slowed
 
 from taofold.core import events as e
+from taofold.core.errors import LogError
 from taofold.core.values import Action, Observation, Thought
 from taofold.runtime.recording import Tape
 
@@ -37,3 +39,12 @@ def test_what_was_said_before_the_last_start_of_a_call_goes_with_its_attempts() 
     assert [record.seq for record in taped.attempts("0", 1)] == [1, 2, 3]
     assert [record.seq for record in taped.rest()] == [0, 4]
     assert taped.peek(Slowed, "0", 1) == slowed(2)
+
+
+@pytest.mark.parametrize("key", ["ask", "1."])
+def test_what_is_no_place_is_an_error_of_the_log(key: str) -> None:
+    with pytest.raises(LogError, match="no place in a run"):
+        tape(e.Replied(key=key, prompt="", content="", model="m"))
+    said = tape(e.Steered(key=key, id="1", text="go", by="ann"))
+    with pytest.raises(LogError, match="no place in a run"):
+        said.steering("1")

@@ -88,14 +88,17 @@ def may_be_resumed(records: Sequence[e.Record]) -> bool:
 
 
 def _check_calls(records: Sequence[e.Record]) -> None:
-    """Is every decision and start about a call that was proposed before it?
+    """Is every decision and start about a call that was proposed before it, and the end the last?
 
     Raises:
         ValueError: one is not. It would lie in wait for a call to come.
     """
     # A decision that stands before its call would be taken for a person's word once it is proposed.
     proposed: set[CallKey] = set()
-    for record in records:
+    for before, record in zip([None, *records], records, strict=False):
+        ended = before is not None and isinstance(before.event, e.RunFinished)
+        if ended and not isinstance(record.event, e.Resumed | e.Rewound):
+            raise ValueError(f"record {record.seq} stands behind the end of the run")
         match record.event:
             case e.Proposed(key=key, actions=actions):
                 proposed.update((key, index) for index in range(len(actions)))

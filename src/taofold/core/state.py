@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from taofold.core import events as e
+from taofold.core.errors import LogError
 from taofold.core.values import Action, Message, Observation, Step, Thought, Usage, Value
 
 
@@ -140,13 +141,13 @@ def reduce(state: RunState, record: e.Record) -> RunState:  # noqa: C901  # one 
             # A new dict, never a change in place: earlier states share it. Open steps are few.
             return replace(state, open={**state.open, event.key: opened}, at=at, active_ms=active)
         case e.Decided():
-            slot = state.open[event.key].slots[event.index]
+            slot = _slot(state, event)
             slot = replace(slot, decided=event, action=event.action or slot.action)
             slots = _slots(state, event, slot)
             # A decision is what ends the waiting of a parked run.
             return replace(state, open=slots, status="running", at=at, active_ms=active)
         case e.Started():
-            slot = state.open[event.key].slots[event.index]
+            slot = _slot(state, event)
             begun = replace(slot, started=True, attempts=slot.attempts + 1)
             opened_again = _slots(state, event, begun)
             # A call that an earlier life began costs its limit once, however
@@ -233,7 +234,7 @@ def _replied(state: RunState, event: e.Replied, at: int, active: int) -> RunStat
 def _observed(state: RunState, event: e.Observed, at: int, active: int) -> RunState:
     observation = event.observation
     refused = bool(observation.refused)
-    slot = state.open[event.key].slots[event.index]
+    slot = _slot(state, event)
     slot = replace(slot, observation=observation, update=event.update)
     opened = _slots(state, event, slot)
     done = opened[event.key]
@@ -280,6 +281,19 @@ def _by_model(state: RunState, more: Mapping[str, Usage]) -> Mapping[str, Usage]
     before = state.usage_by_model
     sums = {name: before[name] + use if name in before else use for name, use in more.items()}
     return {**before, **sums}
+
+
+def _slot(state: RunState, event: _Called) -> ActionSlot:
+    """The slot of the event's action.
+
+    Raises:
+        LogError: there is none, so no release has written this log.
+    """
+    opened = state.open.get(event.key)
+    if opened is None or not 0 <= event.index < len(opened.slots):
+        place = f"{type(event).__name__} of {event.key}[{event.index}]"
+        raise LogError(f"{place} belongs to no open step: the log was changed")
+    return opened.slots[event.index]
 
 
 def _slots(state: RunState, event: _Called, slot: ActionSlot) -> dict[str, OpenStep]:

@@ -128,7 +128,9 @@ class OpenQuestion:
     def _attempts(self) -> int:
         """How often the call was started so far."""
         # Not in the past: in a fork the state may be ahead of what one branch recorded.
-        return self.ledger.store.state.open[self.key].slots[self.index].attempts
+        step = self.ledger.store.state.open.get(self.key)
+        # None in the replay of a log that was changed: what follows is compared with it.
+        return 0 if step is None else step.slots[self.index].attempts
 
     def _ask(self, ruling: Ruling | None) -> _Asked:
         """Record that a person is asked, or find it recorded."""

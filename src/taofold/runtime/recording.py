@@ -13,7 +13,7 @@ from math import inf
 from typing import Any, ClassVar, Final, TypeVar
 
 from taofold.core import events as e
-from taofold.core.errors import ReplayDiverged
+from taofold.core.errors import LogError, ReplayDiverged
 from taofold.core.state import live
 from taofold.core.values import Action
 from taofold.log.run_store import Store
@@ -27,6 +27,19 @@ WHOLE: Final = -1
 def _place(event: e.Happened) -> tuple[str, int]:
     """The effect, and the call of its batch, to which an event belongs."""
     return getattr(event, "key", ""), getattr(event, "index", WHOLE)
+
+
+def _position(key: str) -> tuple[str, int]:
+    """The branch of an effect, and its place in it.
+
+    Raises:
+        LogError: it is no place, so no release has written it.
+    """
+    branch, _, position = key.rpartition(".")
+    try:
+        return branch, int(position)
+    except ValueError:
+        raise LogError(f"{key!r} is no place in a run: its log was changed") from None
 
 
 def _kind(event: e.Happened) -> type[e.Happened]:
@@ -59,8 +72,8 @@ class Tape:
     # An effect inside a fork counts for every fork around it, so that `behind` needs no search.
     def _count(self, key: str, change: int) -> None:
         while key:
-            branch, _, position = key.rpartition(".")
-            self._last[branch] = max(self._last.get(branch, -1), int(position))
+            branch, position = _position(key)
+            self._last[branch] = max(self._last.get(branch, -1), position)
             self._left[key] = self._left.get(key, 0) + change
             # Two segments less: "3.1.0" is effect 0 of branch 1 of the fork at "3".
             key = branch.rpartition(".")[0]
@@ -69,8 +82,8 @@ class Tape:
         """Does the tape hold anything that this branch did at `key` or later?"""
         if not self._last:
             return False
-        branch, _, position = key.rpartition(".")
-        return int(position) < self._last.get(branch, -1) or self._left.get(key, 0) > 0
+        branch, position = _position(key)
+        return position < self._last.get(branch, -1) or self._left.get(key, 0) > 0
 
     def _queue(self, kind: type[e.Happened], key: str, index: int) -> deque[e.Record] | None:
         kinds = self._at.get((key, index)) if self._at else None
@@ -110,11 +123,11 @@ class Tape:
 
     def steering(self, key: str) -> list[e.Record]:
         """What people said up to the turn at `key` of its branch, off the tape."""
-        branch, _, position = key.rpartition(".")
+        branch, position = _position(key)
         heard: list[e.Record] = []
         for record in tuple(self.steered):
-            branch_key, _, at = getattr(record.event, "key", "").rpartition(".")
-            if branch_key == branch and int(at) <= int(position):
+            branch_key, at = _position(getattr(record.event, "key", ""))
+            if branch_key == branch and at <= position:
                 self.steered.remove(record)
                 heard.append(record)
         return heard

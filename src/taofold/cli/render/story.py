@@ -16,6 +16,7 @@ from taofold.cli.outcome import invocation
 from taofold.cli.render.text import clean, dollars
 from taofold.core import events as e
 from taofold.core.content import media_of, parts_of, thoughts
+from taofold.core.errors import LogError
 from taofold.core.state import RunState, reduce
 from taofold.core.text import clip, duration, line, number, parameters, value
 from taofold.core.values import ASK_USER, FINISH, Action, Observation, Thought
@@ -284,7 +285,7 @@ def totals(state: RunState) -> str:
 def _fold(state: RunState, record: e.Record) -> RunState:
     try:
         return reduce(state, record)
-    except (KeyError, IndexError):  # after a rewind; the story only loses its sums
+    except LogError:  # after a rewind; the story only loses its sums
         return state
 
 

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from taofold.core.content import blob_digest
-from taofold.core.errors import ConfigError
+from taofold.core.errors import ConfigError, LogError
 from taofold.core.events import SCHEMA_VERSION, UPCASTERS, Record, decode, encode
 from taofold.core.state import RunState, live, reduce
 from taofold.core.text import iso
@@ -164,11 +164,8 @@ def _foldable(records: list[Record], source: str) -> None:
     for record in live(records):
         try:
             state = reduce(state, record)
-        except (KeyError, IndexError):
-            name = type(record.event).__name__
-            raise ConfigError(
-                f"{name} belongs to no open step", path=_at(source, record.seq + 2)
-            ) from None
+        except LogError as error:
+            raise ConfigError(str(error), path=_at(source, record.seq + 2)) from None
 
 
 def _at(source: str, line: int) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Final
 from ag_ui.core import events as ag
 
 from taofold.core import events as e
+from taofold.core.errors import LogError
 from taofold.core.json_values import render
 from taofold.core.state import RunState, reduce
 from taofold.core.trace import child_id
@@ -359,7 +360,7 @@ class Scene:
 def _after(state: RunState, record: e.Record) -> RunState:
     try:
         return reduce(state, record)
-    except (KeyError, IndexError):  # after a rewind: what was open there is not
+    except LogError:  # after a rewind: what was open there is not
         return state
 
 
