@@ -102,6 +102,24 @@ def test_a_damaged_event_is_named(path: Path) -> None:
         run(count(path))
 
 
+DEEP = "[" * 50_000 + "]" * 50_000
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "at = 'noon'",
+        f"at = {1 << 62}",
+        f"""body = '{{"e":"noted","key":"1","kind":"x","data":{{"a":{DEEP}}}}}'""",
+    ],
+    ids=["time", "year", "depth"],
+)
+def test_an_event_that_no_release_writes_is_named(path: Path, change: str) -> None:
+    alter(path, f"update events set {change} where id & 4294967295 = 7")
+    with pytest.raises(LogError, match=r"record 7 of run 'r' is damaged"):
+        run(count(path))
+
+
 def test_a_record_that_is_no_text_any_more_is_damage_and_is_not_quoted(path: Path) -> None:
     broken = "cast(x'7b2265223a22ff7365637265742d7061796c6f6164227d' as text)"
     alter(path, f"update events set body = {broken} where id & 4294967295 = 7")

@@ -8,7 +8,7 @@ import pytest
 
 from taofold import Agent, Decision, MemoryLog, tool
 from taofold.core import events as e
-from taofold.core.errors import Conflict, Refused
+from taofold.core.errors import Conflict, LogError, Refused
 from taofold.core.state import fold
 from taofold.core.values import Principal
 from taofold.log.log import RunRow
@@ -16,7 +16,7 @@ from taofold.runtime.control import cancel, decide, pending, steer
 from taofold.testing import FunctionModel
 from taofold.testing.replay import assert_replays
 
-from .kit import LOGS, Memo, act, batch, events, finish
+from .kit import LOGS, Memo, act, batch, events, finish, planted
 from .payer import RAN, agent, look
 
 pytestmark = pytest.mark.anyio
@@ -242,3 +242,13 @@ async def test_a_finished_run_cannot_be_resumed() -> None:
     result = await one.run("goal")
     with pytest.raises(Refused, match="fork"):
         await one.resume(result)
+
+
+async def test_a_run_that_is_damaged_does_not_hide_what_others_ask() -> None:
+    log = MemoryLog()
+    waiting = await agent(act("pay", amount=1), log=log).run("goal")
+    broken = (e.RunStarted(goal="g"), e.Started(key="7"), e.Parked(reason="awaiting_approval"))
+    await planted([e.Record("broken", seq, seq, event) for seq, event in enumerate(broken)], log)
+    assert [asked.id for asked in await pending(log)] == [waiting.pending[0].id]
+    with pytest.raises(LogError, match="7"):
+        await pending(log, "broken")

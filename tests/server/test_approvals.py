@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.runtime.kit import planted
 from tests.server.agents import Bench, act, batch, finish
 from tests.server.live import QUICK, Client, serving
 
 from taofold import Agent, Limits, Policy, open_log
 from taofold.clocks import clock
+from taofold.core import events as e
 from taofold.log.builtin import journal_beside
 from taofold.server.auth import TokenStore
 
@@ -543,3 +545,14 @@ async def test_what_people_write_to_a_run_reaches_no_file_of_the_servers_log(
         assert (await decide(client, one, "deny", reason=text)).status_code == 202
         assert leaked() == []
     assert leaked() == []
+
+
+async def test_a_run_that_is_damaged_does_not_hide_what_others_ask(tmp_path: Path) -> None:
+    broken = (e.RunStarted(goal="g"), e.Started(key="7"), e.Parked(reason="awaiting_approval"))
+    log = open_log(tmp_path / "runs.db")
+    await planted([e.Record("broken", seq, seq, event) for seq, event in enumerate(broken)], log)
+    await log.close()
+    async with serving(Bench().agent(PUBLISH, finish()), tmp_path / "runs.db") as client:
+        one = await client.pending(await client.start())
+        (listed,) = (await client.get("/approvals")).json()["items"]
+        assert listed["id"] == one["id"]

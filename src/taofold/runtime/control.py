@@ -7,6 +7,7 @@ taken out before a message is posted: a log on disk keeps what was written to it
 when the message is long consumed.
 """
 
+import logging
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from hashlib import blake2b
@@ -16,7 +17,7 @@ from msgspec.structs import replace
 
 from taofold.clocks import clock
 from taofold.core import events as e
-from taofold.core.errors import Conflict, Refused, UnknownRun
+from taofold.core.errors import Conflict, LogError, Refused, UnknownRun
 from taofold.core.state import ENDED, fold, live
 from taofold.core.values import ASK_USER, Principal
 from taofold.log.log import AT_ONCE, Log, RunRow, Signal
@@ -30,6 +31,7 @@ from taofold.runtime.ownership import gone
 from taofold.runtime.setup import Approval, Decision
 
 LOCAL = Principal()
+_logger = logging.getLogger(__name__)
 REFUSALS: Final = 64
 """Refused attempts to decide that the log of one run keeps."""
 REFUSALS_EACH: Final = 8
@@ -43,7 +45,13 @@ async def pending(log: Log, run: str = "") -> list[Approval]:
     rows = [await log.row(run)] if run else await _asking(log)
     approvals: list[Approval] = []
     for row in rows:
-        approvals += pending_in(await log.read(row.run))
+        try:
+            approvals += pending_in(await log.read(row.run))
+        except LogError as error:
+            if run:
+                raise
+            # One run that is damaged must not hide what all others ask.
+            _logger.warning("what run %r asks cannot be read: %s", row.run, error)
         if run:
             for child in await _asking(log, parent=run):
                 approvals += await pending(log, child.run)

@@ -6,6 +6,7 @@ who hears of it.
 """
 
 import asyncio
+import logging
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
@@ -15,7 +16,7 @@ from typing import Any, Final, cast
 
 from taofold.agent.result import ANSWERING, Happening
 from taofold.clocks import clock
-from taofold.core.errors import Refused, UnknownRun
+from taofold.core.errors import LogError, Refused, UnknownRun
 from taofold.core.events import RunStarted
 from taofold.core.trace import opening
 from taofold.core.values import Principal
@@ -39,6 +40,8 @@ from taofold.server.streams.relay import Broadcast, Relay
 from taofold.shared_document import Shared, Shelf
 from taofold.tools.attachments import Prompt
 from taofold.views import LOCAL, session_in_log
+
+_logger = logging.getLogger(__name__)
 
 
 class Worker:
@@ -310,7 +313,11 @@ class Server:
         events, questions = self._asked.get(row.run, (-1, []))
         # A log only grows, so the number of events tells whether the questions can have changed.
         if events != row.events:
-            questions = control.pending_in(await self.log.read(row.run))
+            try:
+                questions = control.pending_in(await self.log.read(row.run))
+            except LogError as error:  # a damaged run must not hide what all others ask
+                _logger.warning("what run %r asks cannot be read: %s", row.run, error)
+                questions = []
             self._asked.pop(row.run, None)
             self._asked[row.run] = (row.events, questions)
             if len(self._asked) > _REMEMBERED:

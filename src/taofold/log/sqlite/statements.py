@@ -20,6 +20,8 @@ VERSION: Final = 3
 # In the file's header (`pragma application_id`), where other programs find it too.
 APPLICATION: Final = 0x7A0F01D5
 
+_END: Final = 253_402_300_800_000
+"""The year 10000, in milliseconds since the epoch."""
 _JOURNAL: Final = (
     """create table streams(
         number integer primary key autoincrement, stream text not null unique,
@@ -263,8 +265,10 @@ def record(run: str, row: tuple[int, int, str | bytes, int | None]) -> Record:
             f"{SCHEMA_VERSION}: use the newer taofold"
         )
     try:
+        if not 0 <= at < _END:  # a text is no time either
+            raise ValueError(f"{at} is no time")
         return Record(run, seq, at, decode(body, version or _UNMARKED))
-    except (ValueError, TypeError, KeyError, msgspec.MsgspecError) as error:
+    except (ValueError, TypeError, KeyError, RecursionError, msgspec.MsgspecError) as error:
         raise LogError(f"record {seq} of run {run!r} is damaged: {error}") from error
 
 
