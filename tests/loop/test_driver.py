@@ -113,7 +113,7 @@ async def test_a_loop_has_its_minutes_though_the_machines_clock_is_set(
 ) -> None:
     """Red where the driver asks the machine's clock for each move."""
     real, ahead = time.time_ns, 0
-    monkeypatch.setattr("taofold.log.run_store.time.time_ns", lambda: real() + ahead)
+    monkeypatch.setattr("taofold.clocks.time.time_ns", lambda: real() + ahead)
     given = means(tmp_path, rounds("bad", "good"), contains("good"))
     make = given.agent
 

@@ -82,7 +82,7 @@ async def test_a_run_goes_on_though_the_machines_clock_is_set_ahead(
 ) -> None:
     ahead = 0
     real = time.time_ns
-    monkeypatch.setattr("taofold.log.run_store.time.time_ns", lambda: real() + ahead)
+    monkeypatch.setattr("taofold.clocks.time.time_ns", lambda: real() + ahead)
 
     @tool(effect="read")
     def jump(hours: int) -> str:
