@@ -130,7 +130,7 @@ def test_claimed_counts_are_never_added_to_our_own() -> None:
             assert "100000000" not in text
             assert "0 uses" not in text
             if won:
-                assert "100% success, 3 uses, 3/3" in text
+                assert "(shown to 3, followed by 3, right in 3; the text is a file's)" in text
                 assert "the text is a file's" in text
 
     asyncio.run(main())

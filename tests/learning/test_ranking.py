@@ -134,7 +134,7 @@ async def test_anti_patterns_come_by_failure_rate_and_are_never_filtered(
     text = lessons.text[lessons.text.index("### Anti-Patterns to Avoid") :]
     assert text.index("Guessing") < text.index("Casting")
     assert "(shown to 4)" in text
-    assert "(60% failure rate, 3/5)" in text
+    assert "(60% failure rate, 3/5; shown to 4)" in text
     assert "- Better alternative: Narrow the type" in text
 
 

@@ -220,19 +220,24 @@ def test_what_was_tried_in_vain_first_is_told_at_once() -> None:
     assert "-return round" not in text
 
 
-def test_what_was_mended_where_the_error_did_not_point_is_told_at_once() -> None:
+def elsewhere(history: LoopHistory) -> bool:
+    (one,) = extract(history, ("error",))
+    assert isinstance(one.body, ErrorFix)
+    return one.body.fix.elsewhere
+
+
+def test_that_the_error_did_not_point_at_a_file_is_not_said_of_one_that_it_names() -> None:
     text = "RATE = 1.2\n\n\ndef gross(net):\n    return net * RATE\n"
     check = Check("t", "failed", "TypeError", MIXED, (Location("bill.py", 5, "gross"),))
     away = FileChange("bill.py", text, text.replace("1.2", 'Decimal("1.2")'))
     here = FileChange("bill.py", text, text.replace("* RATE", "* Decimal(RATE)"))
-    now = python(MIXED, path="tax.py")
-    shown = told([loop("first", away, check)], now, failed=False)
-    assert "change to bill.py, which the error did not point at" in shown
-    shown = told([loop("first", here, check)], now, failed=False)
-    assert "did not point at" not in shown
     fragment = FileChange("bill.py", "RATE = 1.2", 'RATE = Decimal("1.2")', part=True)
-    shown = told([loop("first", fragment, check)], now, failed=False)
-    assert "did not point at" not in shown, "nobody knows where"
+    assert elsewhere(loop("first", away, check))
+    assert not elsewhere(loop("first", here, check))
+    assert not elsewhere(loop("first", fragment, check)), "nobody knows where"
+    shown = told([loop("first", away, check)], python(MIXED, path="tax.py"), failed=False)
+    assert "The error was gone after this change to bill.py:" in shown
+    assert "It came up in bill.py:gross" in shown
 
 
 def test_an_edit_that_only_moved_the_error_and_was_undone_is_no_fix_of_it() -> None:
@@ -299,8 +304,7 @@ def test_an_import_is_no_fix_elsewhere() -> None:
     text = "def gross(net):\n    a = 1\n    b = a\n    return Dec(net)\n"
     check = Check("t", "failed", "TypeError", MIXED, (Location("bill.py", 4, "gross"),))
     change = FileChange("bill.py", text, f"from decimal import Decimal as Dec\n{text}")
-    shown = told([loop("first", change, check)], python(MIXED), failed=False)
-    assert "did not point at" not in shown
+    assert not elsewhere(loop("first", change, check))
 
 
 @pytest.mark.parametrize(
@@ -707,7 +711,81 @@ def test_how_often_it_was_shown_followed_and_right_is_said() -> None:
             await mind.take_in(loop(name, change, node(NULL)), ())
         return (await mind.inject("now", case, ALWAYS.injection)).text
 
-    assert "shown to 2, followed by 1, right in 1" in asyncio.run(story())
+    text = asyncio.run(story())
+    assert (
+        "**TypeError: Cannot read properties of undefined (reading 'items')** (shown to 2," in text
+    )
+    assert "shown to 2, followed by 1, right in 1)" in text
+
+
+async def followed(*attempts: RepairAttempt, outcome: str, more: Sequence[LoopHistory] = ()) -> str:
+    """What the next loop is told, after one that was told of `EXACT` made these attempts."""
+    mind = CrossLoopLearner(memory_registry(), ALWAYS)
+    case = LoopCase("Mend", failing=(python(MIXED),), failed=(python(MIXED).id,))
+    await mind.take_in(loop("first", EXACT, python(MIXED)))
+    await mind.inject("second", case, ALWAYS.injection)
+    for history in (LoopHistory("second", "Mend", "", outcome, attempts, 2, agent="t"), *more):
+        await mind.take_in(history, ("error",) if history in more else ())
+    return (await mind.inject("now", case, ALWAYS.injection)).text
+
+
+CHECK = python(MIXED)
+DONE = RepairAttempt(1, (CHECK,), (EXACT,), ())
+OTHER_CURE = FileChange("bill.py", EXACT.after, "    return exact(net)\n")
+BESIDE = FileChange("bill.py", EXACT.after, f"    log(net)\n{EXACT.after}")
+
+
+@pytest.mark.parametrize(
+    ("attempts", "outcome", "right"),
+    [
+        ((DONE,), "completed", True),
+        ((DONE,), "exhausted", False),
+        ((replace(DONE, kept=False), RepairAttempt(2, (CHECK,), (ROUND,), ())), "completed", False),
+        ((DONE, RepairAttempt(2, (CHECK,), (OTHER_CURE,), ())), "completed", False),
+        ((DONE, RepairAttempt(2, (CHECK,), (BESIDE,), ())), "completed", True),
+    ],
+    ids=["it stayed", "the gates stayed red", "taken back", "replaced", "added to"],
+)
+def test_advice_was_right_if_its_edit_stayed_and_the_gates_passed(
+    attempts: tuple[RepairAttempt, ...], outcome: str, right: bool
+) -> None:
+    text = asyncio.run(followed(*attempts, outcome=outcome))
+    assert f"(shown to 1, followed by 1, right in {int(right)})" in text
+    assert ("- It was no cure in 1 of 1 that followed it\n" in text) is not right
+
+
+def test_what_was_no_cure_where_it_was_followed_is_not_told_beside_what_was() -> None:
+    change = FileChange("bill.py", EXACT.before, "    return exact(net)\n")
+    text = asyncio.run(
+        followed(DONE, outcome="exhausted", more=[loop("third", change, python(MIXED))])
+    )
+    assert "exact(net)" in text
+    assert "Decimal(" not in text
+
+
+def test_in_how_many_loops_it_was_seen_is_said_and_no_rate_of_discoveries() -> None:
+    known = [loop("first", EXACT, python(MIXED)), loop("second", EXACT, python(MIXED))]
+    assert "** (seen in 2 loops)\n" in told(known, python(MIXED))
+
+
+def test_two_places_of_one_vain_attempt_are_no_two_attempts() -> None:
+    text = "a = net\n\n\ndef gross(net):\n    return net * 1.2\n"
+    both = text.replace("a = net", "a = one").replace("net * 1.2", "net * two")
+    last = text.replace("net * 1.2", "net * three")
+    right = text.replace("net * 1.2", 'net * Decimal("1.2")')
+    steps = [
+        FileChange("bill.py", *pair)
+        for pair in zip((text, both, last), (both, last, right), strict=True)
+    ]
+    check = replace(CHECK, places=())
+    attempts = tuple(
+        [
+            RepairAttempt(number, (check,), (change,), (check,) if number < 3 else ())
+            for number, change in enumerate(steps, 1)
+        ]
+    )
+    shown = told([LoopHistory("h", "Mend", "", "completed", attempts, 3, agent="t")], check)
+    assert "in vain: `a = one` and `return net * two`, then `return net * three`" in shown
 
 
 def test_an_import_with_an_empty_line_beside_it_is_no_template() -> None:

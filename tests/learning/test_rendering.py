@@ -51,7 +51,7 @@ rules.
 
 ### Success Patterns
 
-1. **Type error fixing approach** (avg 2.8 iterations)
+1. **Type error fixing approach** (avg 2.8 iterations; seen in 2 loops)
    - Approach: Fix types from the bottom up
    - Steps:
      1. Read the failing test

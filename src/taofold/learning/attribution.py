@@ -2,12 +2,13 @@
 
 A pattern is applied by an edit that puts in and takes out what its fix does, or nearly, on whatever
 line, the names of its project apart; that a thought names it is nothing (D18). It succeeds if a
-check that its signature describes turns green by it. What was shown and not used is no application.
+check that its signature describes turns green by it, the edit stays to the end, and the loop's
+gates passed. What was shown and not used is no application.
 Counts are about applications alone; a control loop adds only to what happens without; a loop that
 goes on after its end is taken back and counted anew.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import chain
 from math import sqrt
 from typing import Final, TypeVar
@@ -16,9 +17,19 @@ import msgspec
 
 from taofold.core.failing_checks import Check
 from taofold.core.values import Value
-from taofold.learning.extraction.diffs import LineEdit, delta, dice, edits_in, edits_of, hunks
+from taofold.learning.extraction.diffs import (
+    Line,
+    LineEdit,
+    delta,
+    dice,
+    edits_in,
+    edits_of,
+    hunks,
+    joined,
+    lost_lines,
+)
 from taofold.learning.extraction.generalisation import error_type_of
-from taofold.learning.extraction.history import LoopHistory, RepairAttempt
+from taofold.learning.extraction.history import FileChange, LoopHistory, RepairAttempt
 from taofold.learning.loops import LoopNote, LoopStats
 from taofold.learning.patterns.kinds import Approach, Avoidance, CodeTemplate, ErrorFix
 from taofold.learning.patterns.pattern import (
@@ -175,25 +186,48 @@ def applications(history: LoopHistory, patterns: Iterable[Pattern]) -> tuple[App
     """Each use of the `patterns`: at most one won and one lost per pattern and iteration."""
     uses: dict[tuple[str, int, bool], Application] = {}
     proposals = [(pattern, _proposed(pattern)) for pattern in patterns]
+    kept = [attempt for attempt in history.attempts if attempt.kept]
+    total = joined((), [change for attempt in kept for change in attempt.changes])
+    lost = lost_lines(history.attempts)
     for attempt in history.attempts:
-        edits = [edit for change in attempt.changes for edit in edits_of(change)]
-        deltas = [
-            delta(*map(chain.from_iterable, zip(*hunks(change), strict=True)))
-            for change in attempt.changes
-            if hunks(change)
-        ]
         for pattern, proposed in proposals:
             # Without a run of the checks afterwards nobody knows what an edit was good for.
-            if attempt.judged and (_follow(edits, proposed) or _alike(deltas, _delta(proposed))):
-                won = attempt.kept and _won(pattern, attempt)
+            if attempt.judged and _follow(attempt.changes, proposed):
+                # What it put in stands to the end, or what the loop changed in all does the same.
+                stays = _follow(attempt.changes, proposed, lost) or _every(total, proposed)
+                right = history.succeeded and attempt.kept and stays
+                won = right and _won(pattern, attempt)
                 use = Application(pattern.id, attempt.iteration, won)
                 uses.setdefault((pattern.id, attempt.iteration, won), use)
     return tuple(uses.values())
 
 
-def _follow(edits: Sequence[LineEdit], proposed: Sequence[LineEdit]) -> bool:
-    """Is all that was proposed among the edits?"""
+def _follow(
+    changes: Sequence[FileChange], proposed: Sequence[LineEdit], lost: Collection[Line] = ()
+) -> bool:
+    """Is all that was proposed among the changes, or nearly, places with `lost` lines left out?"""
+    deltas: list[list[str]] = []
+    for change in changes:
+        kept = [hunk for hunk in hunks(change) if not _any(hunk.added, change.path, lost)]
+        if kept:
+            deltas.append(delta(*map(chain.from_iterable, zip(*kept, strict=True))))
+    return _every(changes, proposed, lost) or _alike(deltas, _delta(proposed))
+
+
+def _every(
+    changes: Iterable[FileChange], proposed: Sequence[LineEdit], lost: Collection[Line] = ()
+) -> bool:
+    edits = [
+        edit
+        for change in changes
+        for edit in edits_of(change)
+        if not _any(edit.new.split("\n"), change.path, lost)
+    ]
     return bool(proposed) and all(any(edit.follows(one) for edit in edits) for one in proposed)
+
+
+def _any(lines: Iterable[str], path: str, lost: Collection[Line]) -> bool:
+    return any((path, line.strip()) in lost for line in lines)
 
 
 def _delta(edits: Iterable[LineEdit]) -> list[str]:

@@ -11,7 +11,9 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import Final, NamedTuple
 
-from taofold.learning.extraction.history import FileChange
+from msgspec.structs import replace
+
+from taofold.learning.extraction.history import FileChange, RepairAttempt
 
 TOKEN: Final = re.compile(
     r"""\"(?:[^"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|\w+(?:\.\d+)?|(?:\*\*|//|<<|>>|[<>=!*/+\-%|&^])=?"""
@@ -253,6 +255,64 @@ def edits_of(change: FileChange) -> tuple[LineEdit, ...]:
         if len(gone) == len(new) > 1:
             edits += map(LineEdit, gone, new)
     return tuple(edits)
+
+
+Line = tuple[str, str]
+"""A file's path and a line of it, without its indentation."""
+
+
+def added_lines(changes: Iterable[FileChange]) -> list[Line]:
+    """The lines of code that the changes put in."""
+    return [
+        line
+        for change in changes
+        for line in changed_lines(change)[1]
+        # A comment, or a bracket alone, comes and goes everywhere.
+        if any(token[0].isalnum() or token[0] == "_" for token in tokens(line[1]))
+    ]
+
+
+def changed_lines(change: FileChange) -> tuple[list[Line], list[Line]]:
+    """The lines that a change takes out, and those that it puts in."""
+    differing = hunks(change)
+    gone = [(change.path, line.strip()) for hunk in differing for line in hunk.removed]
+    return gone, [(change.path, line.strip()) for hunk in differing for line in hunk.added]
+
+
+def lost_lines(attempts: Iterable[RepairAttempt]) -> set[Line]:
+    """The lines that were there at some time, and are not at the end."""
+    lost: set[Line] = set()
+    for attempt in attempts:
+        for change in attempt.changes:
+            gone, new = map(set, changed_lines(change))
+            lost = (lost | gone) - new if attempt.kept else (lost | new) - gone
+    return lost
+
+
+def joined(earlier: Sequence[FileChange], edits: Sequence[FileChange]) -> tuple[FileChange, ...]:
+    """The `edits`, each with those of its file that led to it, as one change of the file."""
+    whole: dict[str, FileChange] = {}
+    for change in edits:
+        last = whole.get(change.path)
+        if last is not None and last.after == change.before and not change.unsure:
+            change = replace(change, before=last.before)
+        elif last is not None:
+            # Parts of a file whose text is not known stay apart.
+            change = FileChange(
+                change.path,
+                f"{last.before}\n{change.before}",
+                f"{last.after}\n{change.after}",
+                last.unsure or change.unsure,
+                part=True,
+            )
+        whole[change.path] = change
+    for change in reversed(earlier):
+        later = whole.get(change.path)
+        if later is not None and change.before == later.after and not change.part:
+            del whole[change.path]  # It only took back what had been tried.
+        elif later is not None and change.after == later.before and change.before:
+            whole[change.path] = replace(later, before=change.before, part=change.part)
+    return tuple(whole.values())
 
 
 def edits_in(diff: str) -> tuple[LineEdit, ...]:

@@ -22,10 +22,14 @@ from taofold.learning.extraction.diffs import (
     MOST_SHOWN,
     SEPARATOR,
     Hunk,
+    Line,
+    added_lines,
+    changed_lines,
     excerpt,
     hunks,
+    joined,
+    lost_lines,
     sides,
-    tokens,
 )
 from taofold.learning.extraction.generalisation import (
     error_type_of,
@@ -233,7 +237,7 @@ def pairs(history: LoopHistory) -> Iterator[SettledError]:
     silenced this one, is no fix; what stayed to the end is no failure. An edit of several files
     settled those errors that lead into one of them; which of several others nobody can say.
     """
-    lost = _lost(history.attempts)
+    lost = lost_lines(history.attempts)
     settled_signs: set[Sign] = set()
     replaced: list[SettledError] = []
     for number, attempt in enumerate(history.attempts):
@@ -245,7 +249,7 @@ def pairs(history: LoopHistory) -> Iterator[SettledError]:
         groups = [group for group in _distinct(settled) if _told(group[0])]
         for alike in groups[:_PER_FIX] if edits else ():
             earlier, check = _search(history.attempts[:number], alike[0], attempt)
-            changes = _joined([c for past in earlier for c in past.changes], edits)
+            changes = joined([c for past in earlier for c in past.changes], edits)
             # Of several files those through which the error
             # came up are taken for the place of the fix.
             through = {place.path for place in alike[0].places if place.path}
@@ -262,24 +266,24 @@ def pairs(history: LoopHistory) -> Iterator[SettledError]:
             own = (_sign_of(first), _sign_of(alike[0]))
             others = [other for other in attempt.before if _sign_of(other) not in own]
             fix = blame((near if len(groups) > 1 else ()) or changes, first, others, edits)
-            stayed = lost.isdisjoint(_added(fix.changes))
+            stayed = lost.isdisjoint(added_lines(fix.changes))
             if not stayed:
                 # A part was replaced: what stayed is the fix if it is where the error was raised.
                 raised = blame(fix.changes, _raised(first), ())
-                stayed = raised.pointed and lost.isdisjoint(_added(raised.changes))
+                stayed = raised.pointed and lost.isdisjoint(added_lines(raised.changes))
                 paths = {change.path for change in fix.changes}
                 later = [past for past in history.attempts[number + 1 :] if past.kept]
                 more = [c for past in later for c in past.changes if c.path in paths]
-                last = blame(_joined((), [*changes, *more]), _raised(first), others)
+                last = blame(joined((), [*changes, *more]), _raised(first), others)
                 fix = raised if stayed else last
-                if not fix.pointed or not lost.isdisjoint(_added(fix.changes)):
+                if not fix.pointed or not lost.isdisjoint(added_lines(fix.changes)):
                     continue
             if fix.changes and all(map(_readable, fix.changes)) and not _silent(fix.changes):
                 # The same check by all its messages: an edit may have changed only these.
                 states = [state for past in earlier for state in (*past.before, *past.after)]
                 forms = {*own, *[_sign_of(c) for c in states if c.id == alike[0].id]}
-                vain = [change for past in earlier for change in _in_vain_for(past, forms)]
-                tried = _tried(_added(vain), _added(fix.changes), lost)
+                vain = [added_lines(_in_vain_for(past, forms)) for past in earlier]
+                tried = _tried(vain, added_lines(fix.changes), lost)
                 one = SettledError(alike, first, fix.changes, tried, fix.elsewhere, fix.partial)
                 if stayed:
                     settled_signs.add(_sign_of(first))
@@ -312,8 +316,8 @@ def _undone(attempt: RepairAttempt, check: Check, later: Iterable[RepairAttempt]
     """Was a line taken out again that the attempt put in for the check?"""
     others = [other for other in attempt.before if not _alike(other, check)]
     edits = [change for change in attempt.changes if not is_test(change.path)]
-    gone = {line for past in later for change in past.changes for line in _lines(change)[0]}
-    return not gone.isdisjoint(_added(blame(edits, _raised(check), others).changes))
+    gone = {line for past in later for change in past.changes for line in changed_lines(change)[0]}
+    return not gone.isdisjoint(added_lines(blame(edits, _raised(check), others).changes))
 
 
 def _raised(check: Check) -> Check:
@@ -322,45 +326,13 @@ def _raised(check: Check) -> Check:
     return replace(check, places=tuple(inside[-1:]))
 
 
-Line = tuple[str, str]
-"""A file's path and a line of it, without its indentation."""
-
-
-def _added(changes: Iterable[FileChange]) -> list[Line]:
-    """The lines of code that the changes put in."""
-    return [
-        line
-        for change in changes
-        for line in _lines(change)[1]
-        # A comment, or a bracket alone, comes and goes everywhere.
-        if any(token[0].isalnum() or token[0] == "_" for token in tokens(line[1]))
-    ]
-
-
-def _lines(change: FileChange) -> tuple[list[Line], list[Line]]:
-    """The lines that a change takes out, and those that it puts in."""
-    differing = hunks(change)
-    gone = [(change.path, line.strip()) for hunk in differing for line in hunk.removed]
-    return gone, [(change.path, line.strip()) for hunk in differing for line in hunk.added]
-
-
-def _lost(attempts: Iterable[RepairAttempt]) -> set[Line]:
-    """The lines that were there at some time, and are not at the end."""
-    lost: set[Line] = set()
-    for attempt in attempts:
-        for change in attempt.changes:
-            gone, new = map(set, _lines(change))
-            lost = (lost | gone) - new if attempt.kept else (lost | new) - gone
-    return lost
-
-
 def _in_vain_for(attempt: RepairAttempt, own: Collection[Sign]) -> tuple[FileChange, ...]:
     """What the attempt changed for an error that it left or moved: of what it settled nothing."""
     left = {_sign_of(check) for check in attempt.after}
     check = next((check for check in attempt.before if _sign_of(check) in own), None)
     if not attempt.judged or check is None or left.isdisjoint(own):
         return ()
-    changes = _joined((), [c for c in attempt.changes if not is_test(c.path)])
+    changes = joined((), [c for c in attempt.changes if not is_test(c.path)])
     others = [other for other in attempt.before if _sign_of(other) not in own]
     part = blame(changes, check, others)
     if part.pointed:
@@ -391,32 +363,6 @@ def _silent(changes: Iterable[FileChange]) -> str:
         [line for hunk in differing for line in hunk.removed],
         [line for hunk in differing for line in hunk.added],
     )
-
-
-def _joined(earlier: Sequence[FileChange], edits: Sequence[FileChange]) -> tuple[FileChange, ...]:
-    """The `edits`, each with those of its file that led to it, as one change of the file."""
-    joined: dict[str, FileChange] = {}
-    for change in edits:
-        last = joined.get(change.path)
-        if last is not None and last.after == change.before and not change.unsure:
-            change = replace(change, before=last.before)
-        elif last is not None:
-            # Parts of a file whose text is not known stay apart.
-            change = FileChange(
-                change.path,
-                f"{last.before}\n{change.before}",
-                f"{last.after}\n{change.after}",
-                last.unsure or change.unsure,
-                part=True,
-            )
-        joined[change.path] = change
-    for change in reversed(earlier):
-        later = joined.get(change.path)
-        if later is not None and change.before == later.after and not change.part:
-            del joined[change.path]  # It only took back what had been tried.
-        elif later is not None and change.after == later.before and change.before:
-            joined[change.path] = replace(later, before=change.before, part=change.part)
-    return tuple(joined.values())
 
 
 def _told(check: Check) -> bool:
@@ -471,12 +417,19 @@ def _error_fix(settled: SettledError, history: LoopHistory) -> ErrorFix:
     )
 
 
-def _tried(vain: Sequence[Line], fix: Sequence[Line], lost: Collection[Line]) -> tuple[str, ...]:
-    """The lines that left the error there and were given up, or else those of the fix."""
-    other = [f"`{line[1][:_MOST_EDIT]}`" for line in vain if line in lost]
+def _tried(
+    vain: Sequence[Sequence[Line]], fix: Sequence[Line], lost: Collection[Line]
+) -> tuple[str, ...]:
+    """Of each attempt the lines that left the error and were given up, or those of the fix."""
+    other = [_quoted([line for line in lines if line in lost]) for lines in vain]
     # A part of what was right in the end was not enough.
-    part = [f"`{line[1][:_MOST_EDIT]}` alone" for line in vain if line in fix]
-    return tuple(dict.fromkeys(other or part))[:_MOST_EDITS]
+    part = [_quoted([line for line in lines if line in fix], " alone") for lines in vain]
+    return tuple(dict.fromkeys(filter(None, other if any(other) else part)))[:_MOST_EDITS]
+
+
+def _quoted(lines: Sequence[Line], end: str = "") -> str:
+    texts = dict.fromkeys([f"`{text[:_MOST_EDIT]}`" for _, text in lines])
+    return " and ".join(list(texts)[:_MOST_EDITS]) + end * bool(texts)
 
 
 def difference(changes: tuple[FileChange, ...]) -> str:

@@ -170,8 +170,9 @@ def _surplus(candidate: Ranked, chosen: Sequence[Ranked], ranked: Sequence[Ranke
     for other in (*chosen, *own):
         if likeness(pattern, other.pattern) > _ALIKE:
             return f"it says the same as {other.pattern.id}"
-    for other in ranked if isinstance(pattern.body, Avoidance) and not pattern.body.better else ():
-        settles = other.pattern.kind == "error" and not other.refused
+    failed = isinstance(pattern.body, Avoidance) and not pattern.body.better
+    for other in ranked if failed or _wrong(pattern) else ():
+        settles = other.pattern.kind == "error" and not (other.refused or _wrong(other.pattern))
         if settles and not other.pattern.claimed and other.answers == candidate.answers >= 0:
             return f"{other.pattern.id} tells what settled such an error"
     # What tells nothing new as a lesson does not do so as an approach or a template either.
@@ -179,6 +180,11 @@ def _surplus(candidate: Ranked, chosen: Sequence[Ranked], ranked: Sequence[Ranke
         if other.pattern.kind == "error" and not pattern.loops.isdisjoint(other.pattern.loops):
             return f"{other.pattern.id} tells it, from the same loop"
     return ""
+
+
+def _wrong(pattern: Pattern) -> bool:
+    """Was it no cure in any loop that followed it?"""
+    return bool(pattern.uses) and not pattern.helped
 
 
 def _spared(ranked: Ranked) -> float:

@@ -23,7 +23,7 @@ from taofold.learning.patterns.kinds import (
     Fix,
     Kind,
 )
-from taofold.learning.patterns.pattern import Pattern
+from taofold.learning.patterns.pattern import Pattern, UseCounts
 from taofold.learning.retrieval.choice import Ranked, in_section
 from taofold.learning.retrieval.contrast import differences, statement
 from taofold.parsing.markup.families import template_mark
@@ -158,6 +158,10 @@ def item(one: Ranked, number: int) -> str:
     lines = [f"{number}. **{_title(pattern)}**{shown}"]
     match pattern.body:
         case ErrorFix() as body:
+            if wrong := len(pattern.uses) - pattern.helped:
+                lines.append(
+                    f"   - It was no cure in {wrong} of {len(pattern.uses)} that followed it"
+                )
             lines += [*_came_up(body.signature), *_fix(body.fix)]
             lines += _compare(body.signature, one.failing)
         case Approach() as body:
@@ -181,39 +185,41 @@ def _title(pattern: Pattern) -> str:
 
 
 def figures(pattern: Pattern) -> str:
-    """The rate with the counts it stands on, and how often it was shown, followed, and right.
+    """In how many loops it was seen, if in several; how often it was shown, followed, and right.
 
-    "" for a pattern that nobody has followed: its rate would be one of discoveries. What a file
-    claims stands there, and marked, until there are figures of our own.
+    A discovery is no success of advice. What a file claims stands there, and marked, until there
+    are figures of our own.
     """
-    counts, rate, mark = pattern.counts, pattern.counts.rate, ""
-    if pattern.claim is not None:
-        mark = "; the text is a file's"
-        if not counts.usage:
-            counts, rate = pattern.claim.counts, pattern.claim.share
-            mark = "; claimed by a file, not seen here"
-    outcomes = counts.successes + counts.failures
-    body = pattern.body
-    pace = ""
+    counts, body = pattern.counts, pattern.body
+    parts: list[str] = []
     if isinstance(body, Approach) and body.average_iterations:
-        pace = f"avg {body.average_iterations:.1f} iterations"
-    if pattern.claim is None and not pattern.uses and counts.usage <= len(pattern.loops):
-        # Who does the same in other words is not seen to follow it.
-        exposure = f"shown to {pattern.shown.loops}" if pattern.shown.loops else ""
-        return ", ".join(filter(None, [pace, exposure]))
+        parts.append(f"avg {body.average_iterations:.1f} iterations")
+    found = sum(source.role != "applied" and not source.claimed for source in pattern.sources)
+    if pattern.claim is not None and not counts.usage:
+        parts += [
+            _rate(pattern, pattern.claim.counts, pattern.claim.share),
+            "claimed by a file, not seen here",
+        ]
+    elif pattern.kind == "anti" and counts.usage > 1:
+        parts.append(_rate(pattern, counts, counts.rate))
+    elif found > 1:
+        parts.append(f"seen in {found} loops")
+    if pattern.shown.loops:
+        right = f", followed by {len(pattern.uses)}, right in {pattern.helped}"
+        # Only an edit can be seen to be followed.
+        edits = isinstance(body, ErrorFix | CodeTemplate)
+        parts.append(f"shown to {pattern.shown.loops}{right * edits}")
+    if pattern.claim is not None and counts.usage:
+        parts.append("the text is a file's")
+    return "; ".join(parts)
+
+
+def _rate(pattern: Pattern, counts: UseCounts, rate: float | None) -> str:
+    outcomes = counts.successes + counts.failures
     if pattern.kind == "anti":
-        text = f"{1 - (rate or 0.0):.0%} failure rate, {counts.failures}/{outcomes}"
-    else:
-        uses = "1 use" if counts.usage == 1 else f"{counts.usage} uses"
-        share = "rate unknown" if rate is None else f"{rate:.0%} success"
-        share = ", ".join(filter(None, [share, pace]))
-        text = f"{share}, {uses}, {counts.successes}/{outcomes}"
-        if pattern.shown.loops:
-            text += (
-                f"; shown to {pattern.shown.loops}, followed by {pattern.applied.usage}, "
-                f"right in {pattern.helped}"
-            )
-    return text + mark
+        return f"{1 - (rate or 0.0):.0%} failure rate, {counts.failures}/{outcomes}"
+    share = "rate unknown" if rate is None else f"{rate:.0%} success"
+    return f"{share}, {counts.usage} uses, {counts.successes}/{outcomes}"
 
 
 def _came_up(signature: ErrorSignature) -> list[str]:
@@ -244,13 +250,12 @@ def _fix(fix: Fix) -> list[str]:
         tried = line(", then ".join(fix.vain), _AVOID)
         files = line(", ".join(fix.files), 120)
         where = f" to {files}" if files else ""
-        away = ", which the error did not point at" if fix.elsewhere and files else ""
         # What is known: the error went. That is not that the code does right, nor that all of it
         # was needed.
         among = ", made together with others" * fix.partial
         return [
             *([f"   - Tried first there, in vain: {tried}"] * bool(tried)),
-            *_fenced(f"The error was gone after this change{where}{away}{among}", "diff", fix.diff),
+            *_fenced(f"The error was gone after this change{where}{among}", "diff", fix.diff),
         ]
     lines = [f"   - Cause: {line(fix.cause, _LINE)}"] if fix.cause else []
     if fix.description:
