@@ -138,6 +138,33 @@ async def test_a_flood_of_notifications_fills_no_memory_and_holds_up_no_call() -
             assert sum(map(len, context.partial)) < 1_000_000
 
 
+CARELESS = """
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    answer = {"tools": [{"name": "go", "inputSchema": {"type": "object"}}]}
+    if asked["method"] == "initialize":
+        version = asked["params"]["protocolVersion"]
+        answer = {"protocolVersion": version, "capabilities": {"tools": {}},
+                  "serverInfo": {"name": "careless", "version": "1"}}
+    if asked["method"] == "tools/call":
+        answer = {"content": [{"type": "text", "text": "done"}]}
+        sys.stdout.buffer.write(b"caf\\xe9 is open\\n" + b"[]\\n{\\n" + b"{" * 100_000 + b"\\n")
+        sys.stdout.flush()
+    if "id" in asked:
+        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": answer}), flush=True)
+"""
+
+
+async def test_what_a_program_prints_between_its_messages_ends_no_call() -> None:
+    """Mutant: a byte that is no UTF-8 ends the reading of all that follows."""
+    options: Any = {"name": "s", "pins": False, "mode": "legacy"}
+    async with McpServer.stdio(sys.executable, "-c", CARELESS, **options) as server:
+        for _ in range(2):
+            async with asyncio.timeout(30):
+                assert (await server["s_go"].bind({}).run(RunContext(None))).value == "done"
+
+
 @pytest.mark.scenario("PEER-22")
 async def test_closing_ends_a_program_that_was_never_greeted() -> None:
     """Ctrl-C while a mute server is waited for: no process is left behind."""

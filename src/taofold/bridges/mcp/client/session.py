@@ -393,8 +393,13 @@ async def _transport(
         stdio = load("mcp.client.stdio")
         # The mark last: an agent file cannot clear it (`cli.app`).
         env = {**with_environment(address.env), MARK: f"{SERVER}{address.label}"}
+        # What is no UTF-8 must not end the reading: every later call would wait for its deadline.
         program = stdio.StdioServerParameters(
-            command=address.command, args=list(address.args), env=env, cwd=address.cwd or None
+            command=address.command,
+            args=list(address.args),
+            env=env,
+            cwd=address.cwd or None,
+            encoding_error_handler="replace",
         )
         return stdio.stdio_client(program, errlog=await _stderr(stack, tail))
     credentials = Credentials(address)
