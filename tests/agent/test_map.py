@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from taofold import Agent, MemoryLog, tool
+from taofold import Agent, Decision, MemoryLog, decide, tool
 from taofold.agent import RunResult
 from taofold.agent.batch import BatchState, Failure
 from taofold.core.errors import ConfigError, LogError, ModelError
@@ -298,3 +298,34 @@ async def test_an_empty_goal_is_refused_and_none_is_none() -> None:
 async def test_a_text_is_not_taken_for_a_list_of_goals() -> None:
     with pytest.raises(ConfigError, match="write \\['abc'\\]"):
         await Agent(echo([]), strategy="direct").map("abc")
+
+
+async def test_a_run_that_waits_goes_on_once_a_person_has_answered() -> None:
+    """Mutant: what waits for a person is read from the log like what has ended."""
+    paid: list[int] = []
+
+    @tool(effect="once", tier=3)
+    def pay(amount: int) -> str:
+        """Pay."""
+        paid.append(amount)
+        return "paid"
+
+    def reply(request: Any) -> str:
+        if any(message.role == "assistant" for message in request.conversation):
+            return '{"thought": "t", "action": {"tool": "finish", "parameters": {"answer": "ok"}}}'
+        return '{"thought": "t", "action": {"tool": "pay", "parameters": {"amount": 1}}}'
+
+    log = MemoryLog()
+    agent = Agent(FunctionModel(reply), tools=[pay], log=log)
+    first = await agent.map(["a", "b"], name="s")
+    assert first.statuses == {"waiting": 2}
+    one, other = first.results
+    assert isinstance(one, RunResult)
+    assert isinstance(other, RunResult)
+    before = await log.read(other.run_id)
+    await decide(log, one.pending[0].id, Decision("approve"))
+    again = await agent.map(["a", "b"], name="s")
+    assert again.statuses == {"finished": 1, "waiting": 1}
+    assert again.outputs[0] == "ok"
+    assert paid == [1]
+    assert await log.read(other.run_id) == before, "without an answer nothing happens"

@@ -222,16 +222,24 @@ class _Work:
         run, options = self.batch.run_ids[number], self.options
         try:
             earlier = await self._earlier(run)
-            if earlier is not None and not _goes_on(earlier):
+            settled = earlier is not None and not _goes_on(earlier)
+            if earlier is not None and settled:
                 self._same_agent(earlier)
-                self.batch.kept += 1
-                return earlier
+                if earlier.status != "waiting":
+                    self.batch.kept += 1
+                    return earlier
             if self.purse is not None and self.purse.empty:
                 return earlier
             principal = options.get("principal")
             activation = Activation(
                 self.agent, options.get("deps"), principal, None, purse=self.purse
             )
+            if settled:
+                # What people answered since is taken in; without an answer it waits on.
+                await activation.advance(run)
+                result = await self.agent.result(run)
+                self.batch.kept += result.status == "waiting"
+                return result
             if earlier is None:
                 rest = {key: options[key] for key in options if key not in ("deps", "principal")}
                 return await activation.run(prompt, run_id=run, **rest)
