@@ -11,7 +11,7 @@ from tests.tables import TABLES, page_with_table
 from tests.test_docs import PAGES, ROOT
 
 from taofold.agent.activation import HISTORY_MEDIA
-from taofold.bridges.mcp.client import results as mcp_results
+from taofold.bridges.mcp.client import content as mcp_results
 from taofold.bridges.mcp.client import session
 from taofold.cli import outcome
 from taofold.cli.app import app

@@ -15,7 +15,7 @@ from tests.runtime.kit import Memo, act, finish
 
 from taofold import Agent, Decision, MemoryLog, Principal, RunContext
 from taofold.bridges.mcp import McpServer
-from taofold.bridges.mcp.client import remote
+from taofold.bridges.mcp.client import remote_server
 from taofold.core.errors import ConfigError
 from taofold.runtime.control import decide
 from taofold.tools import Outcome
@@ -167,8 +167,8 @@ async def test_600_tools_are_listed_and_those_that_are_wanted_are_not_cut_off(
 ) -> None:
     with peer(name, tmp_path, more=600) as there:
         async with bridge(there) as every:
-            assert len(every) == remote.MOST_TOOLS
-            assert len(every.skipped) == 606 - remote.MOST_TOOLS
+            assert len(every) == remote_server.MOST_TOOLS
+            assert len(every.skipped) == 606 - remote_server.MOST_TOOLS
             assert "tools=" in every.skipped[0]
         async with bridge(there, tools=["t599", "echo"]) as few:
             assert sorted(few) == ["s_echo", "s_t599"]

@@ -1,9 +1,9 @@
-"""`RemoteServer`: one MCP server, a local program or a URL; its pins, and calls of its tools.
+"""`RemoteServer`: one MCP server, a local program or a URL, seen from here: its tools, and calls.
 
 Its prompts and pages of lists are read here, too; `connection` reconnects, `session` speaks the
 protocol. Runs on the loop of the connections. What the server says of a tool is compared with what
-was accepted before each call, as fresh as the server lets us know; if it changed, a person is
-asked.
+was accepted (`pins`) before each call, as fresh as the server lets us know; if it changed, a person
+is asked.
 """
 
 import asyncio
@@ -16,10 +16,11 @@ from typing import Any, Final
 import msgspec
 
 from taofold.bridges.foreign import server_parameters
-from taofold.bridges.mcp.client import definitions, results
+from taofold.bridges.mcp.client import content, definitions
 from taofold.bridges.mcp.client.address import ServerAddress
 from taofold.bridges.mcp.client.connection import ServerConnection, Unreachable
-from taofold.bridges.mcp.client.definitions import Definition, Pins, offered_definition
+from taofold.bridges.mcp.client.definitions import Definition
+from taofold.bridges.mcp.client.pins import Pins, offered_definition
 from taofold.bridges.mcp.client.questions import (
     ELICIT,
     ROOTS,
@@ -34,8 +35,8 @@ from taofold.bridges.mcp.client.questions import (
     pending_questions,
     questions_of,
 )
-from taofold.bridges.mcp.client.results import RemoteTask, TaskGone, task_of
 from taofold.bridges.mcp.client.session import URL_REQUIRED, McpSession, SessionHandlers
+from taofold.bridges.mcp.client.tasks import RemoteTask, TaskGone, task_of
 from taofold.bridges.mcp.sdk import TASK, code, data, get, load, plain
 from taofold.core.errors import ConfigError
 from taofold.core.json_values import is_array, is_object
@@ -423,7 +424,7 @@ class RemoteServer:
         if odd:
             text = f"the result of {now.name!r} is not what its server promised: {odd}"
             return Outcome(text, "failure")
-        return self._hinted(results.outcome(result))
+        return self._hinted(content.outcome(result))
 
     def _hinted(self, outcome: Outcome) -> Outcome:
         """The outcome, with what to change if the server asked in a way that its era has not."""
@@ -451,12 +452,12 @@ class RemoteServer:
     async def read(self, uri: str) -> str:
         """The contents of a resource: text, or what it is."""
         answer = await self.connection.use(lambda session: session.read(uri))
-        return results.bounded("\n".join(map(results.resource, get(answer, "contents", ()))))
+        return content.bounded("\n".join(map(content.resource, get(answer, "contents", ()))))
 
     async def prompt(self, name: str, arguments: dict[str, str]) -> str:
         """A prompt filled in, a line for each message."""
         answer = await self.connection.use(lambda session: session.prompt(name, arguments))
-        return results.bounded("\n".join(map(results.message, get(answer, "messages", ()))))
+        return content.bounded("\n".join(map(content.message, get(answer, "messages", ()))))
 
     async def pages(self, what: str) -> list[dict[str, Any]]:
         """Everything of one kind that the server lists, as JSON: resources, prompts."""
