@@ -39,7 +39,7 @@ import asyncio, io
 from taofold import Agent, Limits, tool
 from taofold.cli.render.story import PlainVoice, Story
 from taofold.log.open import open_log
-from taofold.server.agui.scene import Scene
+from taofold.server.agui.projection import Projection
 from taofold.server.api.views import record as shown
 from taofold.server.streams.events import project
 from taofold.telemetry.projection import SpanProjection
@@ -65,11 +65,11 @@ async def main():
     notes = [event for event in project(records) if event["type"] == "note"]
     assert TEXT in [note["text"] for note in notes], notes
     out = io.StringIO()
-    story, scene, spans = Story(PlainVoice(out), run), Scene(run, "t", "n"), SpanProjection(run)
-    told = list(scene.open())
+    story, agui, spans = Story(PlainVoice(out), run), Projection(run, "t", "n"), SpanProjection(run)
+    told = list(agui.open())
     for record in records:
         story(record)
-        told += scene.tell(record)
+        told += agui.tell(record)
         span = spans.feed(record)
     assert TEXT in out.getvalue()
     assert TEXT in [event.value["text"] for event in told if getattr(event, "name", "") == "note"]

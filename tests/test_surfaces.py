@@ -17,7 +17,7 @@ from taofold.cli.render.loops import Show
 from taofold.cli.render.story import PlainVoice, Story
 from taofold.core import events as e
 from taofold.core.values import Observation
-from taofold.server.agui.scene import Scene
+from taofold.server.agui.projection import Projection
 from taofold.server.api import views
 from taofold.server.streams.events import project
 from taofold.telemetry.attributes import attributes
@@ -96,8 +96,8 @@ def test_the_stream_has_a_note_of_it_and_the_fact_with_the_result(records: list[
 def test_ag_ui_has_a_custom_event_of_it_and_the_fact_with_the_result(
     records: list[e.Record],
 ) -> None:
-    scene = Scene(records[0].run, "thread", "name")
-    told = [*scene.open(), *[event for record in records for event in scene.tell(record)]]
+    projection = Projection(records[0].run, "thread", "name")
+    told = [*projection.open(), *[event for record in records for event in projection.tell(record)]]
     sent = [json.loads(event.model_dump_json(by_alias=True, exclude_none=True)) for event in told]
     (note,) = [event for event in sent if event["type"] == "CUSTOM"]
     assert note["name"] == "note"

@@ -2,7 +2,7 @@
 
 A thread is a session of its principal. Each request starts a run, or carries on the one that
 waits; history and roles of the request are not believed, for the log knows them. Its tools are
-what the client does itself (`catalog`), its state what the new run's tools find.
+what the client does itself (`client_tools`), its state what the new run's tools find.
 """
 
 import asyncio
@@ -26,13 +26,14 @@ from taofold.core.json_values import is_object
 from taofold.core.state import ENDED
 from taofold.core.trace import opening
 from taofold.log.log import RunRow
-from taofold.server.agui.events import decision
-from taofold.server.agui.scene import Scene, Tail
+from taofold.server.agui.interrupts import decision
+from taofold.server.agui.projection import Projection, Tail
 from taofold.server.api import approvals
 from taofold.server.api.attachments import from_ag_ui
 from taofold.server.api.runs import framed_context, offered_agent
 from taofold.server.api.schemas import LONGEST_GOAL, Decide
-from taofold.server.catalog import CLIENT_TOOLS, SETTINGS, definitions
+from taofold.server.catalog import SETTINGS
+from taofold.server.client_tools import CLIENT_TOOLS, definitions
 from taofold.server.endpoint import ApiCall, ApiEndpoint, Problem
 from taofold.server.server import Server
 from taofold.server.streams.channel import LONGEST_REPORT
@@ -55,7 +56,7 @@ _ENCODER: Final = EventEncoder()
 class _StreamSource:
     """What one request is answered with."""
 
-    scene: Scene
+    projection: Projection
     tail: Tail
     notes: list[BaseEvent] = field(default_factory=list[BaseEvent])
     messages: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
@@ -105,13 +106,13 @@ async def _source(
             return await _back(server, last, body)
         if last.status == "waiting":
             # Nobody answered: the client gets the open questions once more.
-            source = _StreamSource(Scene(last.run, thread, name), Tail(server.log, last.run))
-            source.scene.before([record async for record in source.tail.pull()])
+            source = _StreamSource(Projection(last.run, thread, name), Tail(server.log, last.run))
+            source.projection.before([record async for record in source.tail.pull()])
             return source
         if last.status not in ENDED:
             raise Problem(409, "session_busy", "the thread has a run that has not ended")
     run = await _start(call, body, session)
-    return _StreamSource(Scene(run, thread, name), Tail(server.log, run))
+    return _StreamSource(Projection(run, thread, name), Tail(server.log, run))
 
 
 async def _ignored_tools(server: Server, run: str, body: RunAgentInput) -> list[BaseEvent]:
@@ -189,11 +190,13 @@ def _identity(message: UserMessage) -> str:
 
 async def _back(server: Server, last: RunRow, body: RunAgentInput) -> _StreamSource:
     """Bring a client up to date, and go on with the run if it has not ended."""
-    tail, scene = Tail(server.log, last.run), Scene(last.run, body.thread_id, body.run_id)
+    tail, projection = Tail(server.log, last.run), Projection(last.run, body.thread_id, body.run_id)
     records = [record async for record in tail.pull()]
     ends = records and records[-1].run == last.run and isinstance(records[-1].event, e.RunFinished)
     end = records.pop() if ends else None
-    return _StreamSource(scene, tail, messages=_thread(body, scene.before(records)), end=end)
+    return _StreamSource(
+        projection, tail, messages=_thread(body, projection.before(records)), end=end
+    )
 
 
 def _thread(body: RunAgentInput, told: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -209,9 +212,9 @@ async def _client_results(server: Server, last: RunRow, body: RunAgentInput) -> 
     newest = body.messages[-1] if body.messages else None
     if last.status != "waiting" or not isinstance(newest, ToolMessage):
         return {}
-    tail, scene = Tail(server.log, last.run), Scene(last.run, body.thread_id, body.run_id)
-    scene.before([record async for record in tail.pull()])
-    return _results(body.messages, scene.client_calls)
+    tail, projection = Tail(server.log, last.run), Projection(last.run, body.thread_id, body.run_id)
+    projection.before([record async for record in tail.pull()])
+    return _results(body.messages, projection.client_calls)
 
 
 def _results(messages: Sequence[Any], open_calls: Mapping[str, str]) -> dict[str, Decide]:
@@ -255,10 +258,10 @@ async def _resumed(
     taken, notes = await _decide(call, answers)
     # `taken` are not asked again although the log still shows them as open: the run has not read
     # its inbox yet.
-    scene = Scene(run, thread, name, taken)
-    earlier = scene.before(records)
+    projection = Projection(run, thread, name, taken)
+    earlier = projection.before(records)
     # Who answers a second time comes back, and may have missed what followed the first.
-    return _StreamSource(scene, tail, notes, _thread(body, earlier) if notes else [])
+    return _StreamSource(projection, tail, notes, _thread(body, earlier) if notes else [])
 
 
 async def _frames(call: ApiCall, source: _StreamSource, *, cancel: bool) -> AsyncIterator[bytes]:
@@ -267,34 +270,34 @@ async def _frames(call: ApiCall, source: _StreamSource, *, cancel: bool) -> Asyn
             async for event in _events(call.server, source):
                 yield _ENCODER.encode(event).encode()
     finally:
-        if cancel and not source.scene.ended:
+        if cancel and not source.projection.ended:
             leave(call.server, source.tail.run, call.principal)
 
 
 async def _events(server: Server, source: _StreamSource) -> AsyncIterator[BaseEvent]:
-    scene, tail = source.scene, source.tail
-    for event in (*scene.open(source.messages), *source.notes, *scene.waiting()):
+    projection, tail = source.projection, source.tail
+    for event in (*projection.open(source.messages), *source.notes, *projection.waiting()):
         yield event
     if source.end is not None:
-        for event in scene.tell(source.end):
+        for event in projection.tell(source.end):
             yield event
         return
-    async with server.hub.watch(scene.run) as channel:
+    async with server.hub.watch(projection.run) as channel:
         heard = channel.reports
-        while not scene.ended:
+        while not projection.ended:
             # Taken before the log is read: what is published meanwhile sets this very event.
             change = channel.change
             if channel.live:
-                for event in scene.draft(channel.answer, channel.thought):
+                for event in projection.draft(channel.answer, channel.thought):
                     yield event
             # The draft comes first: it is text that the records below make final.
-            async for event in _recorded(scene, tail):
+            async for event in _recorded(projection, tail):
                 yield event
-            if scene.ended:
+            if projection.ended:
                 return
             if channel.reports != heard and (progress := channel.progress) is not None:
                 heard = channel.reports
-                for event in scene.report(
+                for event in projection.report(
                     progress.run, progress.tool, progress.text[:LONGEST_REPORT]
                 ):
                     yield event
@@ -304,14 +307,14 @@ async def _events(server: Server, source: _StreamSource) -> AsyncIterator[BaseEv
                     await change.wait()
 
 
-async def _recorded(scene: Scene, tail: Tail) -> AsyncIterator[BaseEvent]:
+async def _recorded(projection: Projection, tail: Tail) -> AsyncIterator[BaseEvent]:
     """What the log has beyond what was told."""
     try:
         async for record in tail.pull():
-            for event in scene.tell(record):
+            for event in projection.tell(record):
                 yield event
     except LogError as error:
-        for event in scene.fail(str(error), "unavailable"):
+        for event in projection.fail(str(error), "unavailable"):
             yield event
 
 

@@ -1,25 +1,18 @@
-"""AG-UI events: for the parts of a step, a change of the state, and a question to a person.
+"""AG-UI events for the parts of a step, for what happens beside it, and for the end of a run.
 
-Pure functions; `Scene` decides which of them is due when. An interrupt is a question of a run, and
-an answer to it becomes a decision: what a client sends is checked here; whether the person may
-decide is the policy's word.
+Pure functions; `Projection` decides which of them is due when.
 """
 
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
-from ag_ui.core import Interrupt, ResumeEntry
 from ag_ui.core import events as ag
-from pydantic import ValidationError
 
 from taofold.core import events as e
-from taofold.core.json_values import is_object, render
+from taofold.core.json_values import render
 from taofold.core.state import RunState
-from taofold.core.values import ASK_USER, JSON, Action, Observation, Thought, Usage
-from taofold.server.api import schemas
-from taofold.server.endpoint import Problem
+from taofold.core.values import Action, Observation, Thought, Usage
 from taofold.server.streams.events import note
 
 _BATCH: Final = "tools"
@@ -142,175 +135,3 @@ def usage(before: Mapping[str, Usage], state: RunState) -> list[ag.TokenUsage]:
                 ag.TokenUsage(model=named, input_tokens=input_tokens, output_tokens=output_tokens)
             )
     return usages
-
-
-def view(run: str, state: RunState) -> dict[str, JSON]:
-    """The state that is shared with a client: plain JSON, small, without the steps' texts."""
-    return {
-        "run": run,
-        "goal": state.goal,
-        "status": state.status,
-        "stopReason": state.stop_reason,
-        "waitingFor": state.waiting_for,
-        "steps": len(state.steps),
-        "modelCalls": state.model_calls + state.child_model_calls,
-        "toolCalls": state.tool_calls + state.child_tool_calls,
-        "tokens": state.usage.tokens,
-        "usd": round(state.usage.usd, 9),
-        "limits": list(state.limits_hit),
-        "data": dict(state.data),
-    }
-
-
-def patch(before: Any, after: Any, path: str = "") -> list[dict[str, Any]]:
-    """The RFC 6902 operations that make `after` of `before`. Lists are replaced whole."""
-    if is_object(before) and is_object(after):
-        gone = [{"op": "remove", "path": _at(path, name)} for name in before if name not in after]
-        new = [
-            {"op": "add", "path": _at(path, name), "value": value}
-            for name, value in after.items()
-            if name not in before
-        ]
-        changed: list[dict[str, Any]] = []
-        for name, value in after.items():
-            if name in before:
-                changed += patch(before[name], value, _at(path, name))
-        return [*gone, *new, *changed]
-    if type(before) is type(after) and before == after:
-        return []
-    return [{"op": "replace", "path": path, "value": after}]
-
-
-def _at(path: str, name: str) -> str:
-    """`path` and then `name`, as a JSON Pointer (RFC 6901)."""
-    return f"{path}/{name.replace('~', '~0').replace('/', '~1')}"
-
-
-class Messages:
-    """The messages that a client makes of the events, the main run's only."""
-
-    def __init__(self) -> None:
-        self._by_id: dict[str, dict[str, Any]] = {}
-        self._calls: dict[str, dict[str, Any]] = {}
-
-    @property
-    def all(self) -> list[dict[str, Any]]:
-        """As the protocol writes them, in the order in which they began."""
-        return list(self._by_id.values())
-
-    def take(self, event: ag.BaseEvent) -> None:
-        """What `event` adds."""
-        if getattr(event, "subagent_run_id", None) is not None:
-            return
-        match event:
-            case ag.ReasoningMessageStartEvent():
-                self._open(event.message_id, "reasoning", content="")
-            case ag.TextMessageStartEvent():
-                self._open(event.message_id, "assistant", content="")
-            case ag.ReasoningMessageContentEvent() | ag.TextMessageContentEvent():
-                self._by_id[event.message_id]["content"] += event.delta
-            case ag.ToolCallStartEvent():
-                name = event.parent_message_id or event.tool_call_id
-                function = {"name": event.tool_call_name, "arguments": ""}
-                call = {"id": event.tool_call_id, "type": "function", "function": function}
-                self._calls[event.tool_call_id] = function
-                self._open(name, "assistant", toolCalls=[])["toolCalls"].append(call)
-            case ag.ToolCallArgsEvent():
-                self._calls[event.tool_call_id]["arguments"] += event.delta
-            case ag.ToolCallResultEvent():
-                call_id, content = event.tool_call_id, event.content
-                self._open(event.message_id, "tool", content=content, toolCallId=call_id)
-            case _:
-                pass
-
-    def _open(self, name: str, role: str, **fields: Any) -> dict[str, Any]:
-        return self._by_id.setdefault(name, {"id": name, "role": role, **fields})
-
-
-APPROVAL: Final = "tool_approval"
-INPUT: Final = "input_required"
-_ANSWER: Final = {
-    "type": "object",
-    "properties": {"answer": {"type": "string", "minLength": 1}},
-    "required": ["answer"],
-}
-_DECISION: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {
-        "approved": {"type": "boolean"},
-        "reason": {"type": "string"},
-        "parameters": {"type": "object", "description": "Run with these instead."},
-    },
-    "required": ["approved"],
-}
-
-
-def interrupt(record: e.Record, call: str, action: Action, *, child: str = "") -> Interrupt:
-    """The question that `record`, a `Decided` with verdict ask, puts about `action`."""
-    event = record.event
-    assert isinstance(event, e.Decided)
-    form: Any = (event.request or {}).get("form")
-    asks = action.tool == ASK_USER or event.request is not None
-    until = datetime.fromtimestamp(event.expires_at / 1000, UTC) if event.expires_at else None
-    return Interrupt(
-        id=f"{record.run}:{record.seq}",
-        reason=INPUT if asks else APPROVAL,
-        message=(event.reason if asks else "") or event.preview or event.reason,
-        tool_call_id=call,
-        response_schema=_ANSWER if action.tool == ASK_USER else _decided(form),
-        expires_at=until.isoformat().replace("+00:00", "Z") if until else None,
-        subagent_run_id=child or None,
-        metadata={
-            "tool": action.tool,
-            "parameters": action.parameters,
-            "tier": event.tier,
-            "why": event.reason,
-            "digest": event.digest,
-        },
-    )
-
-
-def _decided(form: Any) -> dict[str, Any]:
-    """A yes or no; to a tool's own question with the filled form."""
-    if not form:
-        return _DECISION
-    return {**_DECISION, "properties": {**_DECISION["properties"], "parameters": form}}
-
-
-def decision(entry: ResumeEntry) -> schemas.Decide:
-    """What the client answers.
-
-    Raises:
-        Problem: the payload says neither yes nor no, nor answers.
-    """
-    if entry.status == "cancelled":
-        return _decide(entry, "deny", {"reason": "cancelled by the client"})
-    payload: Any = entry.payload
-    fields: dict[str, Any] = dict(payload) if is_object(payload) else {}
-    rest = {name: fields[name] for name in ("reason", "digest") if fields.get(name)}
-    # Combinations that contradict each other (`approved: false` with an answer)
-    # fall through to 422: a guess here would be a decision that nobody made.
-    approved, parameters, answer = (fields.get(n) for n in ("approved", "parameters", "answer"))
-    if approved is None and parameters is None and isinstance(answer, str):
-        return _decide(entry, "answer", {**rest, "answer": answer})
-    if approved is False and answer is None:
-        return _decide(entry, "deny", rest)
-    if approved is True and answer is None:
-        if parameters is None:
-            return _decide(entry, "approve", rest)
-        if is_object(parameters):
-            return _decide(entry, "edit", {**rest, "parameters": parameters})
-    raise Problem(
-        422,
-        "resume",
-        f"interrupt {entry.interrupt_id!r}: the payload is {{approved: true or false}}, "
-        "optionally with parameters and reason, or {answer: text}",
-    )
-
-
-def _decide(entry: ResumeEntry, decision: str, fields: dict[str, Any]) -> schemas.Decide:
-    try:
-        return schemas.Decide.model_validate({**fields, "decision": decision})
-    except ValidationError as error:
-        fault = error.errors(include_url=False, include_input=False)[0]["msg"]
-        raise Problem(422, "resume", f"interrupt {entry.interrupt_id!r}: {fault}") from None

@@ -1,9 +1,9 @@
 """A run and its child runs as AG-UI 1.0 events: a projection of their logs, and of nothing else.
 
 One AG-UI run is one activation: it ends when the run ends, or when it waits for a person (an
-interrupt); a new AG-UI run with the answers carries on. `Scene` is pure: no clock, no I/O.
+interrupt); a new AG-UI run with the answers carries on. `Projection` is pure: no clock, no I/O.
 `Tail` reads the records: a child's come after the call that began it and before the result that
-it became.
+it became. What the client holds by then, its messages and the shared state, is computed here, too.
 """
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
@@ -13,22 +13,22 @@ from ag_ui.core import events as ag
 
 from taofold.core import events as e
 from taofold.core.errors import LogError
-from taofold.core.json_values import render
+from taofold.core.json_values import is_object, render
 from taofold.core.state import RunState, reduce
 from taofold.core.trace import child_id
-from taofold.core.values import FINISH, Action, Thought, Usage
+from taofold.core.values import FINISH, JSON, Action, Thought, Usage
 from taofold.log.log import Log
 from taofold.policy.limits import STOP_REASON
 from taofold.server.agui import events as agui_events
-from taofold.server.agui.events import interrupt, patch, view
-from taofold.server.catalog import asks_client
+from taofold.server.agui.interrupts import interrupt
+from taofold.server.client_tools import asks_client
 
 VERSION: Final = "1.0"
 CallKey = tuple[str, str, int]
 """Run, key and index of a call."""
 
 
-class Scene:
+class Projection:
     """Tells the records of one run and its children. Feed it every record, in order.
 
     Args:
@@ -62,9 +62,9 @@ class Scene:
 
     def before(self, records: Iterable[e.Record]) -> list[dict[str, Any]]:
         """Take in what earlier activations told, without telling it again; the messages of it."""
-        messages = agui_events.Messages()
+        messages = Messages()
         for record in records:
-            # The generator is run for what it does to the scene; its events were sent long ago.
+            # The generator is run for what it does to us; its events were sent long ago.
             for event in self._told(record):
                 messages.take(event)
         # A message that was open then belongs to an AG-UI
@@ -424,3 +424,86 @@ class Tail:
         for child in [child_run for child_run in self._open[run] if child_run in begun]:
             async for record in self._drain(child):
                 yield record
+
+
+def view(run: str, state: RunState) -> dict[str, JSON]:
+    """The state that is shared with a client: plain JSON, small, without the steps' texts."""
+    return {
+        "run": run,
+        "goal": state.goal,
+        "status": state.status,
+        "stopReason": state.stop_reason,
+        "waitingFor": state.waiting_for,
+        "steps": len(state.steps),
+        "modelCalls": state.model_calls + state.child_model_calls,
+        "toolCalls": state.tool_calls + state.child_tool_calls,
+        "tokens": state.usage.tokens,
+        "usd": round(state.usage.usd, 9),
+        "limits": list(state.limits_hit),
+        "data": dict(state.data),
+    }
+
+
+def patch(before: Any, after: Any, path: str = "") -> list[dict[str, Any]]:
+    """The RFC 6902 operations that make `after` of `before`. Lists are replaced whole."""
+    if is_object(before) and is_object(after):
+        gone = [{"op": "remove", "path": _at(path, name)} for name in before if name not in after]
+        new = [
+            {"op": "add", "path": _at(path, name), "value": value}
+            for name, value in after.items()
+            if name not in before
+        ]
+        changed: list[dict[str, Any]] = []
+        for name, value in after.items():
+            if name in before:
+                changed += patch(before[name], value, _at(path, name))
+        return [*gone, *new, *changed]
+    if type(before) is type(after) and before == after:
+        return []
+    return [{"op": "replace", "path": path, "value": after}]
+
+
+def _at(path: str, name: str) -> str:
+    """`path` and then `name`, as a JSON Pointer (RFC 6901)."""
+    return f"{path}/{name.replace('~', '~0').replace('/', '~1')}"
+
+
+class Messages:
+    """The messages that a client makes of the events, the main run's only."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[str, dict[str, Any]] = {}
+        self._calls: dict[str, dict[str, Any]] = {}
+
+    @property
+    def all(self) -> list[dict[str, Any]]:
+        """As the protocol writes them, in the order in which they began."""
+        return list(self._by_id.values())
+
+    def take(self, event: ag.BaseEvent) -> None:
+        """What `event` adds."""
+        if getattr(event, "subagent_run_id", None) is not None:
+            return
+        match event:
+            case ag.ReasoningMessageStartEvent():
+                self._open(event.message_id, "reasoning", content="")
+            case ag.TextMessageStartEvent():
+                self._open(event.message_id, "assistant", content="")
+            case ag.ReasoningMessageContentEvent() | ag.TextMessageContentEvent():
+                self._by_id[event.message_id]["content"] += event.delta
+            case ag.ToolCallStartEvent():
+                name = event.parent_message_id or event.tool_call_id
+                function = {"name": event.tool_call_name, "arguments": ""}
+                call = {"id": event.tool_call_id, "type": "function", "function": function}
+                self._calls[event.tool_call_id] = function
+                self._open(name, "assistant", toolCalls=[])["toolCalls"].append(call)
+            case ag.ToolCallArgsEvent():
+                self._calls[event.tool_call_id]["arguments"] += event.delta
+            case ag.ToolCallResultEvent():
+                call_id, content = event.tool_call_id, event.content
+                self._open(event.message_id, "tool", content=content, toolCallId=call_id)
+            case _:
+                pass
+
+    def _open(self, name: str, role: str, **fields: Any) -> dict[str, Any]:
+        return self._by_id.setdefault(name, {"id": name, "role": role, **fields})

@@ -15,8 +15,7 @@ from taofold.core import events as e
 from taofold.core.errors import ModelError
 from taofold.core.state import fold
 from taofold.runtime import control as people
-from taofold.server.agui.events import patch, view
-from taofold.server.agui.scene import Scene
+from taofold.server.agui.projection import Projection, patch, view
 from taofold.testing.models import ScriptedModel
 
 pytestmark = pytest.mark.anyio
@@ -72,13 +71,13 @@ class Told:
     def tell(self, answered: tuple[str, ...] = ()) -> list[dict[str, Any]]:
         assert self.result is not None
         name = f"a{len(self.parts) + 1}"
-        scene = Scene(self.result.run_id, "thread", name, answered)
-        scene.before(self.seen[: self.known])
-        events = list(scene.open())
+        projection = Projection(self.result.run_id, "thread", name, answered)
+        projection.before(self.seen[: self.known])
+        events = list(projection.open())
         for record in self.seen[self.known :]:
-            events += scene.tell(record)
+            events += projection.tell(record)
         self.known = len(self.seen)
-        assert scene.ended
+        assert projection.ended
         sent = wire(events)
         check(sent)
         self.parts.append(sent)
@@ -222,21 +221,21 @@ async def test_an_interrupt_whose_answer_lies_in_the_inbox_is_not_asked_again() 
     known, fresh = told.seen[:-1], told.seen[-1:]
     assert isinstance(fresh[0].event, e.Parked)
     for answered, ended in (((one.id,), False), ((), True)):
-        scene = Scene(told.result.run_id, "t", "a", answered)
-        scene.before(known)
-        list(scene.open())
+        projection = Projection(told.result.run_id, "t", "a", answered)
+        projection.before(known)
+        list(projection.open())
         for record in fresh:
-            list(scene.tell(record))
-        assert scene.ended is ended
+            list(projection.tell(record))
+        assert projection.ended is ended
 
 
 async def test_who_comes_back_to_a_waiting_run_is_asked_again() -> None:
     told = Told(act("publish", text="x"), finish())
     await told.run()
     assert told.result is not None
-    scene = Scene(told.result.run_id, "t", "again")
-    scene.before(told.seen)
-    sent = wire([*scene.open(), *scene.waiting()])
+    projection = Projection(told.result.run_id, "t", "again")
+    projection.before(told.seen)
+    sent = wire([*projection.open(), *projection.waiting()])
     check(sent)
     assert sent[-1]["outcome"]["interrupts"][0]["id"] == told.result.pending[0].id
 
@@ -349,12 +348,12 @@ async def test_a_streamed_draft_is_not_repeated_and_a_wrong_one_is_replaced() ->
         (["something else"], ["something else", "hello world"]),
         ([""], ["hello world"]),
     ):
-        scene = Scene(told.result.run_id, "t", "a")
-        events = list(scene.open())
+        projection = Projection(told.result.run_id, "t", "a")
+        events = list(projection.open())
         for draft in drafts:
-            events += scene.draft(draft)
+            events += projection.draft(draft)
         for record in told.seen:
-            events += scene.tell(record)
+            events += projection.tell(record)
         sent = wire(events)
         check(sent)
         said = [e for e in sent if e["type"] == "TEXT_MESSAGE_CONTENT"]
@@ -371,10 +370,11 @@ async def test_what_was_thought_stands_before_the_answer_that_is_streamed() -> N
     await told.run()
     assert told.result is not None
     thought = told.result.steps[0].thought.content
-    scene = Scene(told.result.run_id, "t", "a")
-    events = [*scene.open(), *scene.draft("hel", thought), *scene.draft("hello", thought)]
+    projection = Projection(told.result.run_id, "t", "a")
+    events = [*projection.open(), *projection.draft("hel", thought)]
+    events += projection.draft("hello", thought)
     for record in told.seen:
-        events += scene.tell(record)
+        events += projection.tell(record)
     sent = wire(events)
     check(sent)
     kinds = [e["type"] for e in sent]
@@ -400,14 +400,14 @@ async def test_every_cut_of_a_log_can_be_told_and_the_rest_carries_on() -> None:
     while told.result.pending:
         await told.answer(verdict="approve")
     for cut in range(len(told.seen) + 1):
-        scene = Scene(told.result.run_id, "t", "a")
-        scene.before(told.seen[:cut])
-        events = list(scene.open())
+        projection = Projection(told.result.run_id, "t", "a")
+        projection.before(told.seen[:cut])
+        events = list(projection.open())
         for record in told.seen[cut:]:
-            events += scene.tell(record)
-            if scene.ended:
+            events += projection.tell(record)
+            if projection.ended:
                 break
-        if not scene.ended:
+        if not projection.ended:
             assert cut == len(told.seen)
             continue
         check(wire(events))
