@@ -14,7 +14,7 @@ from taofold import Agent, Limits, RunContext, tool
 from taofold.core.values import Profile, Reply, ToolCall
 from taofold.runtime.model import OnText, Request
 from taofold.server import Settings
-from taofold.server.streams.channel import PartialAnswer
+from taofold.server.streams.hub import PartialAnswer
 
 pytestmark = pytest.mark.anyio
 

@@ -23,8 +23,15 @@ from starlette.types import ASGIApp
 from taofold.core.values import Principal
 from taofold.server import console
 from taofold.server.agui import endpoint as agui
-from taofold.server.api import approvals, attachments, learning, mcp_signins, runs
-from taofold.server.api import system as site
+from taofold.server.api import (
+    approvals,
+    attachments,
+    learning,
+    login,
+    mcp_signins,
+    runs,
+    system,
+)
 from taofold.server.auth import Caller, unauthorized
 from taofold.server.endpoint import (
     ApiCall,
@@ -47,7 +54,8 @@ ENDPOINTS: Final[Sequence[ApiEndpoint]] = (
     *approvals.ENDPOINTS,
     *learning.ENDPOINTS,
     *mcp_signins.ENDPOINTS,
-    *site.ENDPOINTS,
+    *login.ENDPOINTS,
+    *system.ENDPOINTS,
     *agui.ENDPOINTS,
     *console.ENDPOINTS,
 )

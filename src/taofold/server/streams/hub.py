@@ -4,7 +4,7 @@
 became durable. Where the log can broadcast (PostgreSQL), other processes tell of the runs that they
 drive (`relay`); where it cannot, or nobody tells, the log is looked at a few times a second, and
 only while somebody watches. A stream lasts longer than a request, so it is checked again and again
-whether its token still holds.
+whether its token still holds. `PartialAnswer` is a reply of this process while it arrives.
 
 `stream` is the response: heartbeats, slow clients, and what leaving means for the run. A run
 outlives its connection. Only who asked for `on_disconnect: cancel` cancels it by being gone, and
@@ -18,6 +18,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection,
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from pydantic_core import from_json
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from sse_starlette.sse import SendTimeoutError
 from starlette.responses import Response
@@ -26,12 +27,14 @@ from starlette.types import Receive, Scope, Send
 from taofold.agent.result import Delta, Happening, Progress
 from taofold.core import events as e
 from taofold.core.errors import LogError, TaofoldError
+from taofold.core.json_values import is_object
 from taofold.core.state import ENDED
 from taofold.core.values import Principal
 from taofold.log.log import Log
+from taofold.parsing import ReplyStream
 from taofold.runtime import control
 from taofold.server.endpoint import ApiCall, Problem
-from taofold.server.streams.channel import ChannelReader, PartialAnswer, RunChannel, read_already
+from taofold.server.streams.channel import ChannelReader, RunChannel, read_already
 from taofold.server.streams.events import Position, parse_position
 from taofold.server.streams.relay import NoRelay
 
@@ -389,3 +392,41 @@ async def _left(server: "Server", run: str, principal: Principal) -> None:
             server.hub.poke(run)
     except TaofoldError as error:
         _logger.info("run %s was not cancelled: %s", run, error)
+
+
+class PartialAnswer:
+    """Hears the pieces of one reply. `text` is the answer as far as it arrived.
+
+    It is what the one scanner of replies shows of it: prose of models with native calls, or the
+    answer inside an envelope. `thought` is what an envelope says before the answer, `since` how
+    many records the run had when the reply began.
+    """
+
+    def __init__(self, tools: Collection[str] = (), since: int = 0) -> None:
+        self.text, self.thought, self.since = "", "", since
+        self._reply = ReplyStream(tools)
+        self._before = ""
+
+    def feed(self, piece: str) -> bool:
+        """Hear the next piece. True if `text` changed."""
+        fresh = self._reply.feed(piece)
+        if not self.text:
+            self._before += piece
+            if fresh:
+                self.thought = _thought(self._before)
+        self.text += fresh
+        return bool(fresh)
+
+
+def _thought(reply: str) -> str:
+    """The thought in the beginning of a reply that is a JSON object, "" if it is none."""
+    begin = reply.find("{")
+    if begin < 0:
+        return ""
+    try:
+        document: object = from_json(reply[begin:], allow_partial="trailing-strings")
+    except ValueError:
+        return ""
+    thought = document.get("thought") if is_object(document) else None
+    content = thought.get("content") if is_object(thought) else thought
+    return content if isinstance(content, str) else ""
