@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.text import Text
 
 from taofold import Agent, Limits, Policy
+from taofold.cli.render.rich_voice import RichVoice
 from taofold.cli.render.story import Story
-from taofold.cli.render.terminal import RichVoice
 from taofold.tools.command import command_tool
 from taofold.tools.files import file_tools
 from taofold_repair.demo import GOAL, demo_project

@@ -6,7 +6,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from taofold.cli.probe import Finding, examine
+from taofold.cli.doctor import Finding
+from taofold.cli.model_probe import examine
 from taofold.models.transport import Body, Bounds, HttpResponse, OnBytes, answered_by
 from taofold.runtime.providers import probed_profile
 

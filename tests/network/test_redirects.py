@@ -15,7 +15,7 @@ import pytest
 
 from taofold import network
 from taofold.bridges.embeddings import served
-from taofold.cli import probe
+from taofold.cli import model_probe
 from taofold.core.errors import ModelError
 from taofold.telemetry.traced import ExportFailed, send
 
@@ -85,7 +85,7 @@ def _spans(url: str) -> None:
 
 
 def _probe(url: str) -> None:
-    assert probe._json(f"{url}/v1/models", {"name": "m"}, key=SECRET) == {}
+    assert model_probe._json(f"{url}/v1/models", {"name": "m"}, key=SECRET) == {}
 
 
 def _direct(url: str) -> None:

@@ -1,7 +1,4 @@
-"""The program: its commands, who may call them, and what errors mean for the exit code (D1).
-
-0 success, 1 the goal was not reached, 2 usage or configuration, 3 waiting for a person,
-130 interrupted. Results go to standard output, everything else to standard error.
+"""The program: its commands, and who may call them. How they end is in `outcome` (D1).
 
 No word of authority comes from a process that an agent started (`GuardedProgram`). A command that
 is not contained has the user's rights, so it can read what the user can; this is said where such
@@ -20,11 +17,11 @@ import typer
 from typer.core import TyperGroup
 
 from taofold.cli import outcome
+from taofold.cli.agent_files import check, graph, init
 from taofold.cli.approvals import app as approvals
 from taofold.cli.demo import demo
 from taofold.cli.doctor import doctor
 from taofold.cli.evals import evaluate
-from taofold.cli.files import check, graph, init
 from taofold.cli.loops.commands import app as loops
 from taofold.cli.loops.start import ALIAS, loop
 from taofold.cli.mcp import app as mcp

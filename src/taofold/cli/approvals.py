@@ -39,9 +39,9 @@ def list_pending(
     from taofold.cli.render.story import doubtful, question
     from taofold.cli.render.text import approvals_table
     from taofold.cli.runs.drive import pending_json
-    from taofold.cli.runs.status import driven
     from taofold.clocks import clock
     from taofold.runtime import control
+    from taofold.runtime.ownership import driven
 
     async def work(log: "Log") -> "tuple[list[Approval], set[str], set[str]]":
         waiting = await control.pending(log, await find(log, run) if run else "")
@@ -153,8 +153,8 @@ async def _decide_each(
 async def _decide(log: "Log", said: str, decision: "Decision") -> "tuple[Approval, bool]":
     """Decide; what was decided, and whether a process waits for it and goes on by itself."""
     from taofold.cli.project import operator_policy
-    from taofold.cli.runs.status import driven
     from taofold.runtime import control
+    from taofold.runtime.ownership import driven
 
     approval = await _pending(log, said)
     question = approval.wants_text
@@ -198,7 +198,7 @@ def _parameters(text: str) -> dict[str, Any] | None:
 
 async def _agent_options(log: "Log", runs: set[str]) -> dict[str, str]:
     """By run, what is added to `runs resume RUN`."""
-    from taofold.cli.agents import agent_option
+    from taofold.cli.make_agent import agent_option
     from taofold.core.trace import opening
 
     return {run: agent_option(opening(await log.read(run, limit=1))) for run in runs}

@@ -1,17 +1,15 @@
-"""`taofold doctor`: what is configured, and what a model can do."""
+"""`taofold doctor`: what is configured here; `model_probe` finds out what a model can do."""
 
 import os
 import platform
 import sys
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
 
 import typer
 
 from taofold.cli import options
 from taofold.cli.outcome import UNREACHED, give, give_json, invocation, leaves, say
-
-if TYPE_CHECKING:
-    from taofold.cli.probe import Finding
 
 _LOCAL: Final = {
     "Ollama": "http://127.0.0.1:11434/api/version",
@@ -19,6 +17,15 @@ _LOCAL: Final = {
 }
 _TIMEOUT_S: Final = 0.5
 _MARKS: Final = {True: "ok  ", False: "FAIL", None: "-   "}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of a report; `good` is None where it is neither good nor bad."""
+
+    what: str
+    good: bool | None
+    said: str
 
 
 def doctor(
@@ -33,7 +40,7 @@ def doctor(
     Commands of agents are "contained" if bubblewrap works here: work root only, no network.
     Otherwise they are "not contained", have your rights, and always ask.
     """
-    from taofold.cli.probe import examine
+    from taofold.cli.model_probe import examine
 
     findings = examine(model) if model else _here()
     if json:
@@ -47,9 +54,7 @@ def doctor(
         say(f"probe a model with: {invocation()} doctor provider:model")
 
 
-def _here() -> "list[Finding]":
-    from taofold.cli.probe import Finding
-
+def _here() -> list[Finding]:
     python = f"{platform.python_version()} ({sys.executable})"
     system = f"{platform.system()} {platform.release()} {platform.machine()}"
     return [
@@ -66,10 +71,9 @@ def _here() -> "list[Finding]":
     ]
 
 
-def _store() -> "Finding":
+def _store() -> Finding:
     import asyncio
 
-    from taofold.cli.probe import Finding
     from taofold.cli.project import FILE, home, log_address, open_store
     from taofold.core.errors import TaofoldError
     from taofold.log.sqlite.open import faults_in
@@ -96,8 +100,7 @@ def _store() -> "Finding":
     return Finding("store", not broken, f"{summary}, {'; '.join(broken[:3]) or 'healthy'}")
 
 
-def _configuration() -> "Finding":
-    from taofold.cli.probe import Finding
+def _configuration() -> Finding:
     from taofold.cli.project import config, config_path
 
     try:
@@ -108,10 +111,9 @@ def _configuration() -> "Finding":
     return Finding("configuration", True, f"{path or 'none'}, {model}")
 
 
-def _learning() -> "Finding":
+def _learning() -> Finding:
     """Which files say how loops learn; a fault in one would stop the next loop."""
     from taofold.cli.loops.drive import learning_files, learning_settings
-    from taofold.cli.probe import Finding
 
     try:
         settings = learning_settings()
@@ -124,8 +126,7 @@ def _learning() -> "Finding":
     return Finding("learning", True, f"extraction {extraction}, injection {injection} ({where})")
 
 
-def _policy() -> "Finding":
-    from taofold.cli.probe import Finding
+def _policy() -> Finding:
     from taofold.cli.project import operator_policy
     from taofold.reserved_places import operator_folder
 
@@ -142,8 +143,7 @@ def _faults(error: Exception) -> str:
     return "; ".join(str(fault) for fault in leaves(error))
 
 
-def _containment() -> "Finding":
-    from taofold.cli.probe import Finding
+def _containment() -> Finding:
     from taofold.tools.containment import why_not
 
     reason = why_not()
@@ -154,9 +154,8 @@ def _containment() -> "Finding":
     return Finding("commands", True, "contained by bubblewrap: work root only, no network")
 
 
-def _uplink() -> "Finding":
+def _uplink() -> Finding:
     """What a command gets that is allowed the network."""
-    from taofold.cli.probe import Finding
     from taofold.tools import container_network, containment
 
     reason = containment.why_not() or container_network.why_not()
@@ -166,9 +165,8 @@ def _uplink() -> "Finding":
     return Finding("their network", True, "where it is allowed one of their own, without loopback")
 
 
-def _keys() -> "Finding":
+def _keys() -> Finding:
     """Names of variables that hold keys. Never their values."""
-    from taofold.cli.probe import Finding
     from taofold.models.presets import key_names
 
     variables = sorted(name for name in key_names() if os.environ.get(name, "").strip())
@@ -176,9 +174,8 @@ def _keys() -> "Finding":
     return Finding("keys", True if variables else None, listed)
 
 
-def _server(name: str, url: str) -> "Finding":
+def _server(name: str, url: str) -> Finding:
     from taofold import network
-    from taofold.cli.probe import Finding
 
     try:
         # Without proxies: HTTP_PROXY would answer for this machine's loopback.

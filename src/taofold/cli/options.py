@@ -138,3 +138,17 @@ Autonomy = Annotated[
     str,
     typer.Option("--autonomy", metavar="DIAL", help="conservative, balanced or autonomous."),
 ]
+MaxIterations = Annotated[
+    int | None, typer.Option("--max-iterations", min=1, metavar="N", help="At most so many (10).")
+]
+Timeout = Annotated[
+    float | None,
+    typer.Option("--timeout", min=0, metavar="MINUTES", help="For the whole loop (60)."),
+]
+Budget = Annotated[
+    float | None, typer.Option("--budget", min=0, metavar="USD", help="At most so many dollars.")
+]
+Steps = Annotated[
+    int | None, typer.Option("--steps", min=1, metavar="N", help="Steps of one iteration.")
+]
+Force = Annotated[bool, typer.Option("--force", help="Start although four loops run already.")]

@@ -1,5 +1,8 @@
 """How commands end: exit codes, messages on standard error, the result on standard output.
 
+0 success, 1 the goal was not reached, 2 usage or configuration, 3 waiting for a person,
+130 interrupted.
+
 Also how the program itself is called, for the commands that a person is told to type.
 """
 

@@ -22,7 +22,6 @@ import msgspec
 
 from taofold.agent import Agent, RunResult
 from taofold.agent.batch import BatchState, Failure
-from taofold.clocks import clock
 from taofold.core.errors import ConfigError
 from taofold.core.text import excerpt, iso
 from taofold.core.values import Usage

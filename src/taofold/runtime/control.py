@@ -27,7 +27,7 @@ from taofold.policy.redaction import Redactor
 from taofold.runtime.approvals import VERDICTS, approval, flaw, secret
 from taofold.runtime.endings import EXPIRED, UNATTENDED, cancelled, interrupted
 from taofold.runtime.inbox import environment_redactor
-from taofold.runtime.ownership import gone
+from taofold.runtime.ownership import driven
 from taofold.runtime.setup import Approval, Decision
 
 LOCAL = Principal()
@@ -416,7 +416,7 @@ async def _record_refusal(
 async def remove_unbegun(log: Log, row: RunRow) -> bool:
     """Forget the run if it never began. False if it did, or may still."""
     # Held by a living owner: it may be about to write the first record.
-    if row.events or row.status in ENDED or (row.held and not gone(row.owner)):
+    if row.events or row.status in ENDED or driven(row):
         return False
     with suppress(UnknownRun):
         await log.delete(row.run)
@@ -429,3 +429,46 @@ def never_began(run: str) -> UnknownRun:
         f"run {run!r} was registered and never began: nothing of it had happened, and it was "
         "removed. Start it again"
     )
+
+
+async def end(log: Log, run: str) -> bool:
+    """Cancel `run`. True if it is over; False if its process was told and will end it.
+
+    Raises:
+        Refused: it has ended already.
+        Conflict: somebody took it over at this moment; he reads the message.
+    """
+    # The message first: whoever takes the run over in the meantime reads it and ends the run.
+    await cancel(log, run)
+    try:
+        row = await log.row(run)
+    except UnknownRun:  # it had never begun
+        return True
+    if row.status in ENDED:
+        return True
+    if driven(row):
+        return False
+    # The epoch of the row: whoever took the run over since then makes this raise Conflict.
+    claim = await log.claim(run, "", epoch=row.epoch, force=True)
+    records = await log.read(run)
+    state = fold(records)
+    sent = [signal.id for signal in await log.inbox(run) if signal.kind == "cancel"]
+    # Times in a log never go back, even where the machine's clock did.
+    at = max(clock(), state.at)
+    # The time since the last record passed without a process, so it is not the run's.
+    event = replace(cancelled(LOCAL.id), elapsed=0)
+    record = e.Record(run, records[-1].seq + 1, at, event)
+    await log.append(run, claim.epoch, [record], disk=True, consume=sent, status=event.status)
+    for child in await log.rows(parent=run, limit=0):
+        # A child that a live process drives reads the cancellation itself.
+        if child.status in ("waiting", "running") and not driven(child):
+            await end(log, child.run)
+    return True
+
+
+async def children(log: Log, run: str) -> list[str]:
+    """The runs that `run` started, and theirs."""
+    descendants: list[str] = []
+    for row in await log.rows(parent=run, limit=0):
+        descendants += [row.run, *await children(log, row.run)]
+    return descendants

@@ -23,6 +23,7 @@ from threading import Condition, Lock, Thread
 from typing import Final, Protocol
 
 from taofold.core.errors import Conflict, LogError
+from taofold.log.log import RunRow
 
 SPAWNED = "TAOFOLD_SPAWNED"
 """Environment variable that a spawner sets for its workers."""
@@ -88,6 +89,11 @@ def mine(owner: str) -> bool:
 def gone(owner: str) -> bool:
     """Is the owner's process certainly gone? Nobody at all is gone too."""
     return not owner or alive(owner) is False
+
+
+def driven(row: RunRow) -> bool:
+    """Does a process drive the run? It says so by its lease, unless it certainly is gone."""
+    return row.held and not gone(row.owner)
 
 
 def described(owner: str) -> str:

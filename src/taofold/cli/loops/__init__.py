@@ -1,4 +1,4 @@
 """`taofold loop` (`start`) and `taofold loops …` (`commands`).
 
-`drive` runs a loop in front of a person.
+`interview` asks a person what a loop needs to know, `drive` runs it in front of one.
 """

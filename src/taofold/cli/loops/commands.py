@@ -11,7 +11,7 @@ import typer
 
 from taofold.cli import options
 from taofold.cli.loops.drive import as_json, bounds_of, drive, warn
-from taofold.cli.loops.start import Budget, Force, MaxIterations, Steps, Timeout
+from taofold.cli.options import Budget, Force, MaxIterations, Steps, Timeout
 from taofold.cli.outcome import fail, give, give_json, say
 from taofold.cli.render.text import dollars
 from taofold.core.errors import ConfigError, UnknownRun
@@ -319,7 +319,7 @@ def abort(
 
 def _confirm() -> None:
     """A revert overwrites files: a person says so, or --yes does."""
-    from taofold.cli.loops.start import terminal
+    from taofold.cli.loops.interview import terminal
 
     if not terminal():
         fail("--revert overwrites files: confirm with --yes")

@@ -95,7 +95,7 @@ def loop_agent(
     folder: Path, state: "LoopState", approver: "Approver | None" = None
 ) -> "Agent[Any, Any]":
     """The agent of a loop, with its tools in the loop's own work root."""
-    from taofold.cli.agents import Choice, make
+    from taofold.cli.make_agent import Choice, make
 
     choice = Choice.of(state.wish.agent)
     if not choice.folder:
@@ -107,7 +107,7 @@ def loop_agent(
 
 def run_settings(state: "LoopState", made: "Agent[Any, Any]") -> dict[str, Any]:
     """What an iteration's run keeps, so that it can be replayed by itself."""
-    from taofold.cli.agents import Choice
+    from taofold.cli.make_agent import Choice
 
     limits = {
         name: value
@@ -166,14 +166,14 @@ def repository() -> str:
 
 async def settle(dependencies: "LoopDependencies", runs: list[str]) -> None:
     """End the runs of a loop that was given up: nobody will go on with them."""
-    from taofold.cli.runs import status
     from taofold.core.errors import TaofoldError
+    from taofold.runtime import control
 
     for run in runs:
         try:
             row = await dependencies.log.row(run)
             if row.status in ("running", "waiting"):
-                await status.end(dependencies.log, run)
+                await control.end(dependencies.log, run)
         except (TaofoldError, LookupError) as error:
             say(f"note: run {run} could not be ended: {error}")
 

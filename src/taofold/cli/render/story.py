@@ -1,8 +1,8 @@
 """Turns the events of a run into the steps that a person is shown, and says them in plain lines.
 
 `Story` follows a run and its children and speaks through a `Voice`: none, plain lines for a pipe,
-or the colours of `terminal`. Beside it: what waits for a person, with the commands that answer it,
-and the summary of a run that ended.
+or the colours of `rich_voice`. Beside it: what waits for a person, with the commands that answer
+it, and the summary of a run that ended.
 """
 
 import os
@@ -314,7 +314,7 @@ def voice(*, quiet: bool = False) -> "Voice":
         return SilentVoice()
     if not can_colour(sys.stderr):
         return PlainVoice(sys.stderr)
-    from taofold.cli.render.terminal import RichVoice
+    from taofold.cli.render.rich_voice import RichVoice
 
     return RichVoice()
 

@@ -2,5 +2,5 @@
 
 Verbs: `drive` (`run`, and how any run is driven before a person), `read` (what only looks),
 `change`, `exchange` (export, import, migrate). `find` is the run that a person means, `status`
-whether anybody drives it and how one that nobody drives is ended, `show` how runs are rendered.
+its status as people see it, `show` how runs are rendered.
 """

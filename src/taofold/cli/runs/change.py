@@ -58,7 +58,7 @@ def go_on(
     quiet: bool = False,
 ) -> None:
     """Resume run `name` before the person, and end with its exit code."""
-    from taofold.cli.agents import make, recorded_choice
+    from taofold.cli.make_agent import make, recorded_choice
     from taofold.cli.project import open_store
     from taofold.cli.runs.drive import drive, finish
     from taofold.cli.runs.show import started_of
@@ -83,7 +83,7 @@ def go_on(
 @app.command()
 def cancel(run: options.Run) -> None:
     """Stop a run: nothing starts afterwards, what was done is kept."""
-    from taofold.cli.runs.status import end
+    from taofold.runtime.control import end
 
     async def work(log: "Log") -> tuple[str, bool]:
         name = await find(log, run)
@@ -193,7 +193,8 @@ def delete(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Delete runs, their children and what only they refer to. There is no way back."""
-    from taofold.cli.runs.status import children, driven
+    from taofold.runtime.control import children
+    from taofold.runtime.ownership import driven
 
     async def named(log: "Log") -> list[str]:
         names: list[str] = []

@@ -64,7 +64,7 @@ async def _prompts(
 
 def _agent(started: "RunStarted", caller: "Agent[Any, Any] | None") -> "Agent[Any, Any] | None":
     """The agent of a stored run, if it can be made: a child's is a tool of its caller's."""
-    from taofold.cli.agents import make, recorded_choice
+    from taofold.cli.make_agent import make, recorded_choice
     from taofold.core.errors import TaofoldError
     from taofold.runtime.model import ReplayModel
 

@@ -178,7 +178,7 @@ def diff(
 @app.command()
 def replay(run: options.Run, agent: options.AgentName = "", json: options.Json = False) -> None:
     """Re-derive a run without model, tools or network; exit code 1 at the first difference."""
-    from taofold.cli.agents import make, recorded_choice
+    from taofold.cli.make_agent import make, recorded_choice
     from taofold.cli.runs.show import started_of
     from taofold.core.errors import ReplayDiverged
     from taofold.runtime.model import ReplayModel

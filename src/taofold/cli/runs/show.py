@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from taofold.cli.render.rich_voice import RichVoice
 from taofold.cli.render.story import PlainVoice, Story, totals
-from taofold.cli.render.terminal import RichVoice
 from taofold.cli.render.text import clean
 from taofold.core import events as e
 from taofold.core.errors import ConfigError

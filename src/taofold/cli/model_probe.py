@@ -3,11 +3,11 @@
 import asyncio
 import json
 from collections.abc import Awaitable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from taofold.cli.doctor import Finding
 from taofold.core.content import Conversation
 from taofold.core.errors import ConfigError, ModelError
 from taofold.core.json_values import is_object
@@ -36,15 +36,6 @@ _SCHEMA: Final = {
     "required": ["planet", "moons"],
     "additionalProperties": False,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One line of a report; `good` is None where it is neither good nor bad."""
-
-    what: str
-    good: bool | None
-    said: str
 
 
 def examine(name: str) -> list[Finding]:
