@@ -15,7 +15,8 @@ from taofold import Agent, Limits, tool
 from taofold.actions import build_actions_registry
 from taofold.bridges import dspy
 from taofold.bridges.dspy.compilation import MetricScore, metric_of, read_score
-from taofold.bridges.dspy.program import plain_program, written_of
+from taofold.bridges.dspy.program import plain_program
+from taofold.bridges.dspy.signature import written_of
 from taofold.core.errors import ConfigError, ModelError
 from taofold.files.types import type_of
 from taofold.log.memory import MemoryLog
@@ -474,7 +475,7 @@ def half(case: Any, prediction: Any) -> float:
 
 
 def test_a_channel_is_answered_once_and_ends_with_its_generator():
-    from taofold.bridges.dspy.effects import run_in_thread
+    from taofold.bridges.dspy.thread import run_in_thread
 
     seen: list[Any] = []
 

@@ -6,8 +6,8 @@
     said = await dspy.cot("2 + 3", program=made.program, model="openai:gpt-5")
 
 Each call is one run of an `Agent`; `actions` are the same for nodes of a flow. A program
-(`program`) is plain JSON, run by a strategy (`strategies`) whose questions are `effects` of the
-run; `adapter` is what DSPy sees of us, and `compilation` a teleprompter at work.
+(`program`) is plain JSON, run by a strategy (`strategies`) whose `requests` become effects of the
+run; `library` is what DSPy sees of us, and `compilation` a teleprompter at work.
 
 DSPy itself (`pip install 'taofold[dspy]'`) is imported when something is compiled or run by it.
 """
@@ -19,21 +19,18 @@ from typing import Any, Final, cast
 from typing_extensions import Unpack
 
 from taofold.agent import Agent
-from taofold.bridges.dspy.adapter import dspy, missing
 from taofold.bridges.dspy.compilation import COMPILED, Case, Compile, Metric
+from taofold.bridges.dspy.library import dspy, missing
 from taofold.bridges.dspy.program import (
     Module,
     Predictor,
     Program,
-    Signature,
-    Slot,
     from_dspy,
     imported,
-    is_class,
     plain_program,
-    signature,
 )
-from taofold.bridges.dspy.program import signature as signature_of
+from taofold.bridges.dspy.signature import Signature, Slot, is_class, signature
+from taofold.bridges.dspy.signature import signature as signature_of
 from taofold.bridges.dspy.strategies import STEPS, Compiled, Through, answer_type, program_strategy
 from taofold.core.effects import Strategy
 from taofold.core.errors import ConfigError, Refused, RunError

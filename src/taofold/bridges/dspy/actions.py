@@ -10,17 +10,10 @@ from typing import Annotated, Any, Final, Literal, cast
 
 from pydantic import Field
 
-from taofold.bridges.dspy.adapter import missing
 from taofold.bridges.dspy.compilation import COMPILED, Compile
-from taofold.bridges.dspy.program import (
-    NAMES,
-    Module,
-    Program,
-    Signature,
-    imported,
-    plain_program,
-    signature,
-)
+from taofold.bridges.dspy.library import missing
+from taofold.bridges.dspy.program import NAMES, Module, Program, imported, plain_program
+from taofold.bridges.dspy.signature import Signature, signature
 from taofold.bridges.dspy.strategies import STEPS, Compiled, Through, answer_type
 from taofold.core.effects import Strategy, note
 from taofold.core.errors import ConfigError

@@ -1,8 +1,4 @@
-"""Signatures and compiled programs as plain JSON, and the prompts that a program makes.
-
-A `Signature` is names and types: what a program is given and what it gives back. It is written
-`question, context -> answer: int`, or is a class of DSPy's; a text is parsed, never evaluated. The
-Python types are made from it where they are needed.
+"""Compiled programs as plain JSON, and the prompts that a program makes.
 
 A `Program` is a signature and, for each predictor, its instructions, fields and demos: that is all
 a teleprompter changes, so a program runs without DSPy. Its version is a hash of what is sent to a
@@ -10,280 +6,37 @@ model; whoever changed a program by hand must drop the version that it came with
 
 Prompts (`PredictorPrompt`) and the reading of replies are the same with DSPy and without. Ours is
 DSPy's adapter while a program is compiled, so what a teleprompter measured is what is sent
-afterwards, byte for byte. Values are data: they are never templates or instructions of ours. DSPy
-is not imported: its classes are known by what they have.
+afterwards, byte for byte. Values are data: they are never templates or instructions of ours.
 """
 
 # Values here are JSON of any shape, or come from a library without types.
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 
-import ast
 import hashlib
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, Final, Literal, get_args
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
-from pydantic import BaseModel, BeforeValidator, Field, TypeAdapter, create_model
+from pydantic import BaseModel, BeforeValidator, Field, create_model
 from pydantic_core import to_jsonable_python
 
+from taofold.bridges.dspy.signature import Signature, Slot, name_of
 from taofold.core.errors import ConfigError
-from taofold.core.values import JSON, Message, Reply, Value
+from taofold.core.values import (
+    JSON,
+    Message,
+    Reply,
+    Value,
+)
 from taofold.files.types import NoType, type_of
 from taofold.parsing import Parsed, Unparsed, parse
 from taofold.reasoning import Output
 
 REASONING: Final = "reasoning"
 """The output that a chain of thought puts before the others."""
-_MOST: Final = 50
-_NONE: Final = re.compile(r"\bNone\b")
-
-
-class Slot(Value, frozen=True, forbid_unknown_fields=True):
-    """A field: its name, its type as `taofold.files.types` reads it, what it is."""
-
-    name: str
-    type: JSON = "str"
-    description: str = ""
-
-
-class Signature(Value, frozen=True, forbid_unknown_fields=True):
-    """What a program is given and what it gives back."""
-
-    inputs: tuple[Slot, ...]
-    outputs: tuple[Slot, ...]
-    instructions: str = ""
-
-    def __str__(self) -> str:
-        return f"{_listed(self.inputs)} -> {_listed(self.outputs)}"
-
-    @property
-    def task(self) -> str:
-        """The instructions, or what the names alone say, in DSPy's words."""
-        if self.instructions:
-            return self.instructions
-        inputs, outputs = (", ".join([f"`{slot.name}`" for slot in side]) for side in self._sides)
-        return f"Given the fields {inputs}, produce the fields {outputs}."
-
-    @property
-    def _sides(self) -> tuple[tuple[Slot, ...], tuple[Slot, ...]]:
-        return self.inputs, self.outputs
-
-
-def signature(written: "str | Signature | type", instructions: str = "") -> Signature:
-    """The signature that a text or a `dspy.Signature` class describes.
-
-    Raises:
-        ConfigError: it is none; the message says where.
-    """
-    if isinstance(written, Signature):
-        return written
-    if not isinstance(written, str):
-        return _of_class(written, instructions)
-    left, arrow, right = written.partition("->")
-    if not arrow or "->" in right:
-        raise ConfigError(f"{written!r} has no single '->' between inputs and outputs", path=_AT)
-    sides = tuple(_slots(left, written)), tuple(_slots(right, written))
-    names = [slot.name for side in sides for slot in side]
-    twice = [name for name in names if names.count(name) > 1]
-    if twice:
-        raise ConfigError(f"{written!r} has two fields {twice[0]!r}", path=_AT)
-    return Signature(*sides, instructions)
-
-
-_AT: Final = "signature"
-_UNNAMED: Final = "${"
-_TAKEN: Final = frozenset({"completions", "config", "demos", "lm", "self", "signature"})
-"""Parameters of DSPy's own functions, which take a program's inputs beside them."""
-
-
-def is_class(written: object) -> bool:
-    """Is it a `dspy.Signature` class?"""
-    names = ("input_fields", "output_fields", "instructions")
-    return isinstance(written, type) and all(hasattr(written, name) for name in names)
-
-
-def _of_class(written: Any, instructions: str) -> Signature:
-    if not is_class(written):
-        raise ConfigError(f"{written!r} is no signature: a text or a dspy.Signature", path=_AT)
-    inputs, outputs = (
-        tuple(
-            [
-                Slot(name_of(name), _annotated(name, field), field_description(field))
-                for name, field in side
-            ]
-        )
-        for side in (written.input_fields.items(), written.output_fields.items())
-    )
-    if not inputs or not outputs:
-        raise ConfigError(f"{written.__name__} lacks inputs or outputs", path=_AT)
-    return Signature(inputs, outputs, instructions or str(written.instructions))
-
-
-def field_description(info: Any) -> str:
-    """What the author of a DSPy field wrote about it; DSPy itself writes `${name}`."""
-    extra: Any = info.json_schema_extra
-    text = str((extra if isinstance(extra, Mapping) else {}).get("desc") or "")
-    return "" if text.startswith(_UNNAMED) else text
-
-
-def _annotated(name: str, info: Any) -> JSON:
-    refuse_media(name, info.annotation)
-    return written_of(info.annotation)
-
-
-def refuse_media(name: str, annotation: Any) -> None:
-    """Raise ConfigError for a type of DSPy's whose values are no text, such as `dspy.Image`.
-
-    Their JSON form would reach the model as text: kilobytes of base64.
-    """
-    for part in _parts(annotation):
-        if isinstance(part, type) and part.__module__.startswith("dspy.adapters.types."):
-            raise ConfigError(
-                f"the field {name!r} has the type dspy.{part.__name__}, which our prompts do not "
-                "hold; text types of DSPy's work with program_strategy(…, adapter='chat')",
-                path=_AT,
-            )
-
-
-def _parts(annotation: Any) -> Iterable[Any]:
-    yield annotation
-    for inner in get_args(annotation):
-        yield from _parts(inner)
-
-
-def _slots(text: str, whole: str) -> Iterable[Slot]:
-    try:
-        # Python's own grammar of parameters, parsed and never run.
-        tree = ast.parse(f"def signature({text.strip()}): ...", mode="exec")
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise ConfigError(f"{text.strip()!r} in {whole!r} is no list of fields", path=_AT) from None
-    first = tree.body[0]
-    assert isinstance(first, ast.FunctionDef)
-    arguments = first.args
-    others = [
-        *arguments.posonlyargs,
-        *arguments.kwonlyargs,
-        *arguments.defaults,
-        *arguments.kw_defaults,
-    ]
-    # `a): pass` would close the list and begin a body of its own.
-    whole_body = ast.unparse(ast.Module(first.body, [])) == "..."
-    if len(tree.body) > 1 or not whole_body or others or arguments.vararg or arguments.kwarg:
-        raise ConfigError(f"{text.strip()!r} in {whole!r} is no list of fields", path=_AT)
-    if not 0 < len(arguments.args) <= _MOST:
-        raise ConfigError(f"{whole!r} needs 1 to {_MOST} fields on each side", path=_AT)
-    for argument in arguments.args:
-        yield Slot(name_of(argument.arg), _type(argument.annotation, argument.arg))
-
-
-def name_of(name: str) -> str:
-    """A name that a field may have.
-
-    Raises:
-        ConfigError: it may not.
-    """
-    if not name.isidentifier() or name.startswith(("_", "model_")) or name in _TAKEN:
-        raise ConfigError(f"{name!r} cannot be the name of a field", path=_AT)
-    return name
-
-
-def _type(annotation: ast.expr | None, name: str) -> JSON:
-    if annotation is None:
-        return "str"
-    if isinstance(annotation, ast.Subscript) and _named(annotation.value) == "Literal":
-        inner = annotation.slice
-        parts = inner.elts if isinstance(inner, ast.Tuple) else [inner]
-        values = [part.value for part in parts if isinstance(part, ast.Constant)]
-        if len(values) == len(parts) and all(isinstance(v, str | int | bool) for v in values):
-            return {"type": "string", "enum": values}
-    # Python's `None` is `null` in our words for types.
-    written = _NONE.sub("null", ast.unparse(annotation))
-    try:
-        type_of(written)
-    except NoType as error:
-        raise ConfigError(f"{name!r}: {error}", path=_AT) from None
-    return written
-
-
-def _named(node: ast.expr) -> str:
-    return node.id if isinstance(node, ast.Name) else getattr(node, "attr", "")
-
-
-def _listed(slots: Iterable[Slot]) -> str:
-    return ", ".join([f"{s.name}{'' if s.type == 'str' else f': {_said(s.type)}'}" for s in slots])
-
-
-def _said(type_: JSON) -> str:
-    if isinstance(type_, Mapping) and "enum" in type_:
-        return f"Literal{list(type_['enum'])!r}"
-    return type_ if isinstance(type_, str) else "dict"
-
-
-def written_of(annotation: Any) -> JSON:
-    """A Python type as JSON that `type_of` reads back; "any" for what has no such form.
-
-    What only Pydantic can check of it (bounds, patterns, validators) is not kept.
-    """
-    if annotation is str:
-        return "str"
-    try:
-        schema = TypeAdapter(annotation).json_schema()
-        trimmed = _kept(schema, schema.get("$defs", {}), _DEPTH)
-        type_of(trimmed)
-    except (NoType, ValueError, TypeError, KeyError):
-        return "any"
-    return trimmed
-
-
-def _kept(schema: Mapping[str, Any], models: Mapping[str, Any], depth: int) -> JSON:
-    """The part of a JSON Schema that `type_of` knows, its references put in place.
-
-    Raises:
-        NoType: it is too deep, as a recursive model is.
-    """
-    if depth <= 0:
-        raise NoType("a type within itself")
-    if "$ref" in schema:
-        return _kept(models[schema["$ref"].rpartition("/")[2]], models, depth - 1)
-    if "const" in schema:
-        return {"type": "string", "enum": [schema["const"]]}
-    if "enum" in schema:
-        return {"type": schema.get("type", "string"), "enum": schema["enum"]}
-    if "anyOf" in schema:
-        kinds = [_kept(option, models, depth - 1) for option in schema["anyOf"]]
-        if not all(isinstance(kind, str) for kind in kinds):
-            raise NoType("a choice between types that are not plain")
-        return {"type": kinds}
-    if "properties" in schema:
-        trimmed: dict[str, Any] = {
-            "type": "object",
-            "properties": {
-                name: _described(_kept(rules, models, depth - 1), rules)
-                for name, rules in schema["properties"].items()
-            },
-            "required": schema.get("required", []),
-        }
-        return trimmed
-    if schema.get("type") == "array" and "items" in schema:
-        return {"type": "array", "items": _kept(schema["items"], models, depth - 1)}
-    # A date or a path is text in JSON; only Pydantic could check more of it.
-    return schema.get("type", "any") if not schema.get("format") else "string"
-
-
-def _described(kept: JSON, schema: Mapping[str, Any]) -> JSON:
-    text = schema.get("description")
-    if not text:
-        return kept
-    return {**(kept if isinstance(kept, dict) else {"type": kept}), "description": text}
-
-
-_DEPTH: Final = 12
-
-
 Module = Literal["predict", "cot", "react"]
 NAMES: Final[Mapping[Module, str]] = {
     "predict": "Predict",
@@ -546,3 +299,11 @@ def jsonable(value: Any) -> JSON:
 def as_json_text(value: Any) -> str:
     """Any value as JSON text."""
     return msgspec.json.encode(jsonable(value)).decode()
+
+
+def read_again(prompt: PredictorPrompt, text: str) -> "Mapping[str, Any] | str":
+    """The outputs of a text that somebody else kept, or why it has none."""
+    read = prompt.read(Reply(text))
+    if isinstance(read, Parsed):
+        return prompt.values(read.value)
+    return read.feedback

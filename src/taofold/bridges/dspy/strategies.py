@@ -12,16 +12,7 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
-from taofold.bridges.dspy.adapter import load_module, module_of, session
-from taofold.bridges.dspy.effects import (
-    DONE,
-    EffectChannel,
-    ModelRequest,
-    ProgramRequests,
-    ToolRequest,
-    run_in_thread,
-    values_of,
-)
+from taofold.bridges.dspy.library import load_module, module_of, session
 from taofold.bridges.dspy.program import (
     ARGUMENTS,
     REASONING,
@@ -32,13 +23,20 @@ from taofold.bridges.dspy.program import (
     Predictor,
     PredictorPrompt,
     Program,
-    Signature,
-    Slot,
     field_texts,
     jsonable,
     prompt_of,
 )
-from taofold.bridges.dspy.program import signature as signature_of
+from taofold.bridges.dspy.requests import (
+    DONE,
+    ModelRequest,
+    ProgramRequests,
+    ToolRequest,
+    values_of,
+)
+from taofold.bridges.dspy.signature import Signature, Slot
+from taofold.bridges.dspy.signature import signature as signature_of
+from taofold.bridges.dspy.thread import EffectChannel, run_in_thread
 from taofold.core.effects import Answer, Halt, Strategy
 from taofold.core.values import FINISH, JSON, Thought
 from taofold.files.types import type_of

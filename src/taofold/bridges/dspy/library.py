@@ -1,8 +1,8 @@
-"""Both ways between DSPy's objects and ours.
+"""The DSPy library: whether it is there, and both ways between its objects and ours.
 
 To DSPy: our models as its language model (`DspyEngine`), our prompts as its adapter, modules made
-of our signatures. From DSPy: a module that was compiled, as plain JSON (`stored_program`); its
-classes of signatures and its saved states are read in `program`.
+of our signatures. From DSPy: a module that was compiled, as plain JSON (`stored_program`). What can
+be read without it, its classes of signatures and its saved states, is in `signature` and `program`.
 
 DSPy gets its engine contract and its adapter without any global configuration. It is imported when
 a program is run or compiled. It has no types that a strict checker could use, so it is `Any` here
@@ -17,30 +17,27 @@ from functools import cache
 from importlib import import_module, metadata
 from typing import Any, Final
 
-from taofold.bridges.dspy.effects import (
-    DONE,
-    EffectChannel,
-    ModelRequest,
-    ModelResponse,
-    ToolRequest,
-    read_again,
-)
 from taofold.bridges.dspy.program import (
     Module,
     Predictor,
     PredictorPrompt,
     Program,
     PromptField,
+    field_texts,
+    jsonable,
+    read_again,
+)
+from taofold.bridges.dspy.requests import DONE, ModelRequest, ModelResponse, ToolRequest
+from taofold.bridges.dspy.signature import (
     Signature,
     Slot,
     field_description,
-    field_texts,
     is_class,
-    jsonable,
     refuse_media,
     written_of,
 )
-from taofold.bridges.dspy.program import signature as signature_of
+from taofold.bridges.dspy.signature import signature as signature_of
+from taofold.bridges.dspy.thread import EffectChannel
 from taofold.core.errors import ConfigError
 from taofold.core.values import FINISH, JSON, Message, Role, StepRole
 from taofold.files.types import type_of
