@@ -7,9 +7,9 @@ import pytest
 
 from taofold.loop.gates.baseline import Expected
 from taofold.loop.gates.commands import plan
-from taofold.loop.gates.delivery import SILENCERS
 from taofold.loop.gates.expectations import unchecked
 from taofold.loop.gates.reports import files, readable_output
+from taofold.loop.gates.work_diff import SILENCERS
 
 from .projects import again, judged, written
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from tests.prerequisites import CONTAINMENT
 
-from taofold.loop.gates.baseline import Tree
-from taofold.loop.gates.bench import Bench, warm
 from taofold.loop.gates.commands import search_path
+from taofold.loop.gates.gate_run import Bench, warm
+from taofold.loop.gates.tree import Tree
 from taofold.loop.verdict import Gate
 
 from .projects import PYTEST, RIGHT, SHOP, again, bytecode, judged, written

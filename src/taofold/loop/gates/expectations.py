@@ -24,7 +24,7 @@ from taofold.loop.verdict import TESTS, Gate, GateResult, Runner, TreeChange, Ve
 from taofold.policy.redaction import Redactor
 
 if TYPE_CHECKING:
-    from taofold.loop.gates.bench import GateRun
+    from taofold.loop.gates.gate_run import GateRun
 
 
 _TESTING = re.compile(r"(?:\A|_)(?:tests?|checks?|specs?)(?:_|\.)")

@@ -18,28 +18,7 @@ from typing import Final
 from msgspec import structs
 
 from taofold.core.errors import ConfigError, Refused
-from taofold.loop.gates.baseline import (
-    LARGEST,
-    Baseline,
-    Expected,
-    FileCache,
-    KeptFile,
-    Tree,
-    TreeWalk,
-    load,
-    save,
-    save_beside,
-)
-from taofold.loop.gates.bench import Bench, GateRun, contained, warm
-from taofold.loop.gates.capture import LoopFolder, capture, learnt, outside
-from taofold.loop.gates.delivery import (
-    Texts,
-    WorkDiff,
-    above,
-    observe_work,
-    remove_planted,
-    restore_file,
-)
+from taofold.loop.gates.baseline import Baseline, Expected, load, save, save_beside
 from taofold.loop.gates.expectations import (
     Expectations,
     change_line,
@@ -50,7 +29,18 @@ from taofold.loop.gates.expectations import (
     second_judgement,
     unchecked,
 )
+from taofold.loop.gates.gate_run import Bench, GateRun, contained, warm
 from taofold.loop.gates.scope import DECIDES, role
+from taofold.loop.gates.take_baseline import LoopFolder, capture, learnt, outside
+from taofold.loop.gates.tree import LARGEST, FileCache, KeptFile, Tree, TreeWalk
+from taofold.loop.gates.work_diff import (
+    Texts,
+    WorkDiff,
+    above,
+    observe_work,
+    remove_planted,
+    restore_file,
+)
 from taofold.loop.verdict import TESTS, Gate, GateResult, Settled, TreeChange, Verdict
 from taofold.policy.redaction import Redactor
 from taofold.tools import container_network

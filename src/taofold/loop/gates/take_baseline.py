@@ -9,10 +9,13 @@ from msgspec import structs
 
 from taofold.core.errors import ConfigError
 from taofold.loop.gates import scope
-from taofold.loop.gates.baseline import (
+from taofold.loop.gates.baseline import Baseline
+from taofold.loop.gates.commands import named_files, search_path, targets, wanted_files
+from taofold.loop.gates.expectations import expected, homes
+from taofold.loop.gates.gate_run import Bench, GateRun
+from taofold.loop.gates.tree import (
     MOST_BYTES,
     MOST_FILES,
-    Baseline,
     FileCache,
     KeptFile,
     Tree,
@@ -21,10 +24,7 @@ from taofold.loop.gates.baseline import (
     copy_folder,
     remove_folder,
 )
-from taofold.loop.gates.bench import Bench, GateRun
-from taofold.loop.gates.commands import named_files, search_path, targets, wanted_files
-from taofold.loop.gates.delivery import above, with_link_targets
-from taofold.loop.gates.expectations import expected, homes
+from taofold.loop.gates.work_diff import above, with_link_targets
 from taofold.loop.verdict import Gate
 
 _NAMES: Final = """

@@ -19,15 +19,7 @@ from msgspec import structs
 
 from taofold.core.errors import ConfigError, LogError
 from taofold.core.values import Value
-from taofold.loop.gates.baseline import (
-    MOST_FILES,
-    Baseline,
-    FileCache,
-    KeptFile,
-    TreeWalk,
-    content,
-    store,
-)
+from taofold.loop.gates.baseline import Baseline
 from taofold.loop.gates.expectations import first_names
 from taofold.loop.gates.scope import (
     DECIDES,
@@ -39,6 +31,7 @@ from taofold.loop.gates.scope import (
     role,
     splice,
 )
+from taofold.loop.gates.tree import MOST_FILES, FileCache, KeptFile, TreeWalk, content, store
 from taofold.loop.verdict import ChangeKind, Runner, TreeChange
 from taofold.tools.jail import Jail
 

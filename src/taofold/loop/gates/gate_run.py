@@ -1,4 +1,4 @@
-"""Runs one gate in a laid tree, and brings back what happened.
+"""`Bench` runs one gate in a laid tree; a `GateRun` is what happened.
 
 A clean environment, programs found at the loop's start, an isolated interpreter, scripts and
 reports outside the tree, in a container where there is one. A gate's interpreter reads no
@@ -23,9 +23,9 @@ from typing import Final
 
 from taofold.core.errors import ConfigError
 from taofold.loop.gates import commands, reports
-from taofold.loop.gates.baseline import Tree
 from taofold.loop.gates.commands import GatePlan, environment, homes, interpreter
 from taofold.loop.gates.reports import RunnerReport, stream
+from taofold.loop.gates.tree import Tree
 from taofold.loop.verdict import Gate
 from taofold.reserved_places import MARK
 from taofold.tools import container_network, process
