@@ -240,7 +240,6 @@ def open_environment(
     *,
     network: bool = False,
     redact: Redactor | None = None,
-    timeout: float = 600.0,
 ) -> LocalEnvironment:
     """The real place of a loop. Blocks.
 
@@ -263,7 +262,7 @@ def open_environment(
         return LocalEnvironment(
             space, Judge.resume(space.root, folder, state.baseline.baseline, **options)
         )
-    criteria = gates(wish.commands, space.root, timeout=timeout)
+    criteria = gates(wish.commands, space.root)
     return LocalEnvironment(
         space, Judge(space.root, folder, criteria, allow_edit=wish.allow_edit, **options)
     )

@@ -12,8 +12,8 @@ from tests.runtime.kit import Memo
 from taofold import Agent, Decision, MemoryLog, Policy, Principal, RunContext, tool
 from taofold.bridges.mcp import McpServer
 from taofold.bridges.mcp.server import Offers, make_server
-from taofold.bridges.mcp.server.messages import decision_of
 from taofold.bridges.mcp.server.server import Desk
+from taofold.bridges.mcp.server.translation import decision_of
 from taofold.core.errors import ConfigError, Refused
 from taofold.core.state import fold
 from taofold.log.log import Signal

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 
 _TESTING = re.compile(r"(?:\A|_)(?:tests?|checks?|specs?)(?:_|\.)")
+_NAMED = 5
 _JOINTS = {"pytest": "::", "unittest": ".", "go": ".", "node": " > ", "cargo": "::"}
 
 
@@ -419,10 +420,10 @@ def change_line(change: TreeChange) -> str:
     return f"{change.path} was {change.did} and is {change.done}: {change.why}"
 
 
-def first_names(names: Sequence[str], most: int = 5) -> str:
+def first_names(names: Sequence[str]) -> str:
     """The first of many names."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
 
 
 def _ended(gate: Gate, ran: "GateRun") -> list[str]:

@@ -1,7 +1,7 @@
 """Agents and tools as an MCP server, for other people's clients.
 
 `offers` are the agents and tools that a client may call and their runs, without the protocol.
-`server` answers the requests of clients, in the `messages` made of our values.
+`server` answers the requests of clients, in the words of MCP (`translation`).
 """
 
 from importlib import import_module

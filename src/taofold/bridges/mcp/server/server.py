@@ -1,6 +1,6 @@
 """Answers the requests of MCP clients: `taofold serve --mcp`.
 
-`Desk` lists, calls and cancels for them what is in `offers`, and speaks in `messages`. What must
+`Desk` lists, calls and cancels for them what is in `offers`, and speaks by `translation`. What must
 wait for a person is asked of the person at the client where the client can ask (elicitation, in
 either era); where it cannot, the error names the run, which `resume_run` carries on once somebody
 has decided.
@@ -36,7 +36,8 @@ from taofold import __version__
 from taofold.agent import RunResult
 from taofold.agent.result import Happening, Progress
 from taofold.bridges.mcp.sdk import EXTENSION, TASK
-from taofold.bridges.mcp.server.messages import (
+from taofold.bridges.mcp.server.offers import RESUME, Offers
+from taofold.bridges.mcp.server.translation import (
     Teller,
     answer_form,
     can_ask,
@@ -48,7 +49,6 @@ from taofold.bridges.mcp.server.messages import (
     tool_result,
     waiting_result,
 )
-from taofold.bridges.mcp.server.offers import RESUME, Offers
 from taofold.core.errors import ConfigError, Conflict, Refused, RunError
 from taofold.core.json_values import not_finite
 from taofold.core.state import ENDED
