@@ -282,11 +282,6 @@ def _typed(fields: Mapping[str, Any]) -> Iterator[PromptField]:
         yield PromptField(name, field.annotation, field_description(field))
 
 
-# Values here are JSON of any shape, or come from a library without types.
-# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
-# pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
-
-
 def theirs(library: Any, signature: Signature) -> Any:
     """A signature as a class of DSPy's."""
     fields: dict[str, Any] = {}

@@ -5,6 +5,9 @@ evaluated. The Python types are made from it where they are needed. DSPy is not 
 classes are known by what they have.
 """
 
+# Values here are JSON of any shape, or come from a library without types.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+
 import ast
 import re
 from collections.abc import Iterable, Mapping
