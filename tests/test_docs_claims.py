@@ -19,13 +19,13 @@ from taofold.files.expressions import bounds
 from taofold.files.flow.flow import MOST_VISITS
 from taofold.learning.settings import Extraction, Injection, Pruning
 from taofold.loop import snapshots
-from taofold.loop.gates import baseline
+from taofold.loop.gates import tree
 from taofold.models import replies
 from taofold.models.endpoint import RetryPolicy
 from taofold.policy import Limits
 from taofold.runtime.ownership import BEAT_S, LEASE_MS
 from taofold.runtime.tool_calls import BLOB, FIRST_PAUSE
-from taofold.server import catalog
+from taofold.server import client_tools
 from taofold.server.api.schemas import MOST_FILES
 from taofold.server.auth import CODE_S
 from taofold.server.listener import HEADER_S
@@ -222,8 +222,8 @@ def figures() -> dict[str, list[str]]:
             f"what is longer than {mcp_results.FLOOD:,} characters",
         ],
         "gates.md": [
-            f"at most {baseline.MOST_FILES:,} files and {baseline.MOST_BYTES // 10**9} GB",
-            f"A file above {baseline.LARGEST // 10**6} MB is used where it lies",
+            f"at most {tree.MOST_FILES:,} files and {tree.MOST_BYTES // 10**9} GB",
+            f"A file above {tree.LARGEST // 10**6} MB is used where it lies",
             f"files above {snapshots.LARGEST // 10**6} MB left out",
         ],
         "learning.md": [
@@ -231,7 +231,7 @@ def figures() -> dict[str, list[str]]:
             f"or was not used for more than {Pruning().max_age_days} days",
         ],
         "deploy.md": ["a lease of ten seconds" * (lease == 10), f"every {BEAT_S:g} seconds"],
-        "console.md": [f"({catalog.LARGEST:,} bytes)"],
+        "console.md": [f"({client_tools.LARGEST:,} bytes)"],
         "security.md": [
             f"at most {bounds.LARGEST:,} characters and values",
             f"share {bounds.WORK:,} units of work",
