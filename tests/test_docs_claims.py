@@ -28,8 +28,8 @@ from taofold.runtime.tool_calls import BLOB, FIRST_PAUSE
 from taofold.server import client_tools
 from taofold.server.api.schemas import MOST_FILES
 from taofold.server.auth import CODE_S
-from taofold.server.listener import HEADER_S
 from taofold.server.server import Settings
+from taofold.server.uvicorn_server import HEADER_S
 from taofold.telemetry.prompt import LONGEST_PROMPT
 from taofold.tools import attachments
 from taofold.tools.tool import ToolOptions

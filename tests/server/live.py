@@ -15,7 +15,7 @@ from taofold.log.log import Log
 from taofold.log.sqlite.log import SqliteLog
 from taofold.server import Server, Settings, create_app
 from taofold.server.auth import TokenStore
-from taofold.server.listener import server_for
+from taofold.server.uvicorn_server import server_for
 
 QUICK = Settings(look_s=0.02, tail_s=0.01, grace_s=0.05, stop_s=1.0)
 PATIENCE = 60.0

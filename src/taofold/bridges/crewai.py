@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Iterable
 from typing import Any, Final
 
-from taofold.bridges.foreign import foreign_tool, foreign_tools, own_arun
+from taofold.bridges.foreign_tools import foreign_tool, foreign_tools, own_arun
 from taofold.core.values import Sideeffect
 from taofold.tools import Outcome, RunContext, Tool, Toolset
 from taofold.tools.threads import WORKERS

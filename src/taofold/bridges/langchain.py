@@ -31,7 +31,7 @@ from typing import Any, Final, cast, get_args
 from pydantic import BaseModel, create_model
 
 from taofold.agent import Agent
-from taofold.bridges.foreign import foreign_tool, foreign_tools, own_arun, require
+from taofold.bridges.foreign_tools import foreign_tool, foreign_tools, own_arun, require
 from taofold.core.errors import ConfigError
 from taofold.core.json_values import render
 from taofold.core.text import error_text

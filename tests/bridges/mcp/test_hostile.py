@@ -15,7 +15,7 @@ from mcp.server import MCPServer, Server
 from mcp.server.mcpserver import Context
 
 from taofold import RunContext
-from taofold.bridges.foreign import checker
+from taofold.bridges.foreign_tools import checker
 from taofold.bridges.mcp import McpServer
 from taofold.bridges.mcp.sdk import load
 from taofold.core.errors import ConfigError

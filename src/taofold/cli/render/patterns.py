@@ -1,4 +1,4 @@
-"""Patterns for people: a table, a page in the source system's layout, lineage, metrics.
+"""Patterns for people and as JSON: a table, a page in the source system's layout, lineage, metrics.
 
 The learning curve is drawn as text: a bar for the iterations that each loop took.
 """

@@ -20,7 +20,7 @@ from taofold.log.patterns.stores import registry_beside
 from taofold.server import Server, Settings, create_app
 from taofold.server.auth import LOOPBACK, LocalToken, TokenStore, loopback
 from taofold.server.catalog import Rebuild
-from taofold.server.listener import server_for
+from taofold.server.uvicorn_server import server_for
 from taofold.shared_document import Shared
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from taofold.bridges.foreign import checker, schema_fault, shown_schema
+from taofold.bridges.foreign_tools import checker, schema_fault, shown_schema
 from taofold.bridges.mcp.sdk import get
 from taofold.core.json_values import is_object, render
 from taofold.core.text import clip, visible

@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from taofold.bridges.foreign import checker
+from taofold.bridges.foreign_tools import checker
 from taofold.bridges.mcp.sdk import load, plain
 from taofold.core.json_values import is_array, is_object
 from taofold.core.text import visible

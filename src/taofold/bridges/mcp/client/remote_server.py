@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from taofold.bridges.foreign import server_parameters
+from taofold.bridges.foreign_tools import server_parameters
 from taofold.bridges.mcp.client import content, definitions
 from taofold.bridges.mcp.client.address import ServerAddress
 from taofold.bridges.mcp.client.connection import ServerConnection, Unreachable

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Final, Literal, Self, TypeVar
 
 from typing_extensions import TypedDict, Unpack
 
-from taofold.bridges.foreign import safe_name
+from taofold.bridges.foreign_tools import safe_name
 from taofold.bridges.mcp.client import definitions
 from taofold.bridges.mcp.client.address import OAuth, ServerAddress
 from taofold.bridges.mcp.client.connection import Unreachable, on_loop, submit

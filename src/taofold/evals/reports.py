@@ -1,0 +1,346 @@
+"""A `Report` says what an evaluation showed: trials, rates, and whether two agents differ.
+
+Rates come with intervals; `compare` holds two agents against each other, case by case. Reports are
+kept as files in the project for whoever looks at them later: figures and the ids of runs, which
+themselves lie in the log. What is read back is data from a file: whatever is no report is left out.
+"""
+
+import json
+import os
+import random
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from math import sqrt
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Final
+
+import msgspec
+
+from taofold.agent import RunResult
+from taofold.clocks import clock
+from taofold.core.text import iso
+from taofold.core.values import Usage
+from taofold.evals.cases import Case
+from taofold.evals.scorers import Score
+
+_SURE: Final = 0.05
+_Z: Final = 1.959964
+"""Of a normal distribution: 95 % lie within so many deviations."""
+_EXACT: Final = 14
+"""Cases that differ, up to which all ways to swap them are counted; for more, a sample is."""
+_SAMPLE: Final = 20_000
+FOLDER: Final = "evals"
+"""Where they lie in the project's folder."""
+_SHOWN: Final = 100
+_LARGEST: Final = 16_000_000
+_ID: Final = re.compile(r"[0-9]{13}-[0-9a-f]{8}")
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One case, run once. `result` is None if it could not be run."""
+
+    case: Case
+    repetition: int
+    result: RunResult[Any] | None
+    scores: tuple[Score, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Do all scorers find it right?"""
+        return all([score.passed for score in self.scores])
+
+    @property
+    def reason(self) -> str:
+        """Why it did not pass; "" if it did."""
+        failed = [score for score in self.scores if not score.passed]
+        return "; ".join([f"{score.name}: {score.reason or score.value}" for score in failed])
+
+
+@dataclass
+class Report:
+    """All trials of one agent on some cases."""
+
+    agent: str
+    name: str
+    trials: list[Trial] = field(default_factory=list[Trial])
+    seconds: float = 0.0
+
+    @property
+    def by_case(self) -> dict[str, float]:
+        """The share of trials that passed, by the case's name."""
+        trials: dict[str, list[bool]] = {}
+        for trial in self.trials:
+            trials.setdefault(trial.case.label, []).append(trial.passed)
+        return {name: fmean(passed) for name, passed in trials.items()}
+
+    @property
+    def rate(self) -> float:
+        """The mean over the cases of the share that passed."""
+        return fmean(self.by_case.values())
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """In which the rate on further cases of the kind lies, 19 times in 20.
+
+        Cases are counted, not trials: asking the same thing again says little of other things.
+        """
+        return wilson(self.rate, len(self.by_case))
+
+    @property
+    def by_scorer(self) -> dict[str, float]:
+        """The mean score, by the scorer's name."""
+        values: dict[str, list[float]] = {}
+        for trial in self.trials:
+            for judged in trial.scores:
+                values.setdefault(judged.name, []).append(judged.value)
+        return {name: fmean(values_of_scorer) for name, values_of_scorer in values.items()}
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens and dollars of all trials; judges not counted."""
+        total = Usage()
+        for trial in self.trials:
+            if trial.result is not None:
+                total += trial.result.usage
+        return total
+
+    @property
+    def summary(self) -> str:
+        """One line for people."""
+        low, high = self.interval
+        size = f"{_count(len(self.by_case), 'case')}, {_count(len(self.trials), 'trial')}"
+        cost = f", ${self.usage.usd:.4f}" if self.usage.usd else ""
+        return (
+            f"{self.agent}: {self.rate:.0%} pass ({low:.0%} to {high:.0%}), "
+            f"{size}, {self.usage.tokens:,} tokens{cost}"
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """For programs: everything but the runs, which lie in the log."""
+        low, high = self.interval
+        return {
+            "agent": self.agent,
+            "name": self.name,
+            "rate": self.rate,
+            "interval": [low, high],
+            "cases": self.by_case,
+            "scorers": self.by_scorer,
+            "tokens": self.usage.tokens,
+            "usd": self.usage.usd,
+            "seconds": self.seconds,
+            "trials": [
+                {
+                    "case": trial.case.label,
+                    "repetition": trial.repetition,
+                    "passed": trial.passed,
+                    "run": None if trial.result is None else trial.result.run_id,
+                    "scores": [
+                        {"scorer": score.name, "value": score.value, "reason": score.reason}
+                        for score in trial.scores
+                    ],
+                }
+                for trial in self.trials
+            ],
+        }
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two agents on the same cases.
+
+    `difference` is the first's rate less the second's, `p` how often chance alone would make it
+    as large or larger if both were equally good.
+    """
+
+    first: str
+    second: str
+    cases: int
+    difference: float
+    p: float
+    better: tuple[str, ...]
+    """Cases in which the first passed more often."""
+    worse: tuple[str, ...]
+
+    @property
+    def lost(self) -> bool:
+        """Is the first the worse one, by more than chance explains (p < 0.05)?"""
+        return self.difference < 0 and self.p < _SURE
+
+    def as_json(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "first": self.first,
+            "second": self.second,
+            "cases": self.cases,
+            "difference": self.difference,
+            "p": self.p,
+            "better": list(self.better),
+            "worse": list(self.worse),
+        }
+
+    def __str__(self) -> str:
+        if not self.better and not self.worse:
+            return f"{self.first} and {self.second} pass alike in all {_count(self.cases, 'case')}"
+        sure = "" if self.p < _SURE else ": too little to tell them apart"
+        return (
+            f"{self.first} passes {self.difference:+.0%} against {self.second} (p = {self.p:.3f}), "
+            f"better in {len(self.better)}, worse in {len(self.worse)} of {self.cases} cases{sure}"
+        )
+
+
+def compare(first: Report, second: Report) -> Comparison:
+    """Compare two agents on the cases that both were asked, by a paired permutation test.
+
+    Raises:
+        ValueError: they have no case in common.
+    """
+    rates, theirs = first.by_case, second.by_case
+    names = [name for name in rates if name in theirs]
+    if not names:
+        raise ValueError("the two evaluations have no case in common")
+    differences = {name: rates[name] - theirs[name] for name in names}
+    return Comparison(
+        first=first.agent,
+        second=second.agent,
+        cases=len(names),
+        difference=fmean(differences.values()),
+        p=paired_p([gap for gap in differences.values() if gap]),
+        better=tuple([name for name, gap in differences.items() if gap > 0]),
+        worse=tuple([name for name, gap in differences.items() if gap < 0]),
+    )
+
+
+def paired_p(gaps: Sequence[float]) -> float:
+    """How often swapping who is who in each pair at random gives as large a sum, either way."""
+    if not gaps:
+        return 1.0
+    # Sums of floats: what is equally large must count as such.
+    distance = abs(sum(gaps)) - 1e-9
+    if len(gaps) <= _EXACT:
+        # At most 2^14 ways.
+        ways = product((1, -1), repeat=len(gaps))
+        sums = [sum([sign * gap for sign, gap in zip(way, gaps, strict=True)]) for way in ways]
+        return fmean([abs(total) >= distance for total in sums])
+    # Seeded, so that the same two reports always give the same p.
+    draw = random.Random(len(gaps))
+    hits = sum(
+        [abs(sum([gap * draw.choice((1, -1)) for gap in gaps])) >= distance for _ in range(_SAMPLE)]
+    )
+    # The way that was seen is one of all: p from a sample is never 0.
+    return (hits + 1) / (_SAMPLE + 1)
+
+
+def wilson(rate: float, count: int) -> tuple[float, float]:
+    """The 95 % interval of a rate that `count` cases showed (Wilson's score interval)."""
+    if not count:
+        return 0.0, 1.0
+    # Wilson rather than the usual interval: that is empty where all cases passed.
+    square = _Z**2 / count
+    middle = (rate + square / 2) / (1 + square)
+    half = _Z / (1 + square) * sqrt(rate * (1 - rate) / count + square / (4 * count))
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+class StoredTrial(msgspec.Struct):
+    """One case, run once."""
+
+    case: str
+    repetition: int
+    passed: bool
+    run: str | None
+    scores: list[dict[str, Any]]
+
+
+class StoredReport(msgspec.Struct):
+    """What `Report.as_json` says of one agent."""
+
+    agent: str
+    name: str
+    rate: float
+    interval: tuple[float, float]
+    cases: dict[str, float]
+    scorers: dict[str, float]
+    tokens: int
+    usd: float
+    seconds: float
+    trials: list[StoredTrial]
+
+
+class StoredComparison(msgspec.Struct):
+    """What `Comparison.as_json` says of two."""
+
+    first: str
+    second: str
+    cases: int
+    difference: float
+    p: float
+    better: list[str]
+    worse: list[str]
+
+
+class StoredEval(msgspec.Struct):
+    """A file."""
+
+    at: str
+    name: str
+    reports: list[StoredReport]
+    comparisons: list[StoredComparison]
+
+
+def store_report(
+    home: Path, name: str, reports: Sequence[Report], comparison: Comparison | None = None
+) -> Path:
+    """Write the reports of one eval below `home`; the file.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    at = clock()
+    folder = home / FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    document = {
+        "at": iso(at),
+        "name": name,
+        "reports": [report.as_json() for report in reports],
+        "comparisons": [] if comparison is None else [comparison.as_json()],
+    }
+    path = folder / f"{at}-{os.urandom(4).hex()}.json"
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(document), encoding="utf-8")
+    part.replace(path)
+    return path
+
+
+def stored_reports(home: Path) -> list[dict[str, Any]]:
+    """The newest reports, without their trials."""
+    names = sorted([path.stem for path in (home / FOLDER).glob("*.json")], reverse=True)
+    documents = [stored_report(home, name) for name in names[:_SHOWN]]
+    return [_brief(document) for document in documents if document is not None]
+
+
+def stored_report(home: Path, name: str) -> dict[str, Any] | None:
+    """One eval by its id; None if there is no such file, or it holds no reports."""
+    # The name comes from a request: only what looks like an id becomes part of a path.
+    if not _ID.fullmatch(name):
+        return None
+    path = home / FOLDER / f"{name}.json"
+    try:
+        if path.stat().st_size > _LARGEST:
+            return None
+        stored = msgspec.json.decode(path.read_bytes(), type=StoredEval)
+    except (OSError, ValueError, RecursionError):
+        return None
+    return {"id": name, **msgspec.to_builtins(stored)}
+
+
+def _brief(document: dict[str, Any]) -> dict[str, Any]:
+    reports = [{"agent": each["agent"], "rate": each["rate"]} for each in document["reports"]]
+    return {key: document[key] for key in ("id", "at", "name")} | {"reports": reports}
