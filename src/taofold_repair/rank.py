@@ -25,7 +25,8 @@ from taofold.core.failing_checks import Check, Location
 from taofold.diagnostics import PytestReport
 from taofold.learning.extraction.diffs import HOLE, abstracted, kind_of, tokens
 from taofold.learning.rates import MOST_KEYS, EditRates, key_of, learnt_order
-from taofold_repair.clue import Clue, Site, clue_of
+from taofold_repair.clue import Clue, clue_of
+from taofold_repair.site import Site
 from taofold_repair.source import Change, Edit, Project, Source, Unit, is_test
 from taofold_repair.templates import TEMPLATES
 

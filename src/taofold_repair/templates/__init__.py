@@ -6,7 +6,7 @@ The names are the `fix_category` of learnt patterns, so they are part of the sur
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from taofold_repair.clue import Site
+from taofold_repair.site import Site
 from taofold_repair.source import Change
 from taofold_repair.templates.calls import convert_type, fix_call, fix_syntax, swap_arguments
 from taofold_repair.templates.constants import (

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 
-from taofold_repair.clue import Site, parameters
+from taofold_repair.site import Site, parameters
 from taofold_repair.source import Change
 from taofold_repair.templates.names import close
 

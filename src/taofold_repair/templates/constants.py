@@ -5,7 +5,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from taofold_repair.clue import UNKNOWN, Site, literal, plain
+from taofold_repair.clue import UNKNOWN, literal
+from taofold_repair.site import Site, plain
 from taofold_repair.source import Change
 
 # The likeliest first: each place further back lowers the weight (`_calls`).

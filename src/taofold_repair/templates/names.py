@@ -8,7 +8,8 @@ from difflib import SequenceMatcher
 from pathlib import PurePosixPath
 from typing import Final
 
-from taofold_repair.clue import UNKNOWN, Site, plain
+from taofold_repair.clue import UNKNOWN
+from taofold_repair.site import Site, plain
 from taofold_repair.source import Change, Unit, is_test
 
 _OTHER_WORDS: Final = {

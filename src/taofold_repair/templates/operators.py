@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 from typing import Final
 
-from taofold_repair.clue import Site
+from taofold_repair.site import Site
 from taofold_repair.source import Change, operator_span
 
 _SIGN: Final[dict[type[ast.AST], str]] = {

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Final, cast
 
-from taofold_repair.clue import Site
+from taofold_repair.site import Site
 from taofold_repair.source import Change
 
 
