@@ -13,7 +13,6 @@ from taofold.log.log import Log, WrappedLog
 from taofold.log.memory import MemoryLog
 from taofold.log.sqlite.journal import SqliteJournal
 from taofold.log.sqlite.log import SqliteLog
-from taofold.log.uncertain_writes import CertainLog
 
 HOME: Final = ".taofold"
 POSTGRES: Final = ("postgresql://", "postgres://")
@@ -64,10 +63,8 @@ def open_postgres(dsn: str) -> Log:
         raise ConfigError(
             "a log in PostgreSQL needs psycopg: pip install 'taofold[postgres]'", path="log"
         ) from error
-    log = module.PostgresLog(dsn)
-    log.open()
-    # Only a log behind a network can lose the answer to a write that happened.
-    return CertainLog(log)
+    log: Log = module.open_postgres(dsn)
+    return log
 
 
 def make_home(folder: Path) -> None:

@@ -351,13 +351,14 @@ async def cancellable(work: "Awaitable[T]", log: "Log") -> T:
 
 def approver(approve: str, before: Callable[[], None]) -> "Approver | None":
     """Who approves, by the word of `--approve`; `before` is called before a person is asked."""
-    from taofold.cli.approval_prompt import PromptApprover, Terminal
-    from taofold.cli.render.story import can_colour
-
     if approve not in APPROVE:
         outcome.fail(f"--approve is one of {', '.join(APPROVE)}, not {approve!r}")
-    terminal = sys.stdin.isatty() and sys.stderr.isatty()
-    asking = PromptApprover(Terminal(colours=can_colour(sys.stderr)), before) if terminal else None
+    asking = None
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        from taofold.cli.approval_prompt import PromptApprover, Terminal
+        from taofold.cli.render.story import can_colour
+
+        asking = PromptApprover(Terminal(colours=can_colour(sys.stderr)), before)
     if approve == "all":
         return _everything(asking)
     return None if approve == "wait" else asking

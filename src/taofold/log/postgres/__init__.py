@@ -8,5 +8,14 @@
 from taofold.log.postgres.database import Database
 from taofold.log.postgres.journal import PostgresJournal
 from taofold.log.postgres.log import PostgresLog
+from taofold.log.uncertain_writes import CertainLog
 
-__all__ = ["Database", "PostgresJournal", "PostgresLog"]
+__all__ = ["Database", "PostgresJournal", "PostgresLog", "open_postgres"]
+
+
+def open_postgres(dsn: str) -> CertainLog:
+    """The log at `dsn`, opened."""
+    log = PostgresLog(dsn)
+    log.open()
+    # Only a log behind a network can lose the answer to a write that happened.
+    return CertainLog(log)
