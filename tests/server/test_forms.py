@@ -14,7 +14,7 @@ from tests.server.agui.test_http import answers, refused, request, talk
 from tests.server.live import serving
 
 from taofold import RunContext, tool
-from taofold.server.api import approvals
+from taofold.server.api import forms
 from taofold.server.endpoint import Problem
 from taofold.tools import InputRequired
 
@@ -55,7 +55,7 @@ MISFITS: dict[str, tuple[Any, list[str]]] = {
 def test_what_does_not_fit_is_named_by_its_path(name: str) -> None:
     said, paths = MISFITS[name]
     with pytest.raises(Problem) as caught:
-        approvals.answer(FORM, json.dumps(said))
+        forms.answer(FORM, json.dumps(said))
     assert caught.value.status == 422
     assert [one["path"] for one in caught.value.faults or []] == [f"answer/{p}" for p in paths]
 
@@ -69,28 +69,28 @@ def test_what_does_not_fit_is_named_by_its_path(name: str) -> None:
     ],
 )
 def test_what_fits_reaches_the_tool_as_it_is(said: Any) -> None:
-    assert json.loads(approvals.answer(FORM, json.dumps(said))) == said
+    assert json.loads(forms.answer(FORM, json.dumps(said))) == said
 
 
 @pytest.mark.parametrize("text", ["red", "[1]", "{", '{"colour": NaN}', "[" * 100_000, "3"])
 def test_what_is_no_filled_form_is_refused(text: str) -> None:
     with pytest.raises(Problem):
-        approvals.answer(FORM, text)
+        forms.answer(FORM, text)
 
 
 def test_a_form_of_one_field_takes_the_plain_value_and_a_schema_without_fields_its_own() -> None:
     one = {"type": "object", "properties": {"walls": {"type": "integer", "minimum": 2}}}
-    assert approvals.answer(one, "3") == '{"walls":3}'
-    assert approvals.answer(one, "") == "{}"
+    assert forms.answer(one, "3") == '{"walls":3}'
+    assert forms.answer(one, "") == "{}"
     with pytest.raises(Problem):
-        approvals.answer(one, "1")
+        forms.answer(one, "1")
     text = {"type": "object", "properties": {"name": {"type": "string"}}}
-    assert approvals.answer(text, "3") == '{"name":"3"}'
-    assert approvals.answer({"type": "string"}, "3 walls") == "3 walls"
-    assert approvals.answer({"type": "integer"}, "3") == "3"
+    assert forms.answer(text, "3") == '{"name":"3"}'
+    assert forms.answer({"type": "string"}, "3 walls") == "3 walls"
+    assert forms.answer({"type": "integer"}, "3") == "3"
     with pytest.raises(Problem):
-        approvals.answer({"type": "integer"}, "three")
-    assert approvals.answer({"title": "anything"}, "{") == "{"
+        forms.answer({"type": "integer"}, "three")
+    assert forms.answer({"title": "anything"}, "{") == "{"
 
 
 def painter(heard: list[Any]) -> Any:
