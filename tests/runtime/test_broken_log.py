@@ -4,10 +4,11 @@ Mutants: a store goes on after a write that failed; what is being written cannot
 """
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 import pytest
-from tests.runtime.kit import Memo, act, finish
+from tests.runtime.kit import Memo, act, batch, finish
 
 from taofold import Agent, MemoryLog, RunContext, tool
 from taofold.core import events as e
@@ -85,3 +86,50 @@ async def test_a_blob_can_be_asked_for_while_it_is_being_written() -> None:
     assert await store.blob("d" * 40) == b"a picture"
     await writing
     assert await store.blob("d" * 40) == b"a picture"
+
+
+class Slow(WrappedLog):
+    """A log behind a network: others go on while it writes. Fails the write after `good` ones."""
+
+    def __init__(self, log: MemoryLog, good: int = 1 << 30) -> None:
+        super().__init__(log)
+        self.good = good
+
+    async def append(self, *args: Any, **named: Any) -> bool:
+        self.good -= 1
+        failing = self.good < 0
+        await asyncio.sleep(0.01)
+        if failing:
+            raise LogError("the network is gone")
+        return await super().append(*args, **named)
+
+
+PAYS = batch(*[("pay", {"n": number}) for number in range(3)])
+
+
+def payer(log: Slow, begun: list[list[int]]) -> Agent[Any, Any]:
+    @tool(effect="once", tier=1, reversible=True)
+    async def pay(n: int) -> str:
+        """Pay."""
+        records = await log.log.read("r")
+        begun.append([r.event.index for r in records if isinstance(r.event, e.Started)])
+        return "paid"
+
+    return Agent(Memo([PAYS, finish()]), tools=[pay], log=log)
+
+
+async def test_no_call_of_a_batch_begins_before_its_start_is_durable() -> None:
+    """Mutant: a flush with nothing of its own does not wait for the one that has its records."""
+    begun: list[list[int]] = []
+    result = await payer(Slow(MemoryLog()), begun).run("go", run_id="r")
+    assert result.success
+    assert begun == [[0, 1, 2]] * 3
+
+
+async def test_no_call_of_a_batch_begins_if_the_starts_could_not_be_written() -> None:
+    for good in range(12):
+        begun: list[list[int]] = []
+        log = Slow(MemoryLog(), good)
+        with suppress(LogError):
+            await payer(log, begun).run("go", run_id="r")
+        assert begun in ([], [[0, 1, 2]] * 3), good

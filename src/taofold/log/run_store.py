@@ -5,6 +5,7 @@ durable at `flush`, and only then do listeners hear of them: nobody is told of a
 could take back. Time enters here, through `now`. Knows nothing about strategies, models or tools.
 """
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
@@ -26,6 +27,14 @@ ActionFunction: TypeAlias = Callable[[dict[str, Any]], tuple[str, Any] | None]
 
 DRIFT_MS: Final = 250
 """How far the times of records may stray from a steady clock before an event says so."""
+
+
+class _Write:
+    """A write under way: what it holds, and whether it is over and happened."""
+
+    def __init__(self, records: list[e.Record], blobs: dict[str, bytes]) -> None:
+        self.records, self.blobs = records, blobs
+        self.over, self.written = asyncio.Event(), False
 
 
 class Store:
@@ -59,7 +68,7 @@ class Store:
         self._unsaved: list[e.Record] = []
         self._disk = False
         """Must the next flush survive a power cut?"""
-        self._writing: deque[list[Any]] = deque()
+        self._writing: deque[_Write] = deque()
         self._failure: LogError | None = None
         """Of a write: this store is worthless from then on."""
         self._blobs: dict[str, bytes] = {}
@@ -153,10 +162,9 @@ class Store:
             LogError: there is none.
         """
         # A blob may be asked for before its flush is over, as by the next model call.
-        for blobs in (self._blobs, *[entry[1] for entry in self._writing]):
-            content: bytes | None = blobs.get(digest)
-            if content is not None:
-                return content
+        for blobs in (self._blobs, *[write.blobs for write in self._writing]):
+            if digest in blobs:
+                return blobs[digest]
         if self._log is None:
             raise LogError(f"no blob {digest!r}: this store has no log")
         return await self._log.blob(digest)
@@ -180,29 +188,40 @@ class Store:
         """
         if self._failure is not None:
             raise self._failure
-        unsaved = self._unsaved
-        if self._log is None or not (unsaved or consume or status):
+        if self._log is None:
             return True
-        disk, blobs = self._disk, self._blobs
-        # Taken before the await: what is dispatched meanwhile belongs to the next flush.
-        self._unsaved, self._disk, self._blobs = [], False, {}
-        # Records, blobs, and whether their write is over. A place in the queue now, before anything
-        # is awaited: that is the order in which listeners hear.
-        entry = [unsaved, blobs, False]
-        self._writing.append(entry)
-        written = False
-        try:
-            written = await self._log.append(
-                self.run,
-                self.epoch,
-                unsaved,
-                disk=disk,
+        # What was dispatched before may be on its way in the flush of somebody else.
+        earlier, written = tuple(self._writing), True
+        if self._unsaved or consume or status:
+            written = await self._write(
+                self._log,
                 consume=consume,
-                blobs=blobs or None,
                 status=status,
                 waiting_for=waiting_for,
                 wake_at=wake_at,
                 if_quiet=if_quiet,
+            )
+        for write in earlier:
+            await write.over.wait()
+            if not write.written:
+                raise self._failure or LogError("a write was cut off: resume the run")
+        return written
+
+    async def _write(self, log: Log, **named: Any) -> bool:
+        """Write what is unsaved, and tell the listeners in the order of the writes."""
+        disk, write = self._disk, _Write(self._unsaved, self._blobs)
+        # Taken before the await: what is dispatched meanwhile belongs to the next flush.
+        self._unsaved, self._disk, self._blobs = [], False, {}
+        # A place in the queue now, before anything is awaited.
+        self._writing.append(write)
+        try:
+            write.written = await log.append(
+                self.run,
+                self.epoch,
+                write.records,
+                disk=disk,
+                blobs=write.blobs or None,
+                **named,
             )
         except LogError as error:
             self._failure = error
@@ -210,14 +229,14 @@ class Store:
         finally:
             # Neither on disk nor to be told of. They stay in `records`: this store is worthless
             # from here on.
-            if not written:
-                entry[0] = []
-            entry[2] = True
+            if not write.written:
+                write.records = []
+            write.over.set()
         # Who syncs to disk comes back later than who does not: listeners hear in order.
         # Only from the front: a later write that ended first waits for those before it.
-        while self._writing and self._writing[0][2]:
-            self._tell(self._writing.popleft()[0])
-        return written
+        while self._writing and self._writing[0].over.is_set():
+            self._tell(self._writing.popleft().records)
+        return write.written
 
     def again(self, head: int) -> "Store":
         """A fresh store of the same run, to re-drive it from a log that ends before `head`."""
