@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from html import unescape
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import structs
 
@@ -83,6 +83,37 @@ def passing_names(text: str) -> frozenset[str] | None:
         return names
     tested = any(True for reader in (*_RUNNERS, *_FINDINGS) for _ in reader(lines))
     return None if tested or len(failing_checks(text)) != 1 else names
+
+
+class PrintedFrame(NamedTuple):
+    """A frame as pytest or Python prints it: its line of code, and what of its code is shown."""
+
+    path: str
+    line: int
+    statement: str
+    code: str
+
+
+def printed_frames(traceback: str) -> tuple[PrintedFrame, ...]:
+    """The frames of a traceback that show code, the innermost last."""
+    frames: list[PrintedFrame] = []
+    above: list[str] = []
+    rows = traceback.splitlines()
+    for number, row in enumerate(rows):
+        python, pytest = _PY_FRAME.match(row), _PLACE.match(row)
+        below = rows[number + 1].strip() if number + 1 < len(rows) else ""
+        below = "" if below.startswith("E  ") else below
+        if python is not None:
+            frames.append(PrintedFrame(python[1], int(python[2]), below, below))
+        elif pytest is not None and pytest[3]:
+            frames.append(PrintedFrame(pytest[1], int(pytest[2]), below, below))
+        elif pytest is not None:
+            # The last and the first one are shown from the function's head on, the line marked.
+            raised = next((line[1:].strip() for line in reversed(above) if line[0] == ">"), "")
+            code = [line[1:] for line in above if line[0] in "> "]
+            frames.append(PrintedFrame(pytest[1], int(pytest[2]), raised, "\n".join(code)))
+        above = [] if pytest or row.startswith("_ _") else [*above, row] if row else above
+    return tuple([frame for frame in frames if frame.statement not in ("", "???")])
 
 
 def _named_apart(found: list[Check]) -> tuple[Check, ...]:

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 from tests.learning.test_readers import EXACT, MIXED, ROUND, hard, loop, python, told
 
-from taofold.core.failing_checks import Check
+from taofold.core.failing_checks import Check, Location
 from taofold.learning.extraction.history import FileChange
 from taofold.learning.patterns.kinds import ErrorSignature
 from taofold.learning.retrieval.contrast import other_cause, statement
@@ -66,7 +66,7 @@ def test_what_has_many_causes_is_told_to_who_has_failed_at_it(error: str) -> Non
 def test_another_word_in_the_sentence_is_said() -> None:
     known = [hard(EXACT, ROUND, python("Object of type Decimal is not JSON"))]
     text = told(known, python("Object of type Cart is not JSON", path="tax.py"))
-    assert "another cause (it says `Decimal` there, `Cart` here)" in text
+    assert "Compare the causes. There: `Decimal`. Here: `Cart`\n" in text
 
 
 def test_what_a_compiler_quotes_is_code_and_no_value() -> None:
@@ -76,8 +76,12 @@ def test_what_a_compiler_quotes_is_code_and_no_value() -> None:
 
 
 def printed(check: str) -> Check:
-    text = f"    def test_load():\n{check}\n\ntax.py:3: in gross\nE   RowError: no row"
-    return replace(python("no row", "RowError", "tax.py"), traceback=text)
+    text = (
+        f"    def test_load():\n{check}\n\ntest_tax.py:9: \n{'_ ' * 40}\n\n    def gross(a):\n"
+        ">       return total[a]\nE       RowError: no row\n\ntax.py:3: RowError"
+    )
+    places = (Location("test_tax.py", 9), Location("tax.py", 3, "gross"))
+    return replace(python("no row", "RowError", "tax.py"), traceback=text, places=places)
 
 
 RAISES = '        with pytest.raises(ValueError):\n>           parse("x")'
@@ -114,12 +118,15 @@ def test_both_checks_are_put_side_by_side() -> None:
     signature = known.attempts[0].before[0].signature
     known = replace(known, callers={signature: 'x = 1\nassert gross("a?") == 2'})
     here = replace(printed('>       assert gross("*") == 3'), message="no row 'c-d' of 7")
+    values = "Compare the causes. There: `a-b` at {}. Here: `c-d` at {}\n"
     text = told([known], here)
-    both = 'It was right where `assert gross("a?") == 2` had to hold; yours is '
-    assert (
-        "   - The same message may have another cause (it says `a-b` there, `c-d` here). "
-        f'{both}`assert gross("*") == 3`\n'
-    ) in text
+    assert values.format('`assert gross("a?") == 2`', '`assert gross("*") == 3`') in text
+    raised = python("no row 'a-b' of 3", "RowError")
+    raised = replace(
+        raised, traceback=here.traceback.replace("total[a]", "net * 1").replace("tax.py", "bill.py")
+    )
+    text = told([loop("first", change, raised)], here)
+    assert values.format("`return net * 1`", "`return total[a]`") in text
 
 
 def test_the_statement_of_a_check_is_read_from_what_was_printed() -> None:
@@ -127,6 +134,23 @@ def test_the_statement_of_a_check_is_read_from_what_was_printed() -> None:
     text = 'Traceback:\n  File "bill.py", line 3, in gross\n    return total(1)\nKeyError: 1\n'
     assert statement(replace(python("1", "KeyError"), traceback=text)) == "return total(1)"
     assert statement(python("1", "KeyError")) == ""
+
+
+def test_what_has_no_counterpart_here_is_told_to_who_has_failed() -> None:
+    old = "def each(self):\n    for user in self.seen:\n        del self.seen[user]\n"
+    new = old.replace("self.seen:", "list(self.seen):")
+    known = [loop("first", FileChange("bill.py", old, new), python("changed size"))]
+    other, same = (
+        replace(python("changed size", path="tax.py"), traceback=f"{text}\n\ntax.py:3: TypeError")
+        for text in (
+            "    def all(self):\n>       for stop in self.next:\nE       TypeError: x",
+            "    def all(self):\n        del a[b]\n>       for b in a:\nE       TypeError: x",
+        )
+    )
+    assert told(known, other, failed=False) == ""
+    assert told(known, other)
+    assert told(known, same, failed=False)
+    assert told(known, replace(other, traceback=""), failed=False), "the code is not known"
 
 
 def test_what_a_library_lacks_it_lacks_for_all() -> None:

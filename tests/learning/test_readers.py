@@ -763,6 +763,108 @@ def test_what_was_no_cure_where_it_was_followed_is_not_told_beside_what_was() ->
     assert "Decimal(" not in text
 
 
+COND = "Comparison to `None` should be `cond is None`"
+TRUE = "Avoid equality comparisons to `True`; use `cond:` for truth checks"
+WORDED = [
+    (finding("E711", COND, "a.py"), ("if x == None:", "if x is None:")),
+    (finding("E712", TRUE, "a.py"), ("if on == True:", "if on:")),
+    (
+        finding("TS2551", "Property 'lenght' does not exist. Did you mean 'length'?", "a.ts"),
+        ("a.lenght", "a.length"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("now", "change"), WORDED, ids=["is", "cond", "did you mean"])
+def test_what_a_message_says_itself_is_told_to_who_has_failed_though_it_was_hard_to_find(
+    now: Check, change: tuple[str, str]
+) -> None:
+    old, new = [f"  a()\n  {line}\n  b()\n" for line in change]
+    wrong = FileChange(now.place.path, old, old.replace("a()", "c()"))
+    known = [hard(FileChange(now.place.path, old, new), wrong, now)]
+    assert told(known, replace(now, places=(Location("b.py", 2),)), failed=False) == ""
+    assert told(known, replace(now, places=(Location("b.py", 2),)))
+
+
+def test_a_line_that_cures_another_finding_is_no_part_of_the_cure() -> None:
+    old = "def f(x, on):\n    if x == None:\n    if on == True:\n    return x\n"
+    new = old.replace("x == None", "x is None").replace("on == True", "on")
+    checks = [
+        Check(rule, "failed", rule, says, (Location("a.py", line),))
+        for rule, says, line in (("E711", COND, 2), ("E712", TRUE, 3))
+    ]
+    for body in extract(loop("first", FileChange("a.py", old, new), *checks), ("error",)):
+        assert isinstance(body.body, ErrorFix)
+        assert ("is None" in body.body.fix.diff) is (body.body.signature.name == "E711")
+
+
+def test_of_two_lessons_that_change_the_same_for_one_error_one_is_told() -> None:
+    bound = "Incorrect number of bindings: the statement uses 1, and there are {} supplied."
+    known = [
+        loop(
+            name,
+            FileChange(f"{name}.py", f"    run({name}, ({arg}))\n", f"    run({name}, ({arg},))\n"),
+            python(bound.format(number), "BindError", f"{name}.py"),
+        )
+        for name, arg, number in (("one", "customer", 5), ("two", "isbn", 8))
+    ]
+    assert told(known, python(bound.format(4), "BindError", "tax.py")).count("```diff") == 1
+
+
+LOCAL = "cannot access local variable '{}' where it is not associated with a value"
+MODULE = "No module named '{}'"
+ARITY = "{}() takes 1 positional argument but 2 were given"
+COUNT = "n += 1"
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "name", "change", "told_of"),
+    [
+        ("UnboundLocalError", LOCAL, "n", (COUNT, f"global n\n    {COUNT}"), True),
+        ("UnboundLocalError", LOCAL, "n", (COUNT, f"n = 0\n    {COUNT}"), False),
+        ("ModuleNotFoundError", MODULE, "bill", ("paths = []", "paths = ['src']"), True),
+        ("ModuleNotFoundError", MODULE, "bil", ("import bil", "import bill"), False),
+        ("TypeError", ARITY, "gross", ("def gross(a):", "def gross(self, a):"), True),
+        ("TypeError", ARITY, "gross", ("gross(a, b)", "gross(a)"), False),
+        ("KeyError", "'{}'", "a", ("rates[k]", "rates.get(k)"), False),
+    ],
+    ids=["global", "defined", "a setting", "a typo", "self", "an argument less", "a value"],
+)
+def test_what_does_not_just_write_the_name_that_is_missing_is_told(
+    error: str, message: str, name: str, change: tuple[str, str], told_of: bool
+) -> None:
+    there = python(message.format(name), error)
+    known = [loop("first", FileChange("bill.py", *change), there)]
+    now = replace(
+        python(message.format("rate"), error, "tax.py"), places=(Location("tax.py", 3, "rate"),)
+    )
+    assert bool(told(known, now, failed=False)) is told_of
+
+
+def test_an_error_of_every_day_is_told_where_another_loop_confirmed_its_cure() -> None:
+    change = FileChange("bill.py", "    return rates[k]\n", "    return rates.get(k)\n")
+    known = [loop(name, change, python("'a'", "KeyError")) for name in ("first", "second")]
+    assert told(known[:1], python("'b'", "KeyError", "tax.py"), failed=False) == ""
+    assert told(known, python("'b'", "KeyError", "tax.py"), failed=False)
+
+
+def test_the_first_error_of_a_chain_is_told_of_too_if_its_edit_stayed() -> None:
+    text = "import a\nimport b\n"
+    first = text.replace("import a", "from x import a")
+    last = first.replace("import b", "from x import b")
+    errors = [
+        replace(python(message, "LoadError"), id="t::load")
+        for message in ("the first part is missing", "another half cannot be loaded")
+    ]
+    attempts = (
+        RepairAttempt(1, (errors[0],), (FileChange("bill.py", text, first),), (errors[1],)),
+        RepairAttempt(2, (errors[1],), (FileChange("bill.py", first, last),), ()),
+    )
+    history = LoopHistory("h", "Mend", "", "completed", attempts, 2, agent="t")
+    examples = [one.signature.example for one in extract(history, ("error",)) if one.signature]
+    assert examples == [error.message for error in errors]
+
+
 def test_in_how_many_loops_it_was_seen_is_said_and_no_rate_of_discoveries() -> None:
     known = [loop("first", EXACT, python(MIXED)), loop("second", EXACT, python(MIXED))]
     assert "** (seen in 2 loops)\n" in told(known, python(MIXED))

@@ -81,6 +81,7 @@ _ERROR: Final = (
     Key("taofold.error_example", "body.signature.example"),
     Key("taofold.error_seen", "body.signature.seen"),
     Key("taofold.error_caller", "body.signature.caller"),
+    Key("taofold.error_raised", "body.signature.raised"),
 )
 _HISTORY: Final = (
     Key("taofold.first_discovered", "first_discovered"),

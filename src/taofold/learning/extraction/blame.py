@@ -7,7 +7,7 @@ it was gone belongs to it: half of a cure is none.
 """
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Final, NamedTuple
 
@@ -62,7 +62,7 @@ def blame(
     for change in changes:
         mine = [place.line - 1 for place in check.places if place.path == change.path]
         theirs = [place.line - 1 for place in foreign if place.path == change.path]
-        for span in spans(change):
+        for span in _apart(spans(change), mine, theirs):
             place = _Place(change, span)
             # The very line first: edits of neighbouring lines may be of two errors.
             if _near(span, mine, 0) or (not _near(span, theirs, 0) and _near(span, mine, 1)):
@@ -123,6 +123,19 @@ class _Place(NamedTuple):
             *_DEFINED.findall(text),
             *BOUND.findall(text),
         } - KNOWN
+
+
+def _apart(
+    places: Iterable[ChangedLines], mine: Collection[int], theirs: Collection[int]
+) -> Iterator[ChangedLines]:
+    """The places, line by line where one line is this check's and another one that of others."""
+    for span in places:
+        old, new = range(*span[:2]), range(*span[2:])
+        both = not {*old}.isdisjoint(mine) and not {*old}.isdisjoint({*theirs} - {*mine})
+        if both and len(old) == len(new):
+            yield from [ChangedLines(n, n + 1, m, m + 1) for n, m in zip(old, new, strict=True)]
+        else:
+            yield span
 
 
 def _near(span: ChangedLines, lines: Iterable[int], around: int) -> bool:

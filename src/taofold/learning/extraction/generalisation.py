@@ -13,6 +13,7 @@ from posixpath import splitext
 from typing import Final
 
 from taofold.core.failing_checks import Check, is_foreign, is_test
+from taofold.diagnostics import PrintedFrame, printed_frames
 from taofold.learning.extraction.diffs import KNOWN, TOKEN, Hunk
 from taofold.learning.patterns.kinds import ErrorType
 
@@ -155,6 +156,23 @@ def seen_at(check: Check) -> str:
     named = [p for p in inside if not p.function.startswith("<")]
     place = (named or inside or [check.place])[-1]
     return ":".join([part for part in (place.path, place.function) if part])
+
+
+def frames_of(check: Check) -> list[PrintedFrame]:
+    """The frames in the project's own files whose code its runner printed, the innermost last."""
+    own = [place for place in check.places if not is_foreign(place.path)]
+    return [
+        frame
+        for frame in printed_frames(check.traceback)
+        if any(frame.line == p.line and f"/{frame.path}".endswith(f"/{p.path}") for p in own)
+    ]
+
+
+def raised_at(check: Check) -> str:
+    """The project's own line that raised it, as its runner printed it."""
+    place = check.place
+    lines = [frame.statement for frame in frames_of(check) if frame.line == place.line]
+    return lines[-1] if lines else ""
 
 
 def template_code(hunks: Sequence[Hunk]) -> tuple[str, dict[str, str]]:

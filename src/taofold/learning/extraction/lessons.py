@@ -36,6 +36,7 @@ from taofold.learning.extraction.generalisation import (
     hints_of,
     language_of,
     pattern_of,
+    raised_at,
     seen_at,
     template_code,
 )
@@ -162,6 +163,7 @@ def signature_of(check: Check, history: LoopHistory) -> ErrorSignature:
         check.message[:_MOST_EXAMPLE],
         seen_at(check),
         history.callers.get(check.signature, ""),
+        raised_at(check),
     )
 
 
@@ -386,7 +388,7 @@ def _settled(attempt: RepairAttempt, later: tuple[RepairAttempt, ...]) -> Iterat
     for check in attempt.before:
         if check.id not in now or check.id not in passed:
             continue
-        if now[check.id].error_type != check.error_type and not _undone(attempt, check, later):
+        if not _alike(now[check.id], check) and not _undone(attempt, check, later):
             yield check
 
 

@@ -57,7 +57,7 @@ class ErrorSignature(Value, frozen=True):
     is the message with `.*` where it varied; it is never run as a regular expression.
     `hints` are places such as `*.py:validate*`. `example` is one such message word for word, and
     `seen` where it stood, as `path:function`; `caller` the lines, of a test or a program, by
-    which it came up.
+    which it came up; `raised` the line that raised it.
     """
 
     type: ErrorType = "Other"
@@ -67,6 +67,7 @@ class ErrorSignature(Value, frozen=True):
     example: str = ""
     seen: str = ""
     caller: str = ""
+    raised: str = ""
 
 
 class Fix(Value, frozen=True):

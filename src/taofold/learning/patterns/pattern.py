@@ -188,6 +188,13 @@ class Pattern(Value, frozen=True):
         return frozenset([source.loop for source in self.sources if not source.claimed])
 
     @property
+    def found(self) -> tuple[PatternSource, ...]:
+        """The loops here that found it."""
+        return tuple(
+            [source for source in self.sources if source.role != "applied" and not source.claimed]
+        )
+
+    @property
     def uses(self) -> tuple[PatternSource, ...]:
         """The loops here that used it, discoveries left out."""
         return tuple(

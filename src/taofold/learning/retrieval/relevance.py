@@ -10,7 +10,7 @@ from difflib import SequenceMatcher
 from typing import Final, NamedTuple, TypeAlias
 
 from taofold.core.failing_checks import Check, is_assertion, is_exception
-from taofold.learning.extraction.diffs import HOLE, delta, dice, sides, tokens
+from taofold.learning.extraction.diffs import BOUND, HOLE, KNOWN, delta, dice, sides, tokens
 from taofold.learning.extraction.generalisation import error_type_of, pattern_of, seen_at
 from taofold.learning.patterns.case import CaseContext, LoopCase
 from taofold.learning.patterns.kinds import (
@@ -22,7 +22,7 @@ from taofold.learning.patterns.kinds import (
     Fix,
 )
 from taofold.learning.patterns.pattern import Pattern
-from taofold.learning.retrieval.contrast import other_cause, same_library
+from taofold.learning.retrieval.contrast import has_counterpart, other_cause, quoted, same_library
 from taofold.learning.retrieval.index import (
     STOPS,
     classname,
@@ -105,6 +105,12 @@ def likeness(one: Pattern, other: Pattern) -> float:
     return min(mean, values[-1]) if one.kind == "error" else mean
 
 
+def same_change(one: Pattern, other: Pattern) -> float:
+    """How much two lessons change the same, whatever error they are about, 0 to 1."""
+    changes = [delta(*sides(_fix(pattern).diff[:_LONGEST])) for pattern in (one, other)]
+    return dice(*changes) if all(changes) else 0.0
+
+
 def _fields(pattern: Pattern) -> tuple[tuple[str | bool, ...], Fields]:
     """What must be equal, and the bags of words that are compared."""
     signature = pattern.signature
@@ -155,6 +161,8 @@ _LOCAL: Final = re.compile(
     r"|E0061|E0308|TS2322|TS2345|TS2554|arg-type|call-arg|return-value|assignment|var-annotated"
 )
 """Errors whose message names nothing but the program's own: the cause is the program at hand."""
+_NAMED: Final = re.compile(r"(?:Name|UnboundLocal|ModuleNotFound)Error")
+_DECLARES: Final = re.compile(r"\s*(?:global|nonlocal)\b")
 _ARITY: Final = re.compile(r"\bpositional argument|\bkeyword argument|\bmultiple values for\b")
 """What is said of a call that does not fit: the same."""
 _OWN: Final = re.compile(
@@ -245,15 +253,19 @@ def _error(signature: ErrorSignature, failing: Check) -> float:
 def _no_news(pattern: Pattern, signature: ErrorSignature, failing: Check, case: LoopCase) -> str:
     """Why a reader who meets this error is not told of it (yet); "" if they are."""
     failed = failing.id in case.failed
-    otherwise = other_cause(signature, _fix(pattern).diff, failing, failed=failed)
+    diff = _fix(pattern).diff
+    otherwise = other_cause(signature, diff, failing, failed=failed)
+    raised_there = signature.seen.partition(":")[0] in _fix(pattern).files
+    if raised_there and not (otherwise or failed or has_counterpart(diff, failing)):
+        otherwise = "nothing of the lines that it changed stands in the code that fails here"
     if otherwise and not is_assertion(failing):
         return otherwise
     match pattern.body:
         case ErrorFix(fix=fix):
-            alike = _says_the_same(signature, failing) and not _obvious(fix, failing)
+            alike = _says_the_same(signature, failing) and not is_assertion(failing)
             news = fix.hard_won or same_place(signature, failing) or alike
             # What only a file claims may be anything.
-            hard = news and not pattern.claimed
+            hard = news and not (pattern.claimed or _obvious(fix, failing))
             vain = bool(fix.vain)
         case Avoidance(better=better):
             # Dead ends spare a reader who meets the very message the way there; to others they say
@@ -268,9 +280,26 @@ def _no_news(pattern: Pattern, signature: ErrorSignature, failing: Check, case: 
     own = any(map(_OWN.match, (signature.pattern, pattern_of(failing.message))))
     # What a library lacks it lacks for all who use it.
     vain |= same_library(signature, _fix(pattern).files, failing)
+    # It helped another loop, or it is more than the name that the message asks for.
+    known = known and not (pattern.helped or len(pattern.found) > 1 or _uncommon(pattern, failing))
     if known and (own or _of_every_day(failing, vain=vain, failed=failed)):
         return "such an error has its cause in the program at hand"
     return "" if hard or failed else _NOT_YET
+
+
+def _uncommon(pattern: Pattern, failing: Check) -> bool:
+    """Is a name missing, or an argument, and the cure not to write, define or correct that name?"""
+    diff, signature = _fix(pattern).diff, pattern.signature
+    arity = is_exception(failing) and bool(_ARITY.search(failing.message))
+    if not diff or signature is None or not (arity or _NAMED.fullmatch(failing.error_type)):
+        return False
+    changed = [[line for line in lines if not _DECLARES.match(line)] for lines in sides(diff)]
+    gone, new = ({token.strip("\"'") for token in tokens("\n".join(side))} for side in changed)
+    names = {part for name in quoted(signature.example) for part in name.split(".")}
+    touched = (gone ^ new) | {*BOUND.findall("\n".join(changed[1]))}
+    # An argument more or less is of the program, unless it is the language's.
+    own = arity and (new - gone).isdisjoint({*KNOWN, "self", "cls"})
+    return not own and names.isdisjoint(touched)
 
 
 def _fix(pattern: Pattern) -> Fix:
@@ -286,19 +315,19 @@ def _says_the_same(signature: ErrorSignature, failing: Check) -> bool:
 def _obvious(fix: Fix, failing: Check) -> bool:
     """Does the message itself name all that the change puts in, or all that it takes out?
 
-    That of a linter or compiler does. An exception's says what went wrong, and no more; of an
-    assertion not even where.
+    That of a linter or compiler does. An exception's says what went wrong, and no more.
     """
-    if is_exception(failing):
-        return is_assertion(failing)
+    if is_exception(failing) or is_assertion(failing):
+        return False
     gone, new = ({*tokens("\n".join(lines))} for lines in sides(fix.diff))
     changed = (new - gone) or (gone - new)
     said = plain_words(failing.message)
+    # A sign beside words says nothing, a bracket or a comma never does.
+    worded = [token for token in changed if token[0].isalnum() or token[0] in "\"'"]
+    signs = [token for token in changed if len(token) > 1]
     return all(
         token.lower() in said if token[0].isalnum() else token in failing.message
-        for token in changed
-        # A bracket or a comma says nothing.
-        if token[0].isalnum() or len(token) > 1
+        for token in worded or signs
     )
 
 

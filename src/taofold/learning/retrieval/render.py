@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
-from taofold.core.failing_checks import Check, is_foreign
+from taofold.core.failing_checks import Check, is_assertion, is_foreign
 from taofold.core.text import clip
 from taofold.learning.extraction.diffs import MOST_SHOWN
+from taofold.learning.extraction.generalisation import raised_at
 from taofold.learning.patterns.kinds import (
     Approach,
     Avoidance,
@@ -194,7 +195,6 @@ def figures(pattern: Pattern) -> str:
     parts: list[str] = []
     if isinstance(body, Approach) and body.average_iterations:
         parts.append(f"avg {body.average_iterations:.1f} iterations")
-    found = sum(source.role != "applied" and not source.claimed for source in pattern.sources)
     if pattern.claim is not None and not counts.usage:
         parts += [
             _rate(pattern, pattern.claim.counts, pattern.claim.share),
@@ -202,8 +202,8 @@ def figures(pattern: Pattern) -> str:
         ]
     elif pattern.kind == "anti" and counts.usage > 1:
         parts.append(_rate(pattern, counts, counts.rate))
-    elif found > 1:
-        parts.append(f"seen in {found} loops")
+    elif len(pattern.found) > 1:
+        parts.append(f"seen in {len(pattern.found)} loops")
     if pattern.shown.loops:
         right = f", followed by {len(pattern.uses)}, right in {pattern.helped}"
         # Only an edit can be seen to be followed.
@@ -236,12 +236,16 @@ def _compare(signature: ErrorSignature, here: Check | None) -> list[str]:
     """What a reader needs to see whether the cause here is the same: both beside each other."""
     if here is None or not signature.example:
         return []
-    values = [f"`{old}` there, `{new}` here" for old, new in differences(signature, here)]
-    there, now = signature.caller.rpartition("\n")[2].strip(), statement(here)
-    both = f". It was right where `{there}` had to hold; yours is `{now}`" if there and now else ""
-    says = f" (it says {'; '.join(values[:_VALUES])})" if values else ""
-    said = f"The same message may have another cause{says}{both}"
-    return [f"   - {line(said, _AVOID)}"] if says or both else []
+    there, now = signature.raised, raised_at(here)
+    # An assertion says what had to hold, and the line that raised it no more.
+    if is_assertion(here) or not (there and now):
+        there, now = signature.caller.rpartition("\n")[2].strip(), statement(here)
+    code = [f"`{there}`", f"`{now}`"] if there and now else ["", ""]
+    pairs = differences(signature, here)[:_VALUES]
+    values = [", ".join([f"`{pair[side]}`" for pair in pairs]) for side in (0, 1)]
+    texts = [" at ".join(filter(None, side)) for side in zip(values, code, strict=True)]
+    said = f"Compare the causes. There: {texts[0]}. Here: {texts[1]}"
+    return [f"   - {line(said, _AVOID)}"] if any(texts) else []
 
 
 def _fix(fix: Fix) -> list[str]:
