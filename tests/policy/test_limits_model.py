@@ -104,7 +104,7 @@ def test_a_call_is_blocked_once_no_call_is_left_beside_what_others_may_make(
     elif tool in limits.per_tool and own >= limits.per_tool[tool]:
         why, of = f"limit reached: {limits.per_tool[tool]} calls of {tool!r}", "tool_limit"
     elif limits.seconds is not None and state.active_ms >= limits.seconds * 1000:
-        why = f"limit reached: {limits.seconds} seconds"
+        why, of = f"limit reached: {limits.seconds} seconds", "time_limit"
     assert limits.blocks(state, tool, iter(held)) == (Blocked(of, why) if why else None)
 
 

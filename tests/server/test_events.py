@@ -1,5 +1,6 @@
 """What clients are told of a run: the projection alone, without a server."""
 
+import asyncio
 import re
 from importlib.resources import files
 from itertools import pairwise
@@ -8,13 +9,14 @@ from typing import Any, get_args
 import pytest
 from tests.server.agents import Bench, act, batch, finish
 
-from taofold import Agent, Limits, Policy
+from taofold import Agent, Limits, Policy, tool
 from taofold.agent.result import RunResult
 from taofold.clocks import clock
 from taofold.core.errors import ModelError
 from taofold.core.text import milliseconds
 from taofold.runtime.run import rewind
 from taofold.server.streams.events import Name, project
+from taofold.testing import ScriptedModel
 
 pytestmark = pytest.mark.anyio
 
@@ -123,6 +125,22 @@ async def test_the_sixth_call_gets_a_limit_result_and_one_notice_says_so() -> No
     assert sorted(event["refused"] for event in results) == ["", "", "", "", "", "limit"]
     assert names(events).count("limit_reached") == 1
     assert names(events).count("tool_start") == 5
+
+
+async def test_a_call_that_comes_too_late_is_told_as_the_time_that_is_over() -> None:
+    @tool(effect="read", sequential=True)
+    async def wait(number: int) -> str:
+        """Wait."""
+        await asyncio.sleep(60)
+        return f"waited {number}"
+
+    two = batch("two", ("wait", {"number": 1}), ("wait", {"number": 2}))
+    agent = Agent(ScriptedModel([two, finish()]), tools=[wait], limits=Limits(seconds=0.2))
+    events = told(await agent.run("go"))
+    results = [event["refused"] for event in events if event["type"] == "tool_result"]
+    assert results == ["", "time_limit"]
+    notices = [event for event in events if event["type"] == "limit_reached"]
+    assert [(notice["limit"], notice["code"]) for notice in notices] == [("seconds", "timeout")]
 
 
 @pytest.mark.scenario("RCT-05")

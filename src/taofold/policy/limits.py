@@ -28,8 +28,8 @@ STOP_REASON: Final[Mapping[str, str]] = {
 REFUSED_ROW: Final = 3
 """Calls in a row that could not be run, after which the run must answer."""
 
-LIMIT_REFUSALS: Final = ("limit", "tool_limit")
-"""Words of `Observation.refused` for what a limit forbids: of the run, and of one tool."""
+LIMIT_REFUSALS: Final = ("limit", "tool_limit", "time_limit")
+"""Words of `Observation.refused` for what a limit forbids: of the run, of one tool, of the time."""
 
 
 class Blocked(NamedTuple):
@@ -159,7 +159,7 @@ class Limits:
                 return Blocked("tool_limit", f"limit reached: {bound} calls of {tool!r}")
         # Checked for calls too: a batch may run past the deadline that held when its turn began.
         if self.seconds is not None and state.active_ms >= self.seconds * 1000:
-            return Blocked("limit", f"limit reached: {self.seconds:g} seconds")
+            return Blocked("time_limit", f"limit reached: {self.seconds:g} seconds")
         return None
 
     def left(self, state: RunState, held: Iterable[Held] = (), among: int = 1) -> "Limits":

@@ -158,7 +158,8 @@ RETRY_SCHEMA: Final = _Retry.model_json_schema()
 EVALUATION_SCHEMA: Final = Evaluation.model_json_schema()
 
 
-_FINAL: Final = ("denied", "expired", "limit", "tool_limit", "unresolved", "skipped")
+_LIMITS: Final = ("limit", "tool_limit", "time_limit")
+_FINAL: Final = ("denied", "expired", *_LIMITS, "unresolved", "skipped")
 """Refusals that asking the executor cannot mend."""
 
 

@@ -47,6 +47,8 @@ SSE_NAMES: Final = {"error": "run_error"}
 """`EventSource` has an `error` event of its own, for the connection."""
 _DECISIONS: Final = {"allow": "approved", "deny": "denied"}
 _LOOPING: Final = ("repeat", "repetition")
+_REFUSING: Final = {"limit": "tool_calls", "time_limit": "seconds"}
+"""The limit of the run behind a refusal of a call."""
 
 
 class WireEvent(Value, frozen=True):
@@ -291,8 +293,9 @@ class EventProjection:
                 "remark": observation.remark,
             },
         )
-        if observation.refused == "limit":
-            yield from self._limit("tool_calls", last=True)
+        limit = _REFUSING.get(observation.refused)
+        if limit is not None:
+            yield from self._limit(limit, last=True)
 
     def _limit(self, limit: str, *, last: bool) -> Iterator[tuple[Name, dict[str, Any]]]:
         """Tell once that a limit is reached, however often the run meets it."""
