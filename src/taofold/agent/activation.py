@@ -2,7 +2,7 @@
 
 Here its options become a run's `Setup` and `Task`, strategies are found by name (ours and those
 that others register), child runs are started, the earlier turns of a session are fetched, and
-`Samples` lets a tool ask the run's own model.
+`Samples` lets a tool ask the run's own model. Ids of new runs are made here, too.
 """
 
 from collections.abc import Callable, Mapping, Sequence

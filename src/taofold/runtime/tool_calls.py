@@ -1,6 +1,7 @@
 """Calls of a tool: with a deadline, its errors turned into observations, its result kept.
 
-A tool may ask in the middle of its call (`InputRequired`); the run then waits for the answer.
+A tool may ask in the middle of its call (`InputRequired`); the run then waits for the answer. It
+may also ask the run's model, or run another agent as a child of the run.
 Calls that may have happened without anybody seeing it are for `uncertain_calls`.
 """
 

@@ -4,6 +4,7 @@
 
 sends every span when it is over to where the standard variables say
 (`OTEL_EXPORTER_OTLP_ENDPOINT`, `…_HEADERS`, `OTEL_SERVICE_NAME`, …). Needs the extra `otel`.
+The log that is followed is wrapped in `traced`, the bytes of OTLP are written in `otlp`.
 """
 
 import os

@@ -1,6 +1,7 @@
 """`taofold loops list|status|resume|pause|abort|report|export`.
 
 LOOP is an id, the beginning of one, or `last`; it may be left out where only one loop fits.
+Lists and states are printed here; a loop that goes on is shown by `render/loops`.
 """
 
 import json as jsons

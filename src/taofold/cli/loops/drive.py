@@ -1,6 +1,7 @@
 """Runs a loop in front of a person: makes what it depends on, shows it, asks.
 
-`with_dependencies` puts that together: store, journal, agent, environment, learner. `drive` shows
+`loop_dependencies` puts that together: store, journal, agent, environment, and the learner with
+its settings and files, which `patterns` has from here as well. `drive` shows
 the loop as it goes, asks the person, and ends the program as the loop ended (D1).
 """
 

@@ -1,6 +1,6 @@
 """What the four kinds of pattern say. Field for field the schema of the exported files.
 
-Knows nothing about how often a pattern helped; that is `values`.
+Knows nothing about how often a pattern helped; that is `pattern`.
 """
 
 from typing import Literal, TypeAlias

@@ -2,7 +2,8 @@
 
 A thread is a session of its principal. Each request starts a run, or carries on the one that
 waits; history and roles of the request are not believed, for the log knows them. Its tools are
-what the client does itself (`client_tools`), its state what the new run's tools find.
+what the client does itself (`client_tools`), its state what the new run's tools find. Results and
+answers among its messages become decisions of the run here; `interrupts` has their form.
 """
 
 import asyncio

@@ -4,6 +4,7 @@ A server is started or connected when its tools are first needed, in the backgro
 for as long as the process lives, or until `close`. What it says is data: it never lowers a tier
 unless `trust` says so, and a tool that changed or is new since the server was met is called only
 after a person has accepted it. Resources and prompts of the server are read by tools of ours.
+`McpServer` is what people configure; what it does with the server that is up is in `remote_server`.
 """
 
 import asyncio
