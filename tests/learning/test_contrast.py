@@ -78,7 +78,7 @@ def test_what_a_compiler_quotes_is_code_and_no_value() -> None:
 def printed(check: str) -> Check:
     text = (
         f"    def test_load():\n{check}\n\ntest_tax.py:9: \n{'_ ' * 40}\n\n    def gross(a):\n"
-        ">       return total[a]\nE       RowError: no row\n\ntax.py:3: RowError"
+        ">       return net[a]\nE       RowError: no row\n\ntax.py:3: RowError"
     )
     places = (Location("test_tax.py", 9), Location("tax.py", 3, "gross"))
     return replace(python("no row", "RowError", "tax.py"), traceback=text, places=places)
@@ -123,10 +123,10 @@ def test_both_checks_are_put_side_by_side() -> None:
     assert values.format('`assert gross("a?") == 2`', '`assert gross("*") == 3`') in text
     raised = python("no row 'a-b' of 3", "RowError")
     raised = replace(
-        raised, traceback=here.traceback.replace("total[a]", "net * 1").replace("tax.py", "bill.py")
+        raised, traceback=here.traceback.replace("net[a]", "net * 1").replace("tax.py", "bill.py")
     )
     text = told([loop("first", change, raised)], here)
-    assert values.format("`return net * 1`", "`return total[a]`") in text
+    assert values.format("`return net * 1`", "`return net[a]`") in text
 
 
 def test_the_statement_of_a_check_is_read_from_what_was_printed() -> None:
@@ -148,7 +148,9 @@ def test_what_has_no_counterpart_here_is_told_to_who_has_failed() -> None:
         )
     )
     assert told(known, other, failed=False) == ""
-    assert told(known, other)
+    away = "No word of the lines that were changed there stands in the code that fails\n"
+    assert away in told(known, other)
+    assert away not in told(known, same, failed=False)
     assert told(known, same, failed=False)
     assert told(known, replace(other, traceback=""), failed=False), "the code is not known"
 

@@ -849,12 +849,12 @@ def test_an_error_of_every_day_is_told_where_another_loop_confirmed_its_cure() -
 
 
 def test_the_first_error_of_a_chain_is_told_of_too_if_its_edit_stayed() -> None:
-    text = "import a\nimport b\n"
-    first = text.replace("import a", "from x import a")
-    last = first.replace("import b", "from x import b")
+    text = "a = load(1)\n\n\nb = load(2)\n"
+    first = text.replace("(1)", "(x)")
+    last = first.replace("(2)", "(y)")
     errors = [
-        replace(python(message, "LoadError"), id="t::load")
-        for message in ("the first part is missing", "another half cannot be loaded")
+        Check("t::load", "failed", "LoadError", message, (Location("bill.py", line, "load"),))
+        for line, message in ((1, "the first part is missing"), (4, "another half is not"))
     ]
     attempts = (
         RepairAttempt(1, (errors[0],), (FileChange("bill.py", text, first),), (errors[1],)),
@@ -863,6 +863,11 @@ def test_the_first_error_of_a_chain_is_told_of_too_if_its_edit_stayed() -> None:
     history = LoopHistory("h", "Mend", "", "completed", attempts, 2, agent="t")
     examples = [one.signature.example for one in extract(history, ("error",)) if one.signature]
     assert examples == [error.message for error in errors]
+    away = replace(errors[0], places=errors[1].places)
+    other = replace(history, attempts=(replace(attempts[0], before=(away,)), attempts[1]))
+    (one,) = extract(other, ("error",))
+    assert one.signature
+    assert one.signature.example == errors[1].message, "it did not point at the first edit"
 
 
 def test_in_how_many_loops_it_was_seen_is_said_and_no_rate_of_discoveries() -> None:

@@ -388,7 +388,11 @@ def _settled(attempt: RepairAttempt, later: tuple[RepairAttempt, ...]) -> Iterat
     for check in attempt.before:
         if check.id not in now or check.id not in passed:
             continue
-        if not _alike(now[check.id], check) and not _undone(attempt, check, later):
+        if _alike(now[check.id], check) or _undone(attempt, check, later):
+            continue
+        # Other words of one class may be the same fault: the edit must be where it was raised.
+        same = now[check.id].error_type == check.error_type
+        if not (same and blame(attempt.changes, _raised(check), ()).elsewhere):
             yield check
 
 

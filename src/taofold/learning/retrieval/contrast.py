@@ -13,7 +13,7 @@ from typing import Final
 from taofold.core.failing_checks import Check, is_exception, is_test
 from taofold.learning.extraction.diffs import KNOWN, sides, tokens
 from taofold.learning.extraction.generalisation import TYPES, frames_of
-from taofold.learning.patterns.kinds import ErrorSignature
+from taofold.learning.patterns.kinds import ErrorSignature, Fix
 
 _QUOTED: Final = re.compile(r"(?<!\w)'([^'\n]*)'|\"([^\"\n]*)\"|`([^`\n]*)`")
 _NUMBER: Final = re.compile(r"(?<![\w.])(?:0x[0-9a-fA-F]+|-?\d+(?:\.\d+)?)(?!\w)")
@@ -114,13 +114,16 @@ def statement(check: Check) -> str:
     return ""
 
 
-def has_counterpart(diff: str, check: Check) -> bool:
+def has_counterpart(seen: str, fix: Fix, check: Check) -> bool:
     """Has the code that fails a word of the lines that the change took out or stood among?
 
-    True where the code is not known. Words that stand in any code say nothing.
+    True where the code is not known, or the change lay in another file than the error. Words that
+    stand in any code say nothing.
     """
+    if seen.partition(":")[0] not in fix.files:
+        return True
     frames = [frame for frame in frames_of(check) if not is_test(frame.path)]
-    there = "\n".join([line[1:] for line in diff.split("\n") if line[:1] in ("-", " ")])
+    there = "\n".join([line[1:] for line in fix.diff.split("\n") if line[:1] in ("-", " ")])
     words = {token for token in tokens(there) if _WORD.search(token)} - _ANYWHERE
     here = {token for frame in frames for token in tokens(frame.code)}
     return not frames or not words or not words.isdisjoint(here)

@@ -253,10 +253,9 @@ def _error(signature: ErrorSignature, failing: Check) -> float:
 def _no_news(pattern: Pattern, signature: ErrorSignature, failing: Check, case: LoopCase) -> str:
     """Why a reader who meets this error is not told of it (yet); "" if they are."""
     failed = failing.id in case.failed
-    diff = _fix(pattern).diff
-    otherwise = other_cause(signature, diff, failing, failed=failed)
-    raised_there = signature.seen.partition(":")[0] in _fix(pattern).files
-    if raised_there and not (otherwise or failed or has_counterpart(diff, failing)):
+    done = _fix(pattern)
+    otherwise = other_cause(signature, done.diff, failing, failed=failed)
+    if not (otherwise or failed or has_counterpart(signature.seen, done, failing)):
         otherwise = "nothing of the lines that it changed stands in the code that fails here"
     if otherwise and not is_assertion(failing):
         return otherwise
@@ -279,7 +278,7 @@ def _no_news(pattern: Pattern, signature: ErrorSignature, failing: Check, case: 
     known = signature.example and not same_case(signature, failing)
     own = any(map(_OWN.match, (signature.pattern, pattern_of(failing.message))))
     # What a library lacks it lacks for all who use it.
-    vain |= same_library(signature, _fix(pattern).files, failing)
+    vain |= same_library(signature, done.files, failing)
     # It helped another loop, or it is more than the name that the message asks for.
     known = known and not (pattern.helped or len(pattern.found) > 1 or _uncommon(pattern, failing))
     if known and (own or _of_every_day(failing, vain=vain, failed=failed)):

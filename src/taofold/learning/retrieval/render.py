@@ -26,7 +26,7 @@ from taofold.learning.patterns.kinds import (
 )
 from taofold.learning.patterns.pattern import Pattern, UseCounts
 from taofold.learning.retrieval.choice import Ranked, in_section
-from taofold.learning.retrieval.contrast import differences, statement
+from taofold.learning.retrieval.contrast import differences, has_counterpart, statement
 from taofold.parsing.markup.families import template_mark
 
 _ANSI: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]?")
@@ -164,7 +164,7 @@ def item(one: Ranked, number: int) -> str:
                     f"   - It was no cure in {wrong} of {len(pattern.uses)} that followed it"
                 )
             lines += [*_came_up(body.signature), *_fix(body.fix)]
-            lines += _compare(body.signature, one.failing)
+            lines += _compare(body.signature, body.fix, one.failing)
         case Approach() as body:
             lines += _approach(body)
         case Avoidance() as body:
@@ -232,7 +232,7 @@ def _came_up(signature: ErrorSignature) -> list[str]:
     return [f"   - It came up{where}"] if where else []
 
 
-def _compare(signature: ErrorSignature, here: Check | None) -> list[str]:
+def _compare(signature: ErrorSignature, fix: Fix, here: Check | None) -> list[str]:
     """What a reader needs to see whether the cause here is the same: both beside each other."""
     if here is None or not signature.example:
         return []
@@ -244,8 +244,11 @@ def _compare(signature: ErrorSignature, here: Check | None) -> list[str]:
     pairs = differences(signature, here)[:_VALUES]
     values = [", ".join([f"`{pair[side]}`" for pair in pairs]) for side in (0, 1)]
     texts = [" at ".join(filter(None, side)) for side in zip(values, code, strict=True)]
-    said = f"Compare the causes. There: {texts[0]}. Here: {texts[1]}"
-    return [f"   - {line(said, _AVOID)}"] if any(texts) else []
+    sides = f"There: {texts[0]}. Here: {texts[1]}" if any(texts) else ""
+    alien = not has_counterpart(signature.seen, fix, here)
+    away = "No word of the lines that were changed there stands in the code that fails" * alien
+    said = ". ".join(filter(None, [sides, away]))
+    return [f"   - Compare the causes. {line(said, _AVOID)}"] if said else []
 
 
 def _fix(fix: Fix) -> list[str]:
