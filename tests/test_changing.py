@@ -80,6 +80,40 @@ async def main():
 asyncio.run(main())
 """
 
+MESSAGE = """
+import asyncio
+from taofold import Agent, Limits, RunContext, tool
+from taofold.core.state import fold
+from taofold.log.open import open_log
+from taofold.runtime.control import raise_limit
+from taofold.server.streams.events import project
+from taofold.testing.models import ScriptedModel
+
+@tool(effect="read")
+async def look(ctx: RunContext, at: str) -> str:
+    "Looks at something."
+    if at == "1":
+        await raise_limit(log, ctx.run_id, "steps", 6)
+    return at
+
+LOOK = '{{"thought": "x", "action": {{"tool": "look", "parameters": {{"at": "{0}"}}}}}}'
+END = '{"thought": "x", "action": {"tool": "finish", "parameters": {"answer": "ok"}}}'
+
+async def main(first):
+    model = ScriptedModel([LOOK.format(number) for number in range(first, first + 4)] + [END] * 9)
+    agent = Agent(model, tools=[look], log=log, limits=Limits(steps=3))
+    result = await agent.run("go")
+    state = fold(await log.read(result.run_id))
+    await agent.replay(result.run_id)
+    notes = [event.get("text") for event in project(await log.read(result.run_id))]
+    return state.status, len(state.steps), "limit steps raised to 6 by local" in notes
+
+log = open_log("runs.db")
+assert asyncio.run(main(1)) == ("finished", 5, True)
+assert asyncio.run(main(2)) == ("limited", 2, False)  # nobody raised anything
+asyncio.run(log.close())
+"""
+
 VERB = """
 from taofold.cli.app import main
 from taofold import Agent
@@ -92,6 +126,9 @@ END = '{"thought": "x", "action": {"tool": "finish", "parameters": {"answer": "o
 Agent(ScriptedModel([END]), log=open_log(".taofold/runs.db")).run_sync("go")
 main(["runs", "cost", "last"])
 """
+
+
+EXAMPLES = {"option": OPTION, "event": EVENT, "message": MESSAGE, "verb": VERB}
 
 
 def examples() -> dict[str, list[tuple[str, str, str]]]:
@@ -108,7 +145,7 @@ def examples() -> dict[str, list[tuple[str, str, str]]]:
     return found
 
 
-@pytest.mark.parametrize(("name", "probe"), [("option", OPTION), ("event", EVENT), ("verb", VERB)])
+@pytest.mark.parametrize(("name", "probe"), EXAMPLES.items())
 def test_an_example_is_all_it_takes(name: str, probe: str, tmp_path: Path) -> None:
     source = tmp_path / "src" / "taofold"
     shutil.copytree(ROOT / "src" / "taofold", source, ignore=shutil.ignore_patterns("__pycache__"))
@@ -117,7 +154,7 @@ def test_an_example_is_all_it_takes(name: str, probe: str, tmp_path: Path) -> No
         text = (source / file).read_text(encoding="utf-8")
         assert text.count(before) == 1, f"{file} has no such place any more: {before}"
         (source / file).write_text(text.replace(before, after), encoding="utf-8")
-    assert len({file for file, _, _ in changes}) <= 3
+    assert len({file for file, _, _ in changes}) <= (6 if name == "message" else 3)
     done = run("-c", probe, source=source, cwd=tmp_path)
     if name == "verb":
         assert done == "0.0000\n"

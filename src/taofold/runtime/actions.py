@@ -382,9 +382,9 @@ class ActionBatch:
             if recorded is not None and recorded.observation.refused in LIMIT_REFUSALS:
                 return Blocked(recorded.observation.refused, str(recorded.observation.result))
         place = call_place(key, index)
-        blocked = ledger.setup.limits.blocks(ledger.store.state, tool, ledger.reserved(place))
+        blocked = ledger.budget.for_tool(tool, place)
         if blocked is None:
-            ledger.allowed[place] = Held(tool_calls=1, per_tool={tool: 1})
+            ledger.budget.allowed[place] = Held(tool_calls=1, per_tool={tool: 1})
         return blocked
 
     async def _ask_user(self, index: int, action: Action) -> None:
@@ -433,7 +433,7 @@ class ActionBatch:
         """Record that the call starts, unless an earlier life has recorded it."""
         ledger, key = self.ledger, self.key
         if ready_call.tool.agent is not None:
-            ledger.queue.add(call_place(key, ready_call.position))
+            ledger.budget.queue.add(call_place(key, ready_call.position))
         if ready_call.position in self._attempts:
             return
         ledger.put(start_event(key, ready_call.position, ready_call.tool))
@@ -474,7 +474,7 @@ class ActionBatch:
         self._release(index)
 
     def _release(self, index: int) -> None:
-        self.ledger.allowed.pop(call_place(self.key, index), None)
+        self.ledger.budget.allowed.pop(call_place(self.key, index), None)
 
 
 def _bind(tool: Tool | None, action: Action) -> Bound | Observation:

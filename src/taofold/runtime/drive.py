@@ -100,7 +100,7 @@ class Drive(Ledger):
             return ""
         for record in reversed(self.store.records):
             if isinstance(record.event, e.LimitHit) and STOP_REASON[record.event.limit] == stop:
-                return self.setup.limit_words(record.event, self.store.state)
+                return self.budget.explained(record.event)
         return ""
 
     def resolve(self, key: str, effect: Begin | Ask | Act | Fork) -> Awaitable[Any]:
@@ -119,10 +119,11 @@ class Drive(Ledger):
 
     async def begin(self, key: str) -> Outlook:
         """Open a turn: what people said meanwhile, which limits are near, what the guard says."""
-        heard = self.recorded_steering(key)
+        recording = self.recording
+        heard = self.recorded_steering(key) if recording.tape.steered else []
         # What people say now belongs to now: a turn that is recorded is not
         # told of it in hindsight.
-        if self.recording.fresh or not self.recording.covers(key):
+        if recording.fresh or not recording.covers(key):
             self.live()
             await self.inbox.refresh(self.store)
             if self.inbox.news:
@@ -147,7 +148,7 @@ class Drive(Ledger):
             self.put(recorded)
             # As recorded: -1 makes the turn the last one, 1 forbids it.
             return (None, recorded.limit) if recorded.value < 0 else (recorded.limit, None)
-        state, limits = self.store.state, self.setup.limits
+        state, limits = self.store.state, self.budget.limits
         hit = limits.hit(state)
         last = None if hit else limits.last(state)
         if hit:
@@ -178,10 +179,10 @@ class Drive(Ledger):
                 return await self(branch, f"{key}.{number}.")
             finally:
                 running -= 1
-                self.others -= running > 0  # the last one had nobody beside it
+                self.budget.others -= running > 0  # the last one had nobody beside it
 
         # Each of them shares what is left of the budget with the others, from its first call on.
-        self.others += max(0, running - 1)
+        self.budget.others += max(0, running - 1)
         drives = [whole(number, branch) for number, branch in enumerate(branches)]
         # Without it the first error would leave the other branches running
         # with nobody to await them.

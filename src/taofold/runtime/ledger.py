@@ -6,9 +6,8 @@ ends and the present begins, and refuses the world to an exact replay. The signa
 into events. Knows nothing about strategies.
 """
 
-import asyncio
 from base64 import b64encode
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from hashlib import blake2b
 
 import msgspec
@@ -22,8 +21,8 @@ from taofold.core.rules import fingerprint
 from taofold.core.values import Action, Step
 from taofold.log.run_store import Store
 from taofold.policy import Repetition
-from taofold.policy.limits import Held
 from taofold.policy.repetition import CallIdentity
+from taofold.runtime.budget import Budget
 from taofold.runtime.hooks import HookContext
 from taofold.runtime.inbox import Inbox
 from taofold.runtime.recording import EndOfTape, Recording
@@ -74,21 +73,9 @@ class Ledger:
     ) -> None:
         self.setup, self.store, self.recording, self.inbox = setup, store, recording, inbox
         self.resumed = resumed
-        self.held: dict[str, Held] = {}
-        """What calls under way may still consume, by place."""
-        self.allowed: dict[str, Held] = {}
-        """Calls of tools that the limits allowed and that have not begun, by place.
-
-        Between the two others may be allowed: each must see those before it.
-        """
-        self.sampling = asyncio.Lock()
-        """Held while a tool asks the run's model: whoever asks may use all that is left."""
-        self.queue: set[str] = set()
-        """Places of child runs that are about to start."""
+        self.budget = Budget(setup, store)
         self.people: list[str] = []
         """What people wrote to the run since its last model call, for hooks."""
-        self.others = 0
-        """How many branches run beside the one that asks."""
         # A copy as a dict: looking a tool up is done several times in each step.
         self.tools = dict(setup.tools)
         self.media: dict[str, bytes] = {}
@@ -101,22 +88,6 @@ class Ledger:
         """Fingerprints of the calls that timed out, in the first `_looked` steps."""
         self._looked = self._rewinds = 0
         self._mutating = frozenset([t.name for t in self.tools.values() if t.effect != "read"])
-
-    def reserved(self, beside: str) -> Iterator[Held]:
-        """What all others may still consume, for the call at `beside`."""
-        tables = (self.held, self.allowed)
-        return (share for held in tables for at, share in held.items() if at != beside)
-
-    def sharing(self, key: str) -> int:
-        """The number of consumers that the remaining limits are divided by, at least 1.
-
-        They are the branch of `key`, the child runs that are queued, and the other branches that
-        are not counted already by child runs of theirs, queued or at work.
-        """
-        # Keys of calls end in "]" (`3[0]`), those of model calls do not.
-        working = [location for location in self.held if location.endswith("]")]
-        served = {_branch(location) for location in (*self.queue, *working)} - {_branch(key)}
-        return 1 + len(self.queue) + max(0, self.others - len(served))
 
     def offer(self, effect: Ask) -> str:
         """16 hex digits that stand for the tools and the schema of a call."""
@@ -200,8 +171,7 @@ class Ledger:
     def recorded_steering(self, key: str) -> list[e.Steered]:
         """The messages that are recorded as read at `key`."""
         heard: list[e.Steered] = []
-        tape = self.recording.tape
-        for record in tape.steering(key) if tape.steered else ():
+        for record in self.recording.tape.steering(key):
             self.recording.restore(record)
             if isinstance(record.event, e.Steered):
                 heard.append(record.event)
@@ -271,7 +241,7 @@ class Ledger:
 
     def guard(self, key: str) -> Repetition:
         """The repetition guard of the branch in which `key` stands."""
-        branch = _branch(key)
+        branch, _, _ = key.rpartition(".")
         guard = self._guards.get(branch)
         if guard is None:
             guard = self._guards[branch] = Repetition(self.tools)
@@ -298,8 +268,3 @@ def hook_context(ledger: Ledger, key: str, people: Sequence[str] = ()) -> HookCo
         deps=setup.deps,
         people=tuple(people),
     )
-
-
-def _branch(place: str) -> str:
-    """The branch of a fork that an effect stands in: "3.1" of "3.1.0"."""
-    return place.rpartition(".")[0]

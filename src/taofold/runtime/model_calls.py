@@ -86,17 +86,17 @@ class ModelCall:
         model = self._model()
         request = await self._before(self._request(model), model, spoken)
         purse, most, spent = ledger.setup.purse, 0.0, 0.0
-        if purse is not None or ledger.setup.limits.usd is not None:
+        if purse is not None or ledger.budget.limits.usd is not None:
             most = _most_usd(request, model)
         if purse is not None and not await purse.take(most):
             raise Park(SPENT)
         try:
             # Held until it is over: branches beside this one see what it may still consume.
-            ledger.held[self.key] = self._check_limits(request, most)
+            ledger.budget.held[self.key] = self._check_limits(request, most)
             reply = await self._live(request, model)
             spent = reply.usage.usd
         finally:
-            ledger.held.pop(self.key, None)
+            ledger.budget.held.pop(self.key, None)
             if purse is not None:
                 purse.settle(most, spent)
         await self._after(reply)
@@ -313,7 +313,7 @@ class ModelCall:
         if effect.tools and model.profile.native_tools:
             specs = setup.specs(effect.tools)
         settings = setup.settings
-        if setup.limits.usd is not None or setup.purse is not None:
+        if self.ledger.budget.limits.usd is not None or setup.purse is not None:
             # Without a bound the price of the reply could not be known beforehand.
             settings = settings.over(ModelSettings(max_tokens=_most_output(model.profile)))
         return Request(
@@ -333,30 +333,14 @@ class ModelCall:
 
         Returns what the call may consume, so that branches beside this one do not count on it.
         """
-        ledger = self.ledger
-        limits, state = ledger.setup.limits, ledger.store.state
-        hit = limits.hit(state, turn=False)
-        needed = prompt = 0.0
-        # Tokens are refused on a lower estimate, dollars on an upper bound: one reply may exceed
-        # `tokens`, none may exceed `usd` where its price is known.
-        if hit is None and limits.tokens is not None:
-            prompt = request.size / _USUAL_BYTES_PER_TOKEN
-            beside = sum([call.tokens for call in ledger.held.values()])
-            if state.usage.tokens + beside + prompt > limits.tokens:
-                hit, needed = "tokens", round(prompt)
-        if hit is None and limits.usd is not None:
-            held = sum([call.usd for call in ledger.held.values()])
-            if state.usage.usd + held + most_usd > limits.usd:
-                hit, needed = "usd", most_usd
-        # Only in a fork: alone, `hit` above has counted every call that was made.
-        if hit is None and ledger.others and limits.calls is not None:
-            asking = sum([call.model_calls for call in ledger.held.values()])
-            if limits.asked(state) + asking >= limits.calls:
-                hit = "model_calls"
-        if hit is not None:
-            allowed: float = getattr(limits, hit) or 0.0
+        budget = self.ledger.budget
+        prompt = 0.0 if budget.limits.tokens is None else request.size / _USUAL_BYTES_PER_TOKEN
+        forbidden = budget.for_model_call(prompt, most_usd)
+        if forbidden is not None:
+            hit, needed = forbidden
+            allowed: float = getattr(budget.limits, hit) or 0.0
             event = e.LimitHit(key=self.key, limit=hit, value=1, needed=needed, allowed=allowed)
-            ledger.put(event)
+            self.ledger.put(event)
             raise Halt(STOP_REASON[hit])
         if not most_usd and not prompt:
             return _ONE_CALL
@@ -456,9 +440,9 @@ class ModelCall:
             if self.effect.seconds is not None:
                 late = f"no reply within {self.effect.seconds} s"
                 call = _within(call, self.effect.seconds, ModelError(late, kind="timeout"))
-            if setup.limits.seconds is not None:
-                left = setup.limits.seconds - self.ledger.store.state.active_ms / 1000
-                call = _within(call, max(0.0, left), OutOfTime())
+            left = self.ledger.budget.seconds_left()
+            if left is not None:
+                call = _within(call, left, OutOfTime())
             return check_reply(await call)
         finally:
             if on_text is not None:

@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeAlias
 
 from taofold.clocks import clock
-from taofold.core.events import LimitHit
-from taofold.core.state import RunState
 from taofold.core.trace import TraceContext
 from taofold.core.values import (
     ASK_USER,
@@ -219,6 +217,7 @@ class Setup:
     """By role; `executor` is always there."""
     tools: Toolset
     limits: Limits = field(default_factory=Limits)
+    """With which a run begins or goes on; those in force are `Budget.limits`."""
     own_limits: Limits | None = None
     """Of a child run: its agent's own, without what its caller has left."""
     agent: str = ""
@@ -262,17 +261,6 @@ class Setup:
                 spec = ToolSpec(FINISH, "Give the final answer.", self.finish)
                 self.offered[names] = (*self.offered[names], spec)
         return self.offered[names]
-
-    def limit_words(self, hit: LimitHit, state: RunState) -> str:
-        """What was allowed and spent when `hit` ended the run, and what to change where."""
-        own = self.own_limits
-        if own is None:
-            return self.limits.explained(hit, state)
-        bound: float | None = getattr(own, hit.limit)
-        where = f"of agent {self.agent!r}"
-        if bound != getattr(self.limits, hit.limit):
-            where = f"of the agent that called {self.agent!r} (it had no more left)"
-        return f"agent {self.agent!r}: {self.limits.explained(hit, state, where)}"
 
     def model(self, role: str) -> Model:
         """The model that plays `role`."""

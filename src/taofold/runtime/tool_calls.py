@@ -261,7 +261,7 @@ class Invocation:
         if sampling is None:
             return event
         spent = await self._spent(sampling)
-        ledger.held.pop(self.place, None)  # it is counted from now on
+        ledger.budget.held.pop(self.place, None)  # it is counted from now on
         if spent.calls == (0, 0):
             return event
         return msgspec.structs.replace(
@@ -275,18 +275,18 @@ class Invocation:
             ValueError: there is none.
         """
         ledger = self.ledger
-        setup, run = ledger.setup, ledger.store.run
+        setup, run, budget = ledger.setup, ledger.store.run, ledger.budget
         if setup.sampling is None:
             raise ValueError("there is no model that could answer")
         number = int.from_bytes(blake2b(msgspec.json.encode(question), digest_size=5).digest())
         # One after another, in the whole run: each may use all that is left.
-        async with ledger.sampling:
+        async with budget.sampling:
             # The person who cancels pays for nothing that begins afterwards.
             ledger.inbox.stale = True
             await ledger.raise_if_cancelled()
             consumed = await self._consumed(setup.sampling)
-            limits = setup.limits.left(ledger.store.state, [*ledger.reserved(self.place), consumed])
-            ledger.held[self.place] = consumed.plus(limits.held())
+            limits = budget.for_child(self.place, consumed)
+            budget.held[self.place] = consumed.plus(limits.held())
             try:
                 child = await setup.sampling.answer(
                     question,
@@ -297,7 +297,7 @@ class Invocation:
                 ledger.inbox.stale = True
             if child.waiting_for:  # its share stays held: it goes on
                 raise Park(child.waiting_for)
-            ledger.held[self.place] = await self._consumed(setup.sampling)
+            budget.held[self.place] = await self._consumed(setup.sampling)
         observation = child.observation
         if observation.status != "success":
             raise ValueError(f"the run's model gave no answer: {observation.result}")
@@ -387,21 +387,21 @@ class Invocation:
     async def delegate(self) -> e.Observed:
         """Run (or carry on) the agent behind a tool as a child run, within what is left."""
         ledger, tool = self.ledger, self.tool
-        setup, state = ledger.setup, ledger.store.state
+        setup, budget = ledger.setup, ledger.budget
         if setup.children is None:
             return self.observed(Outcome("no agent runner", "failure"), 0.0)
-        run = child_id(ledger.store.run, self.key, self.index, state.rewinds)
-        ledger.queue.discard(self.place)
+        run = child_id(ledger.store.run, self.key, self.index, ledger.store.state.rewinds)
+        budget.queue.discard(self.place)
         # Computed before its own share is held, or it would count against itself.
-        limits = setup.limits.left(state, ledger.reserved(self.place), ledger.sharing(self.key))
+        limits = budget.for_child(self.place, among=budget.sharing(self.key))
         parent = self._parent(limits)
-        ledger.held[self.place] = limits.held()
+        budget.held[self.place] = limits.held()
         begin = perf_counter()
         try:
             child = await setup.children(tool, self.action.parameters, run=run, parent=parent)
         except BaseException:
             # Not in the `finally`: a child that waits keeps its share.
-            del ledger.held[self.place]
+            del budget.held[self.place]
             raise
         finally:
             ledger.inbox.stale = True
@@ -409,7 +409,7 @@ class Invocation:
             await ledger.raise_if_cancelled()
             ledger.record_steering(self.key)
             raise Park(child.waiting_for)
-        del ledger.held[self.place]
+        del budget.held[self.place]
         observation = child.observation
         spent = perf_counter() - begin
         outcome, hooks = await self._hooked(
@@ -444,28 +444,21 @@ class Invocation:
 
     async def _restarted(self, failures: int) -> bool:
         """Start the call that raised once more, if the limits allow a further call."""
-        if self._limited():
+        budget = self.ledger.budget
+        if budget.for_tool(self.tool.name, self.place) is not None:
             return False
         await self.ledger.setup.sleep(FIRST_PAUSE * 2**failures)
         # Other calls may have spent what was left during the pause.
-        if self._limited():
+        if budget.for_tool(self.tool.name, self.place) is not None:
             return False
         self.kept = None  # it begins anew
         self.start(failures + 1)
         return True
 
-    def _limited(self) -> bool:
-        """Does a limit forbid one more call of the tool?"""
-        limits, state = self.ledger.setup.limits, self.ledger.store.state
-        held = self.ledger.reserved(self.place)
-        return limits.blocks(state, self.tool.name, held) is not None
-
     def _deadline(self, bound: Bound) -> float:
         """Seconds the call may take: the tool's or what the action asks for, within the run's."""
-        limit = self.ledger.setup.limits.seconds
-        if limit is None:
-            return bound.timeout
-        return min(bound.timeout, max(0.0, limit - self.ledger.store.state.active_ms / 1000))
+        left = self.ledger.budget.seconds_left()
+        return bound.timeout if left is None else min(bound.timeout, left)
 
     def _context(
         self, questions: ToolQuestions, seconds: float, answer: PersonAnswer | None

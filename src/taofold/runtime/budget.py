@@ -1,0 +1,109 @@
+"""`Budget`: the limits in force of one activation, and what calls under way may still spend.
+
+Whoever is about to begin something asks here whether it may. Nobody else reads `Setup.limits`, so
+what changes the limits of a run while it goes on changes `Budget.limits`. Knows nothing about
+models, tools or people.
+"""
+
+import asyncio
+from collections.abc import Iterator
+
+from taofold.core.events import LimitHit
+from taofold.core.trace import branch
+from taofold.log.run_store import Store
+from taofold.policy import Limits
+from taofold.policy.limits import Blocked, Held, Limit
+from taofold.runtime.setup import Setup
+
+
+class Budget:
+    """What a run may do now, besides what it has done: that is the state's."""
+
+    def __init__(self, setup: Setup, store: Store) -> None:
+        self._setup, self._store = setup, store
+        self.limits = setup.limits
+        """The limits in force: of a child run, within its caller's."""
+        self.held: dict[str, Held] = {}
+        """What calls under way may still consume, by place."""
+        self.allowed: dict[str, Held] = {}
+        """Calls of tools that the limits allowed and that have not begun, by place.
+
+        Between the two others may be allowed: each must see those before it.
+        """
+        self.sampling = asyncio.Lock()
+        """Held while a tool asks the run's model: whoever asks may use all that is left."""
+        self.queue: set[str] = set()
+        """Places of child runs that are about to start."""
+        self.others = 0
+        """How many branches run beside the one that asks."""
+
+    def for_model_call(self, tokens: float, usd: float) -> tuple[Limit, float] | None:
+        """The limit that forbids a model call of so much, and what of it the call needs (0: any).
+
+        Args:
+            tokens: a lower estimate: one reply may exceed the limit.
+            usd: an upper bound: none may exceed it where its price is known.
+        """
+        limits, state, calls = self.limits, self._store.state, self.held.values()
+        hit = limits.hit(state, turn=False)
+        if hit is not None:
+            return hit, 0.0
+        if limits.tokens is not None:
+            beside = sum([call.tokens for call in calls])
+            if state.usage.tokens + beside + tokens > limits.tokens:
+                return "tokens", round(tokens)
+        if limits.usd is not None:
+            held = sum([call.usd for call in calls])
+            if state.usage.usd + held + usd > limits.usd:
+                return "usd", usd
+        # Only in a fork: alone, `hit` above has counted every call that was made.
+        if self.others and limits.calls is not None:
+            asking = sum([call.model_calls for call in calls])
+            if limits.asked(state) + asking >= limits.calls:
+                return "model_calls", 0.0
+        return None
+
+    def for_tool(self, tool: str, place: str) -> Blocked | None:
+        """What forbids one more call of `tool`, the one at `place`, if anything does."""
+        return self.limits.blocks(self._store.state, tool, self.reserved(place))
+
+    def for_child(self, place: str, *more: Held, among: int = 1) -> Limits:
+        """What is left for the child run of the call at `place`; `more` is held for it already.
+
+        Args:
+            among: how many that are about to start share it.
+        """
+        return self.limits.left(self._store.state, [*self.reserved(place), *more], among)
+
+    def seconds_left(self) -> float | None:
+        """Of the run's activity; None: unbounded."""
+        seconds = self.limits.seconds
+        return None if seconds is None else max(0.0, seconds - self._store.state.active_ms / 1000)
+
+    def reserved(self, beside: str) -> Iterator[Held]:
+        """What all others may still consume, for the call at `beside`."""
+        tables = (self.held, self.allowed)
+        return (share for held in tables for at, share in held.items() if at != beside)
+
+    def sharing(self, key: str) -> int:
+        """The number of consumers that the remaining limits are divided by, at least 1.
+
+        They are the branch of `key`, the child runs that are queued, and the other branches that
+        are not counted already by child runs of theirs, queued or at work.
+        """
+        # Keys of calls end in "]" (`3[0]`), those of model calls do not.
+        working = [location for location in self.held if location.endswith("]")]
+        served = {branch(location) for location in (*self.queue, *working)} - {branch(key)}
+        return 1 + len(self.queue) + max(0, self.others - len(served))
+
+    def explained(self, hit: LimitHit) -> str:
+        """What was allowed and spent when `hit` ended the run, and what to change where."""
+        limits, setup, state = self.limits, self._setup, self._store.state
+        own = setup.own_limits
+        if own is None:
+            return limits.explained(hit, state)
+        bound: float | None = getattr(own, hit.limit)
+        where = f"of agent {setup.agent!r}"
+        if bound != getattr(limits, hit.limit):
+            where = f"of the agent that called {setup.agent!r} (it had no more left)"
+        return f"agent {setup.agent!r}: {limits.explained(hit, state, where)}"
