@@ -436,3 +436,18 @@ def test_a_loops_state_says_what_it_was_told_and_what_it_gave() -> None:
         await registry.inject("loop-x", case(), ALWAYS)
 
     asyncio.run(main())
+
+
+def test_a_name_of_blanks_is_none_and_a_fault_quotes_little(tmp_path: Path) -> None:
+    blank = {**SEED, "taofold": {"name": " \t"}}
+    category = {**SEED["fix_approach"], "fix_category": "x" * 19_000}
+    long = {**SEED, "pattern_id": "pat-error-other-001", "fix_approach": category}
+    file = tmp_path / "error-patterns.json"
+    file.write_text(json.dumps({"error_patterns": [blank, long]}))
+    registry = memory_registry()
+    report = asyncio.run(import_from(registry, file))
+    (added,) = report.added
+    assert asyncio.run(registry.show(added)).name == SEED["pattern_id"]
+    (fault,) = report.faults
+    assert "fix_category" in fault
+    assert len(fault) < 500

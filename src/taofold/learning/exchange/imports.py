@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from taofold.core.json_values import is_array, is_object
+from taofold.core.text import clip
 from taofold.learning.events import PatternArchived, PatternImported
 from taofold.learning.exchange.records import FORMATS, pattern_of
 from taofold.learning.patterns.kinds import Kind
@@ -20,6 +21,8 @@ from taofold.learning.state import Writing
 _ARCHIVE: Final = re.compile(r"(?:^|/)archive/(\d{4}-(?:0[1-9]|1[0-2]))-patterns\.json$")
 _METRICS: Final = re.compile(r"(?:^|/)effectiveness-metrics\.json$")
 _LARGEST: Final = 64 << 20
+_LONGEST_FAULT: Final = 300
+"""Characters: it may quote the file."""
 
 
 class ImportReport(NamedTuple):
@@ -133,7 +136,7 @@ def _kind(raw: Any, key: str, name: str) -> Kind | None:
 def _placed(path: str, error: ValueError) -> str:
     """`Invalid … - at `$.a.b`` as `path.a.b: Invalid …`."""
     message, _, path_in_file = str(error).partition(" - at `$")
-    return f"{path}{path_in_file.removesuffix('`')}: {message}"
+    return f"{path}{path_in_file.removesuffix('`')}: {clip(message, _LONGEST_FAULT)}"
 
 
 def _known(tx: Writing, pattern: Pattern) -> str:

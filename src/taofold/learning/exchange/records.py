@@ -289,7 +289,7 @@ def pattern_of(kind: Kind, raw: Any, at: int) -> Pattern:
         source.setdefault("at", tree.get("first_discovered", at))
         source["claimed"] = True
     try:
-        name = tree["id"] if tree.get("name", "") == "" else tree["name"]
+        name = tree["id"] if not str(tree.get("name", "")).strip() else tree["name"]
         pattern = msgspec.convert({**tree, "name": name}, Pattern)
     except msgspec.ValidationError as error:
         # It names the part of a pattern: whoever wrote the file looks for the key.
