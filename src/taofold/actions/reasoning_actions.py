@@ -1,5 +1,4 @@
-"""The Edge Agent's name for the module of its reasoning actions: ours are in
-`files/actions`.
+"""The Edge Agent's name for the module of its reasoning actions: ours are in `files/actions`.
 
 An alias for who looks here; it knows nothing of its own.
 """
