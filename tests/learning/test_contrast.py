@@ -127,6 +127,9 @@ def test_both_checks_are_put_side_by_side() -> None:
     )
     text = told([loop("first", change, raised)], here)
     assert values.format("`return net * 1`", "`return net[a]`") in text
+    same = replace(raised, traceback=here.traceback.replace("tax.py", "bill.py"))
+    text = told([loop("first", change, same)], here)
+    assert "There: `a-b`. Here: `c-d`\n" in text, "the same line tells nothing apart"
 
 
 def test_the_statement_of_a_check_is_read_from_what_was_printed() -> None:

@@ -240,7 +240,8 @@ def _compare(signature: ErrorSignature, fix: Fix, here: Check | None) -> list[st
     # An assertion says what had to hold, and the line that raised it no more.
     if is_assertion(here) or not (there and now):
         there, now = signature.caller.rpartition("\n")[2].strip(), statement(here)
-    code = [f"`{there}`", f"`{now}`"] if there and now else ["", ""]
+    # The same line in both, a decorator or an import, tells nothing apart.
+    code = [f"`{there}`", f"`{now}`"] if there and now and there != now else ["", ""]
     pairs = differences(signature, here)[:_VALUES]
     values = [", ".join([f"`{pair[side]}`" for pair in pairs]) for side in (0, 1)]
     texts = [" at ".join(filter(None, side)) for side in zip(values, code, strict=True)]
