@@ -70,6 +70,18 @@ class Client:
                     return found
                 await asyncio.sleep(0.005)
 
+    async def asked(self, run: str, count: int) -> list[dict[str, Any]]:
+        """The questions of the run, once there are `count`.
+
+        A run says that it waits while its drive still ends, and only then are they shown.
+        """
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                found = (await self.get("/approvals", params={"run": run})).json()["items"]
+                if len(found) == count:
+                    return list(found)
+                await asyncio.sleep(0.005)
+
     async def pending(self, run: str, other: str = "") -> dict[str, Any]:
         """The one question of the run, once it waits; another one than `other`."""
         async with asyncio.timeout(PATIENCE):

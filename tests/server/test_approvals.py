@@ -14,7 +14,9 @@ from tests.server.live import QUICK, Client, serving
 from taofold import Agent, Limits, Policy, open_log
 from taofold.clocks import clock
 from taofold.core import events as e
+from taofold.core.errors import LogError
 from taofold.log.builtin import journal_beside
+from taofold.runtime import control
 from taofold.server.auth import TokenStore
 
 pytestmark = pytest.mark.anyio
@@ -65,8 +67,7 @@ async def test_what_a_step_asks_at_once_is_listed_together_and_decided_in_one_re
     bench = Bench()
     async with serving(bench.agent(TWO, finish()), tmp_path / "runs.db") as client:
         run = await client.start()
-        await client.until(run, "waiting")
-        items = (await client.get("/approvals")).json()["items"]
+        items = await client.asked(run, 2)
         assert [one["args"]["text"] for one in items] == ["a", "b"]
         assert items[0]["batch"] == items[1]["batch"]
         events = await client.events(run, most=3)
@@ -92,8 +93,7 @@ async def test_each_of_several_decisions_is_judged_by_itself(tmp_path: Path) -> 
     agent = bench.agent(TWO, finish())
     async with serving(agent, tmp_path / "runs.db", tokens=tokens, token=ann) as client:
         run = await client.start()
-        await client.until(run, "waiting")
-        items = (await client.get("/approvals")).json()["items"]
+        items = await client.asked(run, 2)
         decisions = [{"id": one["id"], "decision": "approve"} for one in items]
         headers = {"Authorization": f"Bearer {bob}"}
         answer = await client.post("/approvals", {"decisions": decisions}, headers=headers)
@@ -556,3 +556,21 @@ async def test_a_run_that_is_damaged_does_not_hide_what_others_ask(tmp_path: Pat
         one = await client.pending(await client.start())
         (listed,) = (await client.get("/approvals")).json()["items"]
         assert listed["id"] == one["id"]
+
+
+async def test_a_run_that_could_not_be_read_once_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mutant: that nothing could be read is remembered until the run goes on."""
+    read, failures = control.pending_in, [LogError("the database is locked")]
+
+    def pending_in(records: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return read(records)
+
+    monkeypatch.setattr(control, "pending_in", pending_in)
+    async with serving(Bench().agent(PUBLISH, finish()), tmp_path / "runs.db") as client:
+        async with asyncio.timeout(10):
+            assert (await client.pending(await client.start()))["tool"] == "publish"
+    assert failures == []

@@ -317,7 +317,7 @@ class Server:
                 questions = control.pending_in(await self.log.read(row.run))
             except LogError as error:  # a damaged run must not hide what all others ask
                 _logger.warning("what run %r asks cannot be read: %s", row.run, error)
-                questions = []
+                return []  # not remembered: the next reading may succeed
             self._asked.pop(row.run, None)
             self._asked[row.run] = (row.events, questions)
             if len(self._asked) > _REMEMBERED:
