@@ -34,7 +34,21 @@ class _Write:
 
     def __init__(self, records: list[e.Record], blobs: dict[str, bytes]) -> None:
         self.records, self.blobs = records, blobs
-        self.over, self.written = asyncio.Event(), False
+        self.over = self.written = False
+        self._ended: asyncio.Event | None = None
+        """Made by who waits: most writes are waited for by nobody but their own flush."""
+
+    def end(self) -> None:
+        """It is over, written or not."""
+        self.over = True
+        if self._ended is not None:
+            self._ended.set()
+
+    async def wait(self) -> None:
+        """Until it is over."""
+        if not self.over:
+            self._ended = self._ended or asyncio.Event()
+            await self._ended.wait()
 
 
 class Store:
@@ -191,52 +205,44 @@ class Store:
         if self._log is None:
             return True
         # What was dispatched before may be on its way in the flush of somebody else.
-        earlier, written = tuple(self._writing), True
+        earlier, write = tuple(self._writing), None
         if self._unsaved or consume or status:
-            written = await self._write(
-                self._log,
-                consume=consume,
-                status=status,
-                waiting_for=waiting_for,
-                wake_at=wake_at,
-                if_quiet=if_quiet,
-            )
-        for write in earlier:
-            await write.over.wait()
-            if not write.written:
+            disk, write = self._disk, _Write(self._unsaved, self._blobs)
+            # Taken before the await: what is dispatched meanwhile belongs to the next flush.
+            self._unsaved, self._disk, self._blobs = [], False, {}
+            # A place in the queue now, before anything is awaited.
+            self._writing.append(write)
+            try:
+                write.written = await self._log.append(
+                    self.run,
+                    self.epoch,
+                    write.records,
+                    disk=disk,
+                    consume=consume,
+                    blobs=write.blobs or None,
+                    status=status,
+                    waiting_for=waiting_for,
+                    wake_at=wake_at,
+                    if_quiet=if_quiet,
+                )
+            except LogError as error:
+                self._failure = error
+                raise
+            finally:
+                # Neither on disk nor to be told of. They stay in `records`: this store is worthless
+                # from here on.
+                if not write.written:
+                    write.records = []
+                write.end()
+            # Who syncs to disk comes back later than who does not: listeners hear in order.
+            # Only from the front: a later write that ended first waits for those before it.
+            while self._writing and self._writing[0].over:
+                self._tell(self._writing.popleft().records)
+        for other in earlier:
+            await other.wait()
+            if not other.written:
                 raise self._failure or LogError("a write was cut off: resume the run")
-        return written
-
-    async def _write(self, log: Log, **named: Any) -> bool:
-        """Write what is unsaved, and tell the listeners in the order of the writes."""
-        disk, write = self._disk, _Write(self._unsaved, self._blobs)
-        # Taken before the await: what is dispatched meanwhile belongs to the next flush.
-        self._unsaved, self._disk, self._blobs = [], False, {}
-        # A place in the queue now, before anything is awaited.
-        self._writing.append(write)
-        try:
-            write.written = await log.append(
-                self.run,
-                self.epoch,
-                write.records,
-                disk=disk,
-                blobs=write.blobs or None,
-                **named,
-            )
-        except LogError as error:
-            self._failure = error
-            raise
-        finally:
-            # Neither on disk nor to be told of. They stay in `records`: this store is worthless
-            # from here on.
-            if not write.written:
-                write.records = []
-            write.over.set()
-        # Who syncs to disk comes back later than who does not: listeners hear in order.
-        # Only from the front: a later write that ended first waits for those before it.
-        while self._writing and self._writing[0].over.is_set():
-            self._tell(self._writing.popleft().records)
-        return write.written
+        return write is None or write.written
 
     def again(self, head: int) -> "Store":
         """A fresh store of the same run, to re-drive it from a log that ends before `head`."""
