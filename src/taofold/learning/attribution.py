@@ -11,7 +11,7 @@ goes on after its end is taken back and counted anew.
 from collections.abc import Collection, Iterable, Sequence
 from itertools import chain
 from math import sqrt
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -182,19 +182,67 @@ class Application(Value, frozen=True):
     won: bool
 
 
+class _Edits(NamedTuple):
+    """What changes do, read once for all the patterns that are held against it.
+
+    `places` are their edits, place by place; `deltas` the tokens that went and came, of each file.
+    """
+
+    places: list[LineEdit]
+    deltas: list[list[str]]
+
+    @classmethod
+    def of(cls, changes: Iterable[FileChange], lost: Collection[Line] = ()) -> "_Edits":
+        """The edits of `changes`; those that put in a line which is `lost` are left out."""
+        edits = cls([], [])
+        for change in changes:
+            edits.places.extend(
+                edit
+                for edit in edits_of(change)
+                if not _any(edit.new.split("\n"), change.path, lost)
+            )
+            kept = [hunk for hunk in hunks(change) if not _any(hunk.added, change.path, lost)]
+            if kept:
+                edits.deltas.append(delta(*map(chain.from_iterable, zip(*kept, strict=True))))
+        return edits
+
+    def hold(self, proposed: Sequence[LineEdit]) -> bool:
+        """Is all that was proposed among them?"""
+        return all(any(edit.follows(one) for edit in self.places) for one in proposed)
+
+    def follow(self, proposed: Sequence[LineEdit], change: Sequence[str]) -> bool:
+        """Is it, or is the proposed `change`, names apart, nearly that of a file?"""
+        # Few signs are met by chance.
+        enough = [each for each in self.deltas if min(len(each), len(change)) >= _FEWEST]
+        return self.hold(proposed) or any(dice(each, change) >= _NEARLY for each in enough)
+
+
+def _any(lines: Iterable[str], path: str, lost: Collection[Line]) -> bool:
+    return any((path, line.strip()) in lost for line in lines)
+
+
 def applications(history: LoopHistory, patterns: Iterable[Pattern]) -> tuple[Application, ...]:
     """Each use of the `patterns`: at most one won and one lost per pattern and iteration."""
     uses: dict[tuple[str, int, bool], Application] = {}
-    proposals = [(pattern, _proposed(pattern)) for pattern in patterns]
+    proposals = [
+        (pattern, proposed, _delta(proposed))
+        for pattern in patterns
+        if (proposed := _proposed(pattern))
+    ]
+    if not proposals:
+        return ()
     kept = [attempt for attempt in history.attempts if attempt.kept]
-    total = joined((), [change for attempt in kept for change in attempt.changes])
+    total = _Edits.of(joined((), [change for attempt in kept for change in attempt.changes]))
     lost = lost_lines(history.attempts)
     for attempt in history.attempts:
-        for pattern, proposed in proposals:
-            # Without a run of the checks afterwards nobody knows what an edit was good for.
-            if attempt.judged and _follow(attempt.changes, proposed):
+        # Without a run of the checks afterwards nobody knows what an edit was good for.
+        if not attempt.judged:
+            continue
+        edits, left = _Edits.of(attempt.changes), _Edits.of(attempt.changes, lost)
+        for pattern, proposed, change in proposals:
+            if edits.follow(proposed, change):
                 # What it put in stands to the end, or what the loop changed in all does the same.
-                stays = _follow(attempt.changes, proposed, lost) or _every(total, proposed)
+                stays = left.follow(proposed, change) or total.hold(proposed)
                 right = history.succeeded and attempt.kept and stays
                 won = right and _won(pattern, attempt)
                 use = Application(pattern.id, attempt.iteration, won)
@@ -202,45 +250,10 @@ def applications(history: LoopHistory, patterns: Iterable[Pattern]) -> tuple[App
     return tuple(uses.values())
 
 
-def _follow(
-    changes: Sequence[FileChange], proposed: Sequence[LineEdit], lost: Collection[Line] = ()
-) -> bool:
-    """Is all that was proposed among the changes, or nearly, places with `lost` lines left out?"""
-    deltas: list[list[str]] = []
-    for change in changes:
-        kept = [hunk for hunk in hunks(change) if not _any(hunk.added, change.path, lost)]
-        if kept:
-            deltas.append(delta(*map(chain.from_iterable, zip(*kept, strict=True))))
-    return _every(changes, proposed, lost) or _alike(deltas, _delta(proposed))
-
-
-def _every(
-    changes: Iterable[FileChange], proposed: Sequence[LineEdit], lost: Collection[Line] = ()
-) -> bool:
-    edits = [
-        edit
-        for change in changes
-        for edit in edits_of(change)
-        if not _any(edit.new.split("\n"), change.path, lost)
-    ]
-    return bool(proposed) and all(any(edit.follows(one) for edit in edits) for one in proposed)
-
-
-def _any(lines: Iterable[str], path: str, lost: Collection[Line]) -> bool:
-    return any((path, line.strip()) in lost for line in lines)
-
-
 def _delta(edits: Iterable[LineEdit]) -> list[str]:
     """The tokens that edits take out and put in altogether."""
     both = [(edit.gone, edit.new) for edit in edits]
     return delta([gone for gone, _ in both], [new for _, new in both])
-
-
-def _alike(changes: Iterable[Sequence[str]], proposed: Sequence[str]) -> bool:
-    """Does one of the changes, names apart, do nearly what was proposed?"""
-    # Few signs are met by chance.
-    enough = [change for change in changes if min(len(change), len(proposed)) >= _FEWEST]
-    return any(dice(change, proposed) >= _NEARLY for change in enough)
 
 
 def _proposed(pattern: Pattern) -> tuple[LineEdit, ...]:
