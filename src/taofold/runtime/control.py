@@ -42,20 +42,28 @@ _NO_MORE: Final = "further refused attempts are not written here"
 
 async def pending(log: Log, run: str = "") -> list[Approval]:
     """What waits for a person: in `run` and its children, or in every run that goes on."""
-    rows = [await log.row(run)] if run else await _asking(log)
     approvals: list[Approval] = []
-    for row in rows:
-        try:
-            approvals += pending_in(await log.read(row.run))
-        except LogError as error:
-            if run:
-                raise
-            # One run that is damaged must not hide what all others ask.
-            _logger.warning("what run %r asks cannot be read: %s", row.run, error)
-        if run:
-            for child in await _asking(log, parent=run):
-                approvals += await pending(log, child.run)
+    if run:
+        await log.row(run)
+        approvals += pending_in(await log.read(run))
+        for child in await _asking(log, parent=run):
+            approvals += await pending(log, child.run)
+        return approvals
+    for row in await _asking(log):
+        approvals += await pending_if_readable(log, row.run) or ()
     return approvals
+
+
+async def pending_if_readable(log: Log, run: str) -> list[Approval] | None:
+    """The open questions of one run; None, with a warning, if its records cannot be read.
+
+    A run that is damaged must not hide what all others ask.
+    """
+    try:
+        return pending_in(await log.read(run))
+    except LogError as error:
+        _logger.warning("what run %r asks cannot be read: %s", run, error)
+        return None
 
 
 async def _asking(log: Log, parent: str = "") -> list[RunRow]:

@@ -18,6 +18,7 @@ from taofold.core.effects import Ask
 from taofold.core.errors import LogError, ModelError
 from taofold.core.json_values import copied
 from taofold.core.rules import fingerprint
+from taofold.core.trace import branch
 from taofold.core.values import Action, Step
 from taofold.log.run_store import Store
 from taofold.policy import Repetition
@@ -241,10 +242,10 @@ class Ledger:
 
     def guard(self, key: str) -> Repetition:
         """The repetition guard of the branch in which `key` stands."""
-        branch, _, _ = key.rpartition(".")
-        guard = self._guards.get(branch)
+        place = branch(key)
+        guard = self._guards.get(place)
         if guard is None:
-            guard = self._guards[branch] = Repetition(self.tools)
+            guard = self._guards[place] = Repetition(self.tools)
         return guard
 
     def tell_guard(

@@ -6,7 +6,6 @@ who hears of it.
 """
 
 import asyncio
-import logging
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
@@ -16,7 +15,7 @@ from typing import Any, Final, cast
 
 from taofold.agent.result import ANSWERING, Happening
 from taofold.clocks import clock
-from taofold.core.errors import LogError, Refused, UnknownRun
+from taofold.core.errors import Refused, UnknownRun
 from taofold.core.events import RunStarted
 from taofold.core.trace import opening
 from taofold.core.values import Principal
@@ -40,8 +39,6 @@ from taofold.server.streams.relay import Broadcast, Relay
 from taofold.shared_document import Shared, Shelf
 from taofold.tools.attachments import Prompt
 from taofold.views import LOCAL, session_in_log
-
-_logger = logging.getLogger(__name__)
 
 
 class Worker:
@@ -313,11 +310,10 @@ class Server:
         events, questions = self._asked.get(row.run, (-1, []))
         # A log only grows, so the number of events tells whether the questions can have changed.
         if events != row.events:
-            try:
-                questions = control.pending_in(await self.log.read(row.run))
-            except LogError as error:  # a damaged run must not hide what all others ask
-                _logger.warning("what run %r asks cannot be read: %s", row.run, error)
+            readable = await control.pending_if_readable(self.log, row.run)
+            if readable is None:
                 return []  # not remembered: the next reading may succeed
+            questions = readable
             self._asked.pop(row.run, None)
             self._asked[row.run] = (row.events, questions)
             if len(self._asked) > _REMEMBERED:
