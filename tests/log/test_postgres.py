@@ -283,6 +283,20 @@ def test_leases_are_renewed_while_the_event_loop_is_held_up(url: str) -> None:
     asyncio.run(main())
 
 
+def test_closing_waits_for_what_other_threads_asked(url: str) -> None:
+    """A sign of life under way when its log is closed must end, or no lease is renewed again."""
+    log = PostgresLog(url)
+    log.database.open()
+    found: list[Any] = []
+    slow = log.database.fetch("select 1 from pg_sleep(1)")
+    thread = threading.Thread(target=lambda: found.append(asyncio.run(slow)), daemon=True)
+    thread.start()
+    time.sleep(0.3)
+    log.database.close()
+    thread.join(20)
+    assert found == [[(1,)]]
+
+
 # ------------------------------------------------------------------------------ what is wrong
 @pytest.mark.parametrize(
     ("dsn", "kind", "text"),

@@ -153,6 +153,8 @@ class Database:
         self._questions: deque[_Read] = deque()
         self._reading: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._asked: set[Future[Any]] = set()
+        """What other threads wait for, each until it is over."""
         self._listeners: list[Listener] = []
         self._broadcast_listeners: list[Listener] = []
         self._listening = False
@@ -329,7 +331,11 @@ class Database:
         with self._guard:
             if self._closed:
                 raise LogError("this log is closed; open it again to use it")
-            return asyncio.run_coroutine_threadsafe(work(), self._started())
+            asked = asyncio.run_coroutine_threadsafe(work(), self._started())
+            self._asked.add(asked)
+        # Not under the guard: it is called at once if the work is over already.
+        asked.add_done_callback(self._asked.discard)
+        return asked
 
     def _started(self) -> asyncio.AbstractEventLoop:
         """The loop of the thread, begun if need be. Under the guard."""
@@ -373,6 +379,9 @@ class Database:
         return task
 
     async def _stop(self) -> None:
+        # First: it may hand in writes. Nothing is asked any more.
+        asked = [asyncio.wrap_future(one) for one in tuple(self._asked)]
+        await asyncio.gather(*asked, return_exceptions=True)
         if self._writing is not None:
             await asyncio.wait([self._writing])
         for task in list(self._tasks):
