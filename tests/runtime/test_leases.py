@@ -266,6 +266,49 @@ async def test_a_sign_of_life_under_way_does_not_begin_a_released_lease_anew() -
     assert not (await log.row("r")).held
 
 
+async def test_a_run_that_fails_gives_no_sign_of_life_when_its_lease_is_released() -> None:
+    """Mutant: `release` does not take it from what is renewed."""
+    leases: list[int] = []
+
+    class Full(MemoryLog):
+        async def append(self, *args: Any, **named: Any) -> bool:
+            raise LogError("the disk is full")
+
+        def renew(self, owner: str, runs: Collection[str], lease_ms: int) -> set[str]:
+            renewed = super().renew(owner, runs, lease_ms)
+            leases.append(lease_ms)
+            if not lease_ms:
+                ownership.HEART._renew()  # the thread's next beat comes now
+            return renewed
+
+    log = Full()
+    with pytest.raises(LogError, match="disk is full"):
+        await simple(log).run("x", run_id="r")
+    assert leases == [0]
+    assert not (await log.row("r")).held
+
+
+async def test_a_release_does_not_wait_for_another_store_that_hangs() -> None:
+    """Mutant: one lock for the renewals of all stores."""
+    begun, go = threading.Event(), threading.Event()
+
+    class Hung(MemoryLog):
+        def renew(self, owner: str, runs: Collection[str], lease_ms: int) -> set[str]:
+            begun.set()
+            go.wait(20)
+            return super().renew(owner, runs, lease_ms)
+
+    hung, log, heart = Hung(), MemoryLog(), Heartbeat(beat_s=0.01, lease_ms=60_000)
+    await left(hung, ownership.me(), lease_ms=60_000)
+    await left(log, ownership.me(), lease_ms=60_000)
+    with heart.driving(hung, "r"), heart.driving(log, "r"):
+        await asyncio.to_thread(begun.wait, 10)
+        async with asyncio.timeout(10):
+            await asyncio.to_thread(heart.release, log, "r")
+        assert not (await log.row("r")).held
+        go.set()
+
+
 async def test_a_lease_that_ends_too_late_was_taken_by_another_clock() -> None:
     """The clock is set back by an hour: nobody waits an hour for a dead process."""
     clock = Clock()

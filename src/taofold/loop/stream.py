@@ -7,7 +7,7 @@ is told by its lease, which runs have too (`taofold.runtime.ownership`), or by i
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import Final
 
 from taofold.clocks import clock
@@ -156,12 +156,10 @@ class LoopStream:
     @asynccontextmanager
     async def driving(self) -> AsyncGenerator[None]:
         """Keep the lease of the loop for as long as the block lasts, then let it go."""
-        with ExitStack() as lease:
-            lease.enter_context(HEART.driving(self.journal, self.name))
+        with HEART.driving(self.journal, self.name):
             try:
                 yield
             finally:
-                lease.close()  # first: a sign of life after the release would begin it anew
                 await asyncio.to_thread(HEART.release, self.journal, self.name)
 
 

@@ -17,9 +17,10 @@ import signal
 import time
 from collections.abc import Collection, Generator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from threading import Condition, Lock, Thread
+from threading import Condition, Thread
 from typing import Final, Protocol
 
 from taofold.core.errors import Conflict, LogError
@@ -147,6 +148,16 @@ class Leased(Protocol):
         ...
 
 
+@dataclass(slots=True, eq=False)
+class _Drive:
+    """One activation of `name`, from its claim until its lease is let go."""
+
+    store: Leased
+    name: str
+    released: bool = False
+    """It renews its lease no more; nobody else of this process begins before it is over."""
+
+
 class Heartbeat:
     """What this process drives, and the thread that says so.
 
@@ -162,8 +173,10 @@ class Heartbeat:
         self._start()
 
     def _start(self) -> None:
-        self._driven: dict[tuple[str, str], Leased] = {}
-        self._changed, self._renewing = Condition(), Lock()
+        self._driven: dict[tuple[str, str], _Drive] = {}
+        self._changed = Condition()
+        self._renewing = ""
+        """The identity of the store whose leases are being renewed now."""
         self._thread: Thread | None = None
 
     def forked(self) -> None:
@@ -177,7 +190,7 @@ class Heartbeat:
 
     @contextmanager
     def driving(self, store: Leased, name: str) -> Generator[None]:
-        """Renew the lease of `name` for as long as the block lasts.
+        """Renew the lease of `name` for as long as the block lasts, or until it is released.
 
         Raises:
             Conflict: this process drives it already.
@@ -186,24 +199,30 @@ class Heartbeat:
         with self._changed:
             if key in self._driven:
                 raise Conflict(f"{name!r} is being driven by this process already")
-            self._driven[key] = store
+            self._driven[key] = _Drive(store, name)
             if self._thread is None:
                 # Must not keep a process alive that has nothing else to do.
                 self._thread = Thread(target=self._beat, name="taofold-heartbeat", daemon=True)
                 self._thread.start()
-            self._changed.notify()
+            self._changed.notify_all()
         try:
             yield
         finally:
             with self._changed:
-                self._driven.pop(key, None)
+                self._driven.pop(key, None)  # not there in a child process: `forked`
 
     def release(self, store: Leased, name: str) -> None:
-        """End this process's lease of `name`, which it drives no more: nobody has to wait. Blocks.
+        """Renew the lease of `name` no more, and end it: nobody has to wait for it. Blocks.
 
         A sign of life that is under way is over first, or it would begin the lease anew.
         """
-        with self._renewing, suppress(LogError):
+        identity = store.identity
+        with self._changed:
+            if (drive := self._driven.get((identity, name))) is not None:
+                drive.released = True
+            # Of this store only: another that hangs must not hold up its neighbours.
+            self._changed.wait_for(lambda: self._renewing != identity)
+        with suppress(LogError):
             store.renew(me(), [name], 0)
 
     def _beat(self) -> None:
@@ -215,22 +234,34 @@ class Heartbeat:
                     changed.wait()
             # Outside of the lock, and before the first renewal: a claim has just begun its lease.
             time.sleep(self._beat_s)
-            with self._renewing:
-                self._renew()
+            self._renew()
 
     def _renew(self) -> None:
-        # Only the list is made under the lock; a slow store must not hold up who begins to drive.
         with self._changed:
-            stores: dict[int, tuple[Leased, list[str]]] = {}
-            for (_, name), store in self._driven.items():
-                stores.setdefault(id(store), (store, []))[1].append(name)
-        for store, names in stores.values():
+            stores: dict[tuple[str, int], list[_Drive]] = {}
+            for (identity, _), drive in self._driven.items():
+                stores.setdefault((identity, id(drive.store)), []).append(drive)
+        for (identity, _), drives in stores.items():
+            with self._changed:
+                # Looked at now: what was released while others were renewed stays released.
+                driven = [
+                    one for one in drives
+                    if not one.released and self._driven.get((identity, one.name)) is one
+                ]  # fmt: skip
+                self._renewing = identity if driven else ""
+            # Not under the lock: a slow store must not hold up who begins to drive.
             try:
-                store.renew(me(), names, self._lease_ms)
+                if driven:
+                    names = [drive.name for drive in driven]
+                    driven[0].store.renew(me(), names, self._lease_ms)
             except LogError as error:
                 _logger.warning("leases could not be renewed, trying again: %s", error)
             except Exception:
                 _logger.exception("leases could not be renewed, trying again")
+            finally:
+                with self._changed:
+                    self._renewing = ""
+                    self._changed.notify_all()
 
 
 HEART: Final = Heartbeat()
