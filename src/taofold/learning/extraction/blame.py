@@ -2,8 +2,10 @@
 
 A change may settle several errors at once. A place belongs to the error whose statement it changes;
 one that no error points at belongs to it if it binds a name that the others use (an import, a
-definition), or takes over a line of theirs. If this was the only error, all of the edit after which
-it was gone belongs to it: half of a cure is none.
+definition), or takes over a line of theirs. An error that points at none has those that bind a name
+of its message or its lines, lie in a function of these, or in a file that it alone leads into. If
+this was the only error, all of the edit after which it was gone belongs to it: half of a cure is
+none.
 """
 
 import re
@@ -17,17 +19,25 @@ from taofold.learning.extraction.diffs import (
     IMPORT,
     KNOWN,
     ChangedLines,
+    dice,
     hunks,
     imports_only,
     narrowed,
     spans,
+    tokens,
 )
+from taofold.learning.extraction.generalisation import frames_of
 from taofold.learning.extraction.history import FileChange
 
 _NAME: Final = re.compile(r"[A-Za-z_]\w+")
 _DEFINED: Final = re.compile(
     r"\b(?:def|class|fn|struct|enum|trait|func|function|const|let|var|type|interface)\s+(\w+)"
 )
+
+
+_SAME_LINE: Final = 0.5
+"""Likeness from which on a line is another one as it was edited."""
+_LONGEST: Final = 60
 
 
 class Blame(NamedTuple):
@@ -48,11 +58,14 @@ def blame(
     check: Check,
     others: Collection[Check],
     last: Sequence[FileChange] = (),
+    *,
+    several: bool = False,
 ) -> Blame:
     """The part of `changes` that settled `check`; () where that of `others` cannot be told apart.
 
     Line numbers are those of the texts before the changes. `last` is the edit after which the error
-    was gone: what had been changed before left it where it was.
+    was gone: what had been changed before left it where it was. `several`: it settled some of the
+    `others` too.
     """
     edit = [(part.path, *hunk) for part in last for hunk in hunks(part)]
     lines_of_edit = {(path, line.strip()) for path, *both in edit for line in chain(*both)}
@@ -60,16 +73,31 @@ def blame(
     free: list[_Place] = []
     foreign = [place for other in others for place in other.places]
     for change in changes:
-        mine = [place.line - 1 for place in check.places if place.path == change.path]
-        theirs = [place.line - 1 for place in foreign if place.path == change.path]
-        for span in _apart(spans(change), mine, theirs):
-            place = _Place(change, span)
+        # Of a part of a file it is not known where it stands.
+        path = "" if change.part else change.path
+        mine = [place.line - 1 for place in check.places if place.path == path]
+        theirs = [place.line - 1 for place in foreign if place.path == path]
+        for place in _apart(change, mine, theirs, several=several):
+            span = place.span
             # The very line first: edits of neighbouring lines may be of two errors.
+            if _mixed(span, mine, theirs):
+                continue
             if _near(span, mine, 0) or (not _near(span, theirs, 0) and _near(span, mine, 1)):
                 own.append(place)
             elif not _near(span, theirs, 0):
                 free.append(place)
-    linked = _linked(own, free) if own else free
+    if several and not own:
+        subject = _subject(check, changes)
+        # A file that this error alone leads into was edited for it.
+        alone = {p.path for p in check.places} - {p.path for p in foreign}
+        linked = [
+            place
+            for place in free
+            if place.change.path in alone or not subject.isdisjoint(place.binds | place.within)
+        ]
+        linked += _linked(linked, [place for place in free if place not in linked])
+    else:
+        linked = _linked(own, free) if own else free
     rest = [
         place for place in free if place not in linked and not lines_of_edit.isdisjoint(place.lines)
     ]
@@ -124,18 +152,78 @@ class _Place(NamedTuple):
             *BOUND.findall(text),
         } - KNOWN
 
+    @property
+    def within(self) -> set[str]:
+        """The functions and classes that it lies in."""
+        old = self.change.before.splitlines()
+        names: set[str] = set()
+        indent = min([_indent(line) for line in self.texts[0].split("\n") if line.strip()] or [99])
+        for line in reversed(old[: self.span.start]):
+            if line.strip() and _indent(line) < indent:
+                indent = _indent(line)
+                names |= {*_DEFINED.findall(line)}
+        return names
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
 
 def _apart(
-    places: Iterable[ChangedLines], mine: Collection[int], theirs: Collection[int]
-) -> Iterator[ChangedLines]:
-    """The places, line by line where one line is this check's and another one that of others."""
-    for span in places:
-        old, new = range(*span[:2]), range(*span[2:])
-        both = not {*old}.isdisjoint(mine) and not {*old}.isdisjoint({*theirs} - {*mine})
-        if both and len(old) == len(new):
-            yield from [ChangedLines(n, n + 1, m, m + 1) for n, m in zip(old, new, strict=True)]
+    change: FileChange, mine: Collection[int], theirs: Collection[int], *, several: bool
+) -> Iterator[_Place]:
+    """The changed places, line by line where lines of one may be of different errors."""
+    for span in spans(change):
+        place = _Place(change, span)
+        pointed = _near(span, mine, 0) or _near(span, theirs, 0)
+        if _mixed(span, mine, theirs) or (several and not pointed):
+            yield from [_Place(change, line) for line in _lines_of(place)]
         else:
-            yield span
+            yield place
+
+
+def _mixed(span: ChangedLines, mine: Collection[int], theirs: Collection[int]) -> bool:
+    """Is one line of the place this check's and another one that of others?"""
+    old = {*range(span.start, span.end)}
+    return not old.isdisjoint(mine) and not old.isdisjoint({*theirs} - {*mine})
+
+
+def _lines_of(place: _Place) -> list[ChangedLines]:
+    """The place in single lines, each with what became of it."""
+    start, end, new_start, new_end = place.span
+    if end - start == new_end - new_start:
+        return [ChangedLines(start + n, start + n + 1, new_start + n, new_start + n + 1)
+                for n in range(end - start)]  # fmt: skip
+    if max(end - start, new_end - new_start) > _LONGEST:
+        return [place.span]
+    old, new = (text.split("\n") for text in place.texts)
+    lines: list[ChangedLines] = []
+    at = new_start
+    for number in range(end - start):
+        words = tokens(old[number])
+        rest = [tokens(text) for text in new[at - new_start : new_end - new_start]]
+        alike = [dice(words, other) if words and other else 0.0 for other in rest]
+        best = max(alike, default=0.0)
+        match = at + alike.index(best) if best >= _SAME_LINE else at - 1
+        # New lines that stem from none stand with the line above them.
+        if lines:
+            lines[-1] = lines[-1]._replace(new_end=max(match, at))
+            first = max(match, at)
+        else:
+            first = at
+        lines.append(ChangedLines(start + number, start + number + 1, first, match + 1))
+        at = match + 1
+    return [*lines[:-1], lines[-1]._replace(new_end=new_end)] if lines else [place.span]
+
+
+def _subject(check: Check, changes: Iterable[FileChange]) -> set[str]:
+    """The names in the check's message and on its lines, and the functions that these are in."""
+    texts = {change.path: change.before.splitlines() for change in changes}
+    names = {name for place in check.places for name in _NAME.findall(place.function)}
+    for place in check.places:
+        names |= {*_NAME.findall("\n".join(texts.get(place.path, [])[place.line - 1 : place.line]))}
+    said = [check.message, *[frame.statement for frame in frames_of(check)]]
+    return (names | {*_NAME.findall("\n".join(said))}) - KNOWN - {"self", "cls", "this"}
 
 
 def _near(span: ChangedLines, lines: Iterable[int], around: int) -> bool:

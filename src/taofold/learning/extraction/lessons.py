@@ -267,7 +267,8 @@ def pairs(history: LoopHistory) -> Iterator[SettledError]:
             # Of errors that stayed as well: what was changed where they point was meant for them.
             own = (_sign_of(first), _sign_of(alike[0]))
             others = [other for other in attempt.before if _sign_of(other) not in own]
-            fix = blame((near if len(groups) > 1 else ()) or changes, first, others, edits)
+            several = len(groups) > 1
+            fix = blame((near if several else ()) or changes, first, others, edits, several=several)
             stayed = lost.isdisjoint(added_lines(fix.changes))
             if not stayed:
                 # A part was replaced: what stayed is the fix if it is where the error was raised.

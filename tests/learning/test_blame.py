@@ -1,0 +1,69 @@
+"""Which part of an edit that settled several errors is told as the cure of which."""
+
+import pytest
+
+from taofold.core.failing_checks import Check, Location
+from taofold.learning.extraction.history import FileChange
+from taofold.learning.extraction.lessons import extract
+from taofold.learning.patterns.kinds import ErrorFix
+
+from .loops import attempt, history
+
+NONE = Check("a.py: E711", "failed", "E711", "Comparison to `None` should be `cond is None`")
+UNUSED = Check("a.py: F401", "failed", "F401", "`os` imported but unused")
+
+
+def at(check: Check, line: int, function: str = "") -> Check:
+    return Check(
+        check.id,
+        check.status,
+        check.error_type,
+        check.message,
+        (Location("a.py", line, function),),
+    )
+
+
+def cures(before: str, after: str, *checks: Check) -> dict[str, str]:
+    """What is learnt of one edit that settled the checks: by the error its difference."""
+    edit = FileChange("a.py", before, after)
+    return {
+        one.body.signature.name: one.body.fix.diff
+        for one in extract(history(attempt(edit, before=checks)), ("error",))
+        if isinstance(one.body, ErrorFix)
+    }
+
+
+def test_of_a_rewritten_block_each_line_belongs_to_the_error_that_points_at_it() -> None:
+    old = "import os\ndef f(x):\n    y = x\n    if y == None:\n        return 0\n    return y\n"
+    new = "def f(x: int):\n    if x is None:\n        return 0\n    return x\n"
+    found = cures(old, new, at(UNUSED, 1), at(NONE, 4))
+    assert "+    if x is None:" in found["E711"]
+    assert "-import os" not in found["E711"]
+    assert "-import os" in found["F401"]
+    assert "is None" not in found["F401"]
+
+
+def test_an_edit_away_from_the_error_is_its_cure_only_if_it_has_to_do_with_it() -> None:
+    text = "RATE = 1.2\nSIZE = 3\n\n\ndef gross(net):\n    return net * RATE\n\n\ndef cut(x):\n"
+    text += "    return x[SIZE]\n"
+    types = Check("t::g", "failed", "TypeError", "unsupported operand type(s) for *")
+    index = Check("t::c", "failed", "RowError", "nothing there")
+    edited = text.replace("1.2", 'Decimal("1.2")').replace("SIZE = 3", "SIZE = 2")
+    found = cures(text, edited, at(types, 6, "gross"), at(index, 10, "cut"))
+    assert "RATE" in found["TypeError"], "a name of the line that raised it"
+    assert "-SIZE = 3" not in found["TypeError"]
+    assert "-SIZE = 3" in found["RowError"]
+    assert "+RATE" not in found["RowError"]
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [("there is no column `stars`", True), ("the table is broken", False)],
+)
+def test_what_the_message_names_is_its_cure_and_of_what_nothing_speaks_nothing_is_said(
+    message: str, told: bool
+) -> None:
+    text = "from m import load\n\nstars = 1\n\n\ndef f(x):\n    return load(x)\n\n\nimport os\n"
+    new = text.replace("stars = 1", "stars = 2").replace("\nimport os\n", "\n")
+    check = Check("t::f", "failed", "RowError", message)
+    assert ("RowError" in cures(text, new, at(check, 7, "f"), at(UNUSED, 10))) is told
