@@ -2,7 +2,7 @@
 
 import pytest
 
-from taofold.cli.runs.show import compare
+from taofold.cli.render.runs import compare
 from taofold.core import events as e
 from taofold.core.values import Action, Observation, Thought
 

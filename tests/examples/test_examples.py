@@ -12,7 +12,7 @@ import pytest
 from tests.files.flow.kit import reasoned, with_model
 
 from taofold import Agent
-from taofold.cli.make_agent import chosen, make
+from taofold.cli.agent_argument import chosen, make
 from taofold.files import Config, build, read_agent
 from taofold.files.python_references import load
 from taofold.log.formats import react_json as react_json

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from taofold.cli.loops.interview import Answers, Ask, gate, inferred_gate, questions
+from taofold.cli.loops.start import Answers, Ask, gate, inferred_gate, questions
 
 
 def person(*answers: str | None) -> tuple[Ask, list[str]]:

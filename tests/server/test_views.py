@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from taofold import Agent, tool
+from taofold.cli.render.runs import state_json
 from taofold.cli.runs.drive import as_json, pending_json
-from taofold.cli.runs.show import state_json
 from taofold.core.events import Record
 from taofold.runtime.control import pending_in
 from taofold.server.api import views

@@ -17,11 +17,11 @@ import typer
 from typer.core import TyperGroup
 
 from taofold.cli import outcome
-from taofold.cli.agent_files import check, graph, init
 from taofold.cli.approvals import app as approvals
 from taofold.cli.demo import demo
 from taofold.cli.doctor import doctor
 from taofold.cli.evals import evaluate
+from taofold.cli.file_commands import check, graph, init
 from taofold.cli.loops.commands import app as loops
 from taofold.cli.loops.start import ALIAS, loop
 from taofold.cli.mcp import app as mcp

@@ -187,7 +187,7 @@ def _loop(
 
 
 def _wish(folder: Path, model: str, *, lessons: bool) -> "LoopRequest":
-    from taofold.cli.make_agent import chosen
+    from taofold.cli.agent_argument import chosen
     from taofold.loop.values import LoopLimits, LoopRequest
 
     choice = chosen("", folder, model=model, autonomy="autonomous")

@@ -113,7 +113,7 @@ def _configuration() -> Finding:
 
 def _learning() -> Finding:
     """Which files say how loops learn; a fault in one would stop the next loop."""
-    from taofold.cli.loops.drive import learning_files, learning_settings
+    from taofold.cli.project import learning_files, learning_settings
 
     try:
         settings = learning_settings()

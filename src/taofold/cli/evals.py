@@ -141,7 +141,7 @@ class _Evaluation:
 
     async def report(self, entry: _Evaluated, log: "Log", *, apart: bool) -> "Report":
         """Evaluate one agent; `apart`: tell it from another of its name."""
-        from taofold.cli.make_agent import chosen, make
+        from taofold.cli.agent_argument import chosen, make
         from taofold.evals import evaluate
 
         agent = make(chosen(entry.agent, self.root, model=entry.model)).but(approve=None, log=log)

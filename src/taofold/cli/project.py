@@ -1,4 +1,4 @@
-"""The project of a command: `.taofold/`, configuration, policy, log and registry (D16).
+"""The project of a command: `.taofold/`, its configuration and policy, log and registry (D16).
 
 Everything that a command reads from the environment is read here: `TAOFOLD_HOME`,
 `TAOFOLD_LOG` says where things are, and a variable that looks like one
@@ -19,6 +19,7 @@ from taofold.reserved_places import operator_folder
 if TYPE_CHECKING:
     from taofold.files.config import Config
     from taofold.learning.registry import Registry
+    from taofold.learning.settings import Learning
     from taofold.log.log import Log
     from taofold.policy import Policy
 
@@ -260,3 +261,32 @@ def unknown(environment: Iterable[str]) -> list[str]:
 def _near(name: str) -> str:
     similar = get_close_matches(name, KNOWN, n=1, cutoff=0.75)
     return f"; did you mean {similar[0]}?" if similar else ""
+
+
+def learning_settings() -> "Learning":
+    """What the configuration says of learning: aiwg.yml < config.yml < environment.
+
+    Raises:
+        ExceptionGroup: every fault, with its path.
+    """
+    from taofold.files.checked_yaml import refuse
+    from taofold.files.config import read_learning
+
+    read, faults = read_learning(learning_files(), os.environ)
+    if read is None:
+        refuse(faults, "the configuration of learning cannot be used")
+    return read
+
+
+def learning_files() -> "list[Path]":
+    """Where the keys of learning may stand, the nearest last; not all of them exist."""
+    from taofold.files.config import AIWG
+
+    configuration = config_path()
+    seeds = [home().parent / name for name in AIWG]
+    return [*seeds, configuration] if configuration else seeds
+
+
+def project_name() -> str:
+    """The name under which what is learnt here is known."""
+    return home().parent.name

@@ -1,4 +1,4 @@
 """`taofold loop` (`start`) and `taofold loops …` (`commands`).
 
-`interview` asks a person what a loop needs to know, `drive` runs it in front of one.
+`dependencies` is what a loop of this project works with, `drive` runs it in front of a person.
 """

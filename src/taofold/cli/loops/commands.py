@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from taofold.cli import options
-from taofold.cli.loops.drive import as_json, bounds_of, drive, warn
+from taofold.cli.loops.drive import as_json, drive, warn
 from taofold.cli.options import Budget, Force, MaxIterations, Steps, Timeout
 from taofold.cli.outcome import fail, give, give_json, say
 from taofold.cli.render.text import dollars
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from taofold.loop.driver import LoopDependencies
     from taofold.loop.lifecycle import LoopRow, Word
     from taofold.loop.state import LoopState
+    from taofold.loop.values import LoopLimits
 
 
 _SHOWN: Final = 10
@@ -131,7 +132,7 @@ def list_loops(
     json: options.Json = False,
 ) -> None:
     """The loops of this project, newest first."""
-    from taofold.cli.loops.drive import with_dependencies
+    from taofold.cli.loops.dependencies import with_dependencies
     from taofold.cli.render.text import ago, dollars, table
     from taofold.clocks import clock
     from taofold.core.text import line
@@ -174,7 +175,7 @@ def status(
     json: options.Json = False,
 ) -> None:
     """Where a loop stands. One whose process is gone is marked as crashed."""
-    from taofold.cli.loops.drive import with_dependencies
+    from taofold.cli.loops.dependencies import with_dependencies
     from taofold.loop.lifecycle import row, rows
     from taofold.loop.values import LIVE
 
@@ -227,7 +228,7 @@ def resume(
     """Go on with a loop that waits, crashed or reached a limit: at the next iteration, with what
     it learnt, and a fresh timer.
     """
-    from taofold.cli.loops.drive import with_dependencies
+    from taofold.cli.loops.dependencies import with_dependencies
     from taofold.loop.lifecycle import resume as go_on
     from taofold.loop.stream import load
     from taofold.loop.values import DRIVEN, RESUMABLE
@@ -241,7 +242,7 @@ def resume(
     word: Word = "keep" if keep_edits else "restore" if restore else ""
     # Found in a session of its own: `drive` opens everything anew, with a person who listens.
     name, stream = with_dependencies(find)
-    bounds = bounds_of(stream.state, max_iterations, timeout, budget, steps)
+    bounds = _bounds_of(stream.state, max_iterations, timeout, budget, steps)
     drive(
         name,
         lambda dependencies: go_on(
@@ -257,7 +258,7 @@ def resume(
 @app.command("pause")
 def pause(loop: options.Loop = "", json: options.Json = False) -> None:
     """Let a loop finish its iteration and stand still before the next. `loops resume` goes on."""
-    from taofold.cli.loops.drive import with_dependencies
+    from taofold.cli.loops.dependencies import with_dependencies
     from taofold.loop.lifecycle import pause as ask
     from taofold.loop.values import DRIVEN
 
@@ -287,7 +288,7 @@ def abort(
     json: options.Json = False,
 ) -> None:
     """End a loop for good. It cannot be resumed."""
-    from taofold.cli.loops.drive import settle, with_dependencies
+    from taofold.cli.loops.dependencies import with_dependencies
     from taofold.loop.lifecycle import abort as give_up
     from taofold.loop.values import LIVE
 
@@ -295,7 +296,7 @@ def abort(
         name = await which(dependencies, loop, {*LIVE, "crashed"})
         state, paths = await give_up(dependencies, name, keep=not revert, force=force)
         # After the loop has ended, so that nobody begins another iteration in between.
-        await settle(
+        await _settle(
             dependencies,
             [iteration.run for iteration in state.iterations if iteration.ended is None],
         )
@@ -320,7 +321,7 @@ def abort(
 
 def _confirm() -> None:
     """A revert overwrites files: a person says so, or --yes does."""
-    from taofold.cli.loops.interview import terminal
+    from taofold.cli.loops.start import terminal
 
     if not terminal():
         fail("--revert overwrites files: confirm with --yes")
@@ -337,7 +338,7 @@ def report(
     json: options.Json = False,
 ) -> None:
     """History, gate output and diff of a loop, as Markdown or JSON."""
-    from taofold.cli.loops.drive import with_dependencies
+    from taofold.cli.loops.dependencies import with_dependencies
     from taofold.loop.report import report_json, report_markdown
     from taofold.loop.stream import load
 
@@ -384,7 +385,7 @@ def export(
     ] = Path(),
 ) -> None:
     """Write `loops/<id>/state.json` in the seed's layout: analytics, debug memory, learning."""
-    from taofold.cli.loops.drive import with_dependencies
+    from taofold.cli.loops.dependencies import with_dependencies
     from taofold.loop.report import state_json
     from taofold.loop.stream import load
 
@@ -398,3 +399,38 @@ def export(
     text = jsons.dumps(state_json(name, stream.records), ensure_ascii=False, indent=2)
     (folder / "state.json").write_text(text + "\n", encoding="utf-8")
     give(str(folder / "state.json"))
+
+
+async def _settle(dependencies: "LoopDependencies", runs: list[str]) -> None:
+    """End the runs of a loop that was given up: nobody will go on with them."""
+    from taofold.core.errors import TaofoldError
+    from taofold.runtime import control
+
+    for run in runs:
+        try:
+            row = await dependencies.log.row(run)
+            if row.status in ("running", "waiting"):
+                await control.end(dependencies.log, run)
+        except (TaofoldError, LookupError) as error:
+            say(f"note: run {run} could not be ended: {error}")
+
+
+def _bounds_of(
+    state: "LoopState",
+    iterations: int | None,
+    minutes: float | None,
+    budget: float | None,
+    steps: int | None,
+) -> "LoopLimits":
+    """The limits of a loop that is resumed: what is said now, else what was."""
+    from msgspec.structs import replace
+
+    bounds = state.bounds
+    return replace(
+        bounds,
+        # `or`: the option begins at 1. The others may be 0 on purpose.
+        iterations=iterations or bounds.iterations,
+        seconds=bounds.seconds if minutes is None else minutes * 60,
+        usd=bounds.usd if budget is None else budget,
+        steps=bounds.steps if steps is None else steps,
+    )

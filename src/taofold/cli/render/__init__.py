@@ -1,3 +1,4 @@
 """What commands show: `text` made safe and tables of it, the `story` of a run in steps, in a pipe
-or in colour (`rich_voice`), a loop as it goes (`loops`), what was learnt (`patterns`).
+or in colour (`rich_voice`), recorded runs (`runs`), a loop as it goes (`loops`), what was learnt
+(`patterns`).
 """

@@ -58,10 +58,10 @@ def go_on(
     quiet: bool = False,
 ) -> None:
     """Resume run `name` before the person, and end with its exit code."""
-    from taofold.cli.make_agent import make, recorded_choice
+    from taofold.cli.agent_argument import make, recorded_choice
     from taofold.cli.project import open_store
+    from taofold.cli.render.runs import started_of
     from taofold.cli.runs.drive import drive, finish
-    from taofold.cli.runs.show import started_of
 
     # Made before the log is opened for driving: a faulty agent file leaves the run as it is.
     resumed: Agent[Any, Any] = make(recorded_choice(started_of(name, records), agent, model))

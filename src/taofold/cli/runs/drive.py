@@ -136,7 +136,7 @@ def run(
     marked "not contained" and always ask.
     """
     from taofold.agent.activation import new_id
-    from taofold.cli.make_agent import chosen, make
+    from taofold.cli.agent_argument import chosen, make
     from taofold.cli.project import open_store
     from taofold.tools.attachments import Attachment
 
@@ -191,7 +191,7 @@ def run(
 
 def _arguments(agent: str, goal: str) -> tuple[str, str]:
     """AGENT may be left out: then the one argument is the goal."""
-    from taofold.cli.make_agent import is_file
+    from taofold.cli.agent_argument import is_file
     from taofold.files.python_references import is_name
 
     if not goal:
@@ -323,7 +323,7 @@ def pending_json(approval: "Approval") -> dict[str, Any]:
 
 
 def _next(result: "RunResult[Any]") -> None:
-    from taofold.cli.make_agent import agent_option
+    from taofold.cli.agent_argument import agent_option
     from taofold.cli.render.story import question
 
     say("")

@@ -33,7 +33,7 @@ def trace_of(run: str, content: bool = False) -> "tuple[str, list[Span]]":
     With `content` the prompts are those that were sent, as far as its agent can be made and makes
     the same ones; else they are put together from the log.
     """
-    from taofold.cli.runs.show import started_of
+    from taofold.cli.render.runs import started_of
     from taofold.telemetry.projection import spans_of
 
     async def work(log: "Log") -> "tuple[str, list[Span]]":
@@ -64,7 +64,7 @@ async def _prompts(
 
 def _agent(started: "RunStarted", caller: "Agent[Any, Any] | None") -> "Agent[Any, Any] | None":
     """The agent of a stored run, if it can be made: a child's is a tool of its caller's."""
-    from taofold.cli.make_agent import make, recorded_choice
+    from taofold.cli.agent_argument import make, recorded_choice
     from taofold.core.errors import TaofoldError
     from taofold.runtime.model import ReplayModel
 

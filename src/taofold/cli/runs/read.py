@@ -32,8 +32,8 @@ def list_runs(
     """The runs of this project, newest first."""
     from msgspec.structs import replace
 
+    from taofold.cli.render.runs import status as status_of
     from taofold.cli.render.text import runs_table
-    from taofold.cli.runs.status import status as status_of
     from taofold.clocks import clock
     from taofold.views import run_json
 
@@ -62,9 +62,8 @@ def list_runs(
 @app.command()
 def show(run: options.Run, at: options.Seq = None, json: options.Json = False) -> None:
     """The state of a run and its steps; with --at, as it was after that event."""
+    from taofold.cli.render.runs import as_seen, state_json, tell
     from taofold.cli.render.text import clean
-    from taofold.cli.runs.show import state_json, tell
-    from taofold.cli.runs.status import as_seen
     from taofold.runtime.ratings import ratings
     from taofold.views import rating_json
 
@@ -161,7 +160,7 @@ def diff(
     json: options.Json = False,
 ) -> None:
     """Where two runs part: the first different event, then step by step. 1 if they differ."""
-    from taofold.cli.runs.show import compare, difference_text
+    from taofold.cli.render.runs import compare, difference_text
 
     async def work(log: "Log") -> "tuple[list[Record], list[Record]]":
         return (await records_of(log, first))[1], (await records_of(log, second))[1]
@@ -178,8 +177,8 @@ def diff(
 @app.command()
 def replay(run: options.Run, agent: options.AgentName = "", json: options.Json = False) -> None:
     """Re-derive a run without model, tools or network; exit code 1 at the first difference."""
-    from taofold.cli.make_agent import make, recorded_choice
-    from taofold.cli.runs.show import started_of
+    from taofold.cli.agent_argument import make, recorded_choice
+    from taofold.cli.render.runs import started_of
     from taofold.core.errors import ReplayDiverged
     from taofold.runtime.model import ReplayModel
 

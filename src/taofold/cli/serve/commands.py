@@ -184,7 +184,7 @@ def start(
 
 def _named(said: Sequence[str], root: Path | None, model: str) -> "dict[str, Agent[Any, Any]]":
     """The agents by name: what stands before `=`, else the file's stem or the attribute."""
-    from taofold.cli.make_agent import chosen, is_file, make
+    from taofold.cli.agent_argument import chosen, is_file, make
 
     named: dict[str, Agent[Any, Any]] = {}
     for argument in said or [""]:
@@ -205,7 +205,7 @@ def _named(said: Sequence[str], root: Path | None, model: str) -> "dict[str, Age
 
 def rebuilt(started: "RunStarted") -> "Agent[Any, Any] | None":
     """The agent of a run that the command line began; None if its log does not say."""
-    from taofold.cli.make_agent import SETTINGS, make, recorded_choice
+    from taofold.cli.agent_argument import SETTINGS, make, recorded_choice
 
     return make(recorded_choice(started)) if SETTINGS in started.settings else None
 

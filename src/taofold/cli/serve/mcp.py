@@ -115,7 +115,7 @@ def _offers(
     agents: Sequence[str], tools: Sequence[str], log: "Log", model: str, root: Path | None
 ) -> Any:
     from taofold.bridges.mcp.server import Offers
-    from taofold.cli.make_agent import chosen, is_file, make
+    from taofold.cli.agent_argument import chosen, is_file, make
     from taofold.cli.project import operator_policy
     from taofold.files.python_references import load
 

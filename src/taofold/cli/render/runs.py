@@ -1,7 +1,8 @@
-"""How runs are shown by `taofold runs show`, `rewind` and `diff`; the verbs are in `read`.
+"""Recorded runs as text and as JSON: the state and the steps of one, the differences of two.
 
-One run: its state and steps, in words or as JSON. Two runs: where their events differ; ids, times,
-durations, epochs and owners do not count, for they always differ.
+For `taofold runs list`, `show`, `rewind` and `diff`; these verbs are in `cli/runs`. A difference is
+one of events: ids, times, durations, epochs and owners do not count, for they always differ. A run
+that goes on is shown by `story`.
 """
 
 import os
@@ -23,6 +24,8 @@ from taofold.core.state import RunState, fold, live
 from taofold.core.text import line, parameters, value
 from taofold.core.trace import opening
 from taofold.core.values import Step
+from taofold.log.log import Log, RunRow
+from taofold.runtime.ownership import driven
 from taofold.views import run_state_json
 
 if TYPE_CHECKING:
@@ -190,3 +193,24 @@ def _lines(step: Step | None) -> list[str]:
         result = clean(observation.extraction or str(observation.result))
         lines.append(f"← {observation.status}: {result[:300]}")
     return lines
+
+
+async def status(log: Log, row: RunRow) -> str:
+    """The status as a person sees it: `interrupted` or `forked` if nobody drives it."""
+    return as_seen(row, await log.read(row.run)) if _is_left(row) else row.status
+
+
+def as_seen(row: RunRow, records: Sequence[e.Record]) -> str:
+    """The same of a run whose `records` were read already."""
+    if not _is_left(row):
+        return row.status
+    events = [record.event for record in records]
+    began = next((n for n, event in enumerate(events) if isinstance(event, e.Forked)), None)
+    # What is before `Forked` was copied; a `Resumed` behind it says that the fork was driven.
+    alone = began is not None and not any(isinstance(event, e.Resumed) for event in events[began:])
+    return "forked" if alone else "interrupted"
+
+
+def _is_left(row: RunRow) -> bool:
+    """Does the log say that it runs, while nobody drives it?"""
+    return row.status == "running" and not driven(row)

@@ -1,0 +1,129 @@
+"""What a loop of this project works with: log, journal, agent, environment and learner.
+
+`loop_dependencies` makes it from `.taofold` and closes it. Who watches a loop and is asked is a
+`LoopAudience`, which `drive` makes; what the parts do is in `taofold.loop`.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from taofold.cli.project import home, learning_settings, open_store, project_name
+from taofold.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from taofold.agent import Agent
+    from taofold.loop.driver import Hear, LoopDependencies
+    from taofold.loop.environment import LoopEnvironment
+    from taofold.loop.events import LoopRecord
+    from taofold.loop.state import LoopState
+    from taofold.runtime.setup import Approver
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class LoopAudience:
+    """Who hears of a loop, and who is asked. Empty for commands that only read."""
+
+    hear: "Hear | None" = None
+    before: "Callable[[Sequence[LoopRecord]], None] | None" = None
+    approver: "Approver | None" = None
+    network: bool = False
+
+
+@asynccontextmanager
+async def loop_dependencies(
+    voice: LoopAudience = LoopAudience(), *, create: bool = False
+) -> "AsyncGenerator[LoopDependencies]":
+    """Everything a loop needs, from this project's `.taofold`.
+
+    Raises:
+        ConfigError: there is no store yet, and it is not to be created.
+    """
+    from taofold.log.builtin import journal_beside
+    from taofold.log.patterns.stores import registry_beside
+    from taofold.loop.driver import LoopDependencies
+    from taofold.loop.learner import CrossLoopLearner
+    from taofold.plugins import SEARCHES, load_all
+
+    search = next(iter(load_all(SEARCHES)), None)  # the registry keeps the rates of one
+    log = open_store(create=create, kind="loops")
+    journal, registry = journal_beside(log), registry_beside(log)
+    try:
+        yield LoopDependencies(
+            log=log,
+            journal=journal,
+            environment=lambda loop, state: loop_environment(loop, state, network=voice.network),
+            agent=lambda folder, state: loop_agent(folder, state, voice.approver),
+            learner=CrossLoopLearner(
+                registry, learning_settings(), repository=project_name(), search=search
+            ),
+            settings=run_settings,
+            hear=voice.hear,
+            before=voice.before,
+        )
+    finally:
+        # The log last: journal and registry lie in its file or database (`journal_beside`).
+        await registry.close()
+        await journal.close()
+        await log.close()
+
+
+def with_dependencies(work: "Callable[[LoopDependencies], Awaitable[T]]") -> T:
+    """Do `work` on the loops that there are."""
+
+    async def done() -> T:
+        async with loop_dependencies() as dependencies:
+            return await work(dependencies)
+
+    return asyncio.run(done())
+
+
+def loop_agent(
+    folder: Path, state: "LoopState", approver: "Approver | None" = None
+) -> "Agent[Any, Any]":
+    """The agent of a loop, with its tools in the loop's own work root."""
+    from taofold.cli.agent_argument import Choice, make
+
+    choice = Choice.of(state.wish.agent)
+    if not choice.folder:
+        raise ConfigError(
+            "this loop does not say how to make its agent: it was not started by this program"
+        )
+    return make(replace(choice, root=str(folder))).but(approve=approver)
+
+
+def run_settings(state: "LoopState", made: "Agent[Any, Any]") -> dict[str, Any]:
+    """What an iteration's run keeps, so that it can be replayed by itself."""
+    from taofold.cli.agent_argument import Choice
+
+    limits = {
+        name: value
+        for name in ("steps", "seconds", "usd")
+        if (value := getattr(made.limits, name)) is not None
+    }
+    # Where the iteration worked: a worktree or a copy has a folder of its own.
+    folder = state.baseline.folder if state.baseline is not None else state.wish.root
+    choice = replace(
+        Choice.of(state.wish.agent),
+        root=folder,
+        limits=limits,
+        strict=made.strict,
+        instructions=made.instructions,
+    )
+    return choice.settings()
+
+
+def loop_environment(loop: str, state: "LoopState", *, network: bool = False) -> "LoopEnvironment":
+    """The real place of a loop."""
+    from taofold.loop.environment import open_environment
+    from taofold.policy.redaction import Redactor
+
+    redact = Redactor(Redactor.secrets_in(os.environ))
+    return open_environment(loop, state, home(), network=network, redact=redact)
