@@ -72,7 +72,8 @@ def test_a_test_that_fails_for_another_reason_first_gives_its_first_error_too() 
 
 @pytest.mark.scenario("XTL-05")
 def test_a_failed_loop_gives_no_approach_though_the_fix_that_held() -> None:
-    tried = (attempt(GUARD), attempt(BOUND, before=(fault(),), after=(fault(),)))
+    other = (fault("KeyError", "'x'", "t::b", "shop.py"),)
+    tried = (attempt(GUARD), attempt(BOUND, before=other, after=other))
     kinds = {one.kind for one in extract(history(*tried, outcome="exhausted"))}
     assert "success" not in kinds
     assert "error" in kinds

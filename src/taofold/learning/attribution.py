@@ -3,7 +3,8 @@
 A pattern is applied by an edit that puts in and takes out what its fix does, or nearly, on whatever
 line, the names of its project apart; that a thought names it is nothing (D18). It succeeds if a
 check that its signature describes turns green by it, the edit stays to the end, and the loop's
-gates passed. What was shown and not used is no application.
+gates passed. What was shown and not used is no application. A loop that takes a cure back, or meets
+its error where it stands, refutes it.
 Counts are about applications alone; a control loop adds only to what happens without; a loop that
 goes on after its end is taken back and counted anew.
 """
@@ -20,6 +21,8 @@ from taofold.core.values import Value
 from taofold.learning.extraction.diffs import (
     Line,
     LineEdit,
+    added_lines,
+    code_lines,
     delta,
     dice,
     edits_in,
@@ -27,11 +30,13 @@ from taofold.learning.extraction.diffs import (
     hunks,
     joined,
     lost_lines,
+    sides,
+    tokens,
 )
 from taofold.learning.extraction.generalisation import error_type_of
 from taofold.learning.extraction.history import FileChange, LoopHistory, RepairAttempt
 from taofold.learning.loops import LoopNote, LoopStats
-from taofold.learning.patterns.kinds import Approach, Avoidance, CodeTemplate, ErrorFix
+from taofold.learning.patterns.kinds import Approach, Avoidance, CodeTemplate, ErrorFix, Fix
 from taofold.learning.patterns.pattern import (
     KEPT_TREND,
     Arm,
@@ -40,6 +45,7 @@ from taofold.learning.patterns.pattern import (
     RatePoint,
     UseCounts,
 )
+from taofold.learning.retrieval.relevance import recurs
 
 Sum = TypeVar("Sum", Arm, UseCounts)
 
@@ -290,3 +296,39 @@ def _describes(name: str, kind: str, check: Check) -> bool:
     The class alone: how near the messages are is what relevance weighs, with every outcome.
     """
     return check.error_type == name if name else error_type_of(check.error_type) == kind
+
+
+def refuted(pattern: Pattern, history: LoopHistory) -> str:
+    """Why the loop shows that a lesson's change was no lasting cure; "" if it does not.
+
+    One that helped another loop, or was found by several, is refuted by none alone.
+    """
+    body = pattern.body
+    if not isinstance(body, ErrorFix) or pattern.helped or len(pattern.found) > 1:
+        return ""
+    gone, new = map(_code_lines, sides(body.fix.diff))
+    texts: dict[str, str] = {}
+    for change in chain.from_iterable([attempt.changes for attempt in history.attempts]):
+        texts.setdefault(change.path, change.before)
+    stood = {line.strip() for path in body.fix.files for line in texts.get(path, "").split("\n")}
+    if not new <= stood or not (new or gone):
+        return ""  # the change was not there when the loop began
+    began = history.attempts[0].before if history.attempts else ()
+    if new and any(recurs(body, check) for check in began):
+        return f"its error came back in {history.loop}, where its change stood"
+    kept = [change for attempt in history.attempts if attempt.kept for change in attempt.changes]
+    lost, net = lost_lines(history.attempts), added_lines(joined((), kept))
+    put = {token for edit in edits_in(body.fix.diff) for token in edit.changed[1]}
+    left = {token for path, line in net if path in body.fix.files for token in tokens(line)}
+    # Other words around it are no return: what the change puts in stands still.
+    away = new <= _in_files(lost, body.fix) and not put <= left
+    back = away if new else gone <= _in_files(net, body.fix)
+    return f"{history.loop} took back what it puts in" if back and history.succeeded else ""
+
+
+def _code_lines(lines: Iterable[str]) -> set[str]:
+    return {line for _, line in code_lines([("", line.strip()) for line in lines])}
+
+
+def _in_files(lines: Iterable[Line], fix: Fix) -> set[str]:
+    return {line for path, line in lines if path in fix.files}

@@ -5,7 +5,7 @@ as one transaction, and again if somebody else was quicker. What time it is come
 Knows nothing about disks.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
@@ -194,6 +194,20 @@ class Registry:
             return list(results.values())
 
         return await self._book.write(work, self._now())
+
+    async def review(
+        self, searches: Collection[Sequence[str]], fault: Callable[[Pattern], str]
+    ) -> None:
+        """Retire those of the patterns with these terms of which `fault` says why."""
+
+        def work(tx: Writing) -> None:
+            ids = dict.fromkeys([hit.id for terms in searches for hit in tx.search(terms)])
+            for pattern in map(tx.pattern, ids):
+                if pattern is not None and not pattern.retired and (reason := fault(pattern)):
+                    tx.emit(PatternRetired(pattern.id, reason))
+
+        if searches:
+            await self._book.write(work, self._now())
 
     async def loop(self, loop: str) -> LoopNote | None:
         """What is known of a loop."""

@@ -19,9 +19,9 @@ from msgspec.structs import replace
 from taofold.core.events import Proposed, Record
 from taofold.core.failing_checks import Check, is_foreign, is_test
 from taofold.diagnostics import passing_names
-from taofold.learning.attribution import Application, applications
+from taofold.learning.attribution import Application, applications, refuted
 from taofold.learning.extraction.categories import task_category
-from taofold.learning.extraction.diffs import IMPORT
+from taofold.learning.extraction.diffs import IMPORT, changed_lines
 from taofold.learning.extraction.generalisation import language_of, pattern_of
 from taofold.learning.extraction.history import (
     FileChange,
@@ -40,6 +40,8 @@ from taofold.learning.patterns.pattern import Pattern, Rate
 from taofold.learning.rates import EditRates
 from taofold.learning.registry import Registry, UnknownPattern
 from taofold.learning.retrieval.contrast import EXPECTS
+from taofold.learning.retrieval.index import words
+from taofold.learning.retrieval.relevance import ask
 from taofold.learning.settings import Injection, Learning
 from taofold.loop.events import IterationEnded
 from taofold.loop.state import LoopState
@@ -368,6 +370,7 @@ Describe = Callable[[Pattern], Awaitable[str]]
 SILENT: Final = frozenset({"aborted", "tampered"})
 """Endings that teach nothing: a person stopped it, or its proof is worthless."""
 _MOST_NAME: Final = 80
+_MOST_SEARCHED: Final = 4000
 
 
 class CrossLoopLearner:
@@ -454,13 +457,14 @@ class CrossLoopLearner:
         return await self.take_in(history, KINDS if automatic else ())
 
     async def take_in(self, history: LoopHistory, kinds: Collection[Kind] = KINDS) -> Learnt:
-        """Attribute, settle, extract: in this order, so that no loop judges its own lessons."""
+        """Attribute, refute, settle, extract: in this order, so that no loop judges its own."""
         # A resumed loop is counted once: what it taught before is settled anew.
         await self.registry.reopened(
             history.loop, iterations=history.iterations, solved=history.succeeded
         )
         note = await self.registry.loop(history.loop)
         uses = await self._attributed(history, note)
+        await self._refuted(history)
         # A loop that was told nothing and may teach nothing is not entered.
         if kinds or (note is not None and note.decided):
             await self.registry.ended(
@@ -497,6 +501,16 @@ class CrossLoopLearner:
         return tuple(
             [_used(pattern.id, uses) for pattern in patterns if pattern.id in injected_ids]
         )
+
+    async def _refuted(self, history: LoopHistory) -> None:
+        """Retire the lessons that the loop shows to be no cure."""
+        failing = history.attempts[0].before if history.attempts else ()
+        searches = [*ask(LoopCase(failing=failing)).searches]
+        edits = [change for attempt in history.attempts for change in attempt.changes]
+        for change in edits:
+            lines = [line for both in changed_lines(change) for _, line in both]
+            searches.append(tuple(words("\n".join(lines)[:_MOST_SEARCHED])))
+        await self.registry.review(searches, lambda pattern: refuted(pattern, history))
 
     async def _extracted(
         self, history: LoopHistory, kinds: Collection[Kind]

@@ -263,11 +263,14 @@ Line = tuple[str, str]
 
 def added_lines(changes: Iterable[FileChange]) -> list[Line]:
     """The lines of code that the changes put in."""
+    return code_lines([line for change in changes for line in changed_lines(change)[1]])
+
+
+def code_lines(lines: Iterable[Line]) -> list[Line]:
+    """Those of `lines` that say something: a comment or a bracket comes and goes everywhere."""
     return [
         line
-        for change in changes
-        for line in changed_lines(change)[1]
-        # A comment, or a bracket alone, comes and goes everywhere.
+        for line in lines
         if any(token[0].isalnum() or token[0] == "_" for token in tokens(line[1]))
     ]
 

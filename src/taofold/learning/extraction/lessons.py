@@ -247,7 +247,9 @@ def pairs(history: LoopHistory) -> Iterator[SettledError]:
         if not (attempt.kept and attempt.judged) or attempt.broke:
             continue
         edits = [c for c in attempt.changes if not is_test(c.path)]
-        settled = [*attempt.turned, *_settled(attempt, history.attempts[number + 1 :])]
+        after = history.attempts[number + 1 :]
+        settled = [*attempt.turned, *_settled(attempt, after)]
+        settled = [check for check in settled if not _came_back(check, after)]
         groups = [group for group in _distinct(settled) if _told(group[0])]
         for alike in groups[:_PER_FIX] if edits else ():
             earlier, check = _search(history.attempts[:number], alike[0], attempt)
@@ -275,7 +277,7 @@ def pairs(history: LoopHistory) -> Iterator[SettledError]:
                 raised = blame(fix.changes, _raised(first), ())
                 stayed = raised.pointed and lost.isdisjoint(added_lines(raised.changes))
                 paths = {change.path for change in fix.changes}
-                later = [past for past in history.attempts[number + 1 :] if past.kept]
+                later = [past for past in after if past.kept]
                 more = [c for past in later for c in past.changes if c.path in paths]
                 last = blame(joined((), [*changes, *more]), _raised(first), others)
                 fix = raised if stayed else last
@@ -395,6 +397,16 @@ def _settled(attempt: RepairAttempt, later: tuple[RepairAttempt, ...]) -> Iterat
         same = now[check.id].error_type == check.error_type
         if not (same and blame(attempt.changes, _raised(check), ()).elsewhere):
             yield check
+
+
+def _came_back(check: Check, later: Iterable[RepairAttempt]) -> bool:
+    """Does it fail again just so, in the same function, though nothing was taken back?"""
+    return any(
+        other.id == check.id and _alike(other, check) and seen_at(other) == seen_at(check)
+        for attempt in later
+        if attempt.kept
+        for other in (*attempt.before, *attempt.after)
+    )
 
 
 def _distinct(checks: list[Check]) -> list[list[Check]]:

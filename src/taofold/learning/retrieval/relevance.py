@@ -11,7 +11,13 @@ from typing import Final, NamedTuple, TypeAlias
 
 from taofold.core.failing_checks import Check, is_assertion, is_exception
 from taofold.learning.extraction.diffs import BOUND, HOLE, KNOWN, delta, dice, sides, tokens
-from taofold.learning.extraction.generalisation import error_type_of, pattern_of, seen_at
+from taofold.learning.extraction.generalisation import (
+    error_type_of,
+    frames_of,
+    pattern_of,
+    raised_at,
+    seen_at,
+)
 from taofold.learning.patterns.case import CaseContext, LoopCase
 from taofold.learning.patterns.kinds import (
     Approach,
@@ -254,6 +260,8 @@ def _no_news(pattern: Pattern, signature: ErrorSignature, failing: Check, case: 
     """Why a reader who meets this error is not told of it (yet); "" if they are."""
     failed = failing.id in case.failed
     done = _fix(pattern)
+    if isinstance(pattern.body, ErrorFix) and stands(pattern.body, failing):
+        return "what its change puts in stands in the code that fails here"
     otherwise = other_cause(signature, done.diff, failing, failed=failed)
     if not (otherwise or failed or has_counterpart(signature.seen, done, failing)):
         otherwise = "nothing of the lines that it changed stands in the code that fails here"
@@ -362,6 +370,26 @@ def same_place(signature: ErrorSignature, failing: Check) -> bool:
     # Compilers tell no function, and every crate has a `src/lib.rs`.
     known = ":" in signature.seen or (signature.seen and signature.example == failing.message)
     return bool(known) and signature.seen == seen_at(failing)
+
+
+def recurs(lesson: ErrorFix, failing: Check) -> bool:
+    """Is it the error of the lesson, in the very function, raised by the line or by its cure?"""
+    signature, raised = lesson.signature, raised_at(failing)
+    lines = {signature.raised, *[line.strip() for line in sides(lesson.fix.diff)[1]]}
+    return (
+        ":" in signature.seen
+        and same_place(signature, failing)
+        and failing.error_type == signature.name
+        and matches(signature.pattern, failing.message)
+        and (not (raised and signature.raised) or raised in lines)
+    )
+
+
+def stands(lesson: ErrorFix, failing: Check) -> bool:
+    """Does all that the lesson puts in stand in the function that fails, which it changed?"""
+    new = [line.strip() for line in sides(lesson.fix.diff)[1] if line.strip()]
+    code = {line.strip() for frame in frames_of(failing) for line in frame.code.split("\n")}
+    return bool(new) and code.issuperset(new) and recurs(lesson, failing)
 
 
 def same_sentence(one: str, other: str) -> float:
