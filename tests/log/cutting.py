@@ -19,6 +19,8 @@ class Proxy:
         self.root, self.folder = root, Path(tempfile.mkdtemp(prefix="cut"))
         self.cuts = 0
         self._cut = threading.Event()
+        self._made, self._dead = 0, 0
+        self._broken = threading.Event()
         self._ended = threading.Event()
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(self.folder / NAME))
@@ -33,6 +35,14 @@ class Proxy:
     def cut_answer(self) -> None:
         """Lose the next answer, and the connection that it came by."""
         self._cut.set()
+
+    def swallow(self) -> None:
+        """Carry nothing more by the connections that there are, without ending them."""
+        self._dead = self._made
+
+    def break_all(self) -> None:
+        """End the connections that carry nothing."""
+        self._broken.set()
 
     def __enter__(self) -> "Proxy":
         return self
@@ -58,8 +68,14 @@ class Proxy:
             thread.start()
 
     def _carry(self, client: socket.socket, server: socket.socket) -> None:
+        number = self._made
+        self._made += 1
         with client, server, suppress(OSError):
             while not self._ended.is_set():
+                if number < self._dead:
+                    if self._broken.wait(0.05):
+                        return
+                    continue
                 ready, _, _ = select.select([client, server], [], [], 0.05)
                 for source in ready:
                     data = source.recv(1 << 16)

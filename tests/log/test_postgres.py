@@ -283,6 +283,82 @@ def test_leases_are_renewed_while_the_event_loop_is_held_up(url: str) -> None:
     asyncio.run(main())
 
 
+def freeze(server: postgres.Server) -> Callable[[], None]:
+    """Stop all processes of a server, as a machine that is gone: nobody answers, nothing breaks.
+
+    Returns the way to let them go on.
+    """
+    assert server._process is not None
+    main = server._process.pid
+    children = subprocess.run(["pgrep", "-P", str(main)], capture_output=True, text=True).stdout
+    everybody = [main, *map(int, children.split())]
+    for process in everybody:
+        os.kill(process, signal.SIGSTOP)
+
+    def thaw() -> None:
+        for process in everybody:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGCONT)
+
+    return thaw
+
+
+@pytest.fixture
+def own() -> Iterator[postgres.Server]:
+    """A server of this test's own."""
+    server = postgres.Server(postgres.server().binaries)
+    yield server
+    server.remove()
+
+
+def test_a_server_that_stops_answering_is_given_up_and_asked_again(own: postgres.Server) -> None:
+    """Mutant: nobody hangs up."""
+    database = Database(own.url(), wait_s=20, answer_s=0.5)
+    log = PostgresLog(database)
+
+    async def main() -> None:
+        await log.create(RunRow(RUN, "running"), owner="me", lease_ms=LONG_MS)
+        await log.append(RUN, 1, updates(RUN, 0, 1))
+        thaw = freeze(own)
+        threading.Timer(2, thaw).start()
+        async with asyncio.timeout(20):
+            assert (await log.row(RUN)).status == "running"
+        thaw = freeze(own)
+        try:
+            with pytest.raises(OutcomeUnknown):
+                async with asyncio.timeout(20):
+                    await log.append(RUN, 1, updates(RUN, 1, 1))
+        finally:
+            thaw()
+        assert await seqs(log) in ([0], [0, 1])
+        await log.close()
+
+    asyncio.run(main())
+
+
+def test_a_lease_is_renewed_by_a_new_connection_when_the_old_ones_are_dead(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a failover behind NAT: all of the pool hangs, the server itself is well."""
+    monkeypatch.setattr("taofold.log.postgres.database._RENEW_S", 0.5)
+    with Proxy(postgres.server().root) as proxy:
+        log = PostgresLog(Database(f"{proxy.through(url)}&pool_max=2"))
+
+        async def main() -> None:
+            await log.create(RunRow(RUN, "running"), owner="me", lease_ms=LONG_MS)
+            await asyncio.gather(*[log.row(RUN) for _ in range(2)])
+            proxy.swallow()
+            hung = [asyncio.create_task(log.row(RUN)) for _ in range(2)]
+            await asyncio.sleep(0.1)  # now nobody gets a connection of the pool
+            async with asyncio.timeout(8):
+                assert await asyncio.to_thread(log.renew, "me", [RUN], LONG_MS) == {RUN}
+            proxy.break_all()
+            await asyncio.gather(*hung)
+            await log.close()
+
+        asyncio.run(main())
+
+
 def test_closing_waits_for_what_other_threads_asked(url: str) -> None:
     """A sign of life under way when its log is closed must end, or no lease is renewed again."""
     log = PostgresLog(url)

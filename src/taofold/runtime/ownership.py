@@ -175,8 +175,8 @@ class Heartbeat:
     def _start(self) -> None:
         self._driven: dict[tuple[str, str], _Drive] = {}
         self._changed = Condition()
-        self._renewing = ""
-        """The identity of the store whose leases are being renewed now."""
+        self._renewing: set[str] = set()
+        """The identities of the stores whose leases are being renewed now."""
         self._thread: Thread | None = None
 
     def forked(self) -> None:
@@ -221,7 +221,7 @@ class Heartbeat:
             if (drive := self._driven.get((identity, name))) is not None:
                 drive.released = True
             # Of this store only: another that hangs must not hold up its neighbours.
-            self._changed.wait_for(lambda: self._renewing != identity)
+            self._changed.wait_for(lambda: identity not in self._renewing)
         with suppress(LogError):
             store.renew(me(), [name], 0)
 
@@ -234,7 +234,12 @@ class Heartbeat:
                     changed.wait()
             # Outside of the lock, and before the first renewal: a claim has just begun its lease.
             time.sleep(self._beat_s)
-            self._renew()
+            # A thread for each beat: a store that hangs holds up its own leases only, and the
+            # neighbours of it that this beat did not come to are renewed by the next.
+            try:
+                Thread(target=self._renew, name="taofold-leases", daemon=True).start()
+            except RuntimeError:  # there are too many threads, or the process ends
+                self._renew()
 
     def _renew(self) -> None:
         with self._changed:
@@ -243,24 +248,26 @@ class Heartbeat:
                 stores.setdefault((identity, id(drive.store)), []).append(drive)
         for (identity, _), drives in stores.items():
             with self._changed:
+                if identity in self._renewing:
+                    continue
                 # Looked at now: what was released while others were renewed stays released.
                 driven = [
                     one for one in drives
                     if not one.released and self._driven.get((identity, one.name)) is one
                 ]  # fmt: skip
-                self._renewing = identity if driven else ""
+                if not driven:
+                    continue
+                self._renewing.add(identity)
             # Not under the lock: a slow store must not hold up who begins to drive.
             try:
-                if driven:
-                    names = [drive.name for drive in driven]
-                    driven[0].store.renew(me(), names, self._lease_ms)
+                driven[0].store.renew(me(), [one.name for one in driven], self._lease_ms)
             except LogError as error:
                 _logger.warning("leases could not be renewed, trying again: %s", error)
             except Exception:
                 _logger.exception("leases could not be renewed, trying again")
             finally:
                 with self._changed:
-                    self._renewing = ""
+                    self._renewing.discard(identity)
                     self._changed.notify_all()
 
 

@@ -9,6 +9,7 @@ runs it knows only their inboxes, which many ask for at once.
 import asyncio
 import logging
 import os
+import socket
 import struct
 import threading
 import weakref
@@ -18,12 +19,13 @@ from collections.abc import (
     Awaitable,
     Callable,
     Coroutine,
+    Generator,
     Iterator,
     Mapping,
     Sequence,
 )
 from concurrent.futures import Future
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Final, Generic, TypeAlias, TypeVar
@@ -41,6 +43,7 @@ from taofold.log.postgres.psycopg_extras import (
     passing,
     register,
     unreachable,
+    with_keepalive,
     without_password,
 )
 
@@ -53,7 +56,11 @@ Bulk: TypeAlias = Callable[[Sequence[Values]], tuple[str, Values]]
 """Makes one statement of many calls; it tells a row for each, in their order."""
 
 MOST: Final = 8
-"""Connections that read and write at once; one more writes, and one more listens."""
+"""Connections that read and write at once; one more writes, one listens, one renews leases."""
+ANSWER_S: Final = 30.0
+"""How long a statement may take: a server that stopped, or is no more, breaks no connection."""
+_RENEW_S: Final = 3.0
+"""The same for what renews leases: by another connection there is time before they are over."""
 _BATCH: Final = 200
 _CONNECT_S: Final = 5
 _LOCK_MS: Final = 5000
@@ -125,15 +132,19 @@ class Database:
         most: Connections at once, if the address does not say.
         wait_s: How long a call waits for a free connection, and a read for a server that is
             away, in seconds.
+        answer_s: How long a statement may take, in seconds; then its connection is given up.
 
     Raises:
         ConfigError: `dsn` is no address.
     """
 
-    def __init__(self, dsn: str, *, most: int = MOST, wait_s: float = 10.0) -> None:
+    def __init__(
+        self, dsn: str, *, most: int = MOST, wait_s: float = 10.0, answer_s: float = ANSWER_S
+    ) -> None:
         self._dsn, named = parse_dsn(dsn)
         self.name = without_password(self._dsn)
-        self._most, self._wait_s = named or most, wait_s
+        self._most, self._wait_s, self._answer_s = named or most, wait_s, answer_s
+        self._address = with_keepalive(self._dsn)
         self._guard = threading.Lock()
         self._closed = False
         self._identity = ""
@@ -144,7 +155,7 @@ class Database:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._idle: list[Connection] = []
-        self._free = asyncio.Semaphore(self._most)
+        self._free, self._renewing = asyncio.Semaphore(self._most), asyncio.Semaphore(1)
         self._queue: deque[_Write] = deque()
         self._woken = False
         self._writer: Connection | None = None
@@ -248,9 +259,9 @@ class Database:
         """What a function that writes tells, in a transaction of its own."""
         return await self.call(lambda: self._alone(statement, values, disk))
 
-    def alone_now(self, statement: str, values: Sequence[Any]) -> list[Row]:
-        """The rows of a statement that writes. Blocks."""
-        return self.call_now(lambda: self._rows(statement, values))
+    def renew_now(self, statement: str, values: Sequence[Any]) -> list[Row]:
+        """The rows of a statement that renews leases. Blocks, for seconds at most."""
+        return self.call_now(lambda: self._renewed(statement, values))
 
     def kept(self, key: str) -> tuple[int, bytes]:
         """What servers share under `key`, with its version; (0, b"") if nothing. Blocks.
@@ -403,7 +414,7 @@ class Database:
         """
         try:
             db = await psycopg.AsyncConnection.connect(
-                self._dsn,
+                self._address,
                 autocommit=True,
                 connect_timeout=_CONNECT_S,
                 application_name="taofold",
@@ -420,12 +431,14 @@ class Database:
         self._made.add(db)
         try:
             # A row that stays locked is an error after 5 s instead of a run that hangs.
-            await db.execute(f"set lock_timeout = {_LOCK_MS}".encode())
+            with self._patience(db):
+                await db.execute(f"set lock_timeout = {_LOCK_MS}".encode())
+                # Some servers tell of a commit before it is on disk; then
+                # `disk=True` has to insist on it.
+                weak = await (await db.execute("show synchronous_commit")).fetchone()
             if not self._identity:
+                # An upgrade of large tables takes its time.
                 self._identity = f"postgres:{await schema.prepare(db, self.name)}"
-            # Some servers tell of a commit before it is on disk; then
-            # `disk=True` has to insist on it.
-            weak = await (await db.execute("show synchronous_commit")).fetchone()
             self._weak = weak is not None and weak[0] == "off"
         except psycopg.Error as error:
             await db.close()
@@ -435,16 +448,35 @@ class Database:
             raise
         return db
 
+    @contextmanager
+    def _patience(self, db: Connection, seconds: float = 0) -> Generator[None]:
+        """Break the connection if it does not answer in time (0: `answer_s`)."""
+        seconds = seconds or self._answer_s
+        timer = asyncio.get_running_loop().call_later(seconds, self._hang_up, db, seconds)
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _hang_up(self, db: Connection, seconds: float) -> None:
+        _logger.warning(
+            "the log %r has not answered for %g s: its connection is given up", self.name, seconds
+        )
+        # Ended, not closed: whoever waits for an answer hears it as a connection that broke.
+        with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(db.fileno())) as line:
+            line.shutdown(socket.SHUT_RDWR)
+
     @asynccontextmanager
-    async def _connection(self) -> AsyncGenerator[Connection]:
-        """A connection of the pool.
+    async def _connection(self, *, renews: bool = False) -> AsyncGenerator[Connection]:
+        """A connection of the pool. Who renews leases does not wait for one: it is one more.
 
         Raises:
             LogError: none became free, or none can be made.
         """
+        free = self._renewing if renews else self._free
         try:
             async with asyncio.timeout(self._wait_s):
-                await self._free.acquire()
+                await free.acquire()
         except TimeoutError:
             raise LogError(
                 f"all {self._most} connections to the log {self.name!r} were in use for "
@@ -464,7 +496,7 @@ class Database:
                 raise
             self._idle.append(db)
         finally:
-            self._free.release()
+            free.release()
 
     async def _drop(self, db: Connection) -> None:
         """One connection is broken: so are those that were made before, most likely."""
@@ -474,6 +506,13 @@ class Database:
         for connection in stale:
             with suppress(psycopg.Error):
                 await connection.close()
+
+    async def _renewed(self, statement: str, values: Values) -> list[Row]:
+        try:
+            return await self._rows(statement, values, renews=True)
+        except _Lost:
+            # Done twice it is the same, and by a new connection there is still time.
+            return await self._rows(statement, values, renews=True)
 
     async def _fetch(self, statement: str, values: Values) -> list[Row]:
         return await self._patiently(lambda: self._rows(statement, values), (_Away, _Lost))
@@ -492,7 +531,7 @@ class Database:
                     raise LogError(str(error)) from error
             await asyncio.sleep(_PAUSE_S)
 
-    async def _rows(self, statement: str, values: Values) -> list[Row]:
+    async def _rows(self, statement: str, values: Values, *, renews: bool = False) -> list[Row]:
         """The rows of one statement, in a transaction of its own.
 
         Raises:
@@ -500,9 +539,10 @@ class Database:
             LogError: the server refuses.
         """
         for attempt in range(_ATTEMPTS):
-            async with self._connection() as db:
+            async with self._connection(renews=renews) as db:
                 try:
-                    return await (await db.execute(statement.encode(), values)).fetchall()
+                    with self._patience(db, _RENEW_S if renews else 0):
+                        return await (await db.execute(statement.encode(), values)).fetchall()
                 except psycopg.Error as error:
                     if db.closed:
                         await self._drop(db)
@@ -610,7 +650,8 @@ class Database:
             self._writer = await self._connect()
         db = self._writer
         try:
-            rows = await self._sent(db, batch)
+            with self._patience(db):
+                rows = await self._sent(db, batch)
         except psycopg.Error as error:
             # The server has rolled back and told why; on a broken connection nobody knows.
             if not db.closed and db.info.transaction_status == _AT_REST:
@@ -661,10 +702,11 @@ class Database:
             db: Connection | None = None
             try:
                 db = await self._connect()
-                row = await (await db.execute("select taofold_channel()")).fetchone()
-                channel = row[0] if row else ""
-                await db.execute(f'listen "{channel}"'.encode())
-                await db.execute(f'listen "{channel}_live"'.encode())
+                with self._patience(db):
+                    row = await (await db.execute("select taofold_channel()")).fetchone()
+                    channel = row[0] if row else ""
+                    await db.execute(f'listen "{channel}"'.encode())
+                    await db.execute(f'listen "{channel}_live"'.encode())
                 # From now on changes are heard; what came before may have been missed.
                 self._tell(self._listeners, "")
                 async for notice in db.notifies():

@@ -73,7 +73,7 @@ class PostgresJournal:
     def renew(self, owner: str, streams: Collection[str], lease_ms: int) -> set[str]:
         """Make the leases of `streams` end in `lease_ms` from now. Blocks."""
         values = (lease_ms, [name.encode() for name in sorted(streams)], owner.encode())
-        return {name.decode() for (name,) in self.database.alone_now(_RENEW, values)}
+        return {name.decode() for (name,) in self.database.renew_now(_RENEW, values)}
 
     async def facts(self, stream: str, *, after: int = -1, limit: int = 0) -> list[Fact]:
         """Facts with `seq > after`, in order."""

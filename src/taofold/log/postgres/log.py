@@ -231,7 +231,7 @@ class PostgresLog:
         """Make the leases of `runs` end in `lease_ms` from now. Blocks."""
         # In one order, so that two processes that renew do not lock each other's rows.
         values = (lease_ms, [_bytes(run) for run in sorted(runs)], _bytes(owner))
-        return {_text(run) for (run,) in self.database.alone_now(_RENEW, values)}
+        return {_text(run) for (run,) in self.database.renew_now(_RENEW, values)}
 
     async def append(
         self,

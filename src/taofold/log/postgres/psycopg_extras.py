@@ -74,6 +74,20 @@ def _without_pool(dsn: str) -> tuple[str, int]:
     return base + ("?" + "&".join(others) if others else ""), most
 
 
+def with_keepalive(dsn: str) -> str:
+    """The address, with options by which libpq hears that a server is gone unless it has its own.
+
+    Who only listens would never hear of it.
+    """
+    defaults: dict[str, Any] = {
+        "keepalives_idle": 30,
+        "keepalives_interval": 10,
+        "keepalives_count": 3,
+        "tcp_user_timeout": 30_000,
+    }
+    return make_conninfo(dsn, **(defaults | conninfo_to_dict(dsn)))
+
+
 def without_password(dsn: str) -> str:
     """The address without its password."""
     fields = {**conninfo_to_dict(dsn)}
