@@ -71,7 +71,7 @@ def test_importing_taofold_loads_no_provider_server_cli_or_telemetry_module() ->
     loaded += printed("import sys\nfrom taofold import Agent\nprint(*sys.modules)").split()
     heavy = {"aiohttp", "typer", "rich", "ruamel", "jinja2", "openai", "anthropic", "opentelemetry"}
     assert not heavy & {name.partition(".")[0] for name in loaded}
-    adapters = ("models", "cli", "logs", "log.builtin", "log.sqlite", "log.postgres")
+    adapters = ("models", "cli", "logs", "log.sqlite", "log.postgres")
     adapters += ("server", "telemetry", "bridges", "testing")
     assert not [n for n in loaded if n.startswith(tuple(f"taofold.{name}" for name in adapters))]
     assert not {"sqlite3", "psycopg"} & set(loaded)

@@ -15,7 +15,7 @@ HEAVY = (
     "taofold.runtime",
     "taofold.models",
     "taofold.log.sqlite",
-    "taofold.log.builtin",
+    "taofold.log.open",
     "taofold.log.patterns",
     "taofold.agent",
     "pydantic",

@@ -15,8 +15,8 @@ from taofold.core.json_values import plain
 from taofold.learning.events import STREAM, PatternDiscovered, encode
 from taofold.learning.registry import Registry
 from taofold.learning.settings import Learning
-from taofold.log.builtin import journal_beside
 from taofold.log.journal import MemoryJournal
+from taofold.log.open import journal_beside
 from taofold.log.patterns.stores import memory_registry, open_registry
 from taofold.log.sqlite.log import SqliteLog
 from taofold.loop.events import (

@@ -99,4 +99,4 @@ def test_only_one_place_connects_to_a_file() -> None:
         # What is in memory only has no file that a child process could share.
         if "sqlite3.connect(" in path.read_text("utf-8").replace('sqlite3.connect(":memory:"', "")
     ]
-    assert said == ["log/sqlite/connection.py"]
+    assert said == ["log/sqlite/open.py"]

@@ -10,8 +10,8 @@ import pytest
 from taofold.cli import project
 from taofold.core.errors import ConfigError, LogError
 from taofold.log import open as named
-from taofold.log.builtin import open_builtin as open_log
 from taofold.log.memory import MemoryLog
+from taofold.log.open import open_builtin as open_log
 from taofold.log.sqlite.log import SqliteLog
 
 

@@ -13,8 +13,8 @@ from taofold.core.errors import Conflict, LogError
 from taofold.core.events import Decided, Event, Observed, Proposed, Record, Replied, Started
 from taofold.core.values import Action, Observation, Thought, Usage
 from taofold.log.log import RunRow, Signal
-from taofold.log.sqlite.connection import open_for_writing
 from taofold.log.sqlite.log import SqliteLog
+from taofold.log.sqlite.open import open_for_writing
 
 
 def step(number: int) -> list[Record]:

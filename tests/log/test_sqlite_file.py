@@ -17,9 +17,8 @@ from taofold.core.errors import Incompatible, LogError
 from taofold.core.events import SCHEMA_VERSION, Record, Updated
 from taofold.log.log import RunRow
 from taofold.log.sqlite import statements
-from taofold.log.sqlite.connection import open_for_writing
 from taofold.log.sqlite.log import SqliteLog
-from taofold.log.sqlite.open import faults_in, number, prepare
+from taofold.log.sqlite.open import faults_in, number, open_for_writing, prepare
 
 T = TypeVar("T")
 

@@ -7,9 +7,9 @@ import pytest
 
 from taofold import Agent, ConfigError, Principal, Refused, open_log, rate, ratings
 from taofold.core.errors import UnknownRun
-from taofold.log.builtin import journal_beside
 from taofold.log.log import Log
 from taofold.log.memory import MemoryLog
+from taofold.log.open import journal_beside
 from taofold.runtime.ratings import MOST_EACH, Rating, Ratings, forget
 from taofold.testing.models import ScriptedModel
 

@@ -15,7 +15,7 @@ from taofold import Agent, Limits, Policy, open_log
 from taofold.clocks import clock
 from taofold.core import events as e
 from taofold.core.errors import LogError
-from taofold.log.builtin import journal_beside
+from taofold.log.open import journal_beside
 from taofold.runtime import control
 from taofold.server.auth import TokenStore
 

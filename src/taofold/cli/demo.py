@@ -119,7 +119,7 @@ def demo(
 
 def _store(place: Path) -> Path:
     """The demo's own store, and what is configured there."""
-    from taofold.log.builtin import make_home
+    from taofold.log.open import make_home
 
     store = place / ".taofold"
     make_home(store)

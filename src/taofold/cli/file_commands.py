@@ -198,7 +198,7 @@ def init(
     from taofold.cli.project import FOLDER
     from taofold.files.config import PolicyFile
     from taofold.files.export import json_schema
-    from taofold.log.builtin import make_home
+    from taofold.log.open import make_home
 
     if not folder.is_dir():
         fail(f"{str(folder)!r} is no directory")

@@ -55,7 +55,7 @@ def loops(incomplete: str) -> Offers:
     """Ids of loops."""
 
     async def work(log: "Log") -> Offers:
-        from taofold.log.builtin import journal_beside
+        from taofold.log.open import journal_beside
         from taofold.loop.stream import ids
 
         journal = journal_beside(log)

@@ -141,8 +141,7 @@ def open_store(*, create: bool = False, kind: str = "runs", adopt: bool = False)
 
 def _named(address: str) -> "Log":
     """The log that the environment names."""
-    from taofold.log.builtin import POSTGRES, open_builtin
-    from taofold.log.open import open_log
+    from taofold.log.open import POSTGRES, open_builtin, open_log
 
     # The word is known, but every command would begin with an empty log.
     if address == "memory":
@@ -157,7 +156,7 @@ def _named(address: str) -> "Log":
 
 def _own(*, create: bool, kind: str, adopt: bool) -> "Log":
     """The file in the project's folder."""
-    from taofold.log.builtin import make_home
+    from taofold.log.open import make_home
     from taofold.log.sqlite.log import SqliteLog
 
     folder = home()

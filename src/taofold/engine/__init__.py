@@ -17,8 +17,8 @@ from taofold.core.errors import ConfigError
 from taofold.engine.dispatch import DispatchEngine, Dispatcher
 from taofold.engine.engine import MOST, Advance, Engine, LocalEngine, RemoteEngine
 from taofold.engine.reconciler import LOOK_S
-from taofold.log.builtin import innermost
 from taofold.log.log import Log
+from taofold.log.open import innermost
 
 __all__ = [
     "Advance",

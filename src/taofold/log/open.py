@@ -1,19 +1,23 @@
-"""Opening a log by name. Adapters are found by entry point or dotted path, not imported here."""
+"""Opens a log by its name, path or address, and the journal that lies beside one.
+
+`open_log` takes what people write, `open_builtin` opens the logs that come with taofold. What they
+open is found by entry point or dotted path and imported then, not before. The journal is kept in
+the log's own file or database.
+"""
 
 import importlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, cast
 
-from taofold.core.errors import ConfigError
-from taofold.log.log import Log
+from taofold.core.errors import ConfigError, LogError
+from taofold.log.journal import Journal
+from taofold.log.log import Log, WrappedLog
 from taofold.log.memory import MemoryLog
 from taofold.plugins import installed
 
-_ADAPTERS: Final[dict[str, str]] = dict.fromkeys(
-    ("sqlite", "postgresql", "postgres"), "taofold.log.builtin:open_builtin"
-)
-"""Ours, so that finding one does not cost a scan of all installed packages (20 ms)."""
+_BUILTIN: Final = ("sqlite", "postgresql", "postgres")
+"""Known here, so that finding ours does not cost a scan of all installed packages (20 ms)."""
 GROUP: Final = "taofold.logs"
 _open: Final[dict[str, Log]] = {}
 
@@ -35,10 +39,11 @@ def open_log(spec: Log | str | Path) -> Log:
         # A new one each time: "memory" names nothing that could be shared.
         return MemoryLog()
     scheme, sign, rest = text.partition(":")
-    # Only SCHEME:// may be a foreign log; `a:b` alone is a file of that name.
-    adapter = _ADAPTERS.get(scheme) or (_entry(scheme) if rest.startswith("//") else "")
-    if not sign or not adapter:
-        scheme, rest, adapter = "sqlite", text, _ADAPTERS["sqlite"]
+    foreign = ""
+    if not sign or scheme not in _BUILTIN:
+        # Only SCHEME:// may be a foreign log; `a:b` alone is a file of that name.
+        foreign = _entry(scheme) if rest.startswith("//") else ""
+        scheme, rest = (scheme, rest) if foreign else ("sqlite", text)
     if not rest:
         raise ConfigError(
             f"a log is 'memory', 'sqlite:PATH', a path or 'postgresql://…', not {text!r}",
@@ -48,8 +53,10 @@ def open_log(spec: Log | str | Path) -> Log:
     key = f"sqlite:{Path(rest).absolute()}" if scheme == "sqlite" else text
     opened = _open.get(key)
     if opened is None or getattr(opened, "closed", False):
-        module, _, name = adapter.partition(":")
-        factory = cast("Callable[[Any], Log]", getattr(importlib.import_module(module), name))
+        factory: Callable[[Any], Log] = open_builtin
+        if foreign:
+            module, _, name = foreign.partition(":")
+            factory = getattr(importlib.import_module(module), name)
         _open[key] = factory(Path(rest) if scheme == "sqlite" else text)
     return _open[key]
 
@@ -68,3 +75,99 @@ def _entry(scheme: str) -> str:
         "package that offers it",
         path="log",
     )
+
+
+HOME: Final = ".taofold"
+POSTGRES: Final = ("postgresql://", "postgres://")
+"""How the address of a PostgreSQL database begins."""
+
+
+def open_builtin(spec: str | Path, *, adopt: bool = False) -> Log:
+    """Open the log that `spec` names, and create its file, and its folder `.taofold`, if missing.
+
+    Args:
+        spec: "memory", "sqlite:PATH", a path, or "postgresql://USER@HOST/DATABASE".
+        adopt: Trust a file that another user or machine created, from now on.
+
+    Raises:
+        ConfigError: `spec` names no log.
+        LogError: the file or the database cannot be used; the message says why.
+    """
+    if spec == "memory":
+        return MemoryLog()
+    if isinstance(spec, str) and spec.startswith(POSTGRES):
+        return open_postgres(spec)
+    text = str(spec).removeprefix("sqlite:")
+    scheme, colon, _ = text.partition(":")
+    # One letter before the colon is a drive of Windows; a slash before it is a path.
+    if not text or (colon and len(scheme) > 1 and "/" not in scheme and isinstance(spec, str)):
+        raise ConfigError(
+            f"{str(spec)!r} names no log; write 'memory', 'sqlite:PATH', a path or "
+            "postgresql://USER@HOST/DATABASE"
+        )
+    path = Path(text).expanduser()
+    if path.parent.name == HOME:
+        make_home(path.parent)
+    # Imported here: who logs to memory or to a server never loads sqlite3.
+    module = importlib.import_module("taofold.log.sqlite.log")
+    log: Any = module.SqliteLog(path, adopt=adopt)
+    log.open()
+    return cast("Log", log)
+
+
+def open_postgres(dsn: str) -> Log:
+    """The log in a PostgreSQL database; the tables are made if they are missing.
+
+    Raises:
+        ConfigError: psycopg is not installed, or `dsn` is no address.
+        LogError: the database cannot be used; the message says why.
+    """
+    try:
+        module = importlib.import_module("taofold.log.postgres")
+    except ImportError as error:
+        raise ConfigError(
+            "a log in PostgreSQL needs psycopg: pip install 'taofold[postgres]'", path="log"
+        ) from error
+    log: Log = module.open_postgres(dsn)
+    return log
+
+
+def make_home(folder: Path) -> None:
+    """Create the folder `.taofold`, for its owner only, and keep it out of git."""
+    try:
+        # The log holds what was approved, and by whom: nobody else on the machine may write it.
+        folder.mkdir(mode=0o700, exist_ok=True)
+        ignore = folder / ".gitignore"
+        if not ignore.exists():
+            ignore.write_text("*\n", encoding="utf-8")
+    except OSError as error:
+        raise LogError(f"the folder {str(folder)!r} cannot be created: {error.strerror}") from error
+
+
+def innermost(log: Log) -> Log:
+    """The log behind all `WrappedLog`s."""
+    while isinstance(log, WrappedLog):
+        log = log.log
+    return log
+
+
+def journal_beside(log: Log) -> Journal:
+    """The journal in the log's file or database. It is closed by its opener, before the log.
+
+    Raises:
+        ConfigError: the log keeps no journal.
+    """
+    inner: Any = innermost(log)
+    make = getattr(inner, "journal", None)
+    if make is None:
+        raise ConfigError(f"{type(inner).__name__} keeps no journal: loops need one", path="log")
+    journal: Journal = make()
+    return journal
+
+
+def shelf_beside(log: Log) -> Any:
+    """The table in the log's database that servers of several machines share; None: there is none.
+
+    It has `kept(key) -> (version, body)` and `keep(key, version, body) -> bool`.
+    """
+    return getattr(innermost(log), "database", None)

@@ -16,9 +16,9 @@ from typing import Any, Final, Protocol, TypeAlias
 import msgspec
 
 from taofold.core.errors import ConfigError, LogError
-from taofold.log.builtin import POSTGRES
-from taofold.log.sqlite.connection import open_for_writing
+from taofold.log.open import POSTGRES
 from taofold.log.sqlite.log import SqliteLog
+from taofold.log.sqlite.open import open_for_writing
 
 # ruff: noqa: S608 - statements are put together from constants of this module only
 

@@ -13,9 +13,9 @@ import msgspec
 from taofold.clocks import clock
 from taofold.core.errors import ConfigError, Conflict, Refused
 from taofold.core.values import Principal
-from taofold.log.builtin import journal_beside
 from taofold.log.journal import Fact, Journal
 from taofold.log.log import Log
+from taofold.log.open import journal_beside
 from taofold.policy.redaction import Redactor
 from taofold.runtime.control import LOCAL
 from taofold.runtime.inbox import environment_redactor

@@ -46,7 +46,7 @@ async def loop_dependencies(
     Raises:
         ConfigError: there is no store yet, and it is not to be created.
     """
-    from taofold.log.builtin import journal_beside
+    from taofold.log.open import journal_beside
     from taofold.log.patterns.stores import registry_beside
     from taofold.loop.driver import LoopDependencies
     from taofold.loop.learner import CrossLoopLearner

@@ -245,7 +245,7 @@ def work(
 def _tokens(file: Path | None) -> "TokenStore":
     """The tokens of this project's servers."""
     from taofold.cli.project import home, log_address, open_store
-    from taofold.log.builtin import make_home, shelf_beside
+    from taofold.log.open import make_home, shelf_beside
     from taofold.server.auth import TokenStore
     from taofold.shared_document import Shared
 

@@ -14,8 +14,8 @@ from taofold.agent import Agent
 from taofold.cli.outcome import fail, invocation, say
 from taofold.cli.project import home, open_store, operator_policy
 from taofold.core.errors import ConfigError
-from taofold.log.builtin import journal_beside, shelf_beside
 from taofold.log.log import Log
+from taofold.log.open import journal_beside, shelf_beside
 from taofold.log.patterns.stores import registry_beside
 from taofold.server import Server, Settings, create_app
 from taofold.server.auth import LOOPBACK, LocalToken, TokenStore, loopback

@@ -30,9 +30,9 @@ from taofold.learning.fold import step
 from taofold.learning.patterns.pattern import Pattern
 from taofold.learning.registry import Registry
 from taofold.learning.state import View, Writing
-from taofold.log.builtin import innermost, journal_beside
 from taofold.log.journal import Fact, Journal, MemoryJournal
 from taofold.log.log import Log
+from taofold.log.open import innermost, journal_beside
 from taofold.log.patterns import tables
 from taofold.log.sqlite import journal as journals
 from taofold.log.sqlite.file import SqliteFile, full_sync

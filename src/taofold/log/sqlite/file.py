@@ -23,8 +23,7 @@ from typing import Final, TypeAlias, TypeVar
 
 from taofold.core.errors import LogError
 from taofold.log import process_fork as forks
-from taofold.log.sqlite.connection import busy, explain, open_for_writing
-from taofold.log.sqlite.open import checkpoint, connect
+from taofold.log.sqlite.open import busy, checkpoint, connect, explain, open_for_writing
 
 _Waiter: TypeAlias = tuple[asyncio.AbstractEventLoop, "asyncio.Future[None]"]
 _STOP: Final = "stop"

@@ -26,9 +26,9 @@ from taofold.log.log import (
     still_leased,
 )
 from taofold.log.sqlite import statements as sql
-from taofold.log.sqlite.connection import explain, open_for_writing
 from taofold.log.sqlite.file import SqliteFile, file_identity, full_sync
-from taofold.log.sqlite.open import truncate_wal
+from taofold.log.sqlite.journal import SqliteJournal
+from taofold.log.sqlite.open import explain, open_for_writing, truncate_wal
 from taofold.log.sqlite.statements import LAST
 
 _STATEMENTS: Final = (
@@ -143,6 +143,10 @@ class SqliteLog:
             self.path, wait_s=wait_s, adopt=adopt, max_bytes=max_bytes, sync=sync
         )
         self._numbers: dict[str, int] = {}
+
+    def journal(self) -> SqliteJournal:
+        """The journal in the same file, with a connection of its own; its opener closes it."""
+        return SqliteJournal(self.path)
 
     @property
     def closed(self) -> bool:
