@@ -15,7 +15,7 @@ PAGE = ROOT / "docs" / "changing.md"
 OPTION = """
 from taofold import Agent, tool
 from taofold.testing.models import FunctionModel
-from taofold.server.api.views import agent as shown
+from taofold.server.api.responses import agent as shown
 
 @tool(effect="read", instead="Rather use find.")
 def look(at: str) -> str:
@@ -40,7 +40,7 @@ from taofold import Agent, Limits, tool
 from taofold.cli.render.story import PlainVoice, Story
 from taofold.log.open import open_log
 from taofold.server.agui.projection import Projection
-from taofold.server.api.views import record as shown
+from taofold.server.api.responses import record as shown
 from taofold.server.streams.events import project
 from taofold.telemetry.projection import SpanProjection
 from taofold.testing.models import ScriptedModel

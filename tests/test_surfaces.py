@@ -18,7 +18,7 @@ from taofold.cli.render.story import PlainVoice, Story
 from taofold.core import events as e
 from taofold.core.values import Observation
 from taofold.server.agui.projection import Projection
-from taofold.server.api import views
+from taofold.server.api import responses
 from taofold.server.streams.events import project
 from taofold.telemetry.attributes import attributes
 from taofold.telemetry.projection import SpanProjection
@@ -133,11 +133,11 @@ def test_the_terminal_tells_it_while_a_loop_is_watched(
 def test_the_log_names_it_for_people_at_the_terminal_and_in_the_browser(
     records: list[e.Record],
 ) -> None:
-    shown = {view.event["e"]: view for view in map(views.record, records)}
+    shown = {view.event["e"]: view for view in map(responses.record, records)}
     assert shown["slowed"].summary == "for 2.5 s: SECRET-TOKEN"
     assert shown["slowed"].alarming
     assert shown["hushed"].summary == "for 1.0 s"
-    observed = [view for view in map(views.record, records) if view.event["e"] == "observed"]
+    observed = [view for view in map(responses.record, records) if view.event["e"] == "observed"]
     assert f", {REMARK}: seen x" in observed[0].summary
 
 

@@ -14,7 +14,7 @@ from tests.test_surfaces import REMARK, TEXT, Slowed, Tried
 
 from taofold.core import events as e
 from taofold.core.text import milliseconds
-from taofold.server.api import views
+from taofold.server.api import responses
 from taofold.server.streams.events import EventProjection
 
 pytestmark = [pytest.mark.anyio, pytest.mark.browser]
@@ -72,7 +72,7 @@ async def test_a_new_kind_of_event_and_a_new_fact_of_a_result_are_shown_without_
         projection = EventProjection()
         told = [event for record in records for event in projection(record)]
         frames = [event.frame(number, str(event.seq)) for number, event in enumerate(told)]
-        items = [views.record(record).model_dump() for record in records]
+        items = [responses.record(record).model_dump() for record in records]
 
         async def stream(route: Route) -> None:
             await route.fulfill(content_type="text/event-stream", body=b"".join(frames))
@@ -98,7 +98,7 @@ async def test_a_new_kind_of_event_and_a_new_fact_of_a_result_are_shown_without_
         assert "slowed" not in "".join(file.read_text() for file in SCRIPTS.glob("*.js"))
 
 
-SCRIPTS = Path(views.__file__).parents[1] / "static" / "js"
+SCRIPTS = Path(responses.__file__).parents[1] / "static" / "js"
 
 
 def changed(raw: dict[str, Any]) -> Any:

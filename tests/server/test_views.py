@@ -9,7 +9,7 @@ from taofold.cli.render.runs import state_json
 from taofold.cli.runs.drive import as_json, pending_json
 from taofold.core.events import Record
 from taofold.runtime.control import pending_in
-from taofold.server.api import views
+from taofold.server.api import responses
 from taofold.testing.models import ScriptedModel
 from taofold.views import approval_json, run_json, run_state_json
 
@@ -33,7 +33,7 @@ async def waiting() -> tuple[str, list[Record]]:
 async def test_the_command_line_and_http_show_the_same_state() -> None:
     run, records = await waiting()
     shared = run_state_json(run, records)
-    http: dict[str, Any] = views.moment(run, records).model_dump()
+    http: dict[str, Any] = responses.moment(run, records).model_dump()
     line = state_json(run, records)
     assert shared["status"] == "waiting"
     assert shared["agent"] == "postman"
@@ -46,8 +46,8 @@ async def test_a_run_in_a_list_is_shown_the_same() -> None:
     result = await Agent(ScriptedModel([reply]), log="memory").run("a word")
     row = await result.log.row(result.run_id)
     shared = run_json(row)
-    assert views.run(row).model_dump() == shared
-    detail = views.detail(row, await result.log.read(row.run), [], []).model_dump()
+    assert responses.run(row).model_dump() == shared
+    detail = responses.detail(row, await result.log.read(row.run), [], []).model_dump()
     printed = as_json(result)
     both = {name for name in printed if name in detail} - {"pending", "steps"}
     assert {"status", "output", "tokens", "usd", "seconds", "model_calls"} <= both

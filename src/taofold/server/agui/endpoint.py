@@ -3,7 +3,7 @@
 A thread is a session of its principal. Each request starts a run, or carries on the one that
 waits; history and roles of the request are not believed, for the log knows them. Its tools are
 what the client does itself (`client_tools`), its state what the new run's tools find. Results and
-answers among its messages become decisions of the run here; `interrupts` has their form.
+answers among its messages become decisions of the run here; `translation` has their form.
 """
 
 import asyncio
@@ -27,8 +27,8 @@ from taofold.core.json_values import is_object
 from taofold.core.state import ENDED
 from taofold.core.trace import opening
 from taofold.log.log import RunRow
-from taofold.server.agui.interrupts import decision
 from taofold.server.agui.projection import Projection, Tail
+from taofold.server.agui.translation import decision
 from taofold.server.api import approvals
 from taofold.server.api.attachments import from_ag_ui
 from taofold.server.api.runs import framed_context, offered_agent

@@ -19,8 +19,7 @@ from taofold.core.trace import child_id
 from taofold.core.values import FINISH, JSON, Action, Thought, Usage
 from taofold.log.log import Log
 from taofold.policy.limits import STOP_REASON
-from taofold.server.agui import events as agui_events
-from taofold.server.agui.interrupts import interrupt
+from taofold.server.agui import translation
 from taofold.server.client_tools import asks_client
 
 VERSION: Final = "1.0"
@@ -115,7 +114,7 @@ class Projection:
             if thought and thought != self._thought:
                 self._thought = thought
                 here = f"{self._message}:thought"
-                yield from agui_events.thought_events(here, Thought(thought))
+                yield from translation.thought_events(here, Thought(thought))
             yield ag.TextMessageStartEvent(message_id=self._message, role="assistant")
         self._text = text
         yield ag.TextMessageContentEvent(message_id=self._message, delta=text[sent:])
@@ -200,7 +199,7 @@ class Projection:
             case e.LimitHit() if self._limit_told(run, event.limit):
                 pass
             case _:
-                note = agui_events.side_event(event)
+                note = translation.side_event(event)
                 if note is not None:
                     yield self._of(run, note)
 
@@ -218,7 +217,7 @@ class Projection:
         # Unless it was told with the draft of the answer, or is what the draft says.
         drafted = self._message != "" and self._text.strip().startswith(event.thought.content)
         if run != self.run or not (drafted or event.thought.content == self._thought):
-            yield from agui_events.thought_events(here, event.thought)
+            yield from translation.thought_events(here, event.thought)
         if run == self.run:
             self._thought = ""
         for index, action in enumerate(event.actions):
@@ -228,7 +227,7 @@ class Projection:
             self._spawned[child_id(run, event.key, index)] = name
             # `finish` is no call to a client: its answer comes as a text message.
             if action.tool != FINISH:
-                yield from agui_events.call_events(here, name, action)
+                yield from translation.call_events(here, name, action)
 
     def _decided(self, record: e.Record, event: e.Decided) -> Iterator[ag.BaseEvent]:
         call = (record.run, event.key, event.index)
@@ -243,7 +242,7 @@ class Projection:
             if f"{question.run}:{question.seq}" in self._answered:
                 self._brought.add(call)
         else:
-            yield self._of(record.run, agui_events.resolved_event(question, event))
+            yield self._of(record.run, translation.resolved_event(question, event))
 
     def _autonomous(
         self, run: str, event: e.StartedOnce, state: RunState
@@ -262,7 +261,7 @@ class Projection:
         self._asks.pop(call, None)
         name, action = self._calls[call]
         if action.tool != FINISH and not (call in self._brought and self._shown):
-            yield agui_events.result_event(name, event.observation)
+            yield translation.result_event(name, event.observation)
         # The fold closes a step with its last observation;
         # only then is it finished for the client.
         if event.key not in state.open and (run, event.key) in self._steps:
@@ -281,7 +280,7 @@ class Projection:
         if not unanswered:
             return
         interrupts = [
-            interrupt(
+            translation.interrupt(
                 record, *self._calls[position], child="" if position[0] == run else position[0]
             )
             for position, record in unanswered.items()
@@ -297,7 +296,7 @@ class Projection:
             outcome=ag.RunFinishedInterruptOutcome(interrupts=interrupts)
             if interrupts
             else ag.RunFinishedSuccessOutcome(),
-            usage=agui_events.usage(self._spent, self._states[run]) or None,
+            usage=translation.usage(self._spent, self._states[run]) or None,
         )
 
     def _paused(self) -> Iterator[ag.BaseEvent]:
@@ -315,7 +314,7 @@ class Projection:
         yield from self._closed(run)
         if run != self.run:
             if self._children.pop(run, None) is not None:
-                yield agui_events.child_end(run, event)
+                yield translation.child_end(run, event)
             return
         # Children without an end of their own: cut off by a rewind, or cancelled with the run.
         for child in reversed(list(self._children)):
@@ -325,8 +324,8 @@ class Projection:
             yield from self.draft(render(event.output))
         yield from self._message_ended()
         self.ended = True
-        spent = agui_events.usage(self._spent, state)
-        yield agui_events.final_event(run, self.thread, self.name, event, spent)
+        spent = translation.usage(self._spent, state)
+        yield translation.final_event(run, self.thread, self.name, event, spent)
 
     def _message_ended(self) -> Iterator[ag.BaseEvent]:
         if self._message:

@@ -18,7 +18,7 @@ from taofold.policy import Facts
 from taofold.policy.policy import Policy, may
 from taofold.runtime import control
 from taofold.runtime.setup import Approval, Decision
-from taofold.server.api import schemas, views
+from taofold.server.api import responses, schemas
 from taofold.server.api.forms import answer, check
 from taofold.server.api.schemas import ApprovalsQuery, Decide, DecideMany
 from taofold.server.catalog import AnyAgent, facts_of
@@ -51,7 +51,7 @@ async def pending_of(call: ApiCall, run: str = "") -> list[schemas.ApprovalView]
         if await server.sees(call.principal, row):
             questions = await server.asked(row)
             shown_approvals += [
-                views.approval(question, row)
+                responses.approval(question, row)
                 for question in questions
                 if not question.expires_at or question.expires_at >= now
             ]

@@ -26,7 +26,7 @@ from taofold.runtime import control
 from taofold.runtime import run as runs
 from taofold.runtime.endings import RESUMABLE
 from taofold.runtime.ratings import Rating, Ratings
-from taofold.server.api import schemas, views
+from taofold.server.api import responses, schemas
 from taofold.server.api.approvals import pending_of
 from taofold.server.api.attachments import prompt
 from taofold.server.api.schemas import (
@@ -196,7 +196,7 @@ async def _started(call: ApiCall, run: str, *, fresh: bool) -> Response:
         cancel = call.body.on_disconnect == "cancel"
         answer = await stream(call, run, "", cancel=cancel)
     else:
-        view = views.run(await call.server.log.row(run))
+        view = responses.run(await call.server.log.row(run))
         answer = JSONResponse(view.model_dump(), 201 if fresh else 200)
     answer.headers["Location"] = f"/runs/{run}"
     return answer
@@ -220,7 +220,7 @@ async def page(call: ApiCall) -> BaseModel:
     newest = [rows_by_place[number] for number in sorted(rows_by_place, reverse=True)]
     page_rows = newest[: query.limit]
     following = page_rows[-1].run if len(newest) > query.limit else None
-    return schemas.Runs(items=[views.run(row) for row in page_rows], next=following)
+    return schemas.Runs(items=[responses.run(row) for row in page_rows], next=following)
 
 
 async def _visible_rows(call: ApiCall, before: int, count: int, **filters: str) -> list[RunRow]:
@@ -266,7 +266,7 @@ async def detail(call: ApiCall) -> BaseModel:
     children = await log.rows(parent=row.run, limit=0)
     pending = await pending_of(call, row.run) if row.status in ("running", "waiting") else []
     # A long run takes a while to fold: the other clients are served meanwhile.
-    return await asyncio.to_thread(views.detail, row, records, reversed(children), pending)
+    return await asyncio.to_thread(responses.detail, row, records, reversed(children), pending)
 
 
 async def records(call: ApiCall) -> BaseModel:
@@ -275,7 +275,7 @@ async def records(call: ApiCall) -> BaseModel:
     query: RecordsQuery = call.query
     stored = await call.server.log.read(row.run, after=query.after, limit=query.limit)
     following = stored[-1].seq if len(stored) == query.limit else None
-    return schemas.Records(items=[views.record(record) for record in stored], next=following)
+    return schemas.Records(items=[responses.record(record) for record in stored], next=following)
 
 
 def _event_in(row: RunRow, at: int | None) -> int | None:
@@ -294,13 +294,13 @@ async def state(call: ApiCall) -> BaseModel:
     row = await visible_run(call, call.path["run"])
     at = _event_in(row, call.query.at)
     stored = await call.server.log.read(row.run, limit=0 if at is None else at + 1)
-    return await asyncio.to_thread(views.moment, row.run, stored)
+    return await asyncio.to_thread(responses.moment, row.run, stored)
 
 
 async def audit(call: ApiCall) -> BaseModel:
     """Who asked, who decided, what came of it."""
     row = await visible_run(call, call.path["run"])
-    return views.audit_view(await call.server.log.read(row.run))
+    return responses.audit_view(await call.server.log.read(row.run))
 
 
 async def spans(call: ApiCall) -> BaseModel:
@@ -308,7 +308,7 @@ async def spans(call: ApiCall) -> BaseModel:
     row = await visible_run(call, call.path["run"])
     log = call.server.log
     children = {child.run for child in await log.rows(parent=row.run, limit=0)}
-    return views.spans(await log.read(row.run), children)
+    return responses.spans(await log.read(row.run), children)
 
 
 async def ratings(call: ApiCall) -> BaseModel:
@@ -506,7 +506,7 @@ async def fork(call: ApiCall) -> Response:
     await runs.fork(server.log, row.run, new, at=at, now=server.now(), driven=True)
     await server.engine.wake(new)
     server.audit("fork", call.principal.id, run=row.run, detail=f"as {new}")
-    view = views.run(await server.log.row(new))
+    view = responses.run(await server.log.row(new))
     return JSONResponse(view.model_dump(), 201, {"Location": f"/runs/{new}"})
 
 

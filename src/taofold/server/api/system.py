@@ -8,7 +8,7 @@ from starlette.responses import JSONResponse, Response
 
 import taofold
 from taofold.core.errors import LogError
-from taofold.server.api import schemas, views
+from taofold.server.api import responses, schemas
 from taofold.server.endpoint import ApiCall, ApiEndpoint
 from taofold.server.middleware import MEDIA
 
@@ -19,7 +19,7 @@ READY_S: Final = 3.0
 async def agents(call: ApiCall) -> BaseModel:
     """What can be given a goal."""
     catalog = call.server.catalog
-    return schemas.Agents(items=[views.agent(name, catalog[name]) for name in catalog.names])
+    return schemas.Agents(items=[responses.agent(name, catalog[name]) for name in catalog.names])
 
 
 async def health(call: ApiCall) -> BaseModel:

@@ -1,6 +1,7 @@
-"""Runs, records, time lines and approvals as the API's answers, from the log's values. Pure.
+"""Makes the answers of the API (`schemas`) of the log's values: runs, records, approvals, agents.
 
-`data` and tool results are what the log holds, and it holds no secrets.
+Pure. What the command line shows as well is in `taofold.views`. `data` and tool results are what
+the log holds, and it holds no secrets.
 """
 
 from collections.abc import Container, Iterable, Iterator, Sequence
