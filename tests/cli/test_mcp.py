@@ -5,8 +5,7 @@ import json
 from tests.terminal import Taofold
 
 from taofold.bridges.mcp.client.address import ServerAddress
-from taofold.bridges.mcp.client.definitions import Definition
-from taofold.bridges.mcp.client.pins import Pins
+from taofold.bridges.mcp.client.definitions import Definition, Pins
 from taofold.reserved_places import operator_folder
 
 

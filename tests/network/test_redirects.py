@@ -17,7 +17,7 @@ from taofold import network
 from taofold.bridges.embeddings import served
 from taofold.cli import model_probe
 from taofold.core.errors import ModelError
-from taofold.telemetry.traced import ExportFailed, send
+from taofold.telemetry.outbox import ExportFailed, send
 
 SECRET = "sk-0123456789abcdefghijkl"
 

@@ -12,9 +12,9 @@ from taofold import MemoryLog
 from taofold.core.errors import ConfigError
 from taofold.core.values import Message
 from taofold.telemetry.opik import Opik, OpikTranslation, traced
+from taofold.telemetry.outbox import ExportFailed, Outbox
 from taofold.telemetry.projection import Root, spans_of
 from taofold.telemetry.prompt import EncodedMessages, Prompt
-from taofold.telemetry.traced import ExportFailed, Outbox
 
 pytestmark = pytest.mark.anyio
 

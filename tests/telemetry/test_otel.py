@@ -11,9 +11,9 @@ from tests.telemetry.kit import calculator, capturing, decoded, family, told
 from taofold import MemoryLog
 from taofold.core.errors import ConfigError, LogError
 from taofold.telemetry import otel
-from taofold.telemetry import traced as configured
+from taofold.telemetry.outbox import ExportFailed, send
 from taofold.telemetry.projection import Root, spans_of
-from taofold.telemetry.traced import ExportFailed, TracedLog, send
+from taofold.telemetry.traced_log import TracedLog, with_traces
 
 pytestmark = pytest.mark.anyio
 
@@ -100,7 +100,7 @@ async def test_what_the_sdk_switches_off_is_off(monkeypatch):
         log = otel.traced("memory", endpoint=server.url)
         assert (await calculator(log=log, approve="all").run("add")).success
         await log.close()
-        named = configured.traced(MemoryLog(), "otlp")
+        named = with_traces(MemoryLog(), "otlp")
         await calculator(log=named, approve="all").run("add")
         await named.close()
     assert server.requests == []

@@ -10,7 +10,7 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from tests.telemetry.kit import calculator, family, told
 
-from taofold.telemetry import otel, otlp
+from taofold.telemetry import otel
 from taofold.telemetry.projection import spans_of
 
 pytestmark = pytest.mark.anyio
@@ -21,7 +21,7 @@ VALUES = st.one_of(
 
 
 def resource(found: dict[str, Any]) -> dict[str, Any]:
-    body = otlp.request([], found, ("x", ""))
+    body = otel.request([], found, ("x", ""))
     return told(ExportTraceServiceRequest.FromString(body).resource_spans[0].resource)
 
 

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from taofold.telemetry.traced import ExportFailed, Outbox
+from taofold.telemetry.outbox import ExportFailed, Outbox
 
 
 def test_a_back_end_that_hangs_does_not_hold_up_the_end(caplog: pytest.LogCaptureFixture) -> None:

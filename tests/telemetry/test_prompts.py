@@ -24,7 +24,7 @@ from taofold.telemetry.attributes import attributes
 from taofold.telemetry.projection import spans_of
 from taofold.telemetry.prompt import Disclosure, EncodedMessages, Lengths, Prompt, prompts_of
 from taofold.telemetry.spans import ModelSpan
-from taofold.telemetry.traced import TracedLog
+from taofold.telemetry.traced_log import TracedLog
 from taofold.testing.models import FunctionModel
 
 pytestmark = pytest.mark.anyio

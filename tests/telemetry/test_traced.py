@@ -5,7 +5,7 @@ import pytest
 from taofold.core.events import Record, RunFinished, RunStarted
 from taofold.log.log import RunRow, Signal
 from taofold.log.memory import MemoryLog
-from taofold.telemetry.traced import TracedLog
+from taofold.telemetry.traced_log import TracedLog
 from taofold.testing.log_conformance import contracts
 
 pytestmark = pytest.mark.anyio

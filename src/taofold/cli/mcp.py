@@ -158,7 +158,7 @@ def list_(json: options.Json = False) -> None:
 @app.command()
 def pins(json: options.Json = False) -> None:
     """The servers whose tools were accepted as they were then."""
-    from taofold.bridges.mcp.client.pins import Pins
+    from taofold.bridges.mcp.client.definitions import Pins
 
     files = Pins.files()
     if json:
@@ -176,7 +176,7 @@ def forget(
     name: Annotated[str, typer.Argument(metavar="NAME", help="As `taofold mcp pins` names it.")],
 ) -> None:
     """Forget what was accepted of a server: its tools are taken as they are the next time."""
-    from taofold.bridges.mcp.client.pins import Pins
+    from taofold.bridges.mcp.client.definitions import Pins
 
     chosen = [file for file in Pins.files() if file.name == name]
     if not chosen:

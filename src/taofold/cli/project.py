@@ -134,9 +134,9 @@ def open_store(*, create: bool = False, kind: str = "runs", adopt: bool = False)
     if not configuration.traces:
         return log
     # Imported only where it is configured: OpenTelemetry is slow to load, and optional.
-    from taofold.telemetry.traced import traced
+    from taofold.telemetry.traced_log import with_traces
 
-    return traced(log, configuration.traces, content=configuration.traces_content)
+    return with_traces(log, configuration.traces, content=configuration.traces_content)
 
 
 def _named(address: str) -> "Log":

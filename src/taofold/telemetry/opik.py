@@ -22,6 +22,7 @@ from taofold.log.log import Log
 from taofold.log.open import open_log
 from taofold.policy.redaction import Redactor
 from taofold.telemetry.attributes import attributes, model_of, title
+from taofold.telemetry.outbox import Outbox, endpoint_of, send
 from taofold.telemetry.prompt import Disclosure, Lengths
 from taofold.telemetry.spans import (
     AgentSpan,
@@ -32,7 +33,7 @@ from taofold.telemetry.spans import (
     scores,
     uuid7,
 )
-from taofold.telemetry.traced import Outbox, TracedLog, endpoint_of, send
+from taofold.telemetry.traced_log import TracedLog
 
 JSON: TypeAlias = dict[str, Any]
 LOCAL_SERVER: Final = "http://localhost:5173/api"

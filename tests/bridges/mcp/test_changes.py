@@ -10,7 +10,7 @@ from tests.runtime.kit import Memo
 from taofold import Agent, Decision, MemoryLog
 from taofold.bridges.mcp import McpServer
 from taofold.bridges.mcp.client.address import ServerAddress
-from taofold.bridges.mcp.client.pins import Pins
+from taofold.bridges.mcp.client.definitions import Pins
 from taofold.core.errors import ConfigError
 from taofold.core.values import Tier
 from taofold.runtime.control import decide

@@ -19,8 +19,7 @@ from taofold.bridges.foreign_tools import server_parameters
 from taofold.bridges.mcp.client import content, definitions
 from taofold.bridges.mcp.client.address import ServerAddress
 from taofold.bridges.mcp.client.connection import ServerConnection, Unreachable
-from taofold.bridges.mcp.client.definitions import Definition
-from taofold.bridges.mcp.client.pins import Pins, offered_definition
+from taofold.bridges.mcp.client.definitions import Definition, Pins, offered_definition
 from taofold.bridges.mcp.client.questions import (
     ELICIT,
     ROOTS,

@@ -22,8 +22,7 @@ from taofold.bridges.foreign_tools import safe_name
 from taofold.bridges.mcp.client import definitions
 from taofold.bridges.mcp.client.address import OAuth, ServerAddress
 from taofold.bridges.mcp.client.connection import Unreachable, on_loop, submit
-from taofold.bridges.mcp.client.definitions import Definition
-from taofold.bridges.mcp.client.pins import Pins
+from taofold.bridges.mcp.client.definitions import Definition, Pins
 from taofold.bridges.mcp.client.questions import ServerInputs
 from taofold.bridges.mcp.client.remote_server import RemoteServer
 from taofold.bridges.mcp.client.session import Headers, HeaderSource
