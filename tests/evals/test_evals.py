@@ -15,7 +15,7 @@ from taofold.core.values import Reply, Usage
 from taofold.evals import Case, Report, Trial, compare, contains, evaluate, exact, judge, read_cases
 from taofold.evals import command as command_scorer
 from taofold.evals import schema as schema_scorer
-from taofold.evals.reports import paired_p, wilson
+from taofold.evals.evaluation import paired_p, wilson
 from taofold.evals.scorers import Score
 from taofold.testing import FunctionModel, ScriptedModel
 

@@ -6,8 +6,7 @@ print(compare(report, other))  # … by a paired test over the cases
 """
 
 from taofold.evals.cases import Case, from_state, read_cases
-from taofold.evals.evaluate import evaluate
-from taofold.evals.reports import Comparison, Report, Trial, compare
+from taofold.evals.evaluation import Comparison, Report, Trial, compare, evaluate
 from taofold.evals.scorers import Score, Scorer, command, contains, exact, judge, schema, success
 
 __all__ = [
