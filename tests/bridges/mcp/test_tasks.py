@@ -17,7 +17,7 @@ from tests.runtime.kit import Memo, act, finish
 from taofold import Agent, Decision, MemoryLog, tool
 from taofold.bridges.mcp import McpServer
 from taofold.bridges.mcp.server.offers import Offers
-from taofold.bridges.mcp.server.server import RunTasks
+from taofold.bridges.mcp.server.tasks import RunTasks
 from taofold.core import events as e
 from taofold.log.log import Log
 from taofold.log.sqlite.log import SqliteLog

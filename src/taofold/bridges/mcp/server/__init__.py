@@ -1,7 +1,8 @@
 """Agents and tools as an MCP server, for other people's clients.
 
 `offers` are the agents and tools that a client may call and their runs, without the protocol.
-`server` answers the requests of clients, in the words of MCP (`translation`).
+`server` answers the requests of clients, in the words of MCP (`translation`); a run that takes
+longer than a request becomes one of its `tasks`.
 """
 
 from importlib import import_module

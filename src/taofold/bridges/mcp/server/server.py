@@ -5,19 +5,15 @@ wait for a person is asked of the person at the client where the client can ask 
 either era); where it cannot, the error names the run, which `resume_run` carries on once somebody
 has decided.
 
-`RunTasks` are calls that outlive a request, as tasks of the extension
-`io.modelcontextprotocol/tasks`: a client that loses an answer asks for it by the run's id. A task's
-state is what the log says, so a client finds it again after a restart of this process, which then
-carries the run on.
+A call that takes longer becomes a task (`tasks`) where the client understands these.
 
 Whoever started this process speaks through standard input and output, with that user's rights.
 Over HTTP each request is somebody's, or is refused: runs are theirs, and so are decisions.
 """
 
-import asyncio
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from contextlib import redirect_stdout, suppress
+from contextlib import redirect_stdout
 from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
@@ -29,14 +25,12 @@ from mcp.server.auth.provider import AccessToken
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
-from mcp.types import ElicitRequest, ElicitRequestFormParams, EmptyResult, RequestParams
-from pydantic import Field
 
 from taofold import __version__
 from taofold.agent import RunResult
-from taofold.agent.result import Happening, Progress
-from taofold.bridges.mcp.sdk import EXTENSION, TASK
+from taofold.bridges.mcp.sdk import EXTENSION
 from taofold.bridges.mcp.server.offers import RESUME, Offers
+from taofold.bridges.mcp.server.tasks import RunTasks, TaskParams, takes_tasks
 from taofold.bridges.mcp.server.translation import (
     Teller,
     answer_form,
@@ -44,22 +38,15 @@ from taofold.bridges.mcp.server.translation import (
     decision_of,
     described,
     final_result,
-    news_of,
     question_text,
     tool_result,
     waiting_result,
 )
 from taofold.core.errors import ConfigError, Conflict, Refused, RunError
 from taofold.core.json_values import not_finite
-from taofold.core.state import ENDED
-from taofold.core.text import iso
 from taofold.core.values import Principal
-from taofold.log.log import RunRow
 from taofold.policy.policy import Right
 from taofold.runtime import control
-from taofold.runtime import run as runs
-from taofold.runtime.endings import RESUMABLE
-from taofold.runtime.setup import Approval
 from taofold.tools.arguments import BadArguments, Checker
 
 __all__ = ["PRINCIPAL", "Authenticate", "Desk", "Offers", "http_app", "make_server", "serve_stdio"]
@@ -346,172 +333,3 @@ async def _refused(send: Any) -> None:
     ]
     await send({"type": "http.response.start", "status": 401, "headers": headers})
     await send({"type": "http.response.body", "body": body})
-
-
-SOON_S: Final = 1.0
-"""Seconds for which a call is held open; a run that takes longer becomes a task."""
-LOOK_MS: Final = 1000
-"""Milliseconds between two looks at a task, as clients are told."""
-_MESSAGE: Final = 200
-
-
-class TaskParams(RequestParams):
-    """Of every request about a task."""
-
-    task_id: str = Field(alias="taskId")
-    input_responses: dict[str, Any] | None = Field(None, alias="inputResponses")
-
-
-def takes_tasks(context: Any) -> bool:
-    """Does the client of the request understand tasks?"""
-    able = context.session.client_capabilities
-    extensions: Mapping[str, Any] = getattr(able, "extensions", None) or {}
-    return str(context.protocol_version) >= "2026" and EXTENSION in extensions
-
-
-class RunTasks:
-    """The runs that this process carries on for tasks."""
-
-    def __init__(self) -> None:
-        self._driven: dict[str, asyncio.Task[Any]] = {}
-        self._news: dict[str, str] = {}
-        """What was told last of a run that is driven."""
-        self._asked: dict[str, tuple[int, list[Approval]]] = {}
-        """The questions of a run that waits, and at how many events they were read."""
-
-    def drive(
-        self, offers: Offers, run: str, agent: Any, hear: Callable[[Happening], None] | None = None
-    ) -> "asyncio.Task[Any]":
-        """Carry a run on, whoever waits for it."""
-        driving = self._driven.get(run)
-        if driving is not None:
-            return driving
-
-        def listener(happening: Happening) -> None:
-            news = news_of(happening)
-            if news is not None:
-                self._news[run] = news
-            if hear is not None:
-                hear(happening)
-
-        advancing = agent.advance(run, principal=offers.principal, listener=listener)
-        driving = self._driven[run] = asyncio.create_task(advancing)
-        driving.add_done_callback(lambda _: self._over(run))
-        return driving
-
-    def _over(self, run: str) -> None:
-        self._news.pop(run, None)
-        driving = self._driven.pop(run)
-        if not driving.cancelled():
-            driving.exception()  # the run's log says what happened
-
-    async def soon(self, offers: Offers, run: str, hear: Callable[[Happening], None]) -> bool:
-        """Carry the run on; does it end, or wait for a person, while the call is held open?
-
-        Who cancels the call meanwhile interrupts the run, as with any call.
-        """
-        offer = await offers.first(run)
-        hear(Progress(run, offer.name, f"run {run}"))
-        driving = self.drive(offers, run, offer.agent, hear)
-        try:
-            await asyncio.wait([driving], timeout=SOON_S)
-        except asyncio.CancelledError:
-            driving.cancel()
-            raise
-        if driving.done() and not driving.cancelled() and (error := driving.exception()):
-            raise error
-        return (await offers.log.row(run)).status in (*ENDED, "waiting")
-
-    async def reopen(self, offers: Offers, run: str) -> None:
-        """Have a run go on that was interrupted, or waited for what has been answered.
-
-        Raises:
-            Refused: it is not one of the principal's.
-        """
-        offer = await offers.first(run)
-        row = await offers.log.row(run)
-        if row.status in ENDED and (await offer.agent.result(run)).stop_reason in RESUMABLE:
-            with suppress(Conflict, Refused):  # somebody was quicker
-                await runs.reopen(offers.log, run)
-        self.drive(offers, run, offer.agent)
-
-    async def cancel(self, offers: Offers, run: str) -> Any:
-        """Ask the run to stop; one that has ended is left as it is.
-
-        Raises:
-            Refused: it is not one of the principal's.
-        """
-        await offers.first(run)
-        with suppress(Refused):
-            await control.cancel(offers.log, run, by=offers.principal, redactor=offers.redactor)
-        return EmptyResult()
-
-    async def created(self, offers: Offers, run: str) -> dict[str, Any]:
-        """The answer to a call: the task that it became."""
-        row = await offers.log.row(run)
-        return {**self._described(row, "working"), "resultType": TASK, "_meta": _marked(run)}
-
-    async def seen(self, offers: Offers, run: str, *, asks: bool) -> dict[str, Any]:
-        """The task as a client is shown it. `asks`: the client can put questions to a person.
-
-        Raises:
-            Refused: it is not one of the principal's.
-        """
-        offer = await offers.first(run)
-        row = await offers.log.row(run)
-        if row.status in ENDED:
-            result = await offer.agent.result(run)
-            if result.stop_reason == "interrupted":  # by the end of a process, not by a person
-                await self.reopen(offers, run)
-                return self._described(row, "working")
-            self._asked.pop(run, None)
-            if result.status == "cancelled":
-                return self._described(row, "cancelled", result.error)
-            final = final_result(offer, result).model_dump(
-                by_alias=True, mode="json", exclude_none=True
-            )
-            return {**self._described(row, "completed"), "result": final}
-        self.drive(offers, run, offer.agent)
-        if row.status != "waiting":
-            return self._described(row, "working")
-        waiting = await self._waiting(offers, row)
-        if not waiting:
-            return self._described(row, "working")
-        first = question_text(waiting[0])[:_MESSAGE]
-        if not asks:
-            how = f"taofold approvals approve {waiting[0].id}, or deny"
-            return self._described(row, "working", f"waits for a person ({how}): {first}")
-        return {
-            **self._described(row, "input_required", first),
-            "inputRequests": {approval.id: _elicitation(approval) for approval in waiting},
-        }
-
-    async def _waiting(self, offers: Offers, row: RunRow) -> list[Approval]:
-        """The open questions, read again only when something has happened since."""
-        cached = self._asked.get(row.run)
-        if cached is None or cached[0] != row.events:
-            self._asked[row.run] = cached = row.events, await control.pending(offers.log, row.run)
-        return cached[1]
-
-    def _described(self, row: RunRow, status: str, message: str = "") -> dict[str, Any]:
-        text = message or self._news.get(row.run, "")
-        return {
-            "taskId": row.run,
-            "status": status,
-            "createdAt": iso(row.created_at),
-            "lastUpdatedAt": iso(row.updated_at),
-            "ttlMs": None,  # runs are kept
-            "pollIntervalMs": LOOK_MS,
-            **({"statusMessage": text} if text else {}),
-        }
-
-
-def _elicitation(approval: Approval) -> dict[str, Any]:
-    params = ElicitRequestFormParams(
-        message=question_text(approval), requested_schema=answer_form(approval)
-    )
-    return ElicitRequest(params=params).model_dump(by_alias=True, mode="json", exclude_none=True)
-
-
-def _marked(run: str) -> dict[str, Any]:
-    return {"taofold/run": run}
