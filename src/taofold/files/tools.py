@@ -6,7 +6,7 @@ known by its name only and imported when an agent is made.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -200,9 +200,8 @@ class McpKeys(Strict):
 
 def read_servers(document: YamlDocument) -> list[Fault]:
     """What is wrong with the section beyond the form of its keys."""
-    section: Any = document.value.get("mcp")
     faults: list[Fault] = []
-    for key, value in (section if is_object(section) else {}).items():
+    for key, value in _object(document.value.get("mcp")).items():
         name = str(key)
         if _NAME.fullmatch(name) is None:
             hint = "small letters, digits and _, as it becomes the beginning of its tools' names"
@@ -229,7 +228,10 @@ def _server(document: YamlDocument, name: str, value: Mapping[str, Any]) -> list
         wrong, hint = _flaw(url)
         if wrong:
             fault("url", wrong, hint)
-    return faults + _secrets(document, name, value)
+    for path, hint in _secrets(value):
+        fault_path = ("mcp", name, *path)
+        faults.append(document.fault(fault_path, "secrets do not belong in files", hint))
+    return faults
 
 
 def _flaw(url: str) -> tuple[str, str]:
@@ -247,32 +249,34 @@ def _flaw(url: str) -> tuple[str, str]:
     return "", ""
 
 
-def _secrets(document: YamlDocument, name: str, value: Mapping[str, Any]) -> list[Fault]:
-    """Secrets that stand in the file instead of the environment."""
-    message = "secrets do not belong in files"
-    faults: list[Fault] = []
-    for key, texts in (("args", value.get("args")), ("url", [value.get("url")])):
-        for text in texts if is_array(texts) else ():
-            # An address that is wrong is told as such; its parts cannot be judged.
-            readable = isinstance(text, str) and not (key == "url" and _flaw(text)[0])
-            if readable and Redactor().text(text) != text:
-                hint = "a program reads them from its env, an address from its headers: ${NAME}"
-                faults.append(document.fault(("mcp", name, key), message, hint))
-    oauth: Any = value.get("oauth")
-    secret: Any = oauth.get("client_secret") if is_object(oauth) else None
+def _secrets(value: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
+    """Where a server's section holds secrets instead of naming variables, with a hint for each."""
+    texts = [("args", text) for text in _array(value.get("args"))]
+    url = value.get("url")
+    # An address that is wrong is told as such; its parts cannot be judged.
+    texts += [("url", url)] if isinstance(url, str) and not _flaw(url)[0] else []
+    for key, text in texts:
+        if isinstance(text, str) and Redactor().text(text) != text:
+            yield (key,), "a program reads them from its env, an address from its headers: ${NAME}"
+    # A reference says where the secret is and does not hold it.
+    secret = _object(value.get("oauth")).get("client_secret")
     if isinstance(secret, str) and secret and _REFERENCE not in secret:
-        hint = "write ${NAME} and set the variable NAME"
-        faults.append(document.fault(("mcp", name, "oauth", "client_secret"), message, hint))
+        yield ("oauth", "client_secret"), "write ${NAME} and set the variable NAME"
     for key in ("env", "headers"):
-        held: Any = value.get(key)
-        for inner, text in (held if is_object(held) else {}).items():
-            # A reference says where the secret is and does not hold it.
-            if not isinstance(text, str) or _REFERENCE in text:
-                continue
-            if is_named_secret(str(inner), text):
-                hint = f"write ${{NAME}} and set the variable NAME, as in {inner}: ${{TOKEN}}"
-                faults.append(document.fault(("mcp", name, key, str(inner)), message, hint))
-    return faults
+        for name, text in _object(value.get(key)).items():
+            plain = isinstance(text, str) and _REFERENCE not in text
+            if plain and is_named_secret(str(name), text):
+                hint = f"write ${{NAME}} and set the variable NAME, as in {name}: ${{TOKEN}}"
+                yield (key, str(name)), hint
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    """The mapping, or an empty one: what is none is a fault of the form of its key."""
+    return value if is_object(value) else {}
+
+
+def _array(value: Any) -> Sequence[Any]:
+    return value if is_array(value) else ()
 
 
 def make_server(name: str, keys: McpKeys, root: Path) -> Any:

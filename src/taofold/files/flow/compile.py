@@ -233,16 +233,7 @@ class Nodes:
         if keys.uses and keys.action and canonical(keys.uses) != canonical(keys.action):
             self.c.wrong((*path, "action"), "says something else than 'uses': keep one of them")
             return None
-        options = [
-            name
-            for name, there in (
-                ("uses", bool(keys.uses or keys.action)),
-                ("set", "set" in keys.model_fields_set),
-                ("while", keys.while_ is not None),
-                ("parallel", keys.parallel is not None),
-            )
-            if there
-        ]
+        options = keys.work
         each = options == ["uses", "parallel"]
         if len(options) > 1 and not each:
             self.c.wrong(path, f"does several things: {', '.join(options)}; keep one of them")
@@ -287,7 +278,7 @@ class Nodes:
         self, keys: NodeKeys, raw: Any, path: KeyPath, extra: frozenset[str]
     ) -> dict[str, Any]:
         key = "uses" if keys.uses else "action"
-        kind = self.c.kind(keys.uses or keys.action, (*path, key))
+        kind = self.c.kind(keys.action_name, (*path, key))
         if kind is None:
             return {}
         where = (*path, "with")
@@ -326,7 +317,7 @@ class Nodes:
         if spread.items is not None:
             items = self.c.given(spread.items, (*where, "items"), extra)
             steps = self._each(keys, raw, path, inner)
-        elif keys.steps or keys.uses or keys.action:
+        elif keys.steps or keys.action_name:
             self.c.wrong(path, "'branches' hold their own nodes: no 'steps' or 'uses' beside them")
         result = None
         if spread.result is not None:
@@ -350,7 +341,7 @@ class Nodes:
         """What is done for every item: `steps`, or the action beside `parallel`."""
         if keys.steps:
             return self.all(keys.steps, (*path, "steps"), extra)
-        if not (keys.uses or keys.action):
+        if not keys.action_name:
             self.c.wrong(path, "'items' need 'steps' or 'uses': what is done for each")
             return ()
         name = f"{keys.name}_each"

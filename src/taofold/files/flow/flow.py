@@ -98,6 +98,22 @@ class NodeKeys(Strict):
     approve: bool | str = False
     """Ask a person first; a text says what."""
 
+    @property
+    def action_name(self) -> str:
+        """The action that it performs; "" = none."""
+        return self.uses or self.action
+
+    @property
+    def work(self) -> list[str]:
+        """The keys that say what it does, besides `steps`; few of them go together."""
+        written = {
+            "uses": bool(self.action_name),
+            "set": "set" in self.model_fields_set,
+            "while": self.while_ is not None,
+            "parallel": self.parallel is not None,
+        }
+        return [key for key, value in written.items() if value]
+
 
 class DspySettings(Strict):
     """Defaults of the actions `reason.dspy.*`."""
