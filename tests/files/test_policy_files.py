@@ -6,7 +6,7 @@ import pytest
 
 from taofold.core.values import Principal, Tier
 from taofold.files.checked_yaml import YamlDocument, parse
-from taofold.files.config import PolicyFile, read_policy, tighten
+from taofold.files.policy import PolicyFile, read_policy, tighten
 from taofold.policy import Policy
 
 OPERATOR = Policy(

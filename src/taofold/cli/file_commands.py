@@ -59,8 +59,9 @@ def check(
 def _check(path: Path, operator: "Policy", *, run_code: bool) -> "list[Fault]":
     from taofold.files.checked_yaml import check as against
     from taofold.files.checked_yaml import load
-    from taofold.files.config import Config, PolicyFile, read_learning
+    from taofold.files.config import Config, read_learning
     from taofold.files.flow.file import FlowFile, read_agent
+    from taofold.files.policy import PolicyFile
 
     document, faults = load(path)
     if document is None:
@@ -196,8 +197,8 @@ def init(
     import json
 
     from taofold.cli.project import FOLDER
-    from taofold.files.config import PolicyFile
     from taofold.files.export import json_schema
+    from taofold.files.policy import PolicyFile
     from taofold.log.open import make_home
 
     if not folder.is_dir():

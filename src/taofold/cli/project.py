@@ -73,7 +73,7 @@ def operator_policy() -> "Policy":
         ExceptionGroup: every fault of the file.
     """
     from taofold.files.checked_yaml import refuse
-    from taofold.files.config import read_policy
+    from taofold.files.policy import read_policy
     from taofold.policy import Policy
 
     path = operator_folder() / "policy.yaml"

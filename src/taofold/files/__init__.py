@@ -3,10 +3,10 @@
 Reading never imports or runs what a file names; building an agent does. Knows nothing
 about models' adapters, logs or terminals.
 
-`checked_yaml` is a YAML file with the line of every key; `agent`, `tools` and `config` are what
-may stand in one; `agent` also makes an `Agent` of it. `flow`: agents whose strategy is a graph of
-nodes; `actions` is what a node may do, `expressions` what may stand in its values. `export` writes
-files.
+`checked_yaml` is a YAML file with the line of every key; `agent`, `tools`, `config` and `policy`
+are what may stand in one; `agent` also makes an `Agent` of it. `flow`: agents whose strategy is a
+graph of nodes; `actions` is what a node may do, `expressions` what may stand in its values.
+`export` writes files.
 """
 
 from importlib import import_module
@@ -15,19 +15,20 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from taofold.files.agent import AgentFile
     from taofold.files.checked_yaml import Fault, refuse
-    from taofold.files.config import Config, PolicyFile, read_config, read_policy
+    from taofold.files.config import Config, read_config
     from taofold.files.flow.file import FlowFile, build, read_agent
+    from taofold.files.policy import PolicyFile, read_policy
 
 _HOME = {
     "AgentFile": "agent",
     "Config": "config",
     "Fault": "checked_yaml",
     "FlowFile": "flow.file",
-    "PolicyFile": "config",
+    "PolicyFile": "policy",
     "build": "flow.file",
     "read_agent": "flow.file",
     "read_config": "config",
-    "read_policy": "config",
+    "read_policy": "policy",
     "refuse": "checked_yaml",
 }
 

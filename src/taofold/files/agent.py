@@ -20,7 +20,8 @@ from taofold.core.text import near
 from taofold.core.values import Effort, PromptCache
 from taofold.files import python_references
 from taofold.files.checked_yaml import Fault, Strict, YamlDocument, check, load, refuse
-from taofold.files.config import Config, LimitKeys, PolicyFile, tighten
+from taofold.files.config import Config, LimitKeys
+from taofold.files.policy import PolicyFile, tighten
 from taofold.files.tools import (
     InlineTool,
     McpKeys,
