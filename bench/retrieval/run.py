@@ -24,7 +24,7 @@ from taofold.learning.patterns.kinds import ErrorFix, ErrorSignature, Fix
 from taofold.learning.patterns.pattern import Pattern, PatternScope
 from taofold.learning.retrieval.relevance import ask
 from taofold.learning.settings import Injection
-from taofold.log.patterns import tables as registry_tables
+from taofold.log.patterns import stores as registry_tables
 from taofold.log.patterns.stores import open_registry
 from taofold.log.sqlite import journal as journal
 from taofold.log.sqlite.open import connect

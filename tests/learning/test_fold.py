@@ -20,7 +20,7 @@ from taofold.learning.events import (
 )
 from taofold.learning.fold import step
 from taofold.learning.patterns.pattern import ImportClaim, UseCounts
-from taofold.log.patterns.tables import Tables, build
+from taofold.log.patterns.stores import Tables, build
 
 ID = "pat-error-x-001"
 STORY: tuple[LearningEvent, ...] = (

@@ -475,7 +475,7 @@ def half(case: Any, prediction: Any) -> float:
 
 
 def test_a_channel_is_answered_once_and_ends_with_its_generator():
-    from taofold.bridges.dspy.thread import run_in_thread
+    from taofold.bridges.dspy.effects import run_in_thread
 
     seen: list[Any] = []
 

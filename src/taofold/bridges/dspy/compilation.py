@@ -21,13 +21,12 @@ from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
+from taofold.bridges.dspy.effects import EffectChannel, ProgramRequests, run_in_thread
 from taofold.bridges.dspy.library import DspySession, module_of, session, stored_program
 from taofold.bridges.dspy.program import Module, Program, as_json_text, jsonable
-from taofold.bridges.dspy.requests import ProgramRequests
 from taofold.bridges.dspy.signature import Signature
 from taofold.bridges.dspy.signature import signature as signature_of
 from taofold.bridges.dspy.strategies import STEPS
-from taofold.bridges.dspy.thread import EffectChannel, run_in_thread
 from taofold.core.effects import Answer, Halt, Strategy, note
 from taofold.core.errors import ConfigError
 from taofold.core.values import Thought

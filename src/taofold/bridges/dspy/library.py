@@ -17,6 +17,13 @@ from functools import cache
 from importlib import import_module, metadata
 from typing import Any, Final
 
+from taofold.bridges.dspy.effects import (
+    DONE,
+    EffectChannel,
+    ModelRequest,
+    ModelResponse,
+    ToolRequest,
+)
 from taofold.bridges.dspy.program import (
     Module,
     Predictor,
@@ -27,7 +34,6 @@ from taofold.bridges.dspy.program import (
     jsonable,
     read_again,
 )
-from taofold.bridges.dspy.requests import DONE, ModelRequest, ModelResponse, ToolRequest
 from taofold.bridges.dspy.signature import (
     Signature,
     Slot,
@@ -37,7 +43,6 @@ from taofold.bridges.dspy.signature import (
     written_of,
 )
 from taofold.bridges.dspy.signature import signature as signature_of
-from taofold.bridges.dspy.thread import EffectChannel
 from taofold.core.errors import ConfigError
 from taofold.core.values import FINISH, JSON, Message, Role, StepRole
 from taofold.files.types import type_of

@@ -12,6 +12,15 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
+from taofold.bridges.dspy.effects import (
+    DONE,
+    EffectChannel,
+    ModelRequest,
+    ProgramRequests,
+    ToolRequest,
+    run_in_thread,
+    values_of,
+)
 from taofold.bridges.dspy.library import load_module, module_of, session
 from taofold.bridges.dspy.program import (
     ARGUMENTS,
@@ -27,16 +36,8 @@ from taofold.bridges.dspy.program import (
     jsonable,
     prompt_of,
 )
-from taofold.bridges.dspy.requests import (
-    DONE,
-    ModelRequest,
-    ProgramRequests,
-    ToolRequest,
-    values_of,
-)
 from taofold.bridges.dspy.signature import Signature, Slot
 from taofold.bridges.dspy.signature import signature as signature_of
-from taofold.bridges.dspy.thread import EffectChannel, run_in_thread
 from taofold.core.effects import Answer, Halt, Strategy
 from taofold.core.values import FINISH, JSON, Thought
 from taofold.files.types import type_of

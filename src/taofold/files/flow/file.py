@@ -31,9 +31,9 @@ from taofold.files.agent import AgentFile, listed_tools, read_document, specs
 from taofold.files.agent import build as build_plain
 from taofold.files.checked_yaml import Fault, YamlDocument, check, load, refuse
 from taofold.files.config import Config
-from taofold.files.flow.compile import Compiler, Nodes
+from taofold.files.flow.compiler import Compiler, Nodes
 from taofold.files.flow.flow import OWN, Flow, FlowKeys, Node
-from taofold.files.flow.run import nested_flow, run
+from taofold.files.flow.interpreter import nested_flow, run
 from taofold.files.python_references import is_name
 from taofold.files.python_references import load as load_object
 from taofold.files.types import NoType, record

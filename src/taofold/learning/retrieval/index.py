@@ -1,6 +1,6 @@
 """The words and signatures by which patterns are found.
 
-A store finds patterns by the stems of their text (`log/patterns/tables`), `relevance` then looks
+A store finds patterns by the stems of their text (`log/patterns/stores`), `relevance` then looks
 closely at what it found. Signatures may look like
 regular expressions and come from a model or a file: they are never run as one, only wildcards and
 escapes are understood, in time proportional to the text. Measured in `bench/retrieval`.

@@ -1,1 +1,1 @@
-"""The registry of patterns as it is kept: its facts, its tables and its files."""
+"""The registry of patterns as it is kept: `stores` hold facts and tables, `json_files` exports."""
