@@ -121,3 +121,19 @@ def test_who_does_what_was_shown_in_other_words_has_followed_it(
     edit = FileChange("club.py", f"{here[0]}\n", f"{here[1]}\n")
     past = history(attempt(edit, before=(fault("TypeError", "assert 3 == 4"),)))
     assert bool(applications(past, [pattern])) is applied
+
+
+BESIDE = "def log(a):\n    print(a)\n\n\ndef run(a, b, c):\n    send(a)\n    receive(b)\n"
+
+
+@pytest.mark.parametrize(("here", "applied"), [("int(round({} * 100))", True), ("{}.x", False)])
+def test_who_cures_the_error_by_such_an_edit_under_other_names_has_followed(
+    here: str, applied: bool
+) -> None:
+    put = "def {}({}):\n    return {}\n\n\n"
+    cents = put.format("to_cents", "net", "int(round(net * 100))")
+    pattern = learnt(FileChange("bill.py", "x = 1\n", f"{cents}x = 1\n"), "TypeError")
+    new = BESIDE.replace("print(a)", "print(a, end='')").replace("send(a)", "await send(a, c)")
+    edit = FileChange("club.py", BESIDE, put.format("cents", "value", here.format("value")) + new)
+    past = history(attempt(edit, before=(fault("TypeError", "assert 3 == 4"),)))
+    assert bool(applications(past, [pattern])) is applied

@@ -715,7 +715,14 @@ def test_how_often_it_was_shown_followed_and_right_is_said() -> None:
     assert (
         "**TypeError: Cannot read properties of undefined (reading 'items')** (shown to 2," in text
     )
-    assert "shown to 2, followed by 1, right in 1)" in text
+    assert "shown to 2, followed by at least 1, right in 1)" in text
+
+
+def test_that_nobody_followed_is_not_said_for_it_cannot_be_known() -> None:
+    other = FileChange("bill.py", EXACT.before, "    return exact(net)\n")
+    text = asyncio.run(followed(replace(DONE, changes=(other,)), outcome="completed"))
+    assert "(shown to 1)" in text
+    assert "followed" not in text
 
 
 async def followed(*attempts: RepairAttempt, outcome: str, more: Sequence[LoopHistory] = ()) -> str:

@@ -3,12 +3,13 @@
 A pattern is applied by an edit that puts in and takes out what its fix does, or nearly, on whatever
 line, the names of its project apart; that a thought names it is nothing (D18). It succeeds if a
 check that its signature describes turns green by it, the edit stays to the end, and the loop's
-gates passed. What was shown and not used is no application. A loop that takes a cure back, or meets
-its error where it stands, refutes it.
-Counts are about applications alone; a control loop adds only to what happens without; a loop that
-goes on after its end is taken back and counted anew.
+gates passed. What was shown and not used is no application; who did the same in other words is not
+always seen to have used it. A loop that takes a cure back, or meets its error where it stands,
+refutes it. Counts are about applications alone; a control loop adds only to what happens without; a
+loop that goes on after its end is taken back and counted anew.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from itertools import chain
 from math import sqrt
@@ -19,6 +20,7 @@ import msgspec
 from taofold.core.failing_checks import Check
 from taofold.core.values import Value
 from taofold.learning.extraction.diffs import (
+    BRACKETS,
     Line,
     LineEdit,
     added_lines,
@@ -52,7 +54,6 @@ Sum = TypeVar("Sum", Arm, UseCounts)
 ONE_WIN: Final = UseCounts(1, 1, 0)
 ONE_LOSS: Final = UseCounts(1, 0, 1)
 _USELESS_USES: Final = 5
-_USELESS_SHOWN: Final = 20
 _HARM_SHOWN: Final = 8
 _HARM_COMPARED: Final = 3
 _ONE_SIDED_95: Final = 1.645
@@ -117,8 +118,6 @@ def hurts(pattern: Pattern, stats: LoopStats) -> str:
             f"it never helped, and the {pattern.shown.loops} loops that saw it took "
             f"{pattern.shown.mean or 0:.1f} iterations against {without.mean or 0:.1f} without it"
         )
-    if pattern.shown.loops >= _USELESS_SHOWN and not uses and not warns:
-        return f"{pattern.shown.loops} loops saw it and none used it"
     return ""
 
 
@@ -216,11 +215,30 @@ class _Edits(NamedTuple):
         """Is all that was proposed among them?"""
         return all(any(edit.follows(one) for edit in self.places) for one in proposed)
 
-    def follow(self, proposed: Sequence[LineEdit], change: Sequence[str]) -> bool:
-        """Is it, or is the proposed `change`, names apart, nearly that of a file?"""
-        # Few signs are met by chance.
-        enough = [each for each in self.deltas if min(len(each), len(change)) >= _FEWEST]
-        return self.hold(proposed) or any(dice(each, change) >= _NEARLY for each in enough)
+    def follow(
+        self, proposed: Sequence[LineEdit], change: Sequence[str], *, cured: bool = False
+    ) -> bool:
+        """Is it, or is the proposed `change`, names apart, nearly that of a file?
+
+        Where its error was `cured` it is enough that each edit puts in nearly what one here does.
+        """
+        if self.hold(proposed) or any(_nearly(each, change) for each in self.deltas):
+            return True
+        put = [_put_tokens(edit) for edit in self.places] if cured else []
+        wanted = map(_put_tokens, proposed)
+        return bool(put) and all(any(_nearly(each, one) for each in put) for one in wanted)
+
+
+def _put_tokens(edit: LineEdit) -> list[str]:
+    return [token for token in delta([edit.gone], [edit.new]) if token[0] == "+"]
+
+
+def _nearly(one: Sequence[str], other: Sequence[str]) -> bool:
+    """Do both exchange the same, or nearly? Few signs are met by chance, and names by any edit."""
+    if min(len(one), len(other)) >= _FEWEST and Counter(one) == Counter(other):
+        return True
+    telling = [[t for t in each if t[1:] not in ("ID", "STR", *BRACKETS)] for each in (one, other)]
+    return min(map(len, telling)) >= _FEWEST and dice(*telling) >= _NEARLY
 
 
 def _any(lines: Iterable[str], path: str, lost: Collection[Line]) -> bool:
@@ -246,11 +264,11 @@ def applications(history: LoopHistory, patterns: Iterable[Pattern]) -> tuple[App
             continue
         edits, left = _Edits.of(attempt.changes), _Edits.of(attempt.changes, lost)
         for pattern, proposed, change in proposals:
-            if edits.follow(proposed, change):
+            cured = _won(pattern, attempt)
+            if edits.follow(proposed, change, cured=cured):
                 # What it put in stands to the end, or what the loop changed in all does the same.
-                stays = left.follow(proposed, change) or total.hold(proposed)
-                right = history.succeeded and attempt.kept and stays
-                won = right and _won(pattern, attempt)
+                stays = left.follow(proposed, change, cured=cured) or total.hold(proposed)
+                won = cured and history.succeeded and attempt.kept and stays
                 use = Application(pattern.id, attempt.iteration, won)
                 uses.setdefault((pattern.id, attempt.iteration, won), use)
     return tuple(uses.values())

@@ -25,7 +25,7 @@ HOLE: Final = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 _LONGEST: Final = 2_000
 """Lines of a side beyond which no line by line comparison is made."""
 _NAME: Final = re.compile(r"[^\W\d]")
-_BRACKETS: Final = frozenset("()[]{}.,:;")
+BRACKETS: Final = frozenset("()[]{}.,:;")
 BOUND: Final = re.compile(
     r"(?m)(?:^[ \t]*(?:(?:const|let|var|mut)\s+)*|\bfor\s+|\bas\s+)([^\W\d]\w*)"
     r"(?=\s*(?::|=(?!=)|in\b|$))"
@@ -236,7 +236,7 @@ class LineEdit(NamedTuple):
         lost = {token for token in out if token in KNOWN}
         values = {token for token in put if token[0].isdigit() or token[0] in "\"'"}
         if not words and not lost and values:
-            words = {token for token in put if token not in _BRACKETS}
+            words = {token for token in put if token not in BRACKETS}
         own_out, own_put = self.changed
         if words or lost:
             return words <= own_put and lost <= own_out

@@ -205,10 +205,12 @@ def figures(pattern: Pattern) -> str:
     elif len(pattern.found) > 1:
         parts.append(f"seen in {len(pattern.found)} loops")
     if pattern.shown.loops:
-        right = f", followed by {len(pattern.uses)}, right in {pattern.helped}"
-        # Only an edit can be seen to be followed.
-        edits = isinstance(body, ErrorFix | CodeTemplate)
-        parts.append(f"shown to {pattern.shown.loops}{right * edits}")
+        # Who did the same in other words is not seen to follow: that none did is never said.
+        # Only an edit can be seen to be.
+        uses = len(pattern.uses) if isinstance(body, ErrorFix | CodeTemplate) else 0
+        least = "at least " * (uses < pattern.shown.loops)
+        right = f", followed by {least}{uses}, right in {pattern.helped}" * bool(uses)
+        parts.append(f"shown to {pattern.shown.loops}{right}")
     if pattern.claim is not None and counts.usage:
         parts.append("the text is a file's")
     return "; ".join(parts)
