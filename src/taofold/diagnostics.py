@@ -116,6 +116,33 @@ def printed_frames(traceback: str) -> tuple[PrintedFrame, ...]:
     return tuple([frame for frame in frames if frame.statement not in ("", "???")])
 
 
+_LINK: Final = re.compile(
+    r"^(?:During handling of the above exception, another exception occurred"
+    r"|The above exception was the direct cause of the following exception):$",
+    re.MULTILINE,
+)
+_CAUSE: Final = re.compile(
+    r"^\s*(?:\[cause\]|Caused by): (?:[\w.$]+\.)?(\w+)(?:: (.*))?$", re.MULTILINE
+)
+
+
+def causes_of(check: Check) -> tuple[tuple[str, str], ...]:
+    """Class and message of the exceptions that led to the one which the check names, first to last.
+
+    As Python, pytest, node and Java print a chain of them.
+    """
+    causes: list[tuple[str, str]] = []
+    for part in _LINK.split(check.traceback)[:-1]:
+        rows = _ERROR.findall(part)
+        # Python prints the error behind its frames, at the margin.
+        margin = [row for row in part.splitlines() if row[:1].strip()]
+        rows = rows or [row for row in margin if not row.startswith("Traceback (most recent")]
+        if rows:
+            causes.append(_kind([row.rstrip() for row in rows], ""))
+    causes += [(error, message) for error, message in reversed(_CAUSE.findall(check.traceback))]
+    return tuple([(error, message) for error, message in causes if (error, message) != check.error])
+
+
 def _named_apart(found: list[Check]) -> tuple[Check, ...]:
     """Each check once; another error under a known id is named after its message as well."""
     unique: dict[str, Check] = {}
@@ -162,10 +189,10 @@ def _unittest(lines: list[str]) -> Iterator[Check]:
             continue
         # Since Python 3.11 the parentheses repeat the test's name: `FAIL: test_a (m.T.test_a)`.
         name = re.sub(r"^\w+: (\S+) \((\S+?)(?:\.\1)?\)", r"\2.\1", lines[head])
-        for error, message, places in _tracebacks(body):
-            # Only the first traceback: of a chain of exceptions it is the cause.
-            yield _check(name, error, message, places)
-            break
+        chain = list(_tracebacks(body))
+        if chain:
+            # The last one was raised, the others led to it.
+            yield _check(name, *chain[-1], "\n".join(body))
 
 
 def _tap(lines: list[str]) -> Iterator[Check]:
@@ -376,7 +403,7 @@ def _node(lines: list[str]) -> Iterator[Check]:
                 places = [Location(at[1], int(at[2]))] if at else []
             # A plain `Error` says nothing, and its code does.
             error = head[2] if head[1] == "Error" and head[2] else head[1]
-            yield _uncaught(error, head[3], places)
+            yield _uncaught(error, head[3], places, "\n".join(frames))
 
 
 def _panic(lines: list[str]) -> Iterator[Check]:
@@ -400,10 +427,10 @@ def _shell(lines: list[str]) -> Iterator[Check]:
             yield _uncaught("shell", own[3], [Location(own[1].removeprefix("./"), int(own[2]))])
 
 
-def _uncaught(error: str, message: str, places: list[Location]) -> Check:
+def _uncaught(error: str, message: str, places: list[Location], printed: str = "") -> Check:
     """An error that ended a program is one check, named after the error: it has no other name."""
     where = places[-1].path if places else ""
-    return _check(f"{where}: {error}" if where else error, error, message, places)
+    return _check(f"{where}: {error}" if where else error, error, message, places, printed)
 
 
 def _py_places(lines: list[str]) -> list[Location]:
@@ -437,6 +464,7 @@ _FILE: Final = re.compile(
     r'^\s*(?:E\s+)?File "([^"\n]+\.py)", line (\d+)(?:, in (\S+))?', re.MULTILINE
 )
 _ERROR: Final = re.compile(r"^E {2,}(.*)$", re.MULTILINE)
+_SAYS: Final = re.compile(rf"^E {{2,}}(.*?)\s*$|{_LINK.pattern}", re.MULTILINE)
 _SUMMARY: Final = re.compile(r"^(FAILED|ERROR) (\S+?\.py(?:::.*?)?)(?: - (.*))?$", re.MULTILINE)
 _COUNT: Final = re.compile(r"(\d+) (passed|failed|errors?|skipped)\b")
 _TAIL: Final = re.compile(r"^=*\s*((?:\d+ \w+(?:, )?)+) in ([\d.]+)s.*$", re.MULTILINE)
@@ -526,9 +554,8 @@ def _failure(test: str, errored: bool, said: str, sections: dict[str, str]) -> C
     body = sections.get(title) or sections.get(f"ERROR at setup of {title}", "")
     lines = [line.rstrip() for line in _ERROR.findall(body)]
     error, message = _kind(lines, said)
-    return Check(
-        test, "error" if errored else "failed", error, message, _places(body), "\n".join(lines)
-    )
+    printed = "\n".join([match[1] or match[0] for match in _SAYS.finditer(body)])
+    return Check(test, "error" if errored else "failed", error, message, _places(body), printed)
 
 
 def _kind(lines: list[str], said: str) -> tuple[str, str]:

@@ -3,7 +3,7 @@
 import pytest
 
 from taofold.core.failing_checks import Check, Location
-from taofold.diagnostics import MOST, failing_checks, passing_names
+from taofold.diagnostics import MOST, causes_of, failing_checks, passing_names
 
 OUTPUT = {
     "pytest": (
@@ -234,3 +234,83 @@ def test_the_place_of_a_check_is_the_innermost_that_is_no_test() -> None:
 )
 def test_what_passed_is_read_where_it_is_named(text: str, names: set[str] | None) -> None:
     assert passing_names(text) == names
+
+
+CHAINED = """\
+F                                                                        [100%]
+=================================== FAILURES ===================================
+__________________________________ test_start __________________________________
+    def load(d):
+        try:
+>           return d["port"]
+E           KeyError: 'port'
+
+test_c.py:6: KeyError
+
+The above exception was the direct cause of the following exception:
+
+        except KeyError as error:
+>           raise ConfigError("bad config") from error
+E           test_c.ConfigError: bad config
+
+test_c.py:8: ConfigError
+
+During handling of the above exception, another exception occurred:
+
+    def test_start():
+>       assert start() == 1
+E           test_c.StartError: cannot start: no config
+
+test_c.py:13: StartError
+=========================== short test summary info ============================
+FAILED test_c.py::test_start - test_c.StartError: cannot start: no config
+1 failed in 0.31s
+"""
+RAISED = """\
+Traceback (most recent call last):
+  File "c.py", line 6, in load
+    return d["port"]
+KeyError: 'port'
+
+The above exception was the direct cause of the following exception:
+
+Traceback (most recent call last):
+  File "c.py", line 8, in load
+    raise ConfigError("bad config") from error
+c.ConfigError: bad config
+"""
+UNITTEST = f"ERROR: test_a (m.T.test_a)\n{'-' * 70}\n{RAISED}\n{'-' * 70}\nRan 1 test in 0.001s\n"
+NODE = """\
+Error: bad config
+    at load (/w/c.js:2:60)
+    at /w/c.js:3:1 {
+  [cause]: SyntaxError: Expected property name or '}' in JSON at position 1
+      at JSON.parse (<anonymous>)
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "raised", "causes"),
+    [
+        (CHAINED, "StartError", (("KeyError", "'port'"), ("ConfigError", "bad config"))),
+        (UNITTEST, "ConfigError", (("KeyError", "'port'"),)),
+        (NODE, "Error",
+         (("SyntaxError", "Expected property name or '}' in JSON at position 1"),)),
+    ],
+    ids=["pytest", "unittest", "node"],
+)  # fmt: skip
+def test_of_a_chain_of_exceptions_each_is_read(
+    text: str, raised: str, causes: tuple[tuple[str, str], ...]
+) -> None:
+    (check,) = failing_checks(text)
+    assert (check.error_type, causes_of(check)) == (raised, causes)
+
+
+def test_the_causes_are_read_of_what_a_gate_keeps_too() -> None:
+    """A gate keeps what pytest or Python printed."""
+    printed = CHAINED.partition("test_start ___")[2].partition("\n")[2]
+    for text in (printed, RAISED):
+        check = Check("t", "failed", "OtherError", "x", traceback=text)
+        assert causes_of(check)[0] == ("KeyError", "'port'")
+    assert causes_of(Check("t", "failed", "KeyError", "x", traceback="KeyError: x")) == ()

@@ -82,6 +82,7 @@ _ERROR: Final = (
     Key("taofold.error_seen", "body.signature.seen"),
     Key("taofold.error_caller", "body.signature.caller"),
     Key("taofold.error_raised", "body.signature.raised"),
+    Key("taofold.error_causes", "body.signature.causes"),
 )
 _HISTORY: Final = (
     Key("taofold.first_discovered", "first_discovered"),

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, get_args
 from msgspec.structs import replace
 
 from taofold.core.failing_checks import Check, is_foreign, is_test
+from taofold.diagnostics import causes_of
 from taofold.learning.extraction.blame import blame
 from taofold.learning.extraction.categories import (
     category_of,
@@ -66,6 +67,7 @@ REPEATED: Final = 3
 _MOST_EDITS: Final = 4
 _MOST_EDIT: Final = 160
 _MOST_EXAMPLE: Final = 300
+_MOST_CAUSES: Final = 4
 
 Sign = tuple[str, str]
 """An error's class and its generalised message."""
@@ -164,6 +166,9 @@ def signature_of(check: Check, history: LoopHistory) -> ErrorSignature:
         seen_at(check),
         history.callers.get(check.signature, ""),
         raised_at(check),
+        tuple(
+            [f"{error}: {said}"[:_MOST_EXAMPLE] for error, said in causes_of(check)[:_MOST_CAUSES]]
+        ),
     )
 
 

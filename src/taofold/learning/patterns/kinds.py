@@ -57,7 +57,8 @@ class ErrorSignature(Value, frozen=True):
     is the message with `.*` where it varied; it is never run as a regular expression.
     `hints` are places such as `*.py:validate*`. `example` is one such message word for word, and
     `seen` where it stood, as `path:function`; `caller` the lines, of a test or a program, by
-    which it came up; `raised` the line that raised it.
+    which it came up; `raised` the line that raised it. `causes` are the exceptions that led to it,
+    the first one first, each as `class: message`.
     """
 
     type: ErrorType = "Other"
@@ -68,6 +69,7 @@ class ErrorSignature(Value, frozen=True):
     seen: str = ""
     caller: str = ""
     raised: str = ""
+    causes: tuple[str, ...] = ()
 
 
 class Fix(Value, frozen=True):

@@ -17,6 +17,7 @@ from taofold.learning.patterns.kinds import (
     Avoidance,
     CodeTemplate,
     ErrorFix,
+    ErrorSignature,
     Kind,
 )
 from taofold.learning.patterns.pattern import Pattern
@@ -48,8 +49,8 @@ class Ranked(NamedTuple):
     refused: str = ""
     answers: int = -1
     """The failing check that it answers best; -1 = the task as a whole."""
-    failing: Check | None = None
-    """That check."""
+    seen: tuple[ErrorSignature, Check] | None = None
+    """The error of the lesson and that of this check which are alike."""
 
     @property
     def score(self) -> float:
@@ -101,9 +102,8 @@ def rank(
             refused = "its kind is switched off"
         else:
             refused = _refusal(pattern, close, settings, min_uses)
-        here = question.failing[close.answers] if close.answers >= 0 else None
         figures = close.value, effectiveness(pattern)
-        ranked.append(Ranked(pattern, *figures, refused, close.answers, here))
+        ranked.append(Ranked(pattern, *figures, refused, close.answers, close.seen))
     return sorted(ranked, key=_order)
 
 

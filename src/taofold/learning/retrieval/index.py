@@ -189,14 +189,17 @@ def classname(name: str) -> str:
 
 def _class(pattern: Pattern) -> list[str]:
     signature = pattern.signature
-    return [classname(signature.name or signature.type)] if signature else []
+    if signature is None:
+        return []
+    causes = [cause.partition(":")[0] for cause in signature.causes]
+    return [classname(name) for name in (signature.name or signature.type, *causes)]
 
 
 def _texts(pattern: Pattern) -> list[str]:
     texts = [pattern.name, *pattern.tags]
     signature = pattern.signature
     if signature is not None:
-        texts += [signature.name, literal(signature.pattern), *signature.hints]
+        texts += [signature.name, literal(signature.pattern), *signature.causes, *signature.hints]
     match pattern.body:
         case ErrorFix(fix=fix):
             # Not the lines around the change: they are about something else.

@@ -7,9 +7,13 @@ the text around or of the message, are no likeness of errors; they decide where 
 import re
 from collections.abc import Iterable
 from difflib import SequenceMatcher
+from itertools import product
 from typing import Final, NamedTuple, TypeAlias
 
+from msgspec.structs import replace
+
 from taofold.core.failing_checks import Check, is_assertion, is_exception
+from taofold.diagnostics import causes_of
 from taofold.learning.extraction.diffs import BOUND, HOLE, KNOWN, delta, dice, sides, tokens
 from taofold.learning.extraction.generalisation import (
     error_type_of,
@@ -41,6 +45,7 @@ from taofold.learning.retrieval.index import (
 
 _MOST_ERRORS: Final = 30
 """Different errors of a case that are looked at."""
+_MOST_CAUSES: Final = 4
 _MESSAGE: Final = 2000
 """Characters of a message that are looked at."""
 _FEWEST: Final = 3
@@ -69,18 +74,45 @@ def context_of(case: LoopCase) -> CaseContext:
 def ask(case: LoopCase) -> Question:
     """Prepare `case`."""
     failing = _distinct(case)
-    searches = [(*_class_of(check), *words(check.message[:_MESSAGE])) for check in failing]
+    each = [form for check in failing for form in chain_of(check)]
+    searches = [(*_class_of(check), *words(check.message[:_MESSAGE])) for check in each]
     searches.append(tuple(telling(case.task[:_MESSAGE])))
     said = _telling([term for terms in searches for term in terms])
     return Question(case, failing, tuple(filter(None, searches)), said)
 
 
 def _distinct(case: LoopCase) -> tuple[Check, ...]:
-    """A check of each error that fails, by its class, its sentence and its place."""
-    errors: dict[tuple[str, str, str], Check] = {}
+    """A check of each error that fails, by its class, its sentence, its causes and its place."""
+    errors: dict[tuple[str, ...], Check] = {}
     for check in case.failing:
-        errors.setdefault((check.error_type, pattern_of(check.message), seen_at(check)), check)
+        forms = [text for c in chain_of(check) for text in (c.error_type, pattern_of(c.message))]
+        errors.setdefault((*forms, seen_at(check)), check)
     return tuple(errors.values())[:_MOST_ERRORS]
+
+
+def chain_of(check: Check) -> tuple[Check, ...]:
+    """The check, and as others of the same place the exceptions that led to its own."""
+    causes = causes_of(check)[:_MOST_CAUSES]
+    return (check, *[replace(check, error_type=e, message=said) for e, said in causes])
+
+
+def _chain_of(signature: ErrorSignature) -> tuple[ErrorSignature, ...]:
+    """The same of what a lesson is about."""
+    causes = [cause.partition(": ")[::2] for cause in signature.causes]
+    return (
+        signature,
+        *[
+            replace(
+                signature,
+                type=error_type_of(error),
+                name=error,
+                pattern=pattern_of(said),
+                example=said,
+                raised="",
+            )
+            for error, said in causes
+        ],
+    )
 
 
 def _class_of(check: Check) -> list[str]:
@@ -191,11 +223,13 @@ class Relevance(NamedTuple):
     """How relevant a pattern is, 0 to 1, and the failing check that it answers (-1 = none).
 
     `refused` says why it would mislead although its words are near: it answers another error.
+    `seen` are the error of the lesson and the one here that are alike: of a chain any exception.
     """
 
     value: float
     answers: int = -1
     refused: str = ""
+    seen: tuple[ErrorSignature, Check] | None = None
 
 
 def relevance(pattern: Pattern, stems: str, question: Question) -> Relevance:
@@ -221,14 +255,20 @@ def _of_error(pattern: Pattern, signature: ErrorSignature, question: Question) -
     # Refused unless some failing check speaks for it: words alone bring lessons about other errors.
     best = Relevance(0.0, refused="it answers another error")
     silence = ""
-    for number, failing in enumerate(question.failing):
-        error = _error(signature, failing)
-        if not error:
+    for number, check in enumerate(question.failing):
+        there, here = _chain_of(signature), chain_of(check)
+        # One error that is reported of several others is no error of its own.
+        chained = len(there) > 1 and len(here) > 1
+        if chained and not any(_error(one, other) for one in there[1:] for other in here[1:]):
             continue
-        known = _no_news(pattern, signature, failing, question.case)
-        silence = known or silence
-        if error > best.value and not known:
-            best = Relevance(error, number)
+        for form, failing in product(there, here):
+            error = _error(form, failing)
+            if not error or error <= best.value:
+                continue
+            known = _no_news(pattern, form, failing, question.case)
+            silence = known or silence
+            if not known:
+                best = Relevance(error, number, seen=(form, failing))
     return best if best.value else best._replace(refused=silence or best.refused)
 
 
@@ -288,17 +328,19 @@ def _no_news(pattern: Pattern, signature: ErrorSignature, failing: Check, case: 
     # What a library lacks it lacks for all who use it.
     vain |= same_library(signature, done.files, failing)
     # It helped another loop, or it is more than the name that the message asks for.
-    known = known and not (pattern.helped or len(pattern.found) > 1 or _uncommon(pattern, failing))
+    known = known and not (
+        pattern.helped or len(pattern.found) > 1 or _uncommon(pattern, signature, failing)
+    )
     if known and (own or _of_every_day(failing, vain=vain, failed=failed)):
         return "such an error has its cause in the program at hand"
     return "" if hard or failed else _NOT_YET
 
 
-def _uncommon(pattern: Pattern, failing: Check) -> bool:
+def _uncommon(pattern: Pattern, signature: ErrorSignature, failing: Check) -> bool:
     """Is a name missing, or an argument, and the cure not to write, define or correct that name?"""
-    diff, signature = _fix(pattern).diff, pattern.signature
+    diff = _fix(pattern).diff
     arity = is_exception(failing) and bool(_ARITY.search(failing.message))
-    if not diff or signature is None or not (arity or _NAMED.fullmatch(failing.error_type)):
+    if not diff or not (arity or _NAMED.fullmatch(failing.error_type)):
         return False
     changed = [[line for line in lines if not _DECLARES.match(line)] for lines in sides(diff)]
     gone, new = ({token.strip("\"'") for token in tokens("\n".join(side))} for side in changed)

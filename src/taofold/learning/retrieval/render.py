@@ -164,7 +164,7 @@ def item(one: Ranked, number: int) -> str:
                     f"   - It was no cure in {wrong} of {len(pattern.uses)} that followed it"
                 )
             lines += [*_came_up(body.signature), *_fix(body.fix)]
-            lines += _compare(body.signature, body.fix, one.failing)
+            lines += _compare(body.fix, *one.seen) if one.seen else []
         case Approach() as body:
             lines += _approach(body)
         case Avoidance() as body:
@@ -229,14 +229,17 @@ def _came_up(signature: ErrorSignature) -> list[str]:
     # Older releases took a frame of the interpreter for the place.
     known = signature.seen and not is_foreign(signature.seen.partition(":")[0])
     where = f" in {line(signature.seen, 120)}" if known else ""
+    causes = [
+        f"   - It was raised because of {line(cause, _MESSAGE)}" for cause in signature.causes
+    ]
     if signature.caller:
-        return _fenced(f"It came up{where}, by", "", signature.caller)
-    return [f"   - It came up{where}"] if where else []
+        return [*causes, *_fenced(f"It came up{where}, by", "", signature.caller)]
+    return [*causes, f"   - It came up{where}"] if where else causes
 
 
-def _compare(signature: ErrorSignature, fix: Fix, here: Check | None) -> list[str]:
+def _compare(fix: Fix, signature: ErrorSignature, here: Check) -> list[str]:
     """What a reader needs to see whether the cause here is the same: both beside each other."""
-    if here is None or not signature.example:
+    if not signature.example:
         return []
     there, now = signature.raised, raised_at(here)
     # An assertion says what had to hold, and the line that raised it no more.
