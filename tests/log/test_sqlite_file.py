@@ -323,3 +323,47 @@ def test_a_check_names_what_is_wrong(path: Path, tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     notes.write_text("no database " * 100)
     assert "no SQLite database" in faults_in(notes)[0]
+
+
+@pytest.mark.parametrize("what", ["deleted", "moved", "replaced", "folder"])
+def test_nothing_is_written_to_a_file_that_lost_its_name(what: str, tmp_path: Path) -> None:
+    """Mutant: nobody looks. A run that is only in a deleted file is gone with its process."""
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    path = folder / "log.db"
+
+    async def main() -> None:
+        log = SqliteLog(path)
+        await log.create(RunRow("r", goal="g"))
+        match what:
+            case "deleted":
+                path.unlink()
+            case "moved":
+                path.rename(folder / "elsewhere.db")
+            case "replaced":
+                other = folder / "other.db"
+                await filled(other)
+                other.replace(path)
+            case _:
+                folder.rename(tmp_path / "away")
+        with pytest.raises(LogError, match="while it is open"):
+            await log.create(RunRow("s", goal="g"))
+        if what == "moved":
+            (folder / "elsewhere.db").rename(path)
+            await log.create(RunRow("s", goal="g"))
+        await log.close()
+
+    run(main())
+
+
+def test_a_program_may_change_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    async def main() -> None:
+        log = SqliteLog(Path("log.db"))
+        await log.create(RunRow("r", goal="g"))
+        monkeypatch.chdir("/")
+        await log.create(RunRow("s", goal="g"))
+        await log.close()
+
+    run(main())

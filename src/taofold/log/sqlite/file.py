@@ -181,6 +181,8 @@ class SqliteFile:
         self.path = path
         self._wait_s, self._adopt, self._max_bytes = wait_s, adopt, max_bytes
         self._connection: sqlite3.Connection | None = None
+        self._place = (path, 0, 0)
+        """Where the open file lay, with its device and inode."""
         self._folding: sqlite3.Connection | None = None
         self._closed = False
         self._inherited = False
@@ -211,6 +213,10 @@ class SqliteFile:
                 self._connection = connect(
                     self.path, wait_s=self._wait_s, adopt=self._adopt, max_bytes=self._max_bytes
                 )
+                # Absolute: a program may change its folder.
+                place = self.path.absolute()
+                there = place.stat()
+                self._place = (place, there.st_dev, there.st_ino)
 
     async def read(self, work: Work[T]) -> T:
         """The result of `work`, which only reads."""
@@ -318,6 +324,7 @@ class SqliteFile:
     def _write(self, work: Work[T]) -> T:
         with self._lock:
             connection = self._opened()
+            self._still_there()
             # The write lock at once: a transaction that begins as a reader may
             # find that it cannot write.
             connection.execute("begin immediate")
@@ -345,6 +352,22 @@ class SqliteFile:
         if self._connection is None:
             raise LogError(f"the log {str(self.path)!r} is closed; open it again to use it")
         return self._connection
+
+    def _still_there(self) -> None:
+        """What is written to a file without a name is lost with this process."""
+        place, device, inode = self._place
+        try:
+            there = place.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            there = None
+        except OSError:
+            return  # its folder cannot be looked into: that says nothing of the file
+        if there is None or (there.st_dev, there.st_ino) != (device, inode):
+            what = "replaced" if there else "deleted or moved"
+            raise LogError(
+                f"the log {str(self.path)!r} was {what} while it is open. Nothing of this was "
+                "saved: put the file back, or restart this process"
+            )
 
     def _fold(self) -> None:
         with suppress(sqlite3.Error):  # somebody was in the way; soon again
