@@ -1,4 +1,4 @@
-"""`python -m taofold.cli`."""
+"""`python -m taofold.cli`: the program of `app`."""
 
 from taofold.cli import main
 

@@ -4,6 +4,8 @@ A `Choice` is what was said or recorded; `make` takes one. AGENT is an agent fil
 or nothing: then it is the default agent with file and command tools on the current directory. Its
 models are connected here: those that its file names, or what `--model` says instead. The operator's
 policy and flags come on top.
+
+How an agent file is read and built is in `taofold.files`.
 """
 
 import os

@@ -2,6 +2,8 @@
 
 Nothing that was typed before the question is taken for an answer; the end of the input
 leaves the run waiting. It knows the terminal only as lines in and lines out.
+
+What is decided from another process goes through `approvals`.
 """
 
 import asyncio

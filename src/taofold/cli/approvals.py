@@ -1,4 +1,7 @@
-"""`taofold approvals list|approve|deny`: a person's word, from any process."""
+"""`taofold approvals list|approve|deny`: what waits for a person, decided from any process.
+
+The prompt that a run shows while it is driven at this terminal is `approval_prompt`.
+"""
 
 import json as jsonlib
 from typing import TYPE_CHECKING, Annotated, Any

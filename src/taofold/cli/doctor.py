@@ -1,4 +1,7 @@
-"""`taofold doctor`: what is configured here; `model_probe` finds out what a model can do."""
+"""`taofold doctor`: one finding for each thing that is installed or configured here.
+
+What a model can do is found out by `model_probe`.
+"""
 
 import os
 import platform

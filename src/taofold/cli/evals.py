@@ -1,4 +1,7 @@
-"""`taofold eval`: an agent on a file of cases, or cases made from (rated) runs."""
+"""`taofold eval`: an agent on a file of cases, or cases made from (rated) runs.
+
+Cases, scorers, reports and their comparison are in `taofold.evals`.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,8 @@
-"""`taofold mcp`: who this user is at MCP servers, and what was accepted of their tools."""
+"""`taofold mcp`: who this user is at MCP servers, and what was accepted of their tools.
+
+Agents are served to MCP clients by `serve/mcp`; how servers are reached is in
+`taofold.bridges.mcp.client`.
+"""
 
 import asyncio
 import webbrowser

@@ -1,4 +1,7 @@
-"""`taofold doctor MODEL`: asks a model four small things; what it found is the model's profile."""
+"""`taofold doctor MODEL`: asks a model four small things; what it found is the model's profile.
+
+What is configured on this machine is reported by `doctor`.
+"""
 
 import asyncio
 import json

@@ -2,6 +2,8 @@
 
 The verbs, also those that take patterns out of a loop or give them to one. `ralph-patterns`,
 `ralph-extract-patterns` and `ralph-inject-patterns` are the names of the source system.
+
+How patterns are printed is in `render/patterns`.
 """
 
 from pathlib import Path

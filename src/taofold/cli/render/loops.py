@@ -1,4 +1,7 @@
-"""`Show`: a loop as it goes, one line for each step, and what the gates say of each iteration."""
+"""`Show`: a loop as it goes, one line for each step, and what the gates say of each iteration.
+
+Lists of loops and their states are printed by `cli/loops/commands`.
+"""
 
 import sys
 from collections.abc import Sequence

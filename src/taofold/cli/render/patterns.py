@@ -1,6 +1,8 @@
 """Patterns for people and as JSON: a table, a page in the source system's layout, lineage, metrics.
 
 The learning curve is drawn as text: a bar for the iterations that each loop took.
+
+The verbs are in `cli/patterns`.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,7 @@
-"""`RichVoice`: a run told in colours, in compact blocks, and a line for what is going on."""
+"""`RichVoice`: the steps of a run in colours and compact blocks, with a line for what is going on.
+
+Which steps there are is decided by `story`. Imported only for a terminal that has colours.
+"""
 
 from typing import Final
 

@@ -1,4 +1,7 @@
-"""`taofold runs resume|cancel|steer|fork|rate|delete|adopt`: what people do to a run."""
+"""`taofold runs resume|cancel|steer|fork|rate|delete|adopt`: what people do to a run.
+
+How a run that goes on is driven and shown is in `drive`.
+"""
 
 import sys
 from typing import TYPE_CHECKING, Annotated, Any, Final

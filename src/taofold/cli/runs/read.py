@@ -1,4 +1,7 @@
-"""`taofold runs`: the verbs that only read."""
+"""`taofold runs list|show|log|metrics|check|diff|replay`: the verbs that only read.
+
+How runs are printed is in `render/runs`.
+"""
 
 from typing import TYPE_CHECKING, Annotated, Any
 

@@ -1,7 +1,7 @@
-"""`taofold serve`: agents over HTTP, with the web console. `taofold serve tokens …`: who may.
+"""`taofold serve`, `taofold work` and `taofold serve tokens …`: agents over HTTP, and who may.
 
 Without tokens it serves this machine only; to be reachable from elsewhere it wants tokens,
-and the names under which it is reached.
+and the names under which it is reached. What is then served is put together in `http` and `mcp`.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,7 @@
-"""`taofold serve` over HTTP: opens the port and stays, once `commands` knows the agents."""
+"""The processes of `taofold serve` and `taofold work`: put together, and run until told to stop.
+
+The verbs and their options are in `commands`; what the server does is in `taofold.server`.
+"""
 
 import asyncio
 import logging

@@ -1,4 +1,7 @@
-"""`taofold serve --mcp`: agents and tools for MCP clients. `serve` calls `serve_mcp`."""
+"""The process of `taofold serve --mcp`: agents and tools for MCP clients.
+
+The options are in `commands`; requests are answered by `taofold.bridges.mcp.server`.
+"""
 
 import asyncio
 import re

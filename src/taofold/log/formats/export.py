@@ -1,4 +1,4 @@
-"""The forms in which a run leaves and enters the store, by name. Text only: files are the caller's.
+"""The forms in which a run leaves and enters a log, by name. Text only: files are the caller's.
 
 | name | holds | comes back as |
 |---|---|---|

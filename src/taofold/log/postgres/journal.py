@@ -1,4 +1,7 @@
-"""The PostgreSQL journal: streams of facts in the same database as the runs."""
+"""The PostgreSQL journal: streams of facts in the same database as the runs.
+
+It knows nothing about what facts mean.
+"""
 
 import asyncio
 from collections.abc import Collection, Sequence

@@ -1,4 +1,8 @@
-"""The routes of browser sessions: sign in by a link or a token, who I am, sign out."""
+"""The routes of browser sessions: sign in by a link or a token, who I am, sign out.
+
+How cookies, links and tokens are checked is in `server.auth`; signing in to MCP servers is in
+`mcp_signins`.
+"""
 
 import asyncio
 from typing import Final

@@ -1,4 +1,4 @@
-"""The routes about the server itself: its agents, health, counts, OpenAPI."""
+"""The routes about the server itself: the agents it offers, health, readiness and metrics."""
 
 import asyncio
 from typing import Final
