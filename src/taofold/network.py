@@ -7,6 +7,8 @@ look-up that could disagree a moment later.
 
 `send`, for requests with credentials: one blocking request, of which a redirect is an answer like
 any other. Following it would hand the headers, and with them the key, to whomever the server names.
+`http_parts` and `bare_url` read a URL that a person configured, and what of it may be
+shown.
 
 Knows nothing about tools, models or providers.
 """
@@ -19,7 +21,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 if TYPE_CHECKING:
     import aiohttp
@@ -232,6 +234,28 @@ def reason(error: urllib.error.HTTPError) -> str:
     return (
         f"{reason}: it points to {target[:200]!r}; redirects are not followed" if target else reason
     )
+
+
+def http_parts(url: str) -> SplitResult:
+    """The parts of an http or https URL that names a host.
+
+    Raises:
+        ValueError: `url` is of another kind, or cannot be split.
+    """
+    parts = urlsplit(url)
+    # The port is read here: `urlsplit` raises then, not when the URL is split.
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
+        raise ValueError(f"{url[:100]!r} is no http or https URL")
+    return parts
+
+
+def bare_url(url: str) -> str:
+    """Scheme, host, port and path of `url`: what may be shown. User, password, query may not."""
+    parts = urlsplit(url)
+    # `hostname` is without the brackets that an IPv6 address has in a URL.
+    host = parts.hostname or ""
+    host = f"[{host}]" if ":" in host else host
+    return f"{parts.scheme}://{host}{f':{parts.port}' if parts.port else ''}{parts.path}"
 
 
 def origin(url: str) -> tuple[str, str, int]:

@@ -20,7 +20,6 @@ from taofold.models.transport import (
     aclose_all,
     allow_model_requests,
     forbid_model_requests,
-    place,
     proxy_for,
 )
 
@@ -281,10 +280,6 @@ async def test_a_request_goes_through_the_proxy(
     answer = await Http().post("http://models.invalid/v1/x", {}, b"", Bounds())
     assert answer.body == b"proxied"
     assert seen == ["http://models.invalid/v1/x"]
-
-
-def test_what_is_shown_of_a_url_holds_no_secret() -> None:
-    assert place("https://u:p@h:1/a?key=s#f") == "https://h:1/a"
 
 
 def test_resolving_a_model_does_not_load_the_client() -> None:

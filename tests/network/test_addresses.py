@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from taofold.network import is_own, is_public
+from taofold.network import bare_url, http_parts, is_own, is_public
 
 NEAR = """
 0.0.0.0 0.1.2.3 10.0.0.1 10.255.255.255 100.64.0.1 100.100.100.200 100.127.255.255 127.0.0.1
@@ -54,7 +54,7 @@ def test_the_loopback_addresses_are_this_machines_own() -> None:
 def test_a_public_address_of_this_machine_is_its_own() -> None:
     """A service behind the machine's firewall would be reached from inside."""
     program = (
-        "from taofold.network import is_own, is_public\n"
+        "from taofold.network import bare_url, http_parts, is_own, is_public\n"
         "from taofold.network import reachable\n"
         "print(is_public('9.9.9.9'), is_own('9.9.9.9'), reachable('9.9.9.9'), is_own('9.9.9.8'))"
     )
@@ -66,3 +66,27 @@ def test_a_public_address_of_this_machine_is_its_own() -> None:
     if done.returncode and "unshare" in done.stderr:
         pytest.skip(f"no network namespace can be made here: {done.stderr.strip()}")
     assert done.stdout.split() == ["True", "True", "False", "False"], done.stderr
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ftp://a/",
+        "https://",
+        "a/b",
+        "http://a:x/",
+        "http://a:99999/",
+        "http://a:0/",
+        "http://[::1/",
+    ],
+)
+def test_a_configured_url_is_of_http_and_names_a_host(url: str) -> None:
+    with pytest.raises(ValueError, match=r"URL|[Pp]ort"):
+        http_parts(url)
+
+
+def test_what_is_shown_of_a_url_holds_no_credentials_and_no_query() -> None:
+    url = "https://me:secret@[2001:db8::1]:8443/v1?key=secret#secret"
+    assert http_parts(url).password == "secret"
+    assert bare_url(url) == "https://[2001:db8::1]:8443/v1"
+    assert bare_url("http://me@host:8000/v1?key=k") == "http://host:8000/v1"

@@ -12,7 +12,6 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, cast
-from urllib.parse import urlsplit
 
 from pydantic import BaseModel, Field
 
@@ -21,6 +20,7 @@ from taofold.core.json_values import is_array, is_object
 from taofold.files.checked_yaml import Fault, KeyPath, Strict, YamlDocument, check
 from taofold.files.expressions.template import Template, Unrenderable, is_template
 from taofold.files.types import NoType, record
+from taofold.network import http_parts
 from taofold.policy.redaction import Redactor, is_named_secret
 from taofold.tools import Outcome, RunContext, Tool
 from taofold.tools.command import command_tool
@@ -237,12 +237,8 @@ def _server(document: YamlDocument, name: str, value: Mapping[str, Any]) -> list
 def _flaw(url: str) -> tuple[str, str]:
     """Why `url` is no address of a server, and a hint."""
     try:
-        parts = urlsplit(url)
-        # urlsplit raises when `port` is read, not when the address is split.
-        fine = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # brackets that do not close, a port that is none
-        return f"{url!r} is no http(s) address", ""
-    if not fine:
+        parts = http_parts(url)
+    except ValueError:
         return f"{url!r} is no http(s) address", ""
     if parts.username or parts.password:
         return "credentials do not belong in a url", "use headers with ${NAME}"

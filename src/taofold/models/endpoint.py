@@ -33,8 +33,8 @@ from taofold.models.transport import (
     Transport,
     guard,
     joined,
-    place,
 )
+from taofold.network import bare_url
 from taofold.runtime.model import Speaker
 
 AGAIN: Final = frozenset({"rate", "server", "network", "reply"})
@@ -160,7 +160,7 @@ def fault(
     kind, advice = _sort(status, f"{code} {message}".lower())
     public = _printable(message if not secret else message.replace(secret, "***"))
     code = _printable(code)[:_EXCERPT]
-    text = f"{place(url)} answered {status}" if status else f"{place(url)} reported an error"
+    text = f"{bare_url(url)} answered {status}" if status else f"{bare_url(url)} reported an error"
     text += f" ({code})" if code and code != str(status) else ""
     text += f": {public[:_EXCERPT]}" if public else ""
     advice = _ADVICE.get(advice, "")
@@ -476,7 +476,7 @@ class Endpoint:
         """Another run was told to come back much later: nobody waits for that in silence."""
         if (shut := self.limiter.shut) > self._retry.seconds:
             raise ModelError(
-                f"{place(self.url)} asked to be left alone for {shut:.0f} s more: the account's "
+                f"{bare_url(self.url)} asked to be left alone for {shut:.0f} s more: the account's "
                 "rate limit is reached; use another model, or come back then",
                 kind="rate",
                 retry_after=shut,

@@ -21,6 +21,7 @@ from urllib.request import getproxies, proxy_bypass
 from weakref import WeakKeyDictionary
 
 from taofold.core.errors import ConfigError, ModelError
+from taofold.network import bare_url
 
 if TYPE_CHECKING:
     import aiohttp
@@ -81,13 +82,6 @@ class Transport(Protocol):
         ...
 
 
-def place(url: str) -> str:
-    """Scheme, host, port and path of `url`: what may be shown. User, password, query may not."""
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    return f"{parts.scheme}://{host}{f':{parts.port}' if parts.port else ''}{parts.path}"
-
-
 def proxy_for(url: str) -> str | None:
     """The proxy that the environment (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY) asks for.
 
@@ -102,7 +96,7 @@ def proxy_for(url: str) -> str | None:
     if proxy and not proxy.startswith(("http://", "https://")):
         if "://" in proxy:
             raise ConfigError(
-                f"the proxy {place(proxy)} is not an HTTP proxy: set HTTPS_PROXY to one, or add "
+                f"the proxy {bare_url(proxy)} is not an HTTP proxy: set HTTPS_PROXY to one, or add "
                 f"{parts.hostname!r} to NO_PROXY"
             )
         proxy = f"http://{proxy}"
@@ -123,8 +117,8 @@ class Guard:
         # Nothing is allowed: no URL begins with NUL.
         if self.closed and not url.startswith(self.allowed or ("\0",)):
             raise ConfigError(
-                f"a model request to {place(url)} was forbidden by forbid_model_requests(): use a "
-                "ScriptedModel or a cassette, or mark the test allow_model_requests"
+                f"a model request to {bare_url(url)} was forbidden by forbid_model_requests(): use "
+                "a ScriptedModel or a cassette, or mark the test allow_model_requests"
             )
 
 
@@ -308,7 +302,7 @@ async def _exchange(
             # Counted after decompression: a small answer may unpack to a very large one.
             if size > bounds.size:
                 raise ModelError(
-                    f"the answer of {place(str(lane.url))} is larger than {bounds.size} bytes",
+                    f"the answer of {bare_url(str(lane.url))} is larger than {bounds.size} bytes",
                     kind="reply",
                 )
             if on_bytes is None:
@@ -418,7 +412,7 @@ async def _finish(response: aiohttp.ClientResponse, size: int) -> None:
 def _broken(error: Exception, url: str, bounds: Bounds) -> ModelError:
     import aiohttp  # noqa: PLC0415
 
-    where = place(url)
+    where = bare_url(url)
     kind = type(error).__name__
     # Before TimeoutError, of which it is a subclass:
     # no connection may pass, a slow answer does not.

@@ -12,7 +12,6 @@ import time
 import urllib.error
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Generic, TypeVar
-from urllib.parse import urlsplit
 
 from taofold import network
 from taofold.core.errors import ConfigError, TaofoldError
@@ -173,12 +172,8 @@ def endpoint_of(url: str) -> str:
     Raises:
         ConfigError: it is no HTTP URL.
     """
-    wrong = f"an endpoint is an http or https URL, not {url[:100]!r}"
     try:
-        parts = urlsplit(url)
-        port = f":{parts.port}" if parts.port else ""
+        network.http_parts(url)
     except ValueError as error:
-        raise ConfigError(wrong) from error
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError(wrong)
-    return f"{parts.scheme}://{parts.hostname}{port}{parts.path}"
+        raise ConfigError(f"an endpoint is an http or https URL, not {url[:100]!r}") from error
+    return network.bare_url(url)

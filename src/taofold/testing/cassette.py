@@ -34,9 +34,9 @@ from taofold.models.transport import (
     HttpResponse,
     OnBytes,
     Transport,
-    place,
     whole,
 )
+from taofold.network import bare_url
 from taofold.policy.redaction import Redactor
 
 _PIECE: Final = 37
@@ -82,7 +82,7 @@ class Cassette:
         if not self._left:
             raise CassetteMismatch(
                 f"{self.name!r} has no exchange left for request {len(self.requests)} "
-                f"to {place(url)}"
+                f"to {bare_url(url)}"
             )
         exchange = self._left[0]
         why = _difference(exchange.get("request", {}), url, headers, request)
@@ -131,7 +131,7 @@ def _event(event: Any) -> str:
 def _difference(wanted: dict[str, Any], url: str, headers: Mapping[str, str], body: object) -> str:
     path = str(wanted.get("path", ""))
     if not url.endswith(path):
-        return f"it goes to {place(url)}, the cassette expects {path!r}"
+        return f"it goes to {bare_url(url)}, the cassette expects {path!r}"
     got = {name.lower(): value for name, value in headers.items()}
     for name, value in wanted.get("headers", {}).items():
         if got.get(name.lower()) != value:
@@ -246,7 +246,7 @@ def _response(url: str, answer: HttpResponse, content: bytes) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         # Bedrock frames its streams in binary; a cassette is text.
         raise ConfigError(
-            f"the answer of {place(url)} is no text and cannot be recorded"
+            f"the answer of {bare_url(url)} is no text and cannot be recorded"
         ) from error
     try:
         response["json"] = json.loads(text)

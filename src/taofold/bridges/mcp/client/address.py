@@ -20,6 +20,7 @@ from taofold.core.errors import ConfigError
 from taofold.core.json_values import is_array
 from taofold.core.text import clip
 from taofold.core.values import Principal
+from taofold.network import http_parts
 from taofold.policy.redaction import Redactor
 
 _VARIABLE: Final = re.compile(r"\$\{(\w+)\}")
@@ -94,14 +95,10 @@ class ServerAddress:
         if self.kind == "stdio" and not self.command.strip():
             raise ConfigError("a stdio server needs the command that starts it")
         if self.kind in ("http", "sse"):
-            wrong = f"a server's url is http(s)://…, not {self.url!r}"
             try:
-                parts = urlsplit(self.url)
-                fine = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+                parts = http_parts(self.url)
             except ValueError as error:
-                raise ConfigError(wrong) from error
-            if not fine:
-                raise ConfigError(wrong)
+                raise ConfigError(f"a server's url is http(s)://…, not {self.url!r}") from error
             if parts.username or parts.password:
                 raise ConfigError("credentials do not belong in a url: use headers with ${NAME}")
 
