@@ -1,4 +1,4 @@
-"""Nodes of a flow file, compiled: values, conditions, the keys of actions.
+"""A flow file, compiled: its nodes, values and conditions, the keys of actions, the state.
 
 All faults are found, each at its key. Imports and runs nothing.
 """
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Final
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, create_model
 
 from taofold.core.json_values import is_array, is_object
 from taofold.core.text import near
@@ -18,7 +18,9 @@ from taofold.files.expressions.condition import Condition, Unclear
 from taofold.files.expressions.template import Template, Unrenderable, is_template
 from taofold.files.flow.flow import (
     END,
+    OWN,
     Edge,
+    Flow,
     FlowKeys,
     Given,
     Loop,
@@ -29,10 +31,15 @@ from taofold.files.flow.flow import (
     Spread,
     templates,
 )
-from taofold.files.types import NoType, type_of
+from taofold.files.python_references import is_name
+from taofold.files.types import NoType, record, type_of
 
 _ALWAYS: Final = frozenset({"state", "variables", "goal"})
 _DEEPEST: Final = 50
+
+
+class _Free(BaseModel):
+    model_config = ConfigDict(extra="allow")
 
 
 @dataclass(slots=True)
@@ -118,6 +125,53 @@ class Compiler:
                     hint = f"did you mean {similar[0]!r}? If it is there at the start, name it in"
                     self.wrong(path, f"no node sets state.{name}", f"{hint} state_schema")
         return frozenset(started)
+
+    def flow(self) -> Flow:
+        """The flow of the file, as far as it has no faults."""
+        keys = self.keys
+        if "strategy" in keys.model_fields_set:
+            self.wrong(("strategy",), "a flow is the strategy: take it out")
+        nodes = Nodes(self).all(self.document.value.get("nodes"), ("nodes",))
+        result = None
+        if keys.result is not None:
+            result = self.given(keys.result, ("result",))
+        for name, spec in keys.agents.items():
+            if not is_name(spec) and not spec.endswith((".yaml", ".yml")):
+                self.wrong(("agents", name), f"{spec!r} is no agent file and no module:attr")
+        produced = {name for node in nodes for name in node.produced}
+        state = self._state(produced)
+        types: dict[str, TypeAdapter[Any]] = {}
+        if state is not None:
+            for name, info in state.model_fields.items():
+                types[name] = TypeAdapter(info.annotation)
+            if keys.input and keys.input not in types:
+                self.wrong(("input",), f"{keys.input!r} is not in state_schema")
+        needs = self.check_reads({*produced, *types, keys.input, *OWN} - {""})
+        adapter = None if state is None else TypeAdapter(state)
+        typed = "output" in keys.model_fields_set
+        return Flow(keys.name, keys, nodes, keys.variables, adapter, types, result, typed, needs)
+
+    def _state(self, produced: set[str]) -> Any:
+        """What `state_schema` says: of what is there at the start. Other variables are free."""
+        written = self.keys.state_schema
+        if written is None:
+            return None
+        if not is_object(written):
+            self.wrong(("state_schema",), "must be a mapping of names to types")
+            return None
+        if written.get("type") == "object" and is_object(written.get("properties")):
+            required = written.get("required", [])
+            properties: dict[str, Any] = written["properties"]
+            written = {n if n in required else f"{n}?": t for n, t in properties.items()}
+        # What a node sets need not be there at the start, even if the schema requires it.
+        late = {name: f"{name}?" for name in map(str, written) if name in produced}
+        try:
+            state = record({late.get(str(n), str(n)): t for n, t in written.items()}, "State")
+        except NoType as error:
+            self.wrong(("state_schema", *error.path), str(error))
+            return None
+        # Other variables may stand beside those that are typed.
+        return create_model("State", __base__=(_Free, state))
 
     def kind(self, name: str, path: KeyPath) -> Kind | None:
         """The action of this name, or a fault."""

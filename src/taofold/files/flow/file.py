@@ -9,13 +9,11 @@ Reading finds every fault, in imported files too, and imports no code; what it r
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 # pyright: reportUnknownParameterType=false, reportMissingTypeStubs=false
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
-
-from pydantic import BaseModel, ConfigDict, TypeAdapter, create_model
 
 from taofold.agent import Agent
 from taofold.core.effects import Answer, Strategy
@@ -32,11 +30,9 @@ from taofold.files.agent import build as build_plain
 from taofold.files.checked_yaml import Fault, YamlDocument, check, load, refuse
 from taofold.files.config import Config
 from taofold.files.flow.compiler import Compiler, Nodes
-from taofold.files.flow.flow import OWN, Flow, FlowKeys, Node
+from taofold.files.flow.flow import Flow, FlowKeys, Node
 from taofold.files.flow.interpreter import nested_flow, run
-from taofold.files.python_references import is_name
 from taofold.files.python_references import load as load_object
-from taofold.files.types import NoType, record
 from taofold.policy import Limits, Policy
 from taofold.reasoning import Task
 from taofold.tools import Tool, Toolset
@@ -95,7 +91,7 @@ def read_flow(
     kinds += [_flow_kind(name, file.flow) for name, file in imported.items()]
     # The flows and agents of this file are actions in it, and nowhere else.
     compiler.actions = _with(actions, kinds)
-    flow = _flow(compiler, document)
+    flow = compiler.flow()
     if compiler.faults or agent is None:
         return None, sorted(compiler.faults, key=lambda fault: fault.line)
     file = FlowFile(document, keys, agent.tools, agent.policy, flow, imported)
@@ -120,72 +116,6 @@ def _inside(document: YamlDocument) -> list[Fault]:
 
 def _names(value: Any) -> list[Any]:
     return list(value) if is_object(value) else []
-
-
-def _flow(compiler: Compiler, document: YamlDocument) -> Flow:
-    keys = compiler.keys
-    if "strategy" in keys.model_fields_set:
-        compiler.wrong(("strategy",), "a flow is the strategy: take it out")
-    nodes = Nodes(compiler).all(document.value.get("nodes"), ("nodes",))
-    result = None
-    if keys.result is not None:
-        result = compiler.given(keys.result, ("result",))
-    for name, spec in keys.agents.items():
-        if not is_name(spec) and not spec.endswith((".yaml", ".yml")):
-            compiler.wrong(("agents", name), f"{spec!r} is no agent file and no module:attr")
-    state = _state(compiler, _produced(nodes))
-    types: dict[str, TypeAdapter[Any]] = {}
-    if state is not None:
-        for name, info in state.model_fields.items():
-            types[name] = TypeAdapter(info.annotation)
-        if keys.input and keys.input not in types:
-            compiler.wrong(("input",), f"{keys.input!r} is not in state_schema")
-    needs = compiler.check_reads({*_produced(nodes), *types, keys.input, *OWN} - {""})
-    adapter = None if state is None else TypeAdapter(state)
-    typed = "output" in keys.model_fields_set
-    return Flow(keys.name, keys, nodes, keys.variables, adapter, types, result, typed, needs)
-
-
-def _state(compiler: Compiler, produced: set[str]) -> Any:
-    """What `state_schema` says: of what is there at the start. Other variables are free."""
-    written = compiler.keys.state_schema
-    if written is None:
-        return None
-    if not is_object(written):
-        compiler.wrong(("state_schema",), "must be a mapping of names to types")
-        return None
-    if written.get("type") == "object" and is_object(written.get("properties")):
-        required = written.get("required", [])
-        properties: dict[str, Any] = written["properties"]
-        written = {n if n in required else f"{n}?": t for n, t in properties.items()}
-    # What a node sets need not be there at the start, even if the schema requires it.
-    late = {name: f"{name}?" for name in map(str, written) if name in produced}
-    try:
-        state = record({late.get(str(n), str(n)): t for n, t in written.items()}, "State")
-    except NoType as error:
-        compiler.wrong(("state_schema", *error.path), str(error))
-        return None
-    # Other variables may stand beside those that are typed.
-    return create_model("State", __base__=(_Free, state))
-
-
-class _Free(BaseModel):
-    model_config = ConfigDict(extra="allow")
-
-
-def _produced(nodes: Sequence[Node]) -> set[str]:
-    """The variables that nodes set: at the start they need not be there."""
-    names: set[str] = set()
-    for node in nodes:
-        if node.sets is not None:
-            names |= set(node.sets.raw)
-        elif isinstance(node.output, str):
-            names.add(node.output or node.name)
-        else:
-            names |= set(node.output)
-        for _, inner in node.inner:
-            names |= _produced(inner)
-    return names
 
 
 def _imports(

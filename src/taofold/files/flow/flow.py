@@ -271,6 +271,17 @@ class Node:
             lists += list(self.spread.branches.items())
         return lists
 
+    @property
+    def produced(self) -> set[str]:
+        """The variables that it and the nodes inside set: at the start they need not be there."""
+        if self.sets is not None:
+            names = set(self.sets.raw)
+        elif isinstance(self.output, str):
+            names = {self.output or self.name}
+        else:
+            names = set(self.output)
+        return names.union(*[node.produced for _, inner in self.inner for node in inner])
+
 
 @dataclass(frozen=True, slots=True)
 class Flow:
