@@ -198,9 +198,8 @@ def _show(report: "Report") -> None:
         trials = [trial for trial in report.trials if trial.case.label == case]
         failed = [trial for trial in trials if not trial.passed]
         passed = f"{len(trials) - len(failed)}/{len(trials)}"
-        first = failed[0] if failed else None
-        run = first.result.run_id if first is not None and first.result is not None else ""
-        rows.append((case, passed, f"{rate:.0%}", first.reason if first else "", run))
+        why, run = (failed[0].reason, failed[0].run_id) if failed else ("", "")
+        rows.append((case, passed, f"{rate:.0%}", why, run))
     table(("case", "passed", "rate", "why not", "run"), rows)
     if len(report.by_scorer) > 1:
         say("by scorer: " + ", ".join([f"{n} {v:.2f}" for n, v in report.by_scorer.items()]))

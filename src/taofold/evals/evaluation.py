@@ -55,6 +55,11 @@ class Trial:
     scores: tuple[Score, ...]
 
     @property
+    def run_id(self) -> str:
+        """Its run in the log; "" if there is none."""
+        return "" if self.result is None else self.result.run_id
+
+    @property
     def passed(self) -> bool:
         """Do all scorers find it right?"""
         return all([score.passed for score in self.scores])
@@ -143,7 +148,7 @@ class Report:
                     "case": trial.case.label,
                     "repetition": trial.repetition,
                     "passed": trial.passed,
-                    "run": None if trial.result is None else trial.result.run_id,
+                    "run": trial.run_id or None,
                     "scores": [
                         {"scorer": score.name, "value": score.value, "reason": score.reason}
                         for score in trial.scores

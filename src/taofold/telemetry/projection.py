@@ -15,7 +15,7 @@ from taofold.core import events as e
 from taofold.core.content import Message, Usage, result_message
 from taofold.core.json_values import render
 from taofold.core.trace import TraceContext, branch
-from taofold.core.values import RESERVED, Action, Principal, Thought
+from taofold.core.values import RESERVED, Action, Observation, Principal, Thought
 from taofold.runtime.setup import SETTING
 from taofold.telemetry.prompt import EncodedMessages, Prompt
 from taofold.telemetry.spans import (
@@ -176,14 +176,15 @@ class Calls:
         self, key: str, index: int, call: _Call, end: float, event: e.Observed | None = None
     ) -> ToolSpan:
         """The span of a call; without an event nobody knows how it ended."""
-        origin, error, start = self._origin, "interrupted", call.began
-        observation = None if event is None else event.observation
-        if observation is not None:
-            error = observation.refused or (
-                observation.status if observation.status in _FAILED else ""
-            )
+        origin, error, message, start = self._origin, "interrupted", "", call.began
+        observation = Observation() if event is None else event.observation
+        if event is not None:
+            failure = observation.status if observation.status in _FAILED else ""
+            error = observation.refused or failure
+            message = render(observation.result) if error else ""
+        if observation.duration_ms:
             # The duration is measured around the tool; `Started` is written some time before.
-            start = max(start, end - observation.duration_ms) if observation.duration_ms else start
+            start = max(start, end - observation.duration_ms)
         return ToolSpan(
             **origin.shared,
             id=span_id(origin.run, call_part(key, index, call.time)),
@@ -191,15 +192,15 @@ class Calls:
             start=start,
             end=end,
             error=error,
-            message=render(observation.result) if observation is not None and error else "",
+            message=message,
             tool=call.action.tool,
             call=call.action.id or f"{key}[{index}]",
             parameters=call.action.parameters,
             thought=call.thought.content,
             thought_type=call.thought.type,
-            result=observation.result if observation is not None else None,
-            refused=observation.refused if observation is not None else "",
-            figures=figures(observation.facts) if observation is not None else {},
+            result=observation.result,
+            refused=observation.refused,
+            figures=figures(observation.facts),
         )
 
 
@@ -465,6 +466,8 @@ class SpanProjection:
     def _agent(self, end: float, event: e.RunFinished | None) -> AgentSpan:
         origin, opened = self._origin, self._opened
         parked = isinstance(self._records[-1].event, e.Parked)
+        # Of a run that has not ended, an end that says nothing.
+        ended = event or e.RunFinished("waiting" if parked else "open", "", False)
         failed = event is not None and event.status != "finished"
         return AgentSpan(
             **origin.shared,
@@ -472,17 +475,17 @@ class SpanProjection:
             parent=origin.parent,
             start=self._begun,
             end=end,
-            error=(event.stop_reason or event.status) if event is not None and failed else "",
-            message=event.error if event is not None else "",
+            error=(ended.stop_reason or ended.status) if failed else "",
+            message=ended.error,
             model=opened.model,
             strategy=opened.strategy,
             goal=opened.goal,
             instructions=_instructions(opened),
             root=not opened.parent or bool(self._forked),
-            status=event.status if event is not None else "waiting" if parked else "open",
-            output=event.output if event is not None else None,
-            stop_reason=event.stop_reason if event is not None else "",
-            success=event is not None and event.success,
+            status=ended.status,
+            output=ended.output,
+            stop_reason=ended.stop_reason,
+            success=ended.success,
             forked_from=self._forked,
             links=self._links,
             marks=tuple(self._marks),
