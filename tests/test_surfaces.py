@@ -13,7 +13,7 @@ import pytest
 from tests.server.agents import Bench, act, finish
 
 from taofold.agent.result import RunResult
-from taofold.cli.render.loops import Show
+from taofold.cli.render.loops import LoopDisplay
 from taofold.cli.render.story import PlainVoice, Story
 from taofold.core import events as e
 from taofold.core.values import Observation
@@ -122,7 +122,7 @@ def test_the_terminal_tells_it_while_a_run_is_watched(records: list[e.Record]) -
 def test_the_terminal_tells_it_while_a_loop_is_watched(
     records: list[e.Record], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    show = Show()
+    show = LoopDisplay()
     for record in records:
         show(record)
     told = capsys.readouterr().err

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from taofold.cli.render.loops import Show
+from taofold.cli.render.loops import LoopDisplay
 from taofold.loop.events import LoopRecord
 
 from .kit import begun, iteration, scored
@@ -25,7 +25,7 @@ def test_what_changed_is_named_however_narrow_the_terminal(monkeypatch: pytest.M
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setattr(sys, "stderr", screen)
-    show = Show()
+    show = LoopDisplay()
     facts = [*begun(), *iteration(1, scored(0.5), changed=("calc.py",), diff="+a\n-b\n")]
     for number, event in enumerate(facts):
         show(LoopRecord(number, 1000 + number, event))

@@ -84,7 +84,7 @@ class Side(Protocol):
         ...
 
 
-class Moved(msgspec.Struct, frozen=True):
+class LogTransfer(msgspec.Struct, frozen=True):
     """How many rows of each table were moved, and one digest of all."""
 
     rows: dict[str, int]
@@ -108,7 +108,7 @@ class _Digest:
         return f"{self.count}:{self._sum.hexdigest()}"
 
 
-def migrate(source: str, target: str) -> Moved:
+def migrate(source: str, target: str) -> LogTransfer:
     """Copy the log `source` to the empty log `target`. Blocks; nobody may write to them meanwhile.
 
     Both are `sqlite:PATH`, a path, or `postgresql://…`.
@@ -146,7 +146,9 @@ def migrate(source: str, target: str) -> Moved:
                 )
         new.commit()
     whole = hashlib.blake2b("\n".join(map(str, sent.values())).encode(), digest_size=20)
-    return Moved({table: sent_table.count for table, sent_table in sent.items()}, whole.hexdigest())
+    return LogTransfer(
+        {table: sent_table.count for table, sent_table in sent.items()}, whole.hexdigest()
+    )
 
 
 def _side(spec: str, *, new: bool) -> Side:

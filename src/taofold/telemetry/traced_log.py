@@ -188,11 +188,11 @@ def with_traces(log: Log, name: str, *, content: bool = False) -> Log:
             # be imported to learn that it is switched off.
             if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
                 return log
-            exporter = Lazy(lambda: _otlp(content))
+            exporter = LazyExporter(lambda: _otlp(content))
             return TracedLog(log, exporter, prompts=content, content=content)
         case "opik":
             _check("OPIK_URL_OVERRIDE")
-            exporter = Lazy(lambda: _opik(content))
+            exporter = LazyExporter(lambda: _opik(content))
             return TracedLog(log, exporter, prompts=content, content=content)
         case _:
             raise ConfigError(f"traces is otlp or opik, not {name!r}", path="traces")
@@ -210,7 +210,7 @@ def _check(*names: str) -> None:
             return
 
 
-class Lazy:
+class LazyExporter:
     """An exporter that is made when it gets its first spans."""
 
     def __init__(self, make: Callable[[], Exporter]) -> None:

@@ -12,7 +12,7 @@ from tests.runtime.kit import Memo
 from taofold import Agent, Decision, MemoryLog, Policy, Principal, RunContext, tool
 from taofold.bridges.mcp import McpServer
 from taofold.bridges.mcp.server import Offers, make_server
-from taofold.bridges.mcp.server.server import Desk
+from taofold.bridges.mcp.server.server import ClientRequests
 from taofold.bridges.mcp.server.translation import decision_of
 from taofold.core.errors import ConfigError, Refused
 from taofold.core.state import fold
@@ -119,10 +119,10 @@ async def test_a_direct_call_is_a_run_in_the_log(mode: str) -> None:
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])
 async def test_numbers_that_json_has_not_are_refused(number: float) -> None:
     log = MemoryLog()
-    desk = Desk(Offers.of([], [look], log=log), elicit=True)
+    requests = ClientRequests(Offers.of([], [look], log=log), elicit=True)
     context = SimpleNamespace(request=None)
     asked = types.CallToolRequestParams(name="look", arguments={"what": {"a": [number]}})
-    result = await desk.call_tool(context, asked)
+    result = await requests.call_tool(context, asked)
     assert result.is_error
     assert "what/a/0: NaN" in words(result)
     assert await log.rows() == []

@@ -46,11 +46,11 @@ def drive_visibly(
     also: "Callable[[Any], None] | None" = None,
 ) -> "LoopState | None":
     """Drive a loop in front of a person. None if it was interrupted."""
-    from taofold.cli.render.loops import Show
+    from taofold.cli.render.loops import LoopDisplay
     from taofold.cli.runs.drive import approver, cancellable
     from taofold.loop.stream import Overtaken
 
-    show = Show(quiet=quiet).named(loop)
+    show = LoopDisplay(quiet=quiet).named(loop)
 
     def hear(happening: Any) -> None:
         show(happening)

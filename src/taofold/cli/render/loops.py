@@ -1,4 +1,4 @@
-"""`Show`: a loop as it goes, one line for each step, and what the gates say of each iteration.
+"""`LoopDisplay`: a loop as it goes, one line for each step, and what the gates say each time.
 
 Lists of loops and their states are printed by `cli/loops/commands`.
 """
@@ -45,7 +45,7 @@ _ERRORS: Final = 3
 _WIDE: Final = 160
 
 
-class Show:
+class LoopDisplay:
     """Listens to a loop; give it to `LoopDependencies(hear=…)`. Writes to standard error."""
 
     def __init__(self, *, quiet: bool = False) -> None:
@@ -69,7 +69,7 @@ class Show:
         """Characters of a line that are left beside `taken` ones: enough to say something."""
         return max(24, self.width - taken)
 
-    def named(self, loop: str) -> "Show":
+    def named(self, loop: str) -> "LoopDisplay":
         """The same, which knows the loop's id."""
         self._loop = loop
         return self

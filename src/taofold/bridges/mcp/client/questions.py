@@ -6,8 +6,8 @@ answered, made again with the answer at hand. Either way the questions are put o
 all that is needed to go on lies in the log. Nothing secret is ever asked for in a form.
 
 Questions of the older era do not say which call they belong to. While one call is under way
-(`Flights`) that is clear; a question among several is cancelled, and from then on the calls go one
-by one.
+(`OpenCalls`) that is clear; a question among several is cancelled, and from then on the calls go
+one by one.
 
 Forms (elicitation) go to a person. `ServerInputs` is the rest, only if the options say so. *Roots*:
 the folders that whoever made the server allowed, told without asking again. *Sampling*: an answer
@@ -436,7 +436,7 @@ Ask: TypeAlias = Callable[[InputRequired], Awaitable[PersonAnswer]]
 
 
 @dataclass(slots=True)
-class Flight:
+class OpenCall:
     """One call: what is answered, and what was asked and could not be answered."""
 
     answers: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
@@ -449,28 +449,28 @@ class Flight:
     """Asks the run's model, if there is a run."""
 
 
-class Flights:
+class OpenCalls:
     """The calls under way with the server `name`."""
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._under_way: list[Flight] = []
+        self._under_way: list[OpenCall] = []
         self._alone = asyncio.Lock()
         self._one_by_one = False
 
-    async def flown(self, flight: Flight, call: Callable[[], Awaitable[Any]]) -> Any:
+    async def perform(self, open_call: OpenCall, call: Callable[[], Awaitable[Any]]) -> Any:
         """What `call` gives; meanwhile the server may ask."""
         if not self._one_by_one:
-            return await self._one(flight, call)
+            return await self._one(open_call, call)
         async with self._alone:
-            return await self._one(flight, call)
+            return await self._one(open_call, call)
 
-    async def _one(self, flight: Flight, call: Callable[[], Awaitable[Any]]) -> Any:
-        self._under_way.append(flight)
+    async def _one(self, open_call: OpenCall, call: Callable[[], Awaitable[Any]]) -> Any:
+        self._under_way.append(open_call)
         try:
             return await call()
         finally:
-            self._under_way.remove(flight)
+            self._under_way.remove(open_call)
 
     async def asked(self, _context: Any, params: Any) -> Any:
         """The server asks: what is on record, what the person who is there says, or "cancel"."""
@@ -480,10 +480,10 @@ class Flights:
         if len(self._under_way) != 1:
             self._one_by_one = True
             return result(action="cancel")
-        [flight], key = self._under_way, question_key(params)
-        if key in flight.answers or await self._answered(flight, key, plain(params)):
-            return result(**flight.answers[key])
-        flight.key, flight.asked, flight.method = key, plain(params), ELICIT
+        [open_call], key = self._under_way, question_key(params)
+        if key in open_call.answers or await self._answered(open_call, key, plain(params)):
+            return result(**open_call.answers[key])
+        open_call.key, open_call.asked, open_call.method = key, plain(params), ELICIT
         return result(action="cancel")
 
     async def sampled(self, _context: Any, params: Any) -> Any:
@@ -491,37 +491,39 @@ class Flights:
         if len(self._under_way) != 1:
             self._one_by_one = True
             return refusal("several calls are under way: call once more")
-        [flight], fields = self._under_way, plain(params)
+        [open_call], fields = self._under_way, plain(params)
         key = question_key(fields)
-        if key not in flight.answers and not await self._answered(flight, key, fields, SAMPLE):
-            flight.key, flight.asked, flight.method = key, fields, SAMPLE
+        if key not in open_call.answers and not await self._answered(
+            open_call, key, fields, SAMPLE
+        ):
+            open_call.key, open_call.asked, open_call.method = key, fields, SAMPLE
             return refusal("nobody is there who could allow it now")
-        if flight.answers[key]["action"] != "accept":
+        if open_call.answers[key]["action"] != "accept":
             return refusal("a person did not let the server use the run's model")
         try:
-            answer = await sampling_answer(fields, flight.sample)
+            answer = await sampling_answer(fields, open_call.sample)
         except Unaskable as error:
             return refusal(str(error))
         return load("mcp.types").CreateMessageResult.model_validate(answer)
 
     async def _answered(
-        self, flight: Flight, key: str, params: dict[str, Any], method: str = ELICIT
+        self, open_call: OpenCall, key: str, params: dict[str, Any], method: str = ELICIT
     ) -> bool:
         """Has the person who is there answered the question, while the server waits?"""
-        if flight.ask is None:
+        if open_call.ask is None:
             return False
         question = PendingQuestions(
             self._name,
             {key: params},
             legacy=True,
-            done=dict(flight.answers),
+            done=dict(open_call.answers),
             methods={} if method == ELICIT else {key: method},
         )
         try:
-            await put(question, flight.ask)
+            await put(question, open_call.ask)
         except (InputRequired, Unaskable, ValueError):
             return False  # nobody answers now, or it is said once the call is over
-        flight.answers = question.done
+        open_call.answers = question.done
         return True
 
 

@@ -25,8 +25,8 @@ from taofold.bridges.mcp.client.questions import (
     ROOTS,
     SAMPLE,
     Ask,
-    Flight,
-    Flights,
+    OpenCall,
+    OpenCalls,
     PendingQuestions,
     Sample,
     ServerInputs,
@@ -84,15 +84,15 @@ class RemoteServer:
         self.offer = offer
         self._wanted = wanted
         self._seconds = connect_timeout
-        self._flights = Flights(name)
+        self._open_calls = OpenCalls(name)
         self.connection = ServerConnection(
             address,
             mode,
             connect_timeout,
             SessionHandlers(
-                elicit=self._flights.asked,
+                elicit=self._open_calls.asked,
                 hear=self._heard,
-                sample=self._flights.sampled if offer.sampling else None,
+                sample=self._open_calls.sampled if offer.sampling else None,
                 roots=self._roots if offer.roots else None,
             ),
         )
@@ -364,36 +364,38 @@ class RemoteServer:
                 sealed=None if question is None or question.legacy else question.sealed,
             )
 
-        flight = Flight(
+        open_call = OpenCall(
             {} if question is None or not question.legacy else dict(question.done),
             ask=ask,
             sample=sample,
         )
         try:
-            result: Any = await self._flights.flown(flight, lambda: self.connection.use(send))
+            result: Any = await self._open_calls.perform(
+                open_call, lambda: self.connection.use(send)
+            )
         except Exception as error:
             if isinstance(error, Unreachable | Unaskable):
                 raise
             # Many a server makes an error of a refusal: the question comes first.
-            self._open(flight, question)
+            self._open(open_call, question)
             return self._failed(error, question)
-        self._open(flight, question)
+        self._open(open_call, question)
         return result
 
-    def _open(self, flight: Flight, question: PendingQuestions | None) -> None:
+    def _open(self, open_call: OpenCall, question: PendingQuestions | None) -> None:
         """Put what a server of the older era asked in vain to a person.
 
         Raises:
             InputRequired: it asked something.
         """
-        if flight.asked is None:
+        if open_call.asked is None:
             return
-        asks = {**({} if question is None else question.asks), flight.key: flight.asked}
+        asks = {**({} if question is None else question.asks), open_call.key: open_call.asked}
         methods = {} if question is None else dict(question.methods)
-        if flight.method != ELICIT:
-            methods[flight.key] = flight.method
+        if open_call.method != ELICIT:
+            methods[open_call.key] = open_call.method
         PendingQuestions(
-            self.name, asks, legacy=True, done=flight.answers, repeats=True, methods=methods
+            self.name, asks, legacy=True, done=open_call.answers, repeats=True, methods=methods
         ).next()
 
     async def _followed(

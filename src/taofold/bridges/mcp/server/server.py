@@ -1,9 +1,9 @@
 """Answers the requests of MCP clients: `taofold serve --mcp`.
 
-`Desk` lists, calls and cancels for them what is in `offers`, and speaks by `translation`. What must
-wait for a person is asked of the person at the client where the client can ask (elicitation, in
-either era); where it cannot, the error names the run, which `resume_run` carries on once somebody
-has decided.
+`ClientRequests` lists, calls and cancels for them what is in `offers`, and speaks by `translation`.
+What must wait for a person is asked of the person at the client where the client can ask
+(elicitation, in either era); where it cannot, the error names the run, which `resume_run` carries
+on once somebody has decided.
 
 A call that takes longer becomes a task (`tasks`) where the client understands these.
 
@@ -32,7 +32,7 @@ from taofold.bridges.mcp.sdk import EXTENSION
 from taofold.bridges.mcp.server.offers import RESUME, Offers
 from taofold.bridges.mcp.server.tasks import RunTasks, TaskParams, takes_tasks
 from taofold.bridges.mcp.server.translation import (
-    Teller,
+    ProgressReporter,
     answer_form,
     can_ask,
     decision_of,
@@ -49,7 +49,15 @@ from taofold.policy.policy import Right
 from taofold.runtime import control
 from taofold.tools.arguments import BadArguments, Checker
 
-__all__ = ["PRINCIPAL", "Authenticate", "Desk", "Offers", "http_app", "make_server", "serve_stdio"]
+__all__ = [
+    "PRINCIPAL",
+    "Authenticate",
+    "ClientRequests",
+    "Offers",
+    "http_app",
+    "make_server",
+    "serve_stdio",
+]
 INSTRUCTIONS: Final = (
     "Agents take a goal and may work for minutes; their runs are recorded, and the first message "
     f"of a call's progress names its run. If you lose the answer, {RESUME} with that id gives it. "
@@ -72,20 +80,20 @@ def make_server(offers: Offers, *, name: str = "taofold", elicit: bool = True) -
 
     Without `elicit` the person at the client decides nothing: every approval waits in the log.
     """
-    desk = Desk(offers, elicit=elicit)
+    requests = ClientRequests(offers, elicit=elicit)
     server: Any = Server(
         name,
         version=__version__,
         instructions=INSTRUCTIONS,
-        on_list_tools=desk.list_tools,
-        on_call_tool=desk.call_tool,
-        get_tool_input_schema=desk.schema,
+        on_list_tools=requests.list_tools,
+        on_call_tool=requests.call_tool,
+        get_tool_input_schema=requests.schema,
     )
     server.extensions[EXTENSION] = {}
     for method, handler in (
-        ("tasks/get", desk.get_task),
-        ("tasks/update", desk.update_task),
-        ("tasks/cancel", desk.cancel_task),
+        ("tasks/get", requests.get_task),
+        ("tasks/update", requests.update_task),
+        ("tasks/cancel", requests.cancel_task),
     ):
         server.add_request_handler(method, TaskParams, handler)
     boundary = RequestStateBoundary(RequestStateSecurity.ephemeral(), default_audience=name)
@@ -93,8 +101,8 @@ def make_server(offers: Offers, *, name: str = "taofold", elicit: bool = True) -
     return server
 
 
-class Desk:
-    """Serves the requests of clients."""
+class ClientRequests:
+    """Answers the requests of clients."""
 
     def __init__(self, offers: Offers, *, elicit: bool) -> None:
         self._offers, self._elicit = offers, elicit
@@ -150,7 +158,7 @@ class Desk:
         except BadArguments as error:
             return tool_result(str(error), failed=True)
         offers = self._admitted(context, "start")
-        teller = Teller(context)
+        reporter = ProgressReporter(context)
         try:
             # The state is sealed by the package
             # (`RequestStateBoundary`): a client cannot make one up.
@@ -164,34 +172,34 @@ class Desk:
                 begun = str(arguments["run_id"])
             if takes_tasks(context):
                 run = begun or await offers.begin(params.name, arguments)
-                return await self._tasked(offers, context, run, teller, anew=bool(begun))
+                return await self._tasked(offers, context, run, reporter, anew=bool(begun))
             if begun:
-                result = await offers.resume(begun, teller)
+                result = await offers.resume(begun, reporter)
             else:
-                result = await offers.run(params.name, arguments, teller)
-            return await self._ended(offers, context, result, teller)
+                result = await offers.run(params.name, arguments, reporter)
+            return await self._ended(offers, context, result, reporter)
         except (ConfigError, Refused, Conflict, RunError) as error:
             return tool_result(str(error), failed=True)
         finally:
-            await teller.close()
+            await reporter.close()
 
     async def _tasked(
-        self, offers: Offers, context: Any, run: str, teller: Teller, *, anew: bool
+        self, offers: Offers, context: Any, run: str, reporter: ProgressReporter, *, anew: bool
     ) -> Any:
         """The result if the run has one soon, else the run as a task; `anew`: begun before."""
         if anew:
             await self.tasks.reopen(offers, run)
-        if not await self.tasks.soon(offers, run, teller):
+        if not await self.tasks.soon(offers, run, reporter):
             return await self.tasks.created(offers, run)
         offer = await offers.first(run)
         result = await offer.agent.result(run)
         if result.status == "waiting" and not (self._elicit and can_ask(context)):
             # Somebody will decide elsewhere: the client need not ask how that is going.
             return await self.tasks.created(offers, run)
-        return await self._ended(offers, context, result, teller)
+        return await self._ended(offers, context, result, reporter)
 
     async def _ended(
-        self, offers: Offers, context: Any, result: RunResult[Any], teller: "Teller"
+        self, offers: Offers, context: Any, result: RunResult[Any], reporter: "ProgressReporter"
     ) -> Any:
         """The result for the client: asks it for what the run waits for, where it can."""
         while result.status == "waiting" and result.pending:
@@ -214,7 +222,7 @@ class Desk:
             if decision is None:
                 return waiting_result(result)
             await offers.decide(waiting, decision)
-            result = await offers.resume(result.run_id, teller)
+            result = await offers.resume(result.run_id, reporter)
         if result.status == "waiting":
             return waiting_result(result)
         return final_result(await offers.first(result.run_id), result)

@@ -1,9 +1,9 @@
 """From our values to the messages of MCP, and back.
 
 To a client: the definition of what it may call (`described`), the result of a run, the question
-that a run puts to a person with the form for the answer, and the progress of a call (`Teller`).
-From a client: the decision that a person's answer is. Knows nothing about requests, rights or the
-log.
+that a run puts to a person with the form for the answer, and the progress of a call
+(`ProgressReporter`). From a client: the decision that a person's answer is. Knows nothing about
+requests, rights or the log.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ def news_of(happening: Happening) -> str | None:
     return None
 
 
-class Teller:
+class ProgressReporter:
     """A listener that tells the client of the progress: what is thought, what tools report."""
 
     def __init__(self, context: Any) -> None:
