@@ -1,9 +1,9 @@
 """Makes the `Agent` of a command: of its AGENT argument, or of what a run recorded of its agent.
 
-A `Choice` is what was said or recorded; `make` takes one. AGENT is an agent file, a `module:attr`,
-or nothing: then it is the default agent with file and command tools on the current directory. Its
-models are connected here: those that its file names, or what `--model` says instead. The operator's
-policy and flags come on top.
+An `AgentChoice` is what the command line or the record says; `make` takes one. AGENT is an agent
+file, a `module:attr`, or nothing: then it is the default agent with file and command tools on the
+current directory. Its models are connected here: those that its file names, or what `--model` says
+instead. The operator's policy and flags come on top.
 
 How an agent file is read and built is in `taofold.files`.
 """
@@ -40,7 +40,7 @@ NO_MODEL: Final = (
 )
 
 
-class Nobody:
+class UnaskedModel:
     """Stands where a flow that asks no model would have one. It refuses to be asked."""
 
     name = "no model"
@@ -101,7 +101,7 @@ def without_idle_model(agent: "Agent[Any, Any]", file: "AgentFile") -> "Agent[An
 
     if agent.model or not isinstance(file, FlowFile) or any(_asks(file)):
         return agent
-    return agent.but(model=Nobody())
+    return agent.but(model=UnaskedModel())
 
 
 def _asks(file: "FlowFile") -> Iterator[bool]:
@@ -124,7 +124,7 @@ _INSTRUCTIONS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class AgentChoice:
     """What the command line said about the agent: enough to make the same one again."""
 
     agent: str = ""
@@ -146,7 +146,7 @@ class Choice:
     """What a loop told the agent instead of its own instructions; "" = nothing."""
 
     @classmethod
-    def of(cls, said: Mapping[Any, Any]) -> "Choice":
+    def of(cls, said: Mapping[Any, Any]) -> "AgentChoice":
         """The choice that was told so, perhaps by another release."""
         # What this release does not know is dropped: a newer one may have written the log.
         names = {attribute.name for attribute in fields(cls)}
@@ -174,7 +174,7 @@ def chosen(
     limits: dict[str, float] | None = None,
     tools: Iterable[Path] = (),
     recursive: bool = True,
-) -> Choice:
+) -> AgentChoice:
     """The choice that the arguments of a command make."""
     here = Path.cwd()
     work = (here / root if root else here).resolve()
@@ -182,7 +182,7 @@ def chosen(
         raise ConfigError(f"the work root {str(work)!r} is no directory", path="--root")
     if autonomy and autonomy not in DIAL:
         raise ConfigError(f"--autonomy is one of {', '.join(DIAL)}, not {autonomy!r}")
-    choice = Choice(
+    choice = AgentChoice(
         agent,
         str(here),
         str(work),
@@ -203,7 +203,7 @@ def agent_option(started: "RunStarted | None") -> str:
     return "" if ours else " --agent FILE or module:attr"
 
 
-def recorded_choice(started: "RunStarted", agent: str = "", model: str = "") -> Choice:
+def recorded_choice(started: "RunStarted", agent: str = "", model: str = "") -> AgentChoice:
     """The choice a run was started with. `agent` and `model` replace what it says.
 
     Raises:
@@ -217,7 +217,7 @@ def recorded_choice(started: "RunStarted", agent: str = "", model: str = "") -> 
                 "Python): name it with --agent FILE or --agent module:attr"
             )
         return replace(chosen(agent, model=model), digest="")
-    choice = Choice.of(settings)
+    choice = AgentChoice.of(settings)
     if agent:
         # Without a digest: that another agent was named by hand needs no note.
         choice = replace(choice, agent=agent, folder=str(Path.cwd()), digest="")
@@ -226,7 +226,7 @@ def recorded_choice(started: "RunStarted", agent: str = "", model: str = "") -> 
     return replace(choice, model=model) if model else choice
 
 
-def make(choice: Choice, stand_in: "Model | None" = None) -> "Agent[Any, Any]":
+def make(choice: AgentChoice, stand_in: "Model | None" = None) -> "Agent[Any, Any]":
     """The agent, under the operator's policy. `stand_in` takes the place of its model.
 
     Raises:
@@ -272,7 +272,7 @@ def _discovery() -> Generator[None]:
             )
 
 
-def _with_discovered(agent: "Agent[Any, Any]", choice: Choice) -> "Agent[Any, Any]":
+def _with_discovered(agent: "Agent[Any, Any]", choice: AgentChoice) -> "Agent[Any, Any]":
     if not choice.tools:
         return agent
     paths = [Path(choice.folder) / name for name in choice.tools]
@@ -282,7 +282,7 @@ def _with_discovered(agent: "Agent[Any, Any]", choice: Choice) -> "Agent[Any, An
     return agent.but(tools=(*agent.tools, discover_toolset(paths, recursive=not choice.flat)))
 
 
-def _described(choice: Choice, config: "Config", operator: "Policy") -> "Agent[Any, Any]":
+def _described(choice: AgentChoice, config: "Config", operator: "Policy") -> "Agent[Any, Any]":
     folder, root = Path(choice.folder), Path(choice.root)
     if not choice.agent:
         return _default(config, operator, root, network=choice.network)
@@ -342,7 +342,7 @@ def _default(
     )
 
 
-def _digest(choice: Choice) -> str:
+def _digest(choice: AgentChoice) -> str:
     if not is_file(choice.agent):
         return ""
     try:

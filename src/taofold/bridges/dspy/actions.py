@@ -38,7 +38,7 @@ from taofold.reasoning.nested import Inner
 Values = dict[str, Any]
 
 
-class Common(Asking):
+class DspyKeys(Asking):
     """What every use of a program has."""
 
     signature: str = "question -> answer"
@@ -53,7 +53,7 @@ class Common(Asking):
     """False: never through DSPy, even where it is installed."""
 
 
-class DspyCotKeys(Common):
+class DspyCotKeys(DspyKeys):
     """Of `reason.dspy.cot`."""
 
     problem: Text = ""
@@ -61,7 +61,7 @@ class DspyCotKeys(Common):
     adapter: Literal["taofold", "json", "chat"] = "taofold"
 
 
-class DspyReactKeys(Common):
+class DspyReactKeys(DspyKeys):
     """Of `reason.dspy.react`."""
 
     goal: Text = ""
@@ -192,7 +192,7 @@ def _think(
     call: ActionCall[Any],
     inner: Inner,
     name: str,
-    keys: Common,
+    keys: DspyKeys,
     *,
     goal: str = "",
     output: Output | None = None,
@@ -224,7 +224,7 @@ def _trace(ended: Ended) -> dict[str, Any]:
     return {"reasoning_trace": ended.trace.steps}
 
 
-def _native(keys: Common) -> bool:
+def _native(keys: DspyKeys) -> bool:
     return not keys.enabled or bool(missing())
 
 
@@ -241,7 +241,7 @@ def _kept(call: ActionCall[Any]) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", programs) if isinstance(programs, Mapping) else {}
 
 
-def _program(call: ActionCall[Any], keys: Common) -> Program | None:
+def _program(call: ActionCall[Any], keys: DspyKeys) -> Program | None:
     source = keys.program
     if keys.compiled_key:
         if source is not None:
@@ -263,7 +263,7 @@ def _found(call: ActionCall[Any], key: str) -> Any:
     return stored[key]
 
 
-def _inputs(keys: Common, own: Signature, text: str, name: str) -> Mapping[str, Any]:
+def _inputs(keys: DspyKeys, own: Signature, text: str, name: str) -> Mapping[str, Any]:
     if keys.inputs is not None:
         return keys.inputs
     if not text:

@@ -89,9 +89,9 @@ def loop_agent(
     folder: Path, state: "LoopState", approver: "Approver | None" = None
 ) -> "Agent[Any, Any]":
     """The agent of a loop, with its tools in the loop's own work root."""
-    from taofold.cli.agent_argument import Choice, make
+    from taofold.cli.agent_argument import AgentChoice, make
 
-    choice = Choice.of(state.wish.agent)
+    choice = AgentChoice.of(state.wish.agent)
     if not choice.folder:
         raise ConfigError(
             "this loop does not say how to make its agent: it was not started by this program"
@@ -101,7 +101,7 @@ def loop_agent(
 
 def run_settings(state: "LoopState", made: "Agent[Any, Any]") -> dict[str, Any]:
     """What an iteration's run keeps, so that it can be replayed by itself."""
-    from taofold.cli.agent_argument import Choice
+    from taofold.cli.agent_argument import AgentChoice
 
     limits = {
         name: value
@@ -111,7 +111,7 @@ def run_settings(state: "LoopState", made: "Agent[Any, Any]") -> dict[str, Any]:
     # Where the iteration worked: a worktree or a copy has a folder of its own.
     folder = state.baseline.folder if state.baseline is not None else state.wish.root
     choice = replace(
-        Choice.of(state.wish.agent),
+        AgentChoice.of(state.wish.agent),
         root=folder,
         limits=limits,
         strict=made.strict,

@@ -42,7 +42,7 @@ TokenFile = Annotated[
 ]
 
 
-class Group(TyperGroup):
+class ServeGroup(TyperGroup):
     """`serve AGENT…` is `serve start AGENT…`: only `tokens` is a word of its own."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -54,7 +54,7 @@ class Group(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-app = typer.Typer(cls=Group, no_args_is_help=False, help="Serve agents over HTTP.")
+app = typer.Typer(cls=ServeGroup, no_args_is_help=False, help="Serve agents over HTTP.")
 tokens_app = typer.Typer(
     no_args_is_help=True, help="Bearer tokens: who may use the server from elsewhere, as whom."
 )

@@ -27,7 +27,7 @@ from taofold.core.json_values import is_object
 from taofold.core.state import ENDED
 from taofold.core.trace import opening
 from taofold.log.log import RunRow
-from taofold.server.agui.projection import Projection, Tail
+from taofold.server.agui.projection import Projection, RecordReader
 from taofold.server.agui.translation import decision
 from taofold.server.api import approvals
 from taofold.server.api.attachments import from_ag_ui
@@ -58,7 +58,7 @@ class _StreamSource:
     """What one request is answered with."""
 
     projection: Projection
-    tail: Tail
+    reader: RecordReader
     notes: list[BaseEvent] = field(default_factory=list[BaseEvent])
     messages: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     """Of the whole thread, for a client that comes back."""
@@ -82,9 +82,9 @@ async def talk(call: ApiCall) -> Response:
     rows = await server.log.rows(session=session, limit=1)
     last = rows[0] if rows else None
     source = await _source(call, last, session, thread, name)
-    source.notes.extend(await _ignored_tools(server, source.tail.run, body))
+    source.notes.extend(await _ignored_tools(server, source.reader.run, body))
     frames = _frames(call, source, cancel=cancel)
-    return event_response(server, while_allowed(call, source.tail.run, frames))
+    return event_response(server, while_allowed(call, source.reader.run, frames))
 
 
 async def _source(
@@ -107,13 +107,15 @@ async def _source(
             return await _back(server, last, body)
         if last.status == "waiting":
             # Nobody answered: the client gets the open questions once more.
-            source = _StreamSource(Projection(last.run, thread, name), Tail(server.log, last.run))
-            source.projection.before([record async for record in source.tail.pull()])
+            source = _StreamSource(
+                Projection(last.run, thread, name), RecordReader(server.log, last.run)
+            )
+            source.projection.before([record async for record in source.reader.pull()])
             return source
         if last.status not in ENDED:
             raise Problem(409, "session_busy", "the thread has a run that has not ended")
     run = await _start(call, body, session)
-    return _StreamSource(Projection(run, thread, name), Tail(server.log, run))
+    return _StreamSource(Projection(run, thread, name), RecordReader(server.log, run))
 
 
 async def _ignored_tools(server: Server, run: str, body: RunAgentInput) -> list[BaseEvent]:
@@ -191,12 +193,13 @@ def _identity(message: UserMessage) -> str:
 
 async def _back(server: Server, last: RunRow, body: RunAgentInput) -> _StreamSource:
     """Bring a client up to date, and go on with the run if it has not ended."""
-    tail, projection = Tail(server.log, last.run), Projection(last.run, body.thread_id, body.run_id)
-    records = [record async for record in tail.pull()]
+    reader = RecordReader(server.log, last.run)
+    projection = Projection(last.run, body.thread_id, body.run_id)
+    records = [record async for record in reader.pull()]
     ends = records and records[-1].run == last.run and isinstance(records[-1].event, e.RunFinished)
     end = records.pop() if ends else None
     return _StreamSource(
-        projection, tail, messages=_thread(body, projection.before(records)), end=end
+        projection, reader, messages=_thread(body, projection.before(records)), end=end
     )
 
 
@@ -213,8 +216,9 @@ async def _client_results(server: Server, last: RunRow, body: RunAgentInput) -> 
     newest = body.messages[-1] if body.messages else None
     if last.status != "waiting" or not isinstance(newest, ToolMessage):
         return {}
-    tail, projection = Tail(server.log, last.run), Projection(last.run, body.thread_id, body.run_id)
-    projection.before([record async for record in tail.pull()])
+    reader = RecordReader(server.log, last.run)
+    projection = Projection(last.run, body.thread_id, body.run_id)
+    projection.before([record async for record in reader.pull()])
     return _results(body.messages, projection.client_calls)
 
 
@@ -254,15 +258,15 @@ async def _resumed(
     body: RunAgentInput = call.body
     run = _asking(None if last is None or last.status in ENDED else last, answers)
     # Read before the answers are written: what they cause is new to the client and must be told.
-    tail = Tail(call.server.log, run)
-    records = [record async for record in tail.pull()]
+    reader = RecordReader(call.server.log, run)
+    records = [record async for record in reader.pull()]
     taken, notes = await _decide(call, answers)
     # `taken` are not asked again although the log still shows them as open: the run has not read
     # its inbox yet.
     projection = Projection(run, thread, name, taken)
     earlier = projection.before(records)
     # Who answers a second time comes back, and may have missed what followed the first.
-    return _StreamSource(projection, tail, notes, _thread(body, earlier) if notes else [])
+    return _StreamSource(projection, reader, notes, _thread(body, earlier) if notes else [])
 
 
 async def _frames(call: ApiCall, source: _StreamSource, *, cancel: bool) -> AsyncIterator[bytes]:
@@ -272,11 +276,11 @@ async def _frames(call: ApiCall, source: _StreamSource, *, cancel: bool) -> Asyn
                 yield _ENCODER.encode(event).encode()
     finally:
         if cancel and not source.projection.ended:
-            leave(call.server, source.tail.run, call.principal)
+            leave(call.server, source.reader.run, call.principal)
 
 
 async def _events(server: Server, source: _StreamSource) -> AsyncIterator[BaseEvent]:
-    projection, tail = source.projection, source.tail
+    projection, reader = source.projection, source.reader
     for event in (*projection.open(source.messages), *source.notes, *projection.waiting()):
         yield event
     if source.end is not None:
@@ -292,7 +296,7 @@ async def _events(server: Server, source: _StreamSource) -> AsyncIterator[BaseEv
                 for event in projection.draft(channel.answer, channel.thought):
                     yield event
             # The draft comes first: it is text that the records below make final.
-            async for event in _recorded(projection, tail):
+            async for event in _recorded(projection, reader):
                 yield event
             if projection.ended:
                 return
@@ -308,10 +312,10 @@ async def _events(server: Server, source: _StreamSource) -> AsyncIterator[BaseEv
                     await change.wait()
 
 
-async def _recorded(projection: Projection, tail: Tail) -> AsyncIterator[BaseEvent]:
+async def _recorded(projection: Projection, reader: RecordReader) -> AsyncIterator[BaseEvent]:
     """What the log has beyond what was told."""
     try:
-        async for record in tail.pull():
+        async for record in reader.pull():
             for event in projection.tell(record):
                 yield event
     except LogError as error:

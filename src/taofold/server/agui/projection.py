@@ -2,8 +2,9 @@
 
 One AG-UI run is one activation: it ends when the run ends, or when it waits for a person (an
 interrupt); a new AG-UI run with the answers carries on. `Projection` is pure: no clock, no I/O.
-`Tail` reads the records: a child's come after the call that began it and before the result that
-it became. What the client holds by then, its messages and the shared state, is computed here, too.
+`RecordReader` reads the records: a child's come after the call that began it and before the result
+that it became. What the client holds by then, its messages and the shared state, is computed here,
+too.
 """
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
@@ -371,7 +372,7 @@ BATCH: Final = 500
 """Records read at once."""
 
 
-class Tail:
+class RecordReader:
     """What was read of a run so far. `pull` reads on."""
 
     def __init__(self, log: Log, run: str) -> None:

@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field
 from starlette.requests import Request
 
 from taofold.bridges.mcp.client.address import ServerAddress
-from taofold.bridges.mcp.client.oauth import KeptTokens, SignInFailed, Stored
+from taofold.bridges.mcp.client.oauth import KeptTokens, SignInFailed, StoredTokens
 from taofold.bridges.mcp.client.signin import SignedIn, sign_in
 from taofold.core.text import iso
 from taofold.core.values import Principal
@@ -44,12 +44,12 @@ class _SignIn:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class SignInEntry:
     """A server to which the principal can sign in, and what is kept of it."""
 
     label: str
     address: ServerAddress
-    stored: Stored
+    stored: StoredTokens
 
 
 class SignIns:
@@ -61,15 +61,17 @@ class SignIns:
         }
         self._under_way: list[_SignIn] = []
 
-    async def entries(self, principal: Principal) -> list[Entry]:
+    async def entries(self, principal: Principal) -> list[SignInEntry]:
         """The servers to which `principal` can sign in."""
-        entries: list[Entry] = []
+        entries: list[SignInEntry] = []
         for server in self._servers.values():
             target = self._target(server, principal)
             if target is not None:
                 assert target.oauth is not None
                 tokens = KeptTokens(target.url, target.oauth.client_id, principal=target.principal)
-                entries.append(Entry(server.label, target, await asyncio.to_thread(tokens.stored)))
+                entries.append(
+                    SignInEntry(server.label, target, await asyncio.to_thread(tokens.stored))
+                )
         return entries
 
     async def begin(self, principal: Principal, url: str, redirect: str) -> str:
@@ -227,7 +229,7 @@ class SignedInView(schemas.ResponseBody, title="SignedIn"):
     scope: str
 
 
-def _view(entry: Entry) -> McpServerView:
+def _view(entry: SignInEntry) -> McpServerView:
     tokens, until = entry.stored.tokens or {}, entry.stored.expires_at
     return McpServerView(
         name=entry.label,

@@ -53,7 +53,7 @@ class SignInFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredTokens:
     """What is kept of one server: JSON as the package writes it."""
 
     url: str = ""
@@ -68,13 +68,13 @@ class Stored:
     """Who has signed in; "" = the user of this process."""
 
 
-def _stored(value: Any) -> Stored:
+def _stored(value: Any) -> StoredTokens:
     if not is_object(value):
         raise ValueError("it holds no tokens")
-    return msgspec.convert(value, Stored)
+    return msgspec.convert(value, StoredTokens)
 
 
-_FORM: Final = DocumentFormat[Stored](Stored(), _stored, asdict)
+_FORM: Final = DocumentFormat[StoredTokens](StoredTokens(), _stored, asdict)
 
 
 class KeptTokens:
@@ -92,7 +92,7 @@ class KeptTokens:
         self.registered = False
         """Is the client's registration, with its secret, the operator's own affair?"""
 
-    def stored(self) -> Stored:
+    def stored(self) -> StoredTokens:
         """What the file says now; the same object until it changes.
 
         Raises:
@@ -112,7 +112,7 @@ class KeptTokens:
 
     def _keep(self, **changes: Any) -> None:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._document.change(lambda stored: Stored(**{**asdict(stored), **changes}))
+        self._document.change(lambda stored: StoredTokens(**{**asdict(stored), **changes}))
 
     @asynccontextmanager
     async def alone(self) -> AsyncGenerator[None]:
@@ -155,7 +155,7 @@ class KeptTokens:
         """Keep nothing yet: a registration without tokens is of no use to the next process."""
 
 
-def all_kept() -> list[Stored]:
+def all_kept() -> list[StoredTokens]:
     """Of every server to which this user is signed in.
 
     Raises:
@@ -289,7 +289,7 @@ class _Keeping:
     ) -> None:
         super().__init__(*arguments, **options)
         self._kept, self._person = kept, person
-        self._seen: Stored | None = None
+        self._seen: StoredTokens | None = None
         self._renewal: asyncio.Task[None] | None = None
         kept.context = self.context
 
