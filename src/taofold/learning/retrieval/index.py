@@ -16,11 +16,6 @@ from taofold.learning.patterns.pattern import Pattern
 
 _WORD: Final = re.compile(r"[^\W_]\w*|_+[^\W_]\w*")
 _PART: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_A-Za-z]+")
-_VOWEL: Final = re.compile(r"[aeiouy]")
-_ENDINGS: Final = (
-    *("ment", "ness", "able", "ible"),
-    *("ly", "er", "or", "al", "ive", "ion"),
-)
 _SHORTEST_STEM: Final = 4
 _LONGEST_WORD: Final = 64
 
@@ -35,6 +30,8 @@ _GENERIC: Final = """
     project python repair return run set task test type typescript update value work wrong write
     implement create build actual assert call true false self str int import def class main src
     py ts js expected got assertionerror assertion
+    added adding called calling changed changing failed failing fixed fixing missing needed passed
+    passing raised repaired returned returning running testing used using working writing
 """
 GENERIC: Final[frozenset[str]] = frozenset(_GENERIC.split())
 """Words that say nothing about what a task is about, unstemmed."""
@@ -62,28 +59,9 @@ def _stems(word: str) -> tuple[str, ...]:
 
 
 def stem(word: str) -> str:
-    """`word`, in lower case, without its most common English endings."""
-    # The endings below are English; numbers have none.
-    if len(word) < _SHORTEST_STEM or not word.isascii() or word[0].isdigit():
+    """`word`, in lower case, without its English plural."""
+    if len(word) < _SHORTEST_STEM or not word.isascii():
         return word
-    word = _singular(word)
-    for ending in ("ing", "ed"):
-        rest = word.removesuffix(ending)
-        if rest != word and len(rest) > 2 and _VOWEL.search(rest):
-            # "stopped" becomes "stop", but "called" stays "call" and "missed" stays "miss".
-            word = rest[:-1] if rest[-1] == rest[-2] and rest[-1] not in "lsz" else rest
-            break
-    for ending in _ENDINGS:
-        if word.endswith(ending) and len(word) - len(ending) >= _SHORTEST_STEM:
-            word = word.removesuffix(ending)
-            break
-    if len(word) > _SHORTEST_STEM and word[-1] in "ey":
-        # "parse" and "parsing", "query" and "queries" meet in one stem.
-        word = word[:-1] if word[-1] == "e" else f"{word[:-1]}i"
-    return word
-
-
-def _singular(word: str) -> str:
     if word.endswith("ies") and len(word) > _SHORTEST_STEM:
         return f"{word[:-3]}y"
     if word.endswith("sses"):
