@@ -147,7 +147,7 @@ from time import perf_counter, process_time
 async def main(path, loop):
     wall, cpu = perf_counter(), process_time()
     registry = open_registry(path)
-    case = LoopCase("Make the tests pass", "debugging", "python", failing=(
+    case = LoopCase("Make the tests pass", "python", failing=(
         Check("", "failed", "TypeError", "unsupported operand: borrowed value of moved iterator",
               (Location("a.py", 0, "f"),)),))
     await registry.inject(loop, case, Injection(control_share=0))
@@ -162,7 +162,7 @@ async def speed(path: Path, texts: list[str]) -> list[float]:
     times = []
     for text in texts:
         case = LoopCase(
-            "Make the tests pass", "debugging", "python",
+            "Make the tests pass", "python",
             failing=(Check("", "failed", "TypeError", text[:300], (Location("a.py", 0, "f"),)),),
         )  # fmt: skip
         began = process_time()

@@ -94,7 +94,7 @@ def case(
         if message
         else ()
     )
-    return LoopCase(task, "debugging", language, failing=failing, failed=("t::a",))
+    return LoopCase(task, language, failing=failing, failed=("t::a",))
 
 
 Opener = Callable[[], Registry]

@@ -45,7 +45,6 @@ def taught(project: Path, taofold: Taofold) -> Taofold:
         await mind.take_in(replace(history(attempt(BOUND, before=(wrong,))), loop="two"))
         case = LoopCase(
             "Fix it",
-            "debugging",
             "python",
             failing=(wrong,),
             failed=(wrong.id,),

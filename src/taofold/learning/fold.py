@@ -146,7 +146,6 @@ def _wider(one: PatternScope, other: PatternScope) -> PatternScope:
     return PatternScope(
         one.repository if one.repository == other.repository else "",
         one.language if one.language == other.language else "",
-        one.tool if one.tool == other.tool else "",
     )
 
 

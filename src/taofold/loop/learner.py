@@ -20,7 +20,6 @@ from taofold.core.events import Proposed, Record
 from taofold.core.failing_checks import Check, is_foreign, is_test
 from taofold.diagnostics import passing_names
 from taofold.learning.attribution import Application, applications, refuted
-from taofold.learning.extraction.categories import task_category
 from taofold.learning.extraction.diffs import IMPORT, changed_lines
 from taofold.learning.extraction.generalisation import language_of, pattern_of
 from taofold.learning.extraction.history import (
@@ -120,7 +119,6 @@ def case_of(task: str, faults: Sequence[Check], repository: str = "") -> LoopCas
     named = next((language for language in languages if language != "other"), "")
     return LoopCase(
         task,
-        task_category(task),
         named,
         repository,
         failing=tuple(faults),

@@ -73,7 +73,6 @@ _NAME: Final = (
     Key("taofold.name", "name"),
     Key("taofold.scope.repository", "scope.repository"),
     Key("taofold.scope.language", "scope.language"),
-    Key("taofold.scope.tool", "scope.tool"),
     Key("taofold.retired", "retired"),
 )
 _ERROR: Final = (

@@ -15,10 +15,8 @@ class LoopCase(Value, frozen=True):
     """
 
     task: str = ""
-    category: str = ""
     language: str = ""
     repository: str = ""
-    tool: str = ""
     failing: tuple[Check, ...] = ()
     failed: tuple[str, ...] = ()
     after: int = 0

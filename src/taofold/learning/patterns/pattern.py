@@ -140,7 +140,6 @@ class PatternScope(Value, frozen=True):
 
     repository: str = ""
     language: str = ""
-    tool: str = ""
 
 
 class Pattern(Value, frozen=True):
