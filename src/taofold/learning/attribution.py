@@ -10,10 +10,10 @@ loop that goes on after its end is taken back and counted anew.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from math import sqrt
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -29,7 +29,6 @@ from taofold.learning.extraction.diffs import (
     dice,
     edits_in,
     edits_of,
-    hunks,
     joined,
     lost_lines,
     sides,
@@ -187,50 +186,25 @@ class Application(Value, frozen=True):
     won: bool
 
 
-class _Edits(NamedTuple):
-    """What changes do, read once for all the patterns that are held against it.
+class _Edits(list[tuple[LineEdit, list[str]]]):
+    """What changes do, place by place, each with the tokens that go and come there.
 
-    `places` are their edits, place by place; `deltas` the tokens that went and came, of each file.
+    Read once for all the patterns that are held against it.
     """
 
-    places: list[LineEdit]
-    deltas: list[list[str]]
+    def __init__(self, changes: Iterable[FileChange]) -> None:
+        super().__init__([(edit, _delta(edit)) for change in changes for edit in edits_of(change)])
 
-    @classmethod
-    def of(cls, changes: Iterable[FileChange], lost: Collection[Line] = ()) -> "_Edits":
-        """The edits of `changes`; those that put in a line which is `lost` are left out."""
-        edits = cls([], [])
-        for change in changes:
-            edits.places.extend(
-                edit
-                for edit in edits_of(change)
-                if not _any(edit.new.split("\n"), change.path, lost)
-            )
-            kept = [hunk for hunk in hunks(change) if not _any(hunk.added, change.path, lost)]
-            if kept:
-                edits.deltas.append(delta(*map(chain.from_iterable, zip(*kept, strict=True))))
-        return edits
-
-    def hold(self, proposed: Sequence[LineEdit]) -> bool:
-        """Is all that was proposed among them?"""
-        return all(any(edit.follows(one) for edit in self.places) for one in proposed)
-
-    def follow(
-        self, proposed: Sequence[LineEdit], change: Sequence[str], *, cured: bool = False
-    ) -> bool:
-        """Is it, or is the proposed `change`, names apart, nearly that of a file?
-
-        Where its error was `cured` it is enough that each edit puts in nearly what one here does.
-        """
-        if self.hold(proposed) or any(_nearly(each, change) for each in self.deltas):
-            return True
-        put = [_put_tokens(edit) for edit in self.places] if cured else []
-        wanted = map(_put_tokens, proposed)
-        return bool(put) and all(any(_nearly(each, one) for each in put) for one in wanted)
+    def follow(self, proposed: Iterable[LineEdit]) -> bool:
+        """Is all that was proposed among them, or nearly, names apart?"""
+        return all(
+            any(edit.follows(one) or _nearly(tokens, _delta(one)) for edit, tokens in self)
+            for one in proposed
+        )
 
 
-def _put_tokens(edit: LineEdit) -> list[str]:
-    return [token for token in delta([edit.gone], [edit.new]) if token[0] == "+"]
+def _delta(edit: LineEdit) -> list[str]:
+    return delta([edit.gone], [edit.new])
 
 
 def _nearly(one: Sequence[str], other: Sequence[str]) -> bool:
@@ -241,43 +215,27 @@ def _nearly(one: Sequence[str], other: Sequence[str]) -> bool:
     return min(map(len, telling)) >= _FEWEST and dice(*telling) >= _NEARLY
 
 
-def _any(lines: Iterable[str], path: str, lost: Collection[Line]) -> bool:
-    return any((path, line.strip()) in lost for line in lines)
-
-
 def applications(history: LoopHistory, patterns: Iterable[Pattern]) -> tuple[Application, ...]:
     """Each use of the `patterns`: at most one won and one lost per pattern and iteration."""
     uses: dict[tuple[str, int, bool], Application] = {}
-    proposals = [
-        (pattern, proposed, _delta(proposed))
-        for pattern in patterns
-        if (proposed := _proposed(pattern))
-    ]
+    proposals = [(pattern, fix) for pattern in patterns if (fix := _proposed(pattern))]
     if not proposals:
         return ()
     kept = [attempt for attempt in history.attempts if attempt.kept]
-    total = _Edits.of(joined((), [change for attempt in kept for change in attempt.changes]))
-    lost = lost_lines(history.attempts)
+    total = _Edits(joined((), [change for attempt in kept for change in attempt.changes]))
     for attempt in history.attempts:
         # Without a run of the checks afterwards nobody knows what an edit was good for.
         if not attempt.judged:
             continue
-        edits, left = _Edits.of(attempt.changes), _Edits.of(attempt.changes, lost)
-        for pattern, proposed, change in proposals:
-            cured = _won(pattern, attempt)
-            if edits.follow(proposed, change, cured=cured):
-                # What it put in stands to the end, or what the loop changed in all does the same.
-                stays = left.follow(proposed, change, cured=cured) or total.hold(proposed)
-                won = cured and history.succeeded and attempt.kept and stays
+        edits = _Edits(attempt.changes)
+        for pattern, proposed in proposals:
+            if edits.follow(proposed):
+                # It stayed: what the loop changed in all does the same.
+                right = history.succeeded and attempt.kept and total.follow(proposed)
+                won = right and _won(pattern, attempt)
                 use = Application(pattern.id, attempt.iteration, won)
                 uses.setdefault((pattern.id, attempt.iteration, won), use)
     return tuple(uses.values())
-
-
-def _delta(edits: Iterable[LineEdit]) -> list[str]:
-    """The tokens that edits take out and put in altogether."""
-    both = [(edit.gone, edit.new) for edit in edits]
-    return delta([gone for gone, _ in both], [new for _, new in both])
 
 
 def _proposed(pattern: Pattern) -> tuple[LineEdit, ...]:

@@ -120,7 +120,6 @@ FORMATS: Final[dict[Kind, Form]] = {
             Key("taofold.fix_cause", "body.fix.cause"),
             Key("taofold.fix_files", "body.fix.files"),
             Key("taofold.fix_vain", "body.fix.vain"),
-            Key("taofold.fix_elsewhere", "body.fix.elsewhere"),
             Key("taofold.fix_partial", "body.fix.partial"),
             Key("taofold.fix_template", "body.fix.template"),
         ),

@@ -1,4 +1,4 @@
-"""Which places of a change are the fix of an error, and how far they lie from where it points.
+"""Which places of a change are the fix of an error.
 
 A change may settle several errors at once. A place belongs to the error whose statement it changes;
 one that no error points at belongs to it if it binds a name that the others use (an import, a
@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Final, NamedTuple
 
-from taofold.core.failing_checks import Check, is_assertion, is_foreign, is_test
+from taofold.core.failing_checks import Check
 from taofold.learning.extraction.diffs import (
     BOUND,
     IMPORT,
@@ -21,7 +21,6 @@ from taofold.learning.extraction.diffs import (
     ChangedLines,
     dice,
     hunks,
-    imports_only,
     narrowed,
     spans,
     tokens,
@@ -43,13 +42,12 @@ _LONGEST: Final = 60
 class Blame(NamedTuple):
     """The changes that are of one error.
 
-    `pointed`: its report points at one of them; `elsewhere`: it points at code, and at none;
-    `partial`: the edit did more, and for which error that was is not known.
+    `pointed`: its report points at one of them; `partial`: the edit did more, and for which error
+    that was is not known.
     """
 
     changes: tuple[FileChange, ...]
     pointed: bool
-    elsewhere: bool
     partial: bool = False
 
 
@@ -109,11 +107,7 @@ def blame(
             if (spans_there := [place.span for place in wanted if place.change is change])
         ]
     )
-    lines = [
-        line for part in parts for hunk in hunks(part) for line in (*hunk.removed, *hunk.added)
-    ]
-    away = not own and _points_away(check, changes) and not imports_only(lines)
-    return Blame(parts, bool(own), away, partial=bool(others and rest))
+    return Blame(parts, bool(own), partial=bool(others and rest))
 
 
 class _Place(NamedTuple):
@@ -242,16 +236,3 @@ def _linked(own: Sequence[_Place], free: Iterable[_Place]) -> list[_Place]:
         or called.intersection(_DEFINED.findall("\n".join(place.texts)))
         or not lines.isdisjoint(place.lines)
     ]
-
-
-def _points_away(check: Check, changes: Iterable[FileChange]) -> bool:
-    """Does the report point at code, and at none that was changed as far as lines are known?"""
-    inside = [p for p in check.places if p.line and not is_foreign(p.path)]
-    # An assertion says that something is wrong and not where.
-    if is_assertion(check) or not inside or is_test(inside[-1].path):
-        return False
-    return not any(
-        change.path == inside[-1].path
-        and (change.part or inside[-1].line > len(change.before.splitlines()))
-        for change in changes
-    )

@@ -226,17 +226,13 @@ class LineEdit(NamedTuple):
     def follows(self, proposal: "LineEdit") -> bool:
         """Does it put in and take out what `proposal` does, on whatever line?
 
-        Names of the other project, and values beside words, are left out of account. An exchange
-        of signs alone is met by chance: there the whole line must be alike.
+        Names of the other project, and values, are left out of account. An exchange of signs
+        alone is met by chance: there the whole line must be alike.
         """
         out, put = proposal.changed
         local = {*_plain_tokens(proposal.gone), *_plain_tokens(proposal.around), "ID"}
-        local |= {*BOUND.findall(proposal.new)}
         words = {t for t in put if _NAME.match(t) and (t in KNOWN or t not in local)}
         lost = {token for token in out if token in KNOWN}
-        values = {token for token in put if token[0].isdigit() or token[0] in "\"'"}
-        if not words and not lost and values:
-            words = {token for token in put if token not in BRACKETS}
         own_out, own_put = self.changed
         if words or lost:
             return words <= own_put and lost <= own_out

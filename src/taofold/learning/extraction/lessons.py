@@ -224,16 +224,14 @@ class SettledError(NamedTuple):
     """Failing checks of one error, and what made them pass.
 
     `first` is the error as it was reported first; `changes` lead from the text that the report was
-    about to the one in which it was gone; `vain` are lines tried between that left it; `elsewhere`:
-    the fix lies where it did not point; `partial`: it was made with others, for other errors
-    perhaps.
+    about to the one in which it was gone; `vain` are lines tried between that left it; `partial`:
+    it was made with others, for other errors perhaps.
     """
 
     alike: list[Check]
     first: Check
     changes: tuple[FileChange, ...]
     vain: tuple[str, ...]
-    elsewhere: bool
     partial: bool
 
 
@@ -259,13 +257,6 @@ def pairs(history: LoopHistory) -> Iterator[SettledError]:
         for alike in groups[:_PER_FIX] if edits else ():
             earlier, check = _search(history.attempts[:number], alike[0], attempt)
             changes = joined([c for past in earlier for c in past.changes], edits)
-            # Of several files those through which the error
-            # came up are taken for the place of the fix.
-            through = {place.path for place in alike[0].places if place.path}
-            near = tuple([c for c in changes if c.path in through])
-            # Otherwise nobody can say which change settled which error, and nothing is taught.
-            if not near and len({c.path for c in changes}) > 1 and len(groups) > 1:
-                continue
             # As it was reported first: its lines are those of the first text.
             reported = earlier[0].before if earlier else ()
             alike_then = [past for past in reported if _alike(past, check)]
@@ -275,7 +266,7 @@ def pairs(history: LoopHistory) -> Iterator[SettledError]:
             own = (_sign_of(first), _sign_of(alike[0]))
             others = [other for other in attempt.before if _sign_of(other) not in own]
             several = len(groups) > 1
-            fix = blame((near if several else ()) or changes, first, others, edits, several=several)
+            fix = blame(changes, first, others, edits, several=several)
             stayed = lost.isdisjoint(added_lines(fix.changes))
             if not stayed:
                 # A part was replaced: what stayed is the fix if it is where the error was raised.
@@ -294,7 +285,7 @@ def pairs(history: LoopHistory) -> Iterator[SettledError]:
                 forms = {*own, *[_sign_of(c) for c in states if c.id == alike[0].id]}
                 vain = [added_lines(_in_vain_for(past, forms)) for past in earlier]
                 tried = _tried(vain, added_lines(fix.changes), lost)
-                one = SettledError(alike, first, fix.changes, tried, fix.elsewhere, fix.partial)
+                one = SettledError(alike, first, fix.changes, tried, fix.partial)
                 if stayed:
                     settled_signs.add(_sign_of(first))
                     yield one
@@ -396,11 +387,11 @@ def _settled(attempt: RepairAttempt, later: tuple[RepairAttempt, ...]) -> Iterat
     for check in attempt.before:
         if check.id not in now or check.id not in passed:
             continue
-        if _alike(now[check.id], check) or _undone(attempt, check, later):
+        if _alike(now[check.id], check):
             continue
         # Other words of one class may be the same fault: the edit must be where it was raised.
         same = now[check.id].error_type == check.error_type
-        if not (same and blame(attempt.changes, _raised(check), ()).elsewhere):
+        if not same or blame(attempt.changes, _raised(check), ()).pointed:
             yield check
 
 
@@ -435,7 +426,6 @@ def _error_fix(settled: SettledError, history: LoopHistory) -> ErrorFix:
             diff=difference(changes),
             files=tuple(dict.fromkeys([change.path for change in changes])),
             vain=settled.vain,
-            elsewhere=settled.elsewhere,
             partial=settled.partial,
         ),
     )

@@ -80,8 +80,7 @@ class Fix(Value, frozen=True):
     the removed and added lines under their true names, each behind `-` or `+` (with holes in
     patterns of release 0.1), and lines around them behind a space. `files` are the files that
     it changed; `vain` are edits that the same loop had tried before, which left the error there;
-    `elsewhere`: the error's report pointed at none of the places that were changed; `partial`: it
-    was made together with other changes, of which nobody knows what they were for.
+    `partial`: it was made together with other changes, of which nobody knows what they were for.
     `cause` is a sentence of files and of earlier releases.
     """
 
@@ -94,13 +93,7 @@ class Fix(Value, frozen=True):
     cause: str = ""
     files: tuple[str, ...] = ()
     vain: tuple[str, ...] = ()
-    elsewhere: bool = False
     partial: bool = False
-
-    @property
-    def hard_won(self) -> bool:
-        """Is it more than what one tries first? Something failed before, or it lay elsewhere."""
-        return bool(self.vain) or self.elsewhere
 
 
 class ErrorFix(Value, frozen=True, tag_field="kind", tag="error"):

@@ -27,7 +27,6 @@ from taofold.learning.retrieval.relevance import (
     Relevance,
     likeness,
     relevance,
-    same_change,
 )
 from taofold.learning.settings import MOST_INJECTED, Injection
 
@@ -175,9 +174,7 @@ def _surplus(candidate: Ranked, chosen: Sequence[Ranked], ranked: Sequence[Ranke
         other for other in ranked if pattern.claim and not (other.pattern.claim or other.refused)
     ]
     for other in (*chosen, *own):
-        one_error = other.answers == candidate.answers >= 0
-        cure = same_change(pattern, other.pattern) if one_error else 0.0
-        if max(cure, likeness(pattern, other.pattern)) > _ALIKE:
+        if likeness(pattern, other.pattern) > _ALIKE:
             return f"it says the same as {other.pattern.id}"
     failed = isinstance(pattern.body, Avoidance) and not pattern.body.better
     for other in ranked if failed or _wrong(pattern) else ():

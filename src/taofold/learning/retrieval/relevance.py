@@ -143,12 +143,6 @@ def likeness(one: Pattern, other: Pattern) -> float:
     return min(mean, values[-1]) if one.kind == "error" else mean
 
 
-def same_change(one: Pattern, other: Pattern) -> float:
-    """How much two lessons change the same, whatever error they are about, 0 to 1."""
-    changes = [delta(*sides(_fix(pattern).diff[:_LONGEST])) for pattern in (one, other)]
-    return dice(*changes) if all(changes) else 0.0
-
-
 def _fields(pattern: Pattern) -> tuple[tuple[str | bool, ...], Fields]:
     """What must be equal, and the bags of words that are compared."""
     signature = pattern.signature
@@ -310,15 +304,14 @@ def _no_news(pattern: Pattern, signature: ErrorSignature, failing: Check, case: 
     match pattern.body:
         case ErrorFix(fix=fix):
             alike = _says_the_same(signature, failing) and not is_assertion(failing)
-            news = fix.hard_won or same_place(signature, failing) or alike
+            news = same_place(signature, failing) or alike
             # What only a file claims may be anything.
             hard = news and not (pattern.claimed or _obvious(fix, failing))
             vain = bool(fix.vain)
-        case Avoidance(better=better):
+        case Avoidance():
             # Dead ends spare a reader who meets the very message the way there; to others they say
             # something once these have failed too, unless it is known what does not fail.
-            same = matches(signature.pattern, failing.message)
-            hard = (bool(better) or same) and not pattern.claimed
+            hard = matches(signature.pattern, failing.message) and not pattern.claimed
             vain = False
         case _:
             return ""
