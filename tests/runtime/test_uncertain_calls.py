@@ -1,5 +1,7 @@
 """An answer is about the starts that had been made when it was asked for, and no later ones."""
 
+import asyncio
+import threading
 from typing import Any
 
 import pytest
@@ -168,3 +170,46 @@ async def test_an_edit_in_doubt_that_the_tool_cannot_take_does_not_call_it() -> 
     assert ended is not None
     assert ended.steps[0].observations[0].refused == "invalid"
     assert shop.paid == [5]
+
+
+@pytest.mark.parametrize("fault", ["never answers", "blocks", "raises"])
+async def test_a_verify_that_cannot_say_leaves_it_to_a_person(fault: str) -> None:
+    """Mutants: no deadline; the event loop waits for it; its error is the run's."""
+    log, paid, go = MemoryLog(), list[int](), threading.Event()
+
+    async def never(effect_id: str) -> bool:
+        await asyncio.sleep(3600)
+        return False
+
+    def blocks(effect_id: str) -> bool:
+        go.wait(60)
+        return False
+
+    def raises(effect_id: str) -> bool:
+        raise ConnectionError("the bank is away")
+
+    verify: Any = {"never answers": never, "blocks": blocks, "raises": raises}[fault]
+
+    @tool(effect="once", tier=1, reversible=True, timeout=0.3, verify=verify)
+    async def pay(euros: int) -> str:
+        """Pay."""
+        paid.append(euros)
+        if len(paid) == 1:
+            raise Died
+        return f"paid {euros}"
+
+    with pytest.raises(Died):
+        await Agent(ScriptedModel([act("pay", euros=5)]), tools=[pay], log=log).run("x", run_id="r")
+    try:
+        async with asyncio.timeout(20):
+            waiting = await Agent(ScriptedModel([]), tools=[pay], log=log).resume("r")
+    finally:
+        go.set()
+    assert waiting.status == "waiting"
+    why = "the bank is away" if fault == "raises" else "it did not answer in time"
+    assert why in (await asked(log)).question
+    assert paid == [5]
+    await decide(log, (await asked(log)).id, Decision("approve"))
+    ended = await Agent(ScriptedModel([finish()]), tools=[pay], log=log).resume("r")
+    assert ended.status == "finished"
+    assert paid == [5, 5]

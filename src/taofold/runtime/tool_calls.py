@@ -203,7 +203,7 @@ class Invocation:
             await ledger.save()
             if tool.agent is not None:
                 return await self.delegate()
-            seconds = self._deadline(bound)
+            seconds = self.deadline(bound)
             questions = ToolQuestions(self)
             context = self._context(questions, seconds, answer) if bound.contextual else None
             begin = perf_counter()
@@ -455,7 +455,7 @@ class Invocation:
         self.start(failures + 1)
         return True
 
-    def _deadline(self, bound: Bound) -> float:
+    def deadline(self, bound: Bound) -> float:
         """Seconds the call may take: the tool's or what the action asks for, within the run's."""
         left = self.ledger.budget.seconds_left()
         return bound.timeout if left is None else min(bound.timeout, left)

@@ -4,6 +4,7 @@ Either an earlier life started the call and was cut off, or it timed out and may
 What the log says of its effect counts, whatever this code says of the tool.
 """
 
+import asyncio
 import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from taofold.core import events as e
 from taofold.core.imported_runs import provenance_of
 from taofold.core.rules import fingerprint
 from taofold.core.state import RunState
+from taofold.core.text import error_text, excerpt
 from taofold.core.trace import effect_id
 from taofold.core.values import Action, Observation, Tier
 from taofold.policy import Ruling
@@ -23,6 +25,7 @@ from taofold.runtime.ledger import Ledger
 from taofold.runtime.tool_calls import Invocation
 from taofold.tools import Bound, Outcome, PersonAnswer, Tool
 from taofold.tools.result import outcome_of
+from taofold.tools.threads import WORKERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,8 @@ class Attempts:
 
 
 AGAIN: Final = "this very call timed out before and may have happened, or may still finish"
+WHY: Final = 300
+"""Characters of what `verify` raised that a person is told."""
 BEGUN: Final = "where this run was imported from this very call was begun, and may have happened"
 
 
@@ -133,14 +138,22 @@ class PastCall:
         # The order: ask the tool itself first (`verify`), a person only if it cannot say.
         doubtful = since is None and attempts.kept is None
         if doubtful and (tool.effect == "once" or attempts.once):
-            verified = await self._verify(invocation)
-            if verified is not None:
-                return action, verified
-            if tool.verify is None:
-                text = (
-                    f"{tool.name} was started before an interruption and may already have "
-                    "happened; its old process may even still finish it"
-                )
+            text = (
+                f"{tool.name} was started before an interruption and may already have "
+                "happened; its old process may even still finish it"
+            )
+            unknown = tool.verify is None
+            try:
+                verified = await self._verify(invocation, bound)
+            except Exception as error:  # noqa: BLE001 - a provider that is down has said nothing
+                unknown = True
+                late = isinstance(error, TimeoutError)
+                why = "it did not answer in time" if late else error_text(error)
+                text = f"{text}. Its verify could not say: {excerpt(why, WHY)}"
+            else:
+                if verified is not None:
+                    return action, verified
+            if unknown:
                 settled = await self._ask(action, text)
                 if isinstance(settled, Observation):
                     observed = e.Observed(key=self.key, index=self.index, observation=settled)
@@ -156,15 +169,23 @@ class PastCall:
         question = OpenQuestion(self.ledger, self.key, self.index, action, self.tool, text)
         return await question.settle(None)
 
-    async def _verify(self, invocation: Invocation) -> e.Observed | None:
-        """What `verify` says of the interrupted call; None: it did not happen, or nobody knows."""
-        verify = invocation.tool.verify
-        if verify is None:
+    async def _verify(self, invocation: Invocation, bound: Bound) -> e.Observed | None:
+        """What `verify` says of the interrupted call; None: it did not happen, or there is none.
+
+        It is called as the tool is: in a thread if it blocks, and within the time of a call.
+        """
+        tool, store = invocation.tool, self.ledger.store
+        if tool.verify is None:
             return None
-        store = self.ledger.store
-        verified: Any = verify(effect_id(store.run, store.state, self.key, self.index))
-        if inspect.isawaitable(verified):
-            verified = await verified
+        name = effect_id(store.run, store.state, self.key, self.index)
+        async with asyncio.timeout(invocation.deadline(bound)):
+            verified: Any
+            if tool.thread and not inspect.iscoroutinefunction(tool.verify):
+                verified = await WORKERS.run(tool.verify, name)
+            else:
+                verified = tool.verify(name)
+            if inspect.isawaitable(verified):
+                verified = await verified
         # None and False alike: only a clear yes, or what it returned, spares the call.
         if verified is False or verified is None:
             return None
