@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from taofold import Limits, MemoryLog, tool
+from taofold import Approval, Decision, Limits, MemoryLog, RunContext, tool
 from taofold.core import events as codec
 from taofold.core import events as e
 from taofold.core.state import fold
@@ -16,6 +16,7 @@ from taofold.log.formats.ndjson import dumps, loads
 from taofold.log.run_store import Store
 from taofold.runtime.run import copy_records
 from taofold.testing.replay import assert_replays
+from taofold.tools import InputRequired
 
 from .kit import act, finish
 from .payer import agent
@@ -75,6 +76,62 @@ def test_records_say_nothing_of_time_where_the_clocks_agree() -> None:
 def test_an_event_cannot_give_time_back() -> None:
     with pytest.raises(ValueError, match="elapsed"):
         codec.decode('{"e":"noted","key":"0","kind":"n","elapsed":-5}')
+
+
+def test_the_time_of_a_person_is_not_the_runs() -> None:
+    """Mutants: it counts; a message to the run ends it; other branches' work is left out."""
+    clocks = Clocks()
+    store = clocks.store()
+    clocks.go(400)
+    with store.idle():
+        clocks.go(HOUR)
+    store.record(e.Noted(key="0", kind="n"))
+    assert abs(store.state.active_ms - 400) <= 250
+    with store.idle():
+        clocks.go(HOUR)
+        store.record(e.DecisionRefused(id="s", by="ann", why="not hers", at=0))
+        clocks.go(HOUR)
+    store.record(e.Noted(key="0", kind="n"))
+    assert abs(store.state.active_ms - 400) <= 250
+    with store.idle():
+        clocks.go(3_000)
+        store.record(e.Noted(key="other", kind="n"))
+        clocks.go(HOUR)
+    store.record(e.Noted(key="0", kind="n"))
+    assert abs(store.state.active_ms - 3_400) <= 250
+    assert fold(loads(dumps(store.records))).active_ms == store.state.active_ms
+
+
+@pytest.mark.parametrize("asks", ["policy", "tool"])
+async def test_a_callback_that_takes_its_time_costs_the_run_none(
+    monkeypatch: pytest.MonkeyPatch, asks: str
+) -> None:
+    """Mutant: the seconds of who approves are the run's."""
+    later = 0
+    real = time.monotonic_ns
+    wall = time.time_ns
+    monkeypatch.setattr("taofold.clocks.time.time_ns", lambda: wall() + later)
+    monkeypatch.setattr("taofold.clocks.time.monotonic_ns", lambda: real() + later)
+
+    def think(_: Approval) -> Decision:
+        nonlocal later
+        later += HOUR * 1_000_000
+        return Decision("approve")
+
+    @tool(effect="once", tier=2 if asks == "policy" else 1, reversible=True)
+    async def write(context: RunContext, n: int) -> str:
+        """Write."""
+        if asks == "tool":
+            assert context.ask is not None
+            await context.ask(InputRequired("really?"))
+        return "written"
+
+    script = [act("write", n=1), act("write", n=2), finish("in time")]
+    one = agent(*script, tools=[write], limits=Limits(seconds=60), approve=think)
+    result = await one.run("goal")
+    assert (result.status, result.output) == ("finished", "in time"), result.error
+    assert later == 2 * HOUR * 1_000_000
+    await assert_replays(one, result)
 
 
 async def test_a_run_goes_on_though_the_machines_clock_is_set_ahead(

@@ -7,7 +7,8 @@ could take back. Time enters here, through `now`. Knows nothing about strategies
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from typing import Any, Final, TypeAlias, cast
 
@@ -78,6 +79,7 @@ class Store:
         self._lap = passed or (lap if now is clock else now)
         self._mark, self._drift = self._lap(), 0
         """When time was last counted, and by how much the records' times lag behind."""
+        self._idle = 0
         self.records: list[e.Record] = []
         self._unsaved: list[e.Record] = []
         self._disk = False
@@ -124,6 +126,8 @@ class Store:
         # Both clocks are read at every event, or what was done between two would count as neither.
         mark = self._lap()
         if event.timed and state.status not in IDLE:
+            if self._idle and not event.derived:
+                self._mark = mark  # a message to a run that a person holds up
             self._drift += mark - self._mark - (at - last)
             if not -DRIFT_MS <= self._drift <= DRIFT_MS:
                 event = self._timed(event, at - last)
@@ -142,6 +146,20 @@ class Store:
             # One such event makes the whole flush wait for the disk: they are written together.
             self._disk = True
         return record
+
+    @contextmanager
+    def idle(self) -> Generator[None]:
+        """Nobody is active in this block, though the run does not wait: a person thinks.
+
+        Time before what other branches record meanwhile was theirs, and counts.
+        """
+        begun = self._lap()
+        self._idle += 1
+        try:
+            yield
+        finally:
+            self._idle -= 1
+            self._mark += self._lap() - max(begun, self._mark)
 
     def _timed(self, event: e.Event, apparent: int) -> e.Event:
         """`event`, which says how long it took: the records' times (`apparent` ms) do not.

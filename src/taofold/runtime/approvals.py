@@ -237,7 +237,8 @@ class OpenQuestion:
             raise Park(self._approval(asked).waits_for)
         # The question is durable before anybody sees it: an answer refers to its number.
         await ledger.save()
-        answer = await self._callback(asked)
+        with ledger.store.idle():
+            answer = await self._callback(asked)
         # A callback may have taken minutes: look once more, or a decision
         # from elsewhere is overrun.
         ledger.inbox.stale = True
