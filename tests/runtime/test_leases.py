@@ -5,6 +5,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -310,6 +311,51 @@ async def test_a_store_that_hangs_holds_up_no_other_lease() -> None:
             assert not (await log.row("r")).held
         finally:
             go.set()
+
+
+def test_a_run_whose_event_loop_was_closed_is_driven_by_nobody() -> None:
+    """Mutant: whoever still holds its task keeps it from everybody, for ever."""
+    log = MemoryLog()
+    begun = asyncio.Event()
+
+    async def never(_: Any) -> str:
+        begun.set()
+        await asyncio.sleep(3600)
+        return ""
+
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(Agent(FunctionModel(never), log=log).run("x", run_id="r"))
+    loop.run_until_complete(begun.wait())
+    loop.close()
+    assert not ownership.HEART.drives(log, "r")
+    before = asyncio.run(log.row("r")).lease_until
+    ownership.HEART._renew()
+    assert asyncio.run(log.row("r")).lease_until == before
+    assert simple(log).resume_sync("r").status == "finished"
+    assert not task.done()
+    task._log_destroy_pending = False  # type: ignore[attr-defined]
+    with suppress(RuntimeError):
+        task.get_coro().close()  # type: ignore[union-attr]
+
+
+async def test_a_run_that_this_process_left_is_resumed_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Mutant: who resumes it takes himself for its driver, and waits for his own sign of life."""
+    log = MemoryLog()
+    await left(log, ownership.me(), lease_ms=1)
+    await eventually(log, lambda row: not row.held)
+    slept: list[float] = []
+    monkeypatch.setattr(runs, "SILENT_S", 5)
+    real = asyncio.sleep
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        await real(seconds)
+
+    monkeypatch.setattr("taofold.runtime.run.asyncio.sleep", sleep)
+    assert (await simple(log).resume("r")).status == "finished"
+    assert slept == []
 
 
 async def test_a_lease_that_ends_too_late_was_taken_by_another_clock() -> None:

@@ -11,6 +11,7 @@ killed or frozen renews nothing; when its leases are over others go on. Knows no
 driven, only names in a store.
 """
 
+import asyncio
 import logging
 import os
 import signal
@@ -154,8 +155,15 @@ class _Drive:
 
     store: Leased
     name: str
+    loop: asyncio.AbstractEventLoop | None
+    """Where it goes on; None: in a thread."""
     released: bool = False
     """It renews its lease no more; nobody else of this process begins before it is over."""
+
+    @property
+    def lost(self) -> bool:
+        """Was its event loop closed under it? It never goes on, whoever still holds its task."""
+        return self.loop is not None and self.loop.is_closed()
 
 
 class Heartbeat:
@@ -186,7 +194,8 @@ class Heartbeat:
 
     def drives(self, store: Leased, name: str) -> bool:
         """Does this process drive `name` now, by whatever object of the same store?"""
-        return (store.identity, name) in self._driven
+        drive = self._driven.get((store.identity, name))
+        return drive is not None and not drive.lost
 
     @contextmanager
     def driving(self, store: Leased, name: str) -> Generator[None]:
@@ -195,11 +204,15 @@ class Heartbeat:
         Raises:
             Conflict: this process drives it already.
         """
-        key = (store.identity, name)
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            loop = None
+        key, drive = (store.identity, name), _Drive(store, name, loop)
         with self._changed:
-            if key in self._driven:
+            if key in self._driven and not self._driven[key].lost:
                 raise Conflict(f"{name!r} is being driven by this process already")
-            self._driven[key] = _Drive(store, name)
+            self._driven[key] = drive
             if self._thread is None:
                 # Must not keep a process alive that has nothing else to do.
                 self._thread = Thread(target=self._beat, name="taofold-heartbeat", daemon=True)
@@ -209,7 +222,9 @@ class Heartbeat:
             yield
         finally:
             with self._changed:
-                self._driven.pop(key, None)  # not there in a child process: `forked`
+                # Another one where this was lost, none in a child process.
+                if self._driven.get(key) is drive:
+                    del self._driven[key]
 
     def release(self, store: Leased, name: str) -> None:
         """Renew the lease of `name` no more, and end it: nobody has to wait for it. Blocks.
@@ -253,7 +268,8 @@ class Heartbeat:
                 # Looked at now: what was released while others were renewed stays released.
                 driven = [
                     one for one in drives
-                    if not one.released and self._driven.get((identity, one.name)) is one
+                    if not (one.released or one.lost)
+                    and self._driven.get((identity, one.name)) is one
                 ]  # fmt: skip
                 if not driven:
                     continue

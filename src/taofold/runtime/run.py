@@ -228,7 +228,7 @@ async def _silent(log: Log, row: RunRow) -> RunRow:
     """The row of a run after its owner, if it lives, had time to renew a lease that is over."""
     clock = asyncio.get_running_loop().time
     until = clock() + SILENT_S
-    while row.status == "running" and not (row.held or _free(log, row)) and clock() < until:
+    while row.status == "running" and not (row.held or _left(row)) and clock() < until:
         await asyncio.sleep(min(_LOOK_S, SILENT_S))
         row = await log.row(row.run)
     return row
@@ -316,12 +316,19 @@ def _free(log: Log, row: RunRow) -> bool:
     return ownership.gone(row.owner)
 
 
+def _left(row: RunRow) -> bool:
+    """Has whoever drove the run left it? Asked inside `HEART.driving`.
+
+    So nobody else of this process drives it: what is this process's was left by an earlier call.
+    """
+    return ownership.mine(row.owner) or ownership.gone(row.owner)
+
+
 async def _claim_and_drive(
     log: Log, row: RunRow, strategy: MakeStrategy, setup: Setup, *, takeover: bool
 ) -> Store:
     """Claim the run, take in its log and drive it."""
-    # A run that is this process's and not driven was left by an earlier call of this process.
-    run, free = row.run, ownership.mine(row.owner) or ownership.gone(row.owner)
+    run, free = row.run, _left(row)
     if row.held and not free and not takeover:
         raise Conflict(
             f"run {run!r} is being driven by {ownership.described(row.owner)}: wait until its "
@@ -460,6 +467,8 @@ async def _activate(
     """Drive until the run ends or waits. Whatever cuts it short frees the run for others."""
     try:
         return await _drive(log, store, recording, strategy, setup, resumed=resumed)
+    except GeneratorExit:
+        raise  # its event loop is gone: nothing can be awaited any more
     except BaseException:
         # BaseException: also after Ctrl-C or a cancelled task nobody should
         # have to wait for the lease.
