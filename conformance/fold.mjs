@@ -4,16 +4,15 @@
 import { readFileSync } from "node:fs";
 import { isDeepStrictEqual } from "node:util";
 
-const EVENTS = JSON.parse(readFileSync(new URL("events.json", import.meta.url), "utf8"));
-const USAGE = ["input_tokens", "output_tokens", "cached_tokens", "usd", "written_tokens", "reasoning_tokens"];
-const usage = (raw = {}) => Object.fromEntries(USAGE.map((name) => [name, raw[name] ?? 0]));
+const kit = (name) => JSON.parse(readFileSync(new URL(name, import.meta.url), "utf8"));
+const EVENTS = kit("events.json");
+const DEFAULTS = kit("defaults.json");
+const USAGE = Object.keys(DEFAULTS.usage);
+const usage = (raw = {}) => ({ ...DEFAULTS.usage, ...raw });
 const plus = (a, b) => Object.fromEntries(USAGE.map((name) => [name, a[name] + (b?.[name] ?? 0)]));
-const thought = (raw) => ({ type: "reasoning", because: [], confidence: null, critical: false, synthesized: false, ...raw });
-const action = (raw) => ({ parameters: {}, rationale: "", id: "", repairs: [], guessed: false, error: "", ...raw });
-const observation = (raw) => ({
-  result: null, status: "success", extraction: "", auto: false, duration_ms: 0, options: [],
-  blob: "", refused: "", cut: false, parts: [], ...raw,
-});
+const thought = (raw) => ({ ...structuredClone(DEFAULTS.thought), ...raw });
+const action = (raw) => ({ ...structuredClone(DEFAULTS.action), ...raw });
+const observation = (raw) => ({ ...structuredClone(DEFAULTS.observation), ...raw });
 
 const fresh = () => ({
   goal: "", status: "new", stop_reason: "", success: false, output: null, error: "",

@@ -11,12 +11,14 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final, get_args, get_type_hints
 
+import msgspec
 from ruamel.yaml import YAML
 from tests.files.flow.kit import with_model
 
 from taofold.core.events import Annotation, Event, Happened, Record, decode
 from taofold.core.json_values import plain
 from taofold.core.state import RunState, fold
+from taofold.core.values import Action, Observation, Thought, Usage, Value
 from taofold.files import Config, build, read_agent
 from taofold.log.formats import ndjson, react_json, tao_yaml
 from taofold.testing.models import ScriptedModel
@@ -141,6 +143,31 @@ def event_kinds() -> Json:
     }
 
 
+VALUES: Final[dict[str, type[Value]]] = {
+    "thought": Thought,
+    "action": Action,
+    "observation": Observation,
+    "usage": Usage,
+}
+"""The values in events, by the names that the kit has for them."""
+
+
+def defaults() -> Json:
+    """What the fields of values are that an event leaves out."""
+    return {name: _defaults_of(kind) for name, kind in VALUES.items()}
+
+
+def _defaults_of(kind: type[Value]) -> Json:
+    defaults: Json = {}
+    for field in msgspec.structs.fields(kind):
+        if field.default_factory is not msgspec.NODEFAULT:
+            defaults[field.name] = field.default_factory()
+        elif field.default is not msgspec.NODEFAULT:
+            defaults[field.name] = field.default
+    read: Json = msgspec.json.decode(msgspec.json.encode(defaults))
+    return read
+
+
 def annotated() -> Json:
     """A log with one record of each kind that leaves the state as it is."""
     examples: dict[Any, Any] = {str: "text", int: 1, tuple[int, ...]: [1]}
@@ -172,6 +199,7 @@ def main() -> int:
     for document in documents():
         dump(document.with_suffix(".events.json"), taken_in(document))
     dump(KIT / "events.json", event_kinds())
+    dump(KIT / "defaults.json", defaults())
     dump(KIT / "folding" / "annotations.json", annotated())
     for folding in foldings():
         raw = json.loads(folding.read_text(encoding="utf-8"))

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-from tests.conformance_kit import EVENTS, tag_of
+from tests.conformance_kit import EVENTS, VALUES, tag_of
 
-from taofold.core.events import Happened
+from taofold.core.values import Value
 from taofold.tools import tool
 from taofold.tools.tool import Tool, ToolOptions
 
@@ -32,7 +32,13 @@ def event_table() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _fields_of(kind: type[Happened]) -> str:
+def value_table() -> str:
+    """The values in events as the page lists them."""
+    rows = [f"| **{name}** | {_fields_of(kind)} |" for name, kind in VALUES.items()]
+    return "\n".join(["| value | fields |", "|---|---|", *rows]) + "\n"
+
+
+def _fields_of(kind: type[Value]) -> str:
     base = EVENTS[EVENTS.index(kind.__base__)] if kind.__base__ in EVENTS else None
     own = [
         f"`{field.name}`{_default(field)}"
@@ -73,20 +79,22 @@ def option_table() -> str:
     return "\n".join(lines) + "\n"
 
 
-TABLES: Final[dict[str, tuple[str, Callable[[], str]]]] = {
-    "log-format.md": ("| event | fields |", event_table),
-    "tools.md": ("| option | is |", option_table),
+TABLES: Final[dict[str, dict[str, Callable[[], str]]]] = {
+    "log-format.md": {"| event | fields |": event_table, "| value | fields |": value_table},
+    "tools.md": {"| option | is |": option_table},
 }
-"""By page: how its table begins, and what writes it."""
+"""By page: how its tables begin, and what writes them."""
 
 
-def page_with_table(name: str) -> str:
+def page_with_tables(name: str) -> str:
     """The page as it should be."""
-    head, table = TABLES[name]
-    old = re.compile(rf"{re.escape(head)}.*?\n\n", re.DOTALL)
-    return old.sub(lambda _: table() + "\n", (DOCS / name).read_text(encoding="utf-8"))
+    page = (DOCS / name).read_text(encoding="utf-8")
+    for head, table in TABLES[name].items():
+        old = re.compile(rf"{re.escape(head)}.*?\n\n", re.DOTALL)
+        page = old.sub(lambda _, table=table: table() + "\n", page)
+    return page
 
 
 if __name__ == "__main__":
     for page in TABLES:
-        (DOCS / page).write_text(page_with_table(page), encoding="utf-8")
+        (DOCS / page).write_text(page_with_tables(page), encoding="utf-8")

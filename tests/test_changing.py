@@ -34,6 +34,73 @@ assert "Looks at something. Rather use find." in prompts[0], prompts
 assert shown("a", agent).tools[0].options == {"instead": "Rather use find."}
 """
 
+RESULT = """
+import asyncio, contextlib, io, json
+from taofold import Agent, tool
+from taofold.cli.render.loops import Show
+from taofold.cli.render.story import PlainVoice, Story
+from taofold.cli.render.runs import compare, difference_text
+from taofold.log.formats.export import export
+from taofold.log.open import open_log
+from taofold.server.agui.projection import Projection
+from taofold.server.api import responses as views
+from taofold.server.streams.events import project
+from taofold.policy.redaction import Redactor
+from taofold.telemetry.attributes import attributes
+from taofold.telemetry.prompt import Disclosure
+from taofold.telemetry.projection import SpanProjection
+from taofold.testing.models import FunctionModel
+from taofold.views import run_state_json
+
+def look() -> str:
+    "Looks at something."
+    return "the plain text"
+
+prompts = []
+
+def reply(request):
+    prompts.append(str(list(request.conversation)))
+    act = "finish", {"answer": "ok"}
+    if len(prompts) % 2:
+        act = "look", {}
+    return json.dumps({"thought": "x", "action": {"tool": act[0], "parameters": act[1]}})
+
+async def main(show):
+    log = open_log(f"show-{show}.db")
+    agent = Agent(FunctionModel(reply), tools=[tool(effect="read", show=show)(look)], log=log)
+    run = (await agent.run("go")).run_id
+    assert "the plain text" in prompts[-1], "the model has it"
+    await agent.replay(run)
+    records = await log.read(run)
+    assert "the plain text" in export(records)
+    out = io.StringIO()
+    story, loop = Story(PlainVoice(out), run), Show()
+    agui, spans = Projection(run, "t", "n"), SpanProjection(run, rebuild=True)
+    seen = {"agui": [*agui.open()], "spans": []}
+    for record in records:
+        story(record)
+        with contextlib.redirect_stderr(out):
+            loop(record)
+        seen["agui"] += agui.tell(record)
+        span = spans.feed(record)
+        if span is not None:
+            seen["spans"].append(attributes(span, Disclosure(Redactor())))
+    seen["terminal"] = out.getvalue()
+    seen["stream"] = [*project(records)]
+    seen["console"] = [views.record(record) for record in records], views.moment(run, records)
+    seen["state"] = run_state_json(run, records)
+    seen["tao"] = export(records, "tao-yaml")
+    seen["react"] = export(records, "react-json")
+    shorter = [record for record in records if record.event.tag != "observed"]
+    seen["diff"] = difference_text(compare(records, shorter)), compare(records, shorter).as_json()
+    for name, what in seen.items():
+        assert ("the plain text" in repr(what)) is show, f"{name}: {what}"
+    await log.close()
+
+asyncio.run(main(True))
+asyncio.run(main(False))
+"""
+
 EVENT = """
 import asyncio, io
 from taofold import Agent, Limits, tool
@@ -128,7 +195,13 @@ main(["runs", "cost", "last"])
 """
 
 
-EXAMPLES = {"option": OPTION, "event": EVENT, "message": MESSAGE, "verb": VERB}
+EXAMPLES = {
+    "option": OPTION,
+    "result": RESULT,
+    "event": EVENT,
+    "message": MESSAGE,
+    "verb": VERB,
+}
 
 
 def examples() -> dict[str, list[tuple[str, str, str]]]:

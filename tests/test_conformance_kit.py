@@ -77,6 +77,7 @@ def test_the_format_page_lists_every_event_with_all_its_fields() -> None:
 def test_what_is_derived_from_the_code_is_as_the_code_says() -> None:
     """`make docs` writes it anew."""
     assert kit.event_kinds() == read(kit.KIT / "events.json")
+    assert kit.defaults() == read(kit.KIT / "defaults.json")
     assert kit.annotated()["records"] == read(kit.KIT / "folding" / "annotations.json")["records"]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import typer
-from tests.tables import TABLES, page_with_table
+from tests.tables import TABLES, page_with_tables
 from tests.test_docs import PAGES, ROOT
 
 from taofold.agent.activation import HISTORY_MEDIA
@@ -257,11 +257,11 @@ def figures() -> dict[str, list[str]]:
 @pytest.mark.parametrize("page", TABLES)
 def test_tables_say_what_the_code_says(page: str) -> None:
     """`make docs` writes them."""
-    assert (ROOT / "docs" / page).read_text("utf-8") == page_with_table(page)
+    assert (ROOT / "docs" / page).read_text("utf-8") == page_with_tables(page)
 
 
 def test_every_option_of_a_tool_has_a_row() -> None:
-    rows = re.findall(r"^\| `(\w+)=", page_with_table("tools.md"), re.MULTILINE)
+    rows = re.findall(r"^\| `(\w+)=", page_with_tables("tools.md"), re.MULTILINE)
     assert set(rows) == ToolOptions.__optional_keys__
 
 

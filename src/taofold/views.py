@@ -49,7 +49,7 @@ async def session_in_log(log: Log, principal: Principal, name: str) -> str:
 
 def run_state_json(run: str, records: Sequence[Record]) -> dict[str, Any]:
     """The state of a run after the last of `records`; `at` is that record's number, -1 = none."""
-    state, started = fold(records), opening(records)
+    state, started = fold(record.public for record in records), opening(records)
     return {
         "run_id": run,
         "at": records[-1].seq if records else -1,

@@ -8,7 +8,7 @@ import pytest
 from taofold.core import events as e
 from taofold.core.content import Issuer, MediaPart, OpaquePart, TextPart, ThinkingPart, ToolCall
 from taofold.core.errors import LimitReached, ReplayDiverged, RunError
-from taofold.core.events import decode, encode, public
+from taofold.core.events import decode, encode
 from taofold.core.values import Message, Observation, Thought
 
 
@@ -73,18 +73,18 @@ def test_a_number_that_json_has_not_is_not_written(number: float) -> None:
 
 def test_people_are_shown_nothing_that_only_a_provider_can_read() -> None:
     sealed = (OpaquePart("secret", "kind"), TextPart("hi", opaque="secret"))
-    shown = public(e.Replied(key="1", prompt="p", content=sealed))
+    shown = e.Replied(key="1", prompt="p", content=sealed).public
     assert "secret" not in encode(shown).decode()
     assert "hi" in encode(shown).decode()
     issuer = Issuer("openai", "responses", "http://x")
     history = (Message("assistant", sealed, issuer), Message("user", "plain"))
-    start = public(e.RunStarted(goal="g", history=history))
+    start = e.RunStarted(goal="g", history=history).public
     assert isinstance(start, e.RunStarted)
     assert "secret" not in encode(start).decode()
     assert [message.role for message in start.history] == ["assistant", "user"]
     assert (start.history[0].issuer, start.history[1]) == (issuer, history[1])
     for event in (e.RunStarted(goal="g"), e.Parked(reason="x")):
-        assert public(event) is event
+        assert event.public is event
 
 
 def test_a_goal_is_what_it_was_given_as() -> None:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Final, Self, TypeAlias
 
 import msgspec
+from msgspec import structs
 
 from taofold.core import text
 from taofold.core.content import (
@@ -83,12 +84,17 @@ class Happened(Value, frozen=True, kw_only=True, tag_field="e"):
         """May it be missing in a log of an older release, where this code derives it?"""
         return False
 
+    @property
+    def public(self) -> Self:
+        """The event as those who watch the run see it: whoever shows, streams or exports asks."""
+        return self
+
     def timeless(self) -> Self:
         """The event without `elapsed`: what happened, whatever the machine's clock did meanwhile.
 
         A replay derives what happened, never when.
         """
-        return self if self.elapsed is None else msgspec.structs.replace(self, elapsed=None)
+        return self if self.elapsed is None else structs.replace(self, elapsed=None)
 
     @property
     def tag(self) -> str:
@@ -168,6 +174,14 @@ class RunStarted(Happened, frozen=True, tag="run_started"):
     def content(self) -> Content:
         """The goal as it was given."""
         return self.parts or self.goal
+
+    @property
+    def public(self) -> Self:
+        """Without what only a provider can read in the conversation before."""
+        if not self.history:
+            return self
+        past = [structs.replace(each, content=veil_opaque(each.content)) for each in self.history]
+        return structs.replace(self, history=tuple(past))
 
     def blobs(self) -> tuple[str, ...]:
         """Of the goal, and of the conversation before it."""
@@ -297,6 +311,13 @@ class Replied(Happened, frozen=True, tag="replied"):
             return ()
         held = [part.digest for part in self.content if type(part) is OpaquePart]
         return _digests(held, self.content)
+
+    @property
+    def public(self) -> Self:
+        """Without what only a provider can read."""
+        # Opaque parts hold what the model saw or thought in a form no redaction can look into.
+        content = veil_opaque(self.content)
+        return self if content is self.content else structs.replace(self, content=content)
 
     @property
     def text(self) -> str:
@@ -543,6 +564,12 @@ class Observed(Happened, frozen=True, tag="observed"):
     hooks: tuple[str, ...] = ()
     """Names of hooks that rejected the call, or changed its result."""
 
+    @property
+    def public(self) -> Self:
+        """With as much of the observation as `Observation.public` says."""
+        seen = self.observation.public
+        return self if seen is self.observation else structs.replace(self, observation=seen)
+
     def blobs(self) -> tuple[str, ...]:
         """Of the whole result, if it was cut, and of the media in it."""
         observation = self.observation
@@ -670,21 +697,11 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     at: int
     event: Event
 
-
-def public(event: Event) -> Event:
-    """The event as people are shown it: without what only a provider can read."""
-    match event:
-        # Opaque parts hold what the model saw or thought in a form no redaction can look into.
-        case Replied(content=content):
-            return msgspec.structs.replace(event, content=veil_opaque(content))
-        case RunStarted(history=history) if history:
-            past = [
-                Message(message.role, veil_opaque(message.content), message.issuer)
-                for message in history
-            ]
-            return msgspec.structs.replace(event, history=tuple(past))
-        case _:
-            return event
+    @property
+    def public(self) -> "Record":
+        """The record as those who watch the run see it (`Happened.public`)."""
+        event = self.event.public
+        return self if event is self.event else Record(self.run, self.seq, self.at, event)
 
 
 SCHEMA_VERSION: Final = 2

@@ -121,6 +121,15 @@ class Observation(Value, frozen=True):
     name and its value."""
 
     @property
+    def public(self) -> "Observation":
+        """The observation as those who watch the run see it, on whatever surface.
+
+        All of it: what a field shall keep from them is left out here. The model, a resume, a
+        replay and the NDJSON export go by the log, which has the whole.
+        """
+        return self
+
+    @property
     def facts(self) -> dict[str, JSON]:
         """What else is so of it, by name, besides what each surface shows in a way of its own."""
         defaults = zip(self.__struct_fields__, self.__struct_defaults__, strict=True)

@@ -274,6 +274,7 @@ class SpanProjection:
 
     def feed(self, record: e.Record, prompt: Prompt | None = None) -> Span | None:
         """What is over with this record; `prompt` is what was sent if it ends a model call."""
+        record = record.public
         self._records.append(record)
         self.head = record.seq
         event = record.event

@@ -87,7 +87,7 @@ class LoopDisplay:
             before, self._state = self._state, reduce(self._state, happening)
             self._fact(happening.event, before)
         elif isinstance(happening, run.Record):
-            self._step(happening.event)
+            self._step(happening.event.public)
 
     def busy(self, doing: str) -> None:
         """What goes on just now, on a line that goes away; "" = nothing."""

@@ -137,7 +137,8 @@ def compare(a: Sequence[e.Record], b: Sequence[e.Record]) -> Difference:
         None,
     )
     steps: list[tuple[int, list[str], list[str]]] = []
-    pairs = zip_longest(fold(a).steps, fold(b).steps)
+    shown_a, shown_b = [fold(record.public for record in records) for records in (a, b)]
+    pairs = zip_longest(shown_a.steps, shown_b.steps)
     for position, (step, other) in enumerate(pairs, 1):
         first_lines, second_lines = _lines(step), _lines(other)
         if first_lines != second_lines:
@@ -153,7 +154,7 @@ def difference_text(difference: Difference) -> str:
     for name, record in zip("AB", difference.first, strict=True):
         row = "nothing: the run ends here"
         if record is not None:
-            row = f"{record.seq:>4}  {record.event.tag}  {line(record.event.summary, 160)}"
+            row = f"{record.seq:>4}  {record.event.tag}  {line(record.event.public.summary, 160)}"
         lines.append(f"  {name} {row}")
     for position, first_lines, two in difference.steps:
         lines.append(f"step {position}")
@@ -167,7 +168,7 @@ def _compared(records: Sequence[e.Record]) -> list[e.Record]:
 
 
 def _as_json(record: e.Record) -> dict[str, Any]:
-    return {"seq": record.seq, "event": msgspec.to_builtins(e.public(record.event))}
+    return {"seq": record.seq, "event": msgspec.to_builtins(record.event.public)}
 
 
 def _plain(event: e.Event) -> Any:

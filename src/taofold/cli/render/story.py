@@ -158,7 +158,7 @@ class Story:
         """Take in what was told in an earlier life of the run."""
         for record in records:
             followed = self._runs.setdefault(record.run, _Known())
-            followed.state = _fold(followed.state, record)
+            followed.state = _fold(followed.state, record.public)
             followed.steps += isinstance(record.event, e.Proposed)
 
     def __call__(self, happening: Happening) -> None:
@@ -169,6 +169,7 @@ class Story:
         if isinstance(happening, Progress):
             self._voice.busy(f"{happening.tool}: {line(happening.text, 80)}")
             return
+        happening = happening.public
         followed = self._runs.setdefault(happening.run, _Known())
         # Both are needed: a step that closes with this event is gone from the state after it.
         before, followed.state = followed.state, _fold(followed.state, happening)

@@ -90,7 +90,6 @@ def log_of(run: options.Run, at: options.Seq = None, json: options.Json = False)
     """Every event of a run on one line; with --json as NDJSON, complete."""
     import msgspec
 
-    from taofold.core.events import public
     from taofold.core.text import iso, line
 
     async def work(log: "Log") -> "tuple[str, list[Record]]":
@@ -98,18 +97,18 @@ def log_of(run: options.Run, at: options.Seq = None, json: options.Json = False)
 
     _, records = with_log(work)
     for record in records:
+        event = record.event.public
         if json:
             row = {
                 "run": record.run,
                 "seq": record.seq,
                 "at": record.at,
-                "event": msgspec.to_builtins(public(record.event)),
+                "event": msgspec.to_builtins(event),
             }
             give_json(row, indent=None)
         else:
-            time, event = iso(record.at)[11:23], record.event
             summary = line(event.summary, 120)
-            give(f"{record.seq:>4}  {time}  {event.tag:<16} {summary}".rstrip())
+            give(f"{record.seq:>4}  {iso(record.at)[11:23]}  {event.tag:<16} {summary}".rstrip())
 
 
 @app.command()

@@ -34,9 +34,9 @@ def export(
         case "ndjson":
             return ndjson.dumps(records, blobs)
         case "tao-yaml":
-            return tao_yaml.dumps(records)
+            return tao_yaml.dumps([record.public for record in records])
         case "react-json":
-            return react_json.dumps(records)
+            return react_json.dumps([record.public for record in records])
         case _:
             raise _unknown(format)
 

@@ -159,6 +159,7 @@ class Projection:
         ]
 
     def _told(self, record: e.Record) -> Iterator[ag.BaseEvent]:
+        record = record.public
         run, event = record.run, record.event
         state = self._states[run] = _after(self._states.get(run, RunState()), record)
         yield from self._happened(record, state)

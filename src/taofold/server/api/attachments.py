@@ -105,7 +105,7 @@ def _mentioned(records: Iterable[Record], digest: str) -> MediaPart | None:
 
 def media_in(record: Record) -> list[MediaPart]:
     """The media that the record speaks of."""
-    match record.event:
+    match record.event.public:
         case RunStarted(parts=parts) | Steered(parts=parts):
             return list(media_of(parts))
         case Observed(observation=seen_then):

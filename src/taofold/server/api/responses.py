@@ -76,12 +76,12 @@ def moment(name: str, records: Sequence[e.Record]) -> schemas.StateView:
 
 
 def record(one: e.Record) -> schemas.RecordView:
-    """An event as the log keeps it."""
-    event = one.event
+    """An event as the log keeps it, as far as it is for those who watch."""
+    event = one.event.public
     return schemas.RecordView(
         seq=one.seq,
         at=iso(one.at),
-        event=msgspec.to_builtins(e.public(event)),
+        event=msgspec.to_builtins(event),
         summary=line(event.summary, _SUMMARY),
         alarming=event.alarming,
     )

@@ -116,6 +116,7 @@ class EventProjection:
 
     def __call__(self, record: e.Record) -> tuple[WireEvent, ...]:
         """The events of the next record."""
+        record = record.public
         # Before the fold: `_told` compares the record with the state that it changes.
         payloads = list(self._told(record))
         self._records.append(record)
@@ -317,7 +318,7 @@ class EventProjection:
 
 def note(event: e.Event) -> dict[str, Any]:
     """What an event says of itself, as clients get it that know nothing of its kind."""
-    shown = msgspec.to_builtins(e.public(event))
+    shown = msgspec.to_builtins(event.public)
     return {"text": event.announcement, "alarming": event.alarming, "event": shown}
 
 
