@@ -16,18 +16,17 @@ from taofold.core.content import (
     Message,
     OpaquePart,
     Part,
-    Reply,
     TextPart,
     ThinkingPart,
     ToolCall,
     ToolResult,
-    Usage,
     is_issuer_bound,
     parts_of,
     result_message,
     without_issuer_parts,
 )
 from taofold.core.events import decode, encode
+from taofold.core.reply import Reply, Usage
 from taofold.core.values import Profile
 from taofold.log.formats.ndjson import loads
 from taofold.log.log import RunRow

@@ -10,12 +10,10 @@ from taofold.core.content import (
     Message,
     OpaquePart,
     Part,
-    Reply,
     TextPart,
     ThinkingPart,
     ToolCall,
     ToolResult,
-    Usage,
     blob_digest,
     content_of,
     format_conversation_as_chat,
@@ -23,6 +21,7 @@ from taofold.core.content import (
     result_message,
     veil_opaque,
 )
+from taofold.core.reply import Reply, Usage
 
 ISSUER = Issuer("messages", "api.anthropic.com", "claude-opus-5-5")
 PLAN = MediaPart("image", "image/png", "a" * 40, 12_300, "plan.png")

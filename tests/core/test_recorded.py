@@ -30,7 +30,7 @@ LINES = (
     *("FAILED a\nFAILED b\nFAILED c\nFAILED d\n1 passed", "  padded  \n\n  more  ", "Fehler: nö"),
 )
 
-STORED = [f"taofold.core.{module}" for module in ("content", "events", "trace", "values")]
+STORED = [f"taofold.core.{module}" for module in ("content", "events", "reply", "trace", "values")]
 DISK = {"parked", "resolved", "started_once", "steered"}
 
 

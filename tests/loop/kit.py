@@ -82,7 +82,7 @@ class Folder:
         files = sorted(p for p in self.root.rglob("*") if p.is_file())
         return {str(p.relative_to(self.root)): p.read_text() for p in files}
 
-    def told(self, verdict: Verdict, limit: int) -> str:
+    def observation(self, verdict: Verdict, limit: int) -> str:
         return "\n".join([f"{c.id}: {c.error_type}: {c.message}" for c in verdict.failing])[:limit]
 
     async def begin(self) -> tuple[Judged, str]:

@@ -11,7 +11,7 @@ from taofold import Limits
 from taofold.core.events import LimitHit
 from taofold.core.state import RunState
 from taofold.core.values import Step, Thought, Usage
-from taofold.policy.limits import Blocked, Held
+from taofold.policy.limits import Blocked, Reserved
 
 TOOLS = ("look", "pay")
 COUNTS = st.integers(0, 5)
@@ -28,7 +28,7 @@ LIMITS = st.builds(
     per_tool=PER_TOOL,
     depth=COUNTS,
 )
-HELD = st.builds(Held, COUNTS, COUNTS, COUNTS, COUNTS.map(float), PER_TOOL)
+HELD = st.builds(Reserved, COUNTS, COUNTS, COUNTS, COUNTS.map(float), PER_TOOL)
 
 
 def spent(**counts: Any) -> RunState:
@@ -94,7 +94,7 @@ def test_a_turn_is_forbidden_by_the_first_bound_that_is_reached(
 
 @given(LIMITS, STATES, st.sampled_from(TOOLS), st.lists(HELD, max_size=3))
 def test_a_call_is_blocked_once_no_call_is_left_beside_what_others_may_make(
-    limits: Limits, state: RunState, tool: str, held: list[Held]
+    limits: Limits, state: RunState, tool: str, held: list[Reserved]
 ) -> None:
     all_calls = used(limits, state)["tool_calls"] + sum(share.tool_calls for share in held)
     own = state.per_tool.get(tool, 0) + sum(share.per_tool.get(tool, 0) for share in held)
@@ -110,7 +110,7 @@ def test_a_call_is_blocked_once_no_call_is_left_beside_what_others_may_make(
 
 @given(LIMITS, STATES, st.lists(HELD, max_size=3), st.integers(1, 4))
 def test_what_is_left_is_dealt_out_one_by_one_and_the_first_gets_the_odd_one(
-    limits: Limits, state: RunState, held: list[Held], among: int
+    limits: Limits, state: RunState, held: list[Reserved], among: int
 ) -> None:
     left = limits.left(state, held, among)
 
@@ -138,14 +138,14 @@ def test_what_is_left_is_dealt_out_one_by_one_and_the_first_gets_the_odd_one(
 
 
 @given(HELD, HELD)
-def test_two_shares_are_held_together_field_by_field(one: Held, other: Held) -> None:
+def test_two_shares_are_held_together_field_by_field(one: Reserved, other: Reserved) -> None:
     both = one.plus(other)
     for name in ("model_calls", "tool_calls", "tokens", "usd"):
         assert getattr(both, name) == getattr(one, name) + getattr(other, name)
     for tool in TOOLS:
         assert both.per_tool.get(tool, 0) == one.per_tool.get(tool, 0) + other.per_tool.get(tool, 0)
     assert set(both.per_tool) == {*one.per_tool, *other.per_tool}
-    assert one.plus(Held()) == one
+    assert one.plus(Reserved()) == one
 
 
 @given(LIMITS, LIMITS)
@@ -167,7 +167,7 @@ def test_limits_within_others_are_the_tighter_bound_by_bound(one: Limits, other:
 @given(LIMITS)
 def test_all_of_a_bound_is_held_and_nothing_of_what_is_unbounded(limits: Limits) -> None:
     names = ("model_calls", "tool_calls", "tokens", "usd")
-    assert limits.held() == Held(*[getattr(limits, n) or 0 for n in names], limits.per_tool)
+    assert limits.reserved() == Reserved(*[getattr(limits, n) or 0 for n in names], limits.per_tool)
 
 
 STATE = spent(

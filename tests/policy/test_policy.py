@@ -10,7 +10,7 @@ from taofold.core.events import LimitHit
 from taofold.core.state import RunState
 from taofold.core.values import Action, Observation, Step, Thought, Usage
 from taofold.policy import ROLES, Facts, Repetition, digest, loosened, may
-from taofold.policy.limits import Held
+from taofold.policy.limits import Reserved
 from taofold.policy.redaction import MARK, Redactor
 from taofold.policy.repetition import WINDOW
 
@@ -82,19 +82,19 @@ def test_the_last_turn_is_the_one_before_the_bound(limits: Limits, spent: Any, l
 def test_a_call_is_blocked_at_its_bound_inside_a_batch_too(
     limits: Limits, spent: Any, ready: Any, blocked: bool
 ) -> None:
-    held = [Held(tool_calls=1, per_tool={tool: 1}) for tool in ready]
+    held = [Reserved(tool_calls=1, per_tool={tool: 1}) for tool in ready]
     assert bool(limits.blocks(spent, "a", held)) == blocked
 
 
 def test_calls_under_way_count_against_a_call() -> None:
-    assert Limits(tool_calls=3).blocks(state(), "a", [Held(tool_calls=3)])
+    assert Limits(tool_calls=3).blocks(state(), "a", [Reserved(tool_calls=3)])
 
 
 def test_all_that_a_child_may_consume_is_held_and_what_is_unbounded_is_not() -> None:
     bounded = Limits(model_calls=2, tool_calls=3, tokens=4, usd=0.5, per_tool={"look": 1})
-    assert bounded.held() == Held(2, 3, 4, 0.5, {"look": 1})
+    assert bounded.reserved() == Reserved(2, 3, 4, 0.5, {"look": 1})
     open_ = Limits(model_calls=None, tool_calls=None, tokens=None, usd=None)
-    assert open_.held() == Held(0, 0, 0, 0.0, {})
+    assert open_.reserved() == Reserved(0, 0, 0, 0.0, {})
 
 
 def test_what_is_left_is_shared_and_never_negative() -> None:
@@ -107,7 +107,7 @@ def test_what_is_left_is_shared_and_never_negative() -> None:
         model_calls=1,
         active_ms=4000,
     )
-    left = limits.left(spent, [Held(tokens=20, tool_calls=2, usd=0.4, model_calls=2)], 2)
+    left = limits.left(spent, [Reserved(tokens=20, tool_calls=2, usd=0.4, model_calls=2)], 2)
     assert (left.tokens, left.tool_calls, left.model_calls, left.seconds) == (30, 3, 3, 5.0)
     assert left.usd == pytest.approx(0.2)
     assert left.depth == limits.depth - 1

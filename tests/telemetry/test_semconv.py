@@ -21,7 +21,8 @@ from tests.runtime.kit import finish
 from tests.telemetry.kit import calculator, capturing, family, told
 
 from taofold import Agent
-from taofold.core.content import Issuer, Reply, Usage
+from taofold.core.content import Issuer
+from taofold.core.reply import Reply, Usage
 from taofold.core.values import Principal
 from taofold.telemetry import otel
 from taofold.telemetry.attributes import _PROVIDERS, Attributes, _server

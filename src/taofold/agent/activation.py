@@ -2,14 +2,12 @@
 
 Here its options become a run's `Setup` and `Task`, strategies are found by name (ours and those
 that others register), child runs are started, the earlier turns of a session are fetched, and
-`Samples` lets a tool ask the run's own model. Ids of new runs are made here, too.
+`Samples` lets a tool ask the run's own model.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from os import urandom
 from secrets import token_hex
-from time import time_ns
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from typing_extensions import Unpack
@@ -116,14 +114,6 @@ def settle_log(agent: "Agent[Any, Any]", run: "str | RunResult[Any]") -> tuple[L
 def _redacted_goal(redactor: Redactor, given: Showing) -> tuple[Part, ...]:
     """The goal as it is recorded, if it holds more than text: without secrets."""
     return parts_of(redact_visible(RedactionPass(redactor), given.parts)) if given.media else ()
-
-
-def new_id() -> str:
-    """A run id that sorts by time."""
-    # 48 bits of time and 32 of chance, in hex. The first digit is 0 until the
-    # year 2527 and is dropped.
-    milliseconds = time_ns() // 1_000_000
-    return (milliseconds.to_bytes(6) + urandom(4)).hex()[1:]
 
 
 class RunOptions(TypedDict, total=False):
@@ -255,14 +245,14 @@ class Activation:
     ) -> RunResult[Any]:
         """Start a run. `settings` are kept with it for whoever must rebuild the agent."""
         started, blobs = await self._describe_run(goal, **options)
-        run = run_id or new_id()
+        run = run_id or runs.new_id()
         store = await runs.start(self.log, started, run, self.strategy(started), self.setup, blobs)
         return await self._result(store)
 
     async def begin(self, goal: Prompt, *, run_id: str = "", **options: Unpack[RunOptions]) -> str:
         """Put a run into the log without driving it. Returns its id."""
         started, blobs = await self._describe_run(goal, **options)
-        run = run_id or new_id()
+        run = run_id or runs.new_id()
         await runs.begin(self.log, started, run, self.setup, blobs)
         return run
 
@@ -357,7 +347,7 @@ class Activation:
 
     async def fork(self, run: str, *, at: int | None, run_id: str = "") -> RunResult[Any]:
         """Branch off and go on."""
-        new = run_id or new_id()
+        new = run_id or runs.new_id()
         await runs.fork(self.log, run, new, at=at, now=clock())
         return await self.resume(new)
 

@@ -171,7 +171,7 @@ class Agent(Generic[Deps, Out]):
     def offers(self) -> tuple[Offer, ...]:
         """Its tools as a strategy sees them."""
         tools = self.toolset.values()
-        return tuple([Offer(t.name, t.told, t.schema, t.effect) for t in tools])
+        return tuple([Offer(t.name, t.model_description, t.schema, t.effect) for t in tools])
 
     @cached_property
     def offered(self) -> dict[tuple[str, ...], tuple[ToolSpec, ...]]:

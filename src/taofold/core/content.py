@@ -1,4 +1,4 @@
-"""Messages and their parts, a model's `Reply` with its `Usage`, and the conversation.
+"""The messages of a conversation with a model, and their parts. A model's answer is in `reply`.
 
 Text, media, calls and results mean the same to every provider. Thinking is for people. Opaque
 parts are a provider's own items (encrypted reasoning, signed thinking): nobody but the endpoint
@@ -15,7 +15,7 @@ or wire formats; an adapter keeps its own encoded fragments here. Pure.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Annotated, Final, Literal, TypeAlias, overload
+from typing import Final, Literal, TypeAlias, overload
 
 import msgspec
 
@@ -327,177 +327,6 @@ def veil_opaque(content: Content) -> Content:
 def blob_digest(content: bytes) -> str:
     """The name under which bytes lie in a log: BLAKE2b-160 in hex."""
     return blake2b(content, digest_size=20).hexdigest()
-
-
-Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
-"""A number of something: checked where it is decoded."""
-
-
-class Usage(Value, frozen=True):
-    """What model calls consumed: tokens and US dollars. Usages add up.
-
-    `input_tokens` includes those read from the provider's cache (`cached_tokens`) and written to
-    it (`written_tokens`), `output_tokens` those of reasoning (`reasoning_tokens`). What is decoded
-    is 0 or more: less would lift the limits of whoever goes on.
-    """
-
-    input_tokens: Count = 0
-    output_tokens: Count = 0
-    cached_tokens: Count = 0
-    usd: Annotated[float, msgspec.Meta(ge=0)] = 0.0
-    written_tokens: Count = 0
-    reasoning_tokens: Count = 0
-
-    @property
-    def tokens(self) -> int:
-        """Input plus output tokens."""
-        return self.input_tokens + self.output_tokens
-
-    def __add__(self, other: "Usage") -> "Usage":
-        return Usage(
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            self.cached_tokens + other.cached_tokens,
-            self.usd + other.usd,
-            self.written_tokens + other.written_tokens,
-            self.reasoning_tokens + other.reasoning_tokens,
-        )
-
-
-Finish = Literal[
-    "",
-    "stop",
-    "length",
-    "tool_calls",
-    "refusal",
-    "pause",
-    "overflow",
-    "content_filter",
-    "malformed",
-    "error",
-]
-"""Why a reply ended; "" = unknown.
-
-`pause`: ask again with the reply appended. `refusal`: the provider will not answer this.
-`overflow`: the conversation does not fit the window. `malformed`: the provider could not read its
-own model's call; asking again may help. `error`: the provider failed while it replied; or no
-reply at all (only where the caller is tolerant).
-"""
-_FINISHES: Final[Mapping[str, Finish]] = {
-    "stop": "stop",
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "eos": "stop",
-    "load": "stop",
-    "length": "length",
-    "max_tokens": "length",
-    "max_output_tokens": "length",
-    "model_length": "length",
-    "model_context_window_exceeded": "overflow",
-    "overflow": "overflow",
-    "tool_calls": "tool_calls",
-    "tool_use": "tool_calls",
-    "function_call": "tool_calls",
-    "content_filter": "content_filter",
-    "content_filtered": "content_filter",
-    "guardrail_intervened": "content_filter",
-    "safety": "content_filter",
-    "refusal": "refusal",
-    "pause": "pause",
-    "pause_turn": "pause",
-    "malformed": "malformed",
-    "malformed_tool_use": "malformed",
-    "malformed_model_output": "malformed",
-    "error": "error",
-    "abort": "error",
-    "insufficient_system_resource": "error",
-}
-
-
-def finish_of(reason: str | None) -> Finish:
-    """The reason a reply ended, from a provider's word for it; "" if unknown."""
-    return _FINISHES.get((reason or "").lower(), "")
-
-
-@dataclass(frozen=True, slots=True, init=False)
-class Reply:
-    """What a model returned: give `text`, `calls` and `reasoning`, or `parts` with their order.
-
-    `notes` are what the provider reported about the request (reasoning it dropped, and why).
-
-        Reply("42")
-        Reply("I look.", (ToolCall("read", '{"path": "a.txt"}', "c1"),), finish="tool_calls")
-    """
-
-    parts: tuple[Part, ...]
-    usage: Usage
-    model: str
-    finish: str
-    issuer: Issuer | None
-    notes: tuple[str, ...]
-    text: str = field(init=False, repr=False, compare=False)
-    """What it says, without thinking and calls."""
-    calls: tuple[ToolCall, ...] = field(init=False, repr=False, compare=False)
-    """The tool calls in it, in order."""
-
-    def __init__(
-        self,
-        text: str = "",
-        calls: Sequence[ToolCall] = (),
-        usage: Usage = Usage(),
-        model: str = "",
-        finish: str = "",
-        reasoning: str = "",
-        *,
-        parts: Content | None = None,
-        issuer: Issuer | None = None,
-        notes: Sequence[str] = (),
-    ) -> None:
-        if parts is None:
-            calls = tuple(calls)
-            whole: list[Part] = [ThinkingPart(reasoning)] if reasoning else []
-            if text:
-                whole.append(TextPart(text))
-            parts = (*whole, *calls)
-        elif text or calls or reasoning:
-            raise TypeError("a reply has either parts or text, calls and reasoning")
-        else:
-            parts = parts_of(parts)
-            text, calls = text_of(parts), calls_of(parts)
-        # Frozen, with an __init__ of its own: the usual way to set a field is closed.
-        put = object.__setattr__
-        put(self, "parts", parts)
-        # A step reads both half a dozen times.
-        put(self, "text", text)
-        put(self, "calls", calls)
-        put(self, "usage", usage)
-        put(self, "model", model)
-        put(self, "finish", finish)
-        put(self, "issuer", issuer)
-        put(self, "notes", tuple(notes))
-
-    @property
-    def reasoning(self) -> str:
-        """The readable thinking in it."""
-        return thoughts(self.parts)
-
-    @property
-    def content(self) -> Content:
-        """The parts in their shortest form."""
-        return content_of(self.parts)
-
-    def kept(self, text: str) -> Content:
-        """The content with `text` in place of the reply's own."""
-        if text == self.text:
-            return self.content
-        parts: list[Part] = [part for part in self.parts if type(part) is not TextPart]
-        if not text:
-            return content_of(parts)
-        # It stands where the first text stood: behind what the model thought before it spoke.
-        places = [index for index, part in enumerate(self.parts) if type(part) is TextPart]
-        # Without a text of its own, the new one stands before the calls, as replies have it.
-        parts.insert(places[0] if places else len(parts) - len(self.calls), TextPart(text))
-        return content_of(parts)
 
 
 Pieces: TypeAlias = bytes | tuple[bytes, ...]

@@ -20,7 +20,6 @@ from msgspec import structs
 from taofold.core import text
 from taofold.core.content import (
     Content,
-    Count,
     Issuer,
     OpaquePart,
     Part,
@@ -31,6 +30,7 @@ from taofold.core.content import (
     veil_opaque,
 )
 from taofold.core.json_values import is_finite
+from taofold.core.reply import Count
 from taofold.core.values import (
     Action,
     Deciders,

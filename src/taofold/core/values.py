@@ -14,14 +14,14 @@ from msgspec.structs import replace
 
 from taofold.core.content import MediaPart, TextPart
 from taofold.core.content import Message as Message
-from taofold.core.content import Reply as Reply
 from taofold.core.content import Role as Role
 from taofold.core.content import ToolCall as ToolCall
-from taofold.core.content import Usage as Usage
 from taofold.core.errors import ConfigError
 from taofold.core.json_values import JSON as JSON
 from taofold.core.json_values import Value as Value
 from taofold.core.json_values import copied
+from taofold.core.reply import Reply as Reply
+from taofold.core.reply import Usage as Usage
 from taofold.core.text import near
 
 ThoughtType = Literal[

@@ -349,7 +349,7 @@ class Driver:
     def _failing(self) -> str:
         """What the gates said last."""
         last = self.state.verdict
-        return "" if last is None else self.environment.told(last, TOLD)
+        return "" if last is None else self.environment.observation(last, TOLD)
 
     async def _records(self, run: str) -> Sequence[Record]:
         try:

@@ -54,7 +54,7 @@ class LoopEnvironment(Protocol):
         """Do the gates run in a container?"""
         ...
 
-    def told(self, verdict: Verdict, limit: int) -> str:
+    def observation(self, verdict: Verdict, limit: int) -> str:
         """What a model is told of a verdict: data, bounded, without secrets."""
         ...
 
@@ -138,7 +138,7 @@ class LocalEnvironment:
         """Whether bubblewrap holds the gates."""
         return self._judge.contained
 
-    def told(self, verdict: Verdict, limit: int) -> str:
+    def observation(self, verdict: Verdict, limit: int) -> str:
         """The gates' own words."""
         return observation(verdict, limit)
 

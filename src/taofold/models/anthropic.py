@@ -24,11 +24,11 @@ from taofold.core.content import (
     ThinkingPart,
     ToolCall,
     ToolResult,
-    finish_of,
     parts_of,
 )
 from taofold.core.errors import ConfigError, ModelError
 from taofold.core.json_values import is_object
+from taofold.core.reply import finish_of
 from taofold.core.values import Effort, Message, Reply, Usage
 from taofold.models.capabilities import Abilities, rules_for
 from taofold.models.encoding import (

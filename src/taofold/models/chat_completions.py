@@ -24,11 +24,11 @@ from taofold.core.content import (
     TextPart,
     ThinkingPart,
     ToolCall,
-    finish_of,
     parts_of,
 )
 from taofold.core.errors import ModelError
 from taofold.core.json_values import is_object, is_sequence
+from taofold.core.reply import finish_of
 from taofold.core.values import JSON, Effort, ModelSettings, Reply, Usage
 from taofold.models.capabilities import Abilities
 from taofold.models.encoding import (

@@ -13,17 +13,10 @@ from typing import Any, Final
 import msgspec
 from typing_extensions import Unpack
 
-from taofold.core.content import (
-    Conversation,
-    MediaPart,
-    Part,
-    TextPart,
-    ThinkingPart,
-    finish_of,
-    parts_of,
-)
+from taofold.core.content import Conversation, MediaPart, Part, TextPart, ThinkingPart, parts_of
 from taofold.core.errors import ConfigError, ModelError
 from taofold.core.json_values import at_pointer, is_object
+from taofold.core.reply import finish_of
 from taofold.core.values import JSON, Effort, Profile, Reply
 from taofold.models.capabilities import UNKNOWN, Abilities, rules_for
 from taofold.models.encoding import (

@@ -22,12 +22,12 @@ from taofold.core.content import (
     ThinkingPart,
     ToolCall,
     ToolResult,
-    finish_of,
     parts_of,
     text_of,
 )
 from taofold.core.errors import ModelError
 from taofold.core.json_values import is_object
+from taofold.core.reply import finish_of
 from taofold.core.values import JSON, Message, Reply, Usage
 from taofold.models.capabilities import Abilities
 from taofold.models.chat_completions import ChatModel, is_strict

@@ -39,7 +39,7 @@ class Blocked(NamedTuple):
     why: str
 
 
-class Held(NamedTuple):
+class Reserved(NamedTuple):
     """What a call under way, or about to start, may still consume: nobody else may count on it."""
 
     model_calls: int = 0
@@ -48,10 +48,10 @@ class Held(NamedTuple):
     usd: float = 0.0
     per_tool: Mapping[str, int] = {}
 
-    def plus(self, other: "Held") -> "Held":
+    def plus(self, other: "Reserved") -> "Reserved":
         """Both together."""
         tools = {*self.per_tool, *other.per_tool}
-        return Held(
+        return Reserved(
             self.model_calls + other.model_calls,
             self.tool_calls + other.tool_calls,
             self.tokens + other.tokens,
@@ -146,15 +146,15 @@ class Limits:
         children = 0 if self.model_calls is None else state.child_model_calls
         return state.model_calls + children
 
-    def blocks(self, state: RunState, tool: str, held: Iterable[Held] = ()) -> Blocked | None:
-        """What forbids one more call of `tool` beside what is `held`, if anything does."""
+    def blocks(self, state: RunState, tool: str, shares: Iterable[Reserved] = ()) -> Blocked | None:
+        """What forbids one more call of `tool` beside the reserved `shares`, if anything does."""
         bound = self.per_tool.get(tool)
         if self.tool_calls is not None or bound is not None:
-            held = tuple(held)
-            reserved = sum([share.tool_calls for share in held])
+            shares = tuple(shares)
+            reserved = sum([share.tool_calls for share in shares])
             if self.tool_calls is not None and _acted(state) + reserved >= self.tool_calls:
                 return Blocked("limit", f"limit reached: {self.tool_calls} tool calls")
-            reserved = sum([share.per_tool.get(tool, 0) for share in held])
+            reserved = sum([share.per_tool.get(tool, 0) for share in shares])
             if bound is not None and state.per_tool.get(tool, 0) + reserved >= bound:
                 return Blocked("tool_limit", f"limit reached: {bound} calls of {tool!r}")
         # Checked for calls too: a batch may run past the deadline that held when its turn began.
@@ -162,17 +162,17 @@ class Limits:
             return Blocked("time_limit", f"limit reached: {self.seconds:g} seconds")
         return None
 
-    def left(self, state: RunState, held: Iterable[Held] = (), among: int = 1) -> "Limits":
+    def left(self, state: RunState, shares: Iterable[Reserved] = (), among: int = 1) -> "Limits":
         """What remains for a child run, of which `among` are about to start at once.
 
         Whoever comes first gets the odd one: the last call of a bound is not lost between two.
 
         Args:
             state: what was spent.
-            held: what calls under way may still spend, so that all together keep the bound.
+            shares: what calls under way may still spend, so that all together keep the bound.
             among: how many share the remainder evenly.
         """
-        whole = reduce(Held.plus, held, Held())
+        whole = reduce(Reserved.plus, shares, Reserved())
         spent = {
             "model_calls": self.asked(state) + whole.model_calls,
             "tool_calls": _acted(state) + whole.tool_calls,
@@ -222,11 +222,11 @@ class Limits:
                 change += ", or bound the answer with max_tokens"
         return f"{spent}{need if hit.needed else ''}: {change}"
 
-    def held(self) -> Held:
+    def reserved(self) -> Reserved:
         """All of it, as what a child run may still consume."""
         # 0 for unbounded: who has no bound takes nothing from anybody who has one.
         whole = (self.model_calls or 0, self.tool_calls or 0, self.tokens or 0, self.usd or 0.0)
-        return Held(*whole, self.per_tool)
+        return Reserved(*whole, self.per_tool)
 
     def within(self, other: "Limits") -> "Limits":
         """The tighter of both, bound by bound."""

@@ -16,7 +16,7 @@ from taofold.core.effects import Act
 from taofold.core.text import utf8
 from taofold.core.values import ASK_USER, Action, Observation, Step, Tier
 from taofold.policy import Facts, Ruling
-from taofold.policy.limits import LIMIT_REFUSALS, Blocked, Held
+from taofold.policy.limits import LIMIT_REFUSALS, Blocked, Reserved
 from taofold.policy.repetition import CallIdentity
 from taofold.runtime.approvals import OpenQuestion
 from taofold.runtime.ledger import Denied, Ledger, Park, call_place, hook_context
@@ -384,7 +384,7 @@ class ActionBatch:
         place = call_place(key, index)
         blocked = ledger.budget.for_tool(tool, place)
         if blocked is None:
-            ledger.budget.allowed[place] = Held(tool_calls=1, per_tool={tool: 1})
+            ledger.budget.allowed[place] = Reserved(tool_calls=1, per_tool={tool: 1})
         return blocked
 
     async def _ask_user(self, index: int, action: Action) -> None:

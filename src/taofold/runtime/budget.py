@@ -12,7 +12,7 @@ from taofold.core.events import LimitHit
 from taofold.core.trace import branch
 from taofold.log.run_store import Store
 from taofold.policy import Limits
-from taofold.policy.limits import Blocked, Held, Limit
+from taofold.policy.limits import Blocked, Limit, Reserved
 from taofold.runtime.setup import Setup
 
 
@@ -23,9 +23,9 @@ class Budget:
         self._setup, self._store = setup, store
         self.limits = setup.limits
         """The limits in force: of a child run, within its caller's."""
-        self.held: dict[str, Held] = {}
+        self.reserved: dict[str, Reserved] = {}
         """What calls under way may still consume, by place."""
-        self.allowed: dict[str, Held] = {}
+        self.allowed: dict[str, Reserved] = {}
         """Calls of tools that the limits allowed and that have not begun, by place.
 
         Between the two others may be allowed: each must see those before it.
@@ -44,7 +44,7 @@ class Budget:
             tokens: a lower estimate: one reply may exceed the limit.
             usd: an upper bound: none may exceed it where its price is known.
         """
-        limits, state, calls = self.limits, self._store.state, self.held.values()
+        limits, state, calls = self.limits, self._store.state, self.reserved.values()
         hit = limits.hit(state, turn=False)
         if hit is not None:
             return hit, 0.0
@@ -53,8 +53,8 @@ class Budget:
             if state.usage.tokens + beside + tokens > limits.tokens:
                 return "tokens", round(tokens)
         if limits.usd is not None:
-            held = sum([call.usd for call in calls])
-            if state.usage.usd + held + usd > limits.usd:
+            reserved = sum([call.usd for call in calls])
+            if state.usage.usd + reserved + usd > limits.usd:
                 return "usd", usd
         # Only in a fork: alone, `hit` above has counted every call that was made.
         if self.others and limits.calls is not None:
@@ -65,25 +65,25 @@ class Budget:
 
     def for_tool(self, tool: str, place: str) -> Blocked | None:
         """What forbids one more call of `tool`, the one at `place`, if anything does."""
-        return self.limits.blocks(self._store.state, tool, self.reserved(place))
+        return self.limits.blocks(self._store.state, tool, self._beside(place))
 
-    def for_child(self, place: str, *more: Held, among: int = 1) -> Limits:
-        """What is left for the child run of the call at `place`; `more` is held for it already.
+    def for_child(self, place: str, *more: Reserved, among: int = 1) -> Limits:
+        """What is left for the child run of the call at `place`; `more` is reserved for it already.
 
         Args:
             among: how many that are about to start share it.
         """
-        return self.limits.left(self._store.state, [*self.reserved(place), *more], among)
+        return self.limits.left(self._store.state, [*self._beside(place), *more], among)
 
     def seconds_left(self) -> float | None:
         """Of the run's activity; None: unbounded."""
         seconds = self.limits.seconds
         return None if seconds is None else max(0.0, seconds - self._store.state.active_ms / 1000)
 
-    def reserved(self, beside: str) -> Iterator[Held]:
-        """What all others may still consume, for the call at `beside`."""
-        tables = (self.held, self.allowed)
-        return (share for held in tables for at, share in held.items() if at != beside)
+    def _beside(self, place: str) -> Iterator[Reserved]:
+        """What all others may still consume, beside the call at `place`."""
+        tables = (self.reserved, self.allowed)
+        return (share for table in tables for at, share in table.items() if at != place)
 
     def sharing(self, key: str) -> int:
         """The number of consumers that the remaining limits are divided by, at least 1.
@@ -92,7 +92,7 @@ class Budget:
         are not counted already by child runs of theirs, queued or at work.
         """
         # Keys of calls end in "]" (`3[0]`), those of model calls do not.
-        working = [location for location in self.held if location.endswith("]")]
+        working = [location for location in self.reserved if location.endswith("]")]
         served = {branch(location) for location in (*self.queue, *working)} - {branch(key)}
         return 1 + len(self.queue) + max(0, self.others - len(served))
 

@@ -26,7 +26,7 @@ from taofold.core.effects import Ask, Halt
 from taofold.core.errors import LogError, ModelError, ReplayDiverged
 from taofold.core.text import utf8
 from taofold.core.values import Message, ModelSettings, Profile, Reply, Usage
-from taofold.policy.limits import STOP_REASON, Held
+from taofold.policy.limits import STOP_REASON, Reserved
 from taofold.policy.redaction.stream import Trickle
 from taofold.runtime.endings import SPENT
 from taofold.runtime.hooks import AddMessage, HookOutcome
@@ -49,7 +49,7 @@ DETAIL = 500
 """Characters of a provider's refusal that are kept with a cut."""
 CHANGED = "changed"
 """Instead of a digest: the newest reply was asked for with another prompt than this code's."""
-_ONE_CALL = Held(model_calls=1)
+_ONE_CALL = Reserved(model_calls=1)
 
 
 class ModelCall:
@@ -92,11 +92,11 @@ class ModelCall:
             raise Park(SPENT)
         try:
             # Held until it is over: branches beside this one see what it may still consume.
-            ledger.budget.held[self.key] = self._check_limits(request, most)
+            ledger.budget.reserved[self.key] = self._check_limits(request, most)
             reply = await self._live(request, model)
             spent = reply.usage.usd
         finally:
-            ledger.budget.held.pop(self.key, None)
+            ledger.budget.reserved.pop(self.key, None)
             if purse is not None:
                 purse.settle(most, spent)
         await self._after(reply)
@@ -328,7 +328,7 @@ class ModelCall:
             run=self.ledger.store.run,
         )
 
-    def _check_limits(self, request: Request, most_usd: float) -> Held:
+    def _check_limits(self, request: Request, most_usd: float) -> Reserved:
         """Stop before a call that a limit forbids, or that may cost more than `usd` has left.
 
         Returns what the call may consume, so that branches beside this one do not count on it.
@@ -344,7 +344,7 @@ class ModelCall:
             raise Halt(STOP_REASON[hit])
         if not most_usd and not prompt:
             return _ONE_CALL
-        return Held(model_calls=1, tokens=round(prompt), usd=most_usd)
+        return Reserved(model_calls=1, tokens=round(prompt), usd=most_usd)
 
     # The call itself.
 

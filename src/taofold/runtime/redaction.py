@@ -21,13 +21,13 @@ from taofold.core.content import (
     ThinkingPart,
     ToolResult,
     content_of,
-    finish_of,
     is_issuer_bound,
     parts_of,
     without_issuer_parts,
 )
 from taofold.core.effects import Act
 from taofold.core.errors import ModelError
+from taofold.core.reply import finish_of
 from taofold.core.text import utf8
 from taofold.core.values import (
     RESERVED,

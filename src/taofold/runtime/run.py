@@ -7,6 +7,8 @@ process, what was dispatched before the last flush is kept.
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from os import urandom
+from time import time_ns
 from typing import Any, TypeAlias
 
 import msgspec
@@ -47,6 +49,14 @@ from taofold.runtime.ledger import Denied
 from taofold.runtime.ownership import HEART, LEASE_MS, SILENT_S
 from taofold.runtime.recording import EndOfTape, Recording, ReplayedRecording
 from taofold.runtime.setup import Setup
+
+
+def new_id() -> str:
+    """A run id that sorts by time."""
+    # 48 bits of time and 32 of chance, in hex. The first digit is 0 until the
+    # year 2527 and is dropped.
+    milliseconds = time_ns() // 1_000_000
+    return (milliseconds.to_bytes(6) + urandom(4)).hex()[1:]
 
 
 def last_complete_step(records: Sequence[e.Record], at: int | None = None) -> int:

@@ -142,25 +142,25 @@ class Purse:
         self.usd, self.spent = usd, spent
         self.empty = spent >= usd
         """Was a call refused, or is nothing left? Whoever could begin more should not."""
-        self._held: list[float] = []
+        self._reserved: list[float] = []
         self._settled = asyncio.Event()
 
     async def take(self, usd: float) -> bool:
         """Hold back `usd`, once the calls under way leave so much; False if that cannot be."""
         # The list is summed anew each time: a running total of floats would not come back to 0,
         # and the last one would wait for nobody.
-        while self.spent + sum(self._held) + usd > self.usd:
+        while self.spent + sum(self._reserved) + usd > self.usd:
             if self.spent + usd > self.usd:
                 self.empty = True
                 return False
             self._settled.clear()
             await self._settled.wait()
-        self._held.append(usd)
+        self._reserved.append(usd)
         return True
 
-    def settle(self, held: float, spent: float) -> None:
-        """A call is over for which `held` was taken; it cost `spent`."""
-        self._held.remove(held)
+    def settle(self, reserved: float, spent: float) -> None:
+        """A call is over for which `reserved` was taken; it cost `spent`."""
+        self._reserved.remove(reserved)
         self.spent += spent
         self.empty = self.empty or self.spent >= self.usd
         self._settled.set()
@@ -254,7 +254,7 @@ class Setup:
         if names not in self.offered:
             tools = [self.tools[name] for name in names if name in self.tools]
             self.offered[names] = (
-                *[ToolSpec(t.name, t.told, t.schema) for t in tools],
+                *[ToolSpec(t.name, t.model_description, t.schema) for t in tools],
                 *[RESERVED_SPECS[name] for name in names if name in RESERVED_SPECS],
             )
             if FINISH in names and self.finish is not None:

@@ -23,7 +23,7 @@ from taofold.core.text import error_text, excerpt, key_line, utf8
 from taofold.core.trace import child_id, effect_id, sample_id
 from taofold.core.values import Action, Observation, Usage
 from taofold.policy import Limits
-from taofold.policy.limits import Held
+from taofold.policy.limits import Reserved
 from taofold.policy.redaction import Redactor
 from taofold.runtime.approvals import OpenQuestion
 from taofold.runtime.hooks import Replace
@@ -261,7 +261,7 @@ class Invocation:
         if sampling is None:
             return event
         spent = await self._spent(sampling)
-        ledger.budget.held.pop(self.place, None)  # it is counted from now on
+        ledger.budget.reserved.pop(self.place, None)  # it is counted from now on
         if spent.calls == (0, 0):
             return event
         return msgspec.structs.replace(
@@ -286,7 +286,7 @@ class Invocation:
             await ledger.raise_if_cancelled()
             consumed = await self._consumed(setup.sampling)
             limits = budget.for_child(self.place, consumed)
-            budget.held[self.place] = consumed.plus(limits.held())
+            budget.reserved[self.place] = consumed.plus(limits.reserved())
             try:
                 child = await setup.sampling.answer(
                     question,
@@ -295,9 +295,9 @@ class Invocation:
                 )
             finally:
                 ledger.inbox.stale = True
-            if child.waiting_for:  # its share stays held: it goes on
+            if child.waiting_for:  # its share stays reserved: it goes on
                 raise Park(child.waiting_for)
-            budget.held[self.place] = await self._consumed(setup.sampling)
+            budget.reserved[self.place] = await self._consumed(setup.sampling)
         observation = child.observation
         if observation.status != "success":
             raise ValueError(f"the run's model gave no answer: {observation.result}")
@@ -308,11 +308,11 @@ class Invocation:
         run = self.ledger.store.run
         return await sampling.spent(run, child_id(run, self.key, self.index))
 
-    async def _consumed(self, sampling: Sampling) -> Held:
+    async def _consumed(self, sampling: Sampling) -> Reserved:
         """What the call's samples have consumed: not in the run's state before the call is over."""
         spent = await self._spent(sampling)
         calls, usage = spent.calls or (0, 0), spent.usage or Usage()
-        return Held(calls[0], calls[1], usage.tokens, usage.usd)
+        return Reserved(calls[0], calls[1], usage.tokens, usage.usd)
 
     async def _hooked(self, outcome: Outcome) -> tuple[Outcome, tuple[str, ...]]:
         """The outcome as hooks leave it, and the names of those that changed it."""
@@ -392,24 +392,24 @@ class Invocation:
             return self.observed(Outcome("no agent runner", "failure"), 0.0)
         run = child_id(ledger.store.run, self.key, self.index, ledger.store.state.rewinds)
         budget.queue.discard(self.place)
-        # Computed before its own share is held, or it would count against itself.
+        # Computed before its own share is reserved, or it would count against itself.
         limits = budget.for_child(self.place, among=budget.sharing(self.key))
         parent = self._parent(limits)
-        budget.held[self.place] = limits.held()
+        budget.reserved[self.place] = limits.reserved()
         begin = perf_counter()
         try:
             child = await setup.children(tool, self.action.parameters, run=run, parent=parent)
         except BaseException:
             # Not in the `finally`: a child that waits keeps its share.
-            del budget.held[self.place]
+            del budget.reserved[self.place]
             raise
         finally:
             ledger.inbox.stale = True
-        if child.waiting_for:  # its share stays held: what it did is not counted, and it goes on
+        if child.waiting_for:  # its share stays reserved: it goes on, and is not counted
             await ledger.raise_if_cancelled()
             ledger.record_steering(self.key)
             raise Park(child.waiting_for)
-        del budget.held[self.place]
+        del budget.reserved[self.place]
         observation = child.observation
         spent = perf_counter() - begin
         outcome, hooks = await self._hooked(

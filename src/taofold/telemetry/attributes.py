@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias, assert_never
 
 import msgspec
 
-from taofold.core.content import Usage
+from taofold.core.reply import Usage
 from taofold.telemetry.prompt import Disclosure, call_of
 from taofold.telemetry.spans import AgentSpan, ApprovalSpan, Link, Mark, ModelSpan, Span, ToolSpan
 

@@ -12,8 +12,9 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from taofold.core import events as e
-from taofold.core.content import Message, Usage, result_message
+from taofold.core.content import Message, result_message
 from taofold.core.json_values import render
+from taofold.core.reply import Usage
 from taofold.core.trace import TraceContext, branch
 from taofold.core.values import RESERVED, Action, Observation, Principal, Thought
 from taofold.runtime.setup import SETTING

@@ -12,9 +12,10 @@ from uuid import UUID
 
 import msgspec
 
-from taofold.core.content import Issuer, ToolCall, Usage
+from taofold.core.content import Issuer, ToolCall
 from taofold.core.events import Record
 from taofold.core.metrics import measure
+from taofold.core.reply import Usage
 from taofold.telemetry.prompt import Prompt
 
 

@@ -155,7 +155,7 @@ class Tool(Generic[P, R]):
             object.__setattr__(self, "signature", signature_of_schema(self.schema, self.function))
 
     @property
-    def told(self) -> str:
+    def model_description(self) -> str:
         """What a model is told of it, in a request's list of tools or in the prompt's."""
         return self.description
 

@@ -130,9 +130,9 @@ def fork(
     quiet: options.Quiet = False,
 ) -> None:
     """Branch off at the last complete step at or before --at. Files are not taken back."""
-    from taofold.agent.activation import new_id
     from taofold.clocks import clock
     from taofold.runtime import run as runs
+    from taofold.runtime.run import new_id
 
     new = new_id()
 

@@ -135,9 +135,9 @@ def run(
     Commands run contained (bubblewrap) where that works; otherwise they have your rights, are
     marked "not contained" and always ask.
     """
-    from taofold.agent.activation import new_id
     from taofold.cli.agent_argument import chosen, make
     from taofold.cli.project import open_store
+    from taofold.runtime.run import new_id
     from taofold.tools.attachments import Attachment
 
     agent, goal = _arguments(agent, goal)

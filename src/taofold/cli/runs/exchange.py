@@ -216,9 +216,9 @@ def import_run(
 
     What it says of decisions is history: whatever is not done is asked anew.
     """
-    from taofold.agent.activation import new_id
     from taofold.clocks import clock
     from taofold.log.formats import export as formats
+    from taofold.runtime.run import new_id
 
     form = format or _ENDS.get(file.suffix, "ndjson")
     _known(form)

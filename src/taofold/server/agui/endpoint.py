@@ -20,13 +20,14 @@ from ag_ui.encoder import EventEncoder
 from pydantic import ValidationError
 from starlette.responses import Response
 
-from taofold.agent.activation import UI_CONTEXT, new_id
+from taofold.agent.activation import UI_CONTEXT
 from taofold.core import events as e
 from taofold.core.errors import Conflict, LogError
 from taofold.core.json_values import is_object
 from taofold.core.state import ENDED
 from taofold.core.trace import opening
 from taofold.log.log import RunRow
+from taofold.runtime.run import new_id
 from taofold.server.agui.projection import Projection, RecordReader
 from taofold.server.agui.translation import decision
 from taofold.server.api import approvals

@@ -15,7 +15,6 @@ import msgspec
 from pydantic import BaseModel
 from starlette.responses import JSONResponse, Response
 
-from taofold.agent.activation import new_id
 from taofold.core import events as e
 from taofold.core.errors import ConfigError, Conflict, UnknownRun
 from taofold.core.state import ENDED
@@ -26,6 +25,7 @@ from taofold.runtime import control
 from taofold.runtime import run as runs
 from taofold.runtime.endings import RESUMABLE
 from taofold.runtime.ratings import Rating, Ratings
+from taofold.runtime.run import new_id
 from taofold.server.api import responses, schemas
 from taofold.server.api.approvals import pending_of
 from taofold.server.api.attachments import prompt

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from taofold.agent import Agent, RunResult
-from taofold.agent.activation import new_id
 from taofold.agent.result import Happening, Progress
 from taofold.core import events as e
 from taofold.core.effects import Act, Answer, Strategy
@@ -28,6 +27,7 @@ from taofold.runtime import control
 from taofold.runtime.endings import RESUMABLE
 from taofold.runtime.inbox import environment_redactor
 from taofold.runtime.model import SilentModel
+from taofold.runtime.run import new_id
 from taofold.runtime.setup import Approval, Decision
 from taofold.tools import Tool, Toolset
 
