@@ -37,7 +37,7 @@ assert shown("a", agent).tools[0].options == {"instead": "Rather use find."}
 RESULT = """
 import asyncio, contextlib, io, json
 from taofold import Agent, tool
-from taofold.cli.render.loops import Show
+from taofold.cli.render.loops import LoopDisplay
 from taofold.cli.render.story import PlainVoice, Story
 from taofold.cli.render.runs import compare, difference_text
 from taofold.log.formats.export import export
@@ -74,7 +74,7 @@ async def main(show):
     records = await log.read(run)
     assert "the plain text" in export(records)
     out = io.StringIO()
-    story, loop = Story(PlainVoice(out), run), Show()
+    story, loop = Story(PlainVoice(out), run), LoopDisplay()
     agui, spans = Projection(run, "t", "n"), SpanProjection(run, rebuild=True)
     seen = {"agui": [*agui.open()], "spans": []}
     for record in records:
