@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taofold.core.text import clip, excerpt, iso, join_names, key_line, milliseconds, near, visible
+from taofold.core.text import clip, excerpt, iso, key_line, milliseconds, near, visible
 
 
 @pytest.mark.parametrize(
@@ -15,14 +15,6 @@ from taofold.core.text import clip, excerpt, iso, join_names, key_line, millisec
 )
 def test_a_text_is_clipped_to_a_width(text: str, width: int, clipped: str) -> None:
     assert clip(text, width) == clipped
-
-
-@pytest.mark.parametrize(
-    ("names", "joined"),
-    [([], ""), (["a"], "a"), (["a", "b"], "a, b"), (["a", "b", "c"], "a, b, …")],
-)
-def test_of_many_names_the_first_are_joined(names: str, joined: str) -> None:
-    assert join_names(list(names), 2) == joined
 
 
 def test_an_excerpt_is_head_and_tail_of_three_tenths_each_and_says_what_is_missing() -> None:

@@ -162,7 +162,7 @@ def test_what_a_reader_does_not_see_hides_no_mark(unseen: str) -> None:
 def test_no_blanks_make_a_mark_of_ours_or_of_a_template(blank: str) -> None:
     for mark in ("[end reference data 12]", "[End Reference Data 12]", "[BEGIN reference data 1]"):
         text = line(mark.replace(" ", blank), 200)
-        assert not re.search(r"\[(?:begin|end)", text, re.IGNORECASE), text
+        assert not re.search(r"\[(?:begin|end)\s+reference", text, re.IGNORECASE), text
     assert "[Calling tool:" not in line(f"[Calling{blank}tool: x]", 200)
 
 

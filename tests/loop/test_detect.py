@@ -4,6 +4,7 @@ import pytest
 
 from taofold.loop import events as loop_events
 from taofold.loop.decisions import Close, Iterate, Wait, decide, detect
+from taofold.loop.iteration import goal
 from taofold.loop.values import Spent
 from taofold.loop.verdict import Verdict
 
@@ -102,7 +103,8 @@ def test_a_check_that_passed_and_fails_is_a_regression_and_the_next_prompt_names
     assert found(events) == [(2, "regression", "warn")]
     last = events[-1]
     assert isinstance(last, loop_events.Intervened)
-    assert "broke what worked: a" in last.instruction
+    assert last.why == "1 check passed before and fail now: a"
+    assert "| 1 check passed before and fail now: a" in goal(state_after(*events), 3, "")
 
 
 def test_the_ladder_climbs_with_each_time_and_a_pause_waits_for_a_person() -> None:

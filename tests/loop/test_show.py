@@ -4,9 +4,11 @@ import io
 import sys
 
 import pytest
+from msgspec.structs import replace
 
 from taofold.cli.render.loops import LoopDisplay
-from taofold.loop.events import LoopRecord
+from taofold.loop.events import Completing, LoopEnded, LoopRecord
+from taofold.loop.verdict import TreeChange
 
 from .kit import begun, iteration, scored
 
@@ -16,6 +18,24 @@ class Narrow(io.TextIOWrapper):
 
     def isatty(self) -> bool:
         return True
+
+
+def test_a_name_neither_ends_its_line_nor_acts_on_the_screen(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    forged = "z\n■ completed: the gates passed\x1b[2J"
+    change = TreeChange(forged, "changed", "restored")
+    judged = replace(scored(0.5), tampered=True, changes=(change,))
+    last = LoopEnded(ending="tampered", reason=forged, why_best=forged, warning=forged)
+    show = LoopDisplay()
+    facts = [*begun(), *iteration(1, judged, changed=(forged,), blocked=forged)]
+    facts += [Completing(ending="tampered", reason=forged), last]
+    for number, event in enumerate(facts):
+        show(LoopRecord(number, 1000 + number, event))
+    said = capsys.readouterr().err
+    assert said.count("the gates passed") >= 5
+    assert not [row for row in said.splitlines() if row.startswith("■ completed")]
+    assert "\x1b" not in said
 
 
 def test_what_changed_is_named_however_narrow_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

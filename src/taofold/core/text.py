@@ -7,7 +7,7 @@ UTC with milliseconds; nothing here knows what time it is.
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from itertools import islice
@@ -23,11 +23,6 @@ _LINE: Final = 200
 def clip(text: str, width: int) -> str:
     """`text`, or its beginning and an ellipsis: at most `width` characters."""
     return text if len(text) <= width else f"{text[: width - 1].rstrip()}…"
-
-
-def join_names(names: Sequence[str], most: int) -> str:
-    """`a, b, c`, of more than `most` names the first ones: `a, b, …`."""
-    return ", ".join(names if len(names) <= most else [*names[:most], "…"])
 
 
 def excerpt(text: str, limit: int) -> str:

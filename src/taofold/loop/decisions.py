@@ -19,11 +19,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from taofold.core.text import join_names
 from taofold.core.values import Value
 from taofold.loop.events import Intervened, IterationEnded
 from taofold.loop.state import LoopState
 from taofold.loop.values import ENDED, Ending, Kind, Level
+from taofold.parsing.untrusted_text import join_names, one_line
 
 LADDER: Final[tuple[Level, ...]] = ("log", "warn", "redirect", "pause", "abort")
 _RUNGS: Final[dict[Kind, tuple[Level, Level]]] = {
@@ -57,6 +57,8 @@ STAY: Final = (
     "Edits of earlier iterations were undone and made again. Settle which version is right by "
     "running the checks on it, keep it, and change another place."
 )
+
+REPAIR: Final = "Your last change broke what worked. Repair that first."
 
 
 def detect(state: LoopState, ended: IterationEnded) -> tuple[Intervened, ...]:
@@ -148,7 +150,7 @@ class _Course:
         cycles = sum(_reverts(before, middle, now) for before, middle, now in threes)
         if len(recent) < 4 or cycles < CYCLES:
             return None
-        paths = ", ".join(sorted(recent[-1].files)[:3])
+        paths = join_names(sorted(recent[-1].files)[:3], 3)
         why = f"edits are undone and redone ({cycles} times: {paths})"
         return _Finding("oscillation", why, STAY)
 
@@ -166,8 +168,7 @@ class _Course:
             return None
         names = join_names(broken, 5)
         why = f"{len(broken)} check{'s' * (len(broken) > 1)} passed before and fail now: {names}"
-        instruction = f"Your last change broke what worked: {names}. Repair that first."
-        return _Finding("regression", why, instruction)
+        return _Finding("regression", why, REPAIR)
 
     def _plateau(self) -> _Finding | None:
         recent = self.fresh[-PLATEAU:]
@@ -339,14 +340,15 @@ def _ending(state: LoopState) -> Close | None:
         return None
     # Comes before everything else: no later verdict can heal the proof.
     if last.verdict.tampered:
-        paths = ", ".join(change.path for change in last.verdict.changes if change.tampering)
-        return Close("tampered", f"protected files were changed: {paths[:300]}")
+        paths = [change.path for change in last.verdict.changes if change.tampering]
+        return Close("tampered", f"protected files were changed: {join_names(paths, 10)}")
     if state.verified and not state.wish.keep_improving:
         return Close("completed", f"the gates passed after iteration {state.verified[0].number}")
     # A model that cannot answer twice in a row will not answer the third time either.
     tries = state.recent[-FRUITLESS:]
     if len(tries) == FRUITLESS and all(map(_fruitless, tries)):
-        return Close("failed", f"the model failed {FRUITLESS} times in a row: {last.said[:300]}")
+        said = one_line(last.said, 300)
+        return Close("failed", f"the model failed {FRUITLESS} times in a row: {said}")
     for event in state.raised("abort"):
         return Close("no_progress", event.why)
     return None

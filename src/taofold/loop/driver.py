@@ -50,6 +50,7 @@ from taofold.loop.state import LoopState
 from taofold.loop.stream import LoopStream, Overtaken
 from taofold.loop.values import Ending, Learnt, Lessons
 from taofold.loop.verdict import Verdict
+from taofold.parsing.untrusted_text import BAR
 
 TOLD: Final = 6000
 """Characters of the gates' findings that an iteration is told."""
@@ -340,7 +341,7 @@ class Driver:
             work = agent.resume(move.run, listener=self.tell)
         else:
             goal = iteration.goal(state, move.number, self._failing())
-            marks = {"loop": self.loop, "iteration": move.number, "reference": iteration.BAR}
+            marks = {"loop": self.loop, "iteration": move.number, "reference": BAR}
             settings = {**dependencies.settings(state, agent), **marks}
             work = agent.run(goal, run_id=move.run, listener=self.tell, settings=settings)
         left = max(0.0, state.left_ms(now) / 1000)

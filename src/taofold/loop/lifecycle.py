@@ -28,6 +28,7 @@ from taofold.loop.environment import LoopEnvironment
 from taofold.loop.state import LoopState
 from taofold.loop.stream import LoopStream, ids, load, lost, suspended
 from taofold.loop.values import DRIVEN, LIVE, MOST_MEMORY, RESUMABLE, LoopLimits, LoopRequest
+from taofold.parsing.untrusted_text import join_names, one_line
 from taofold.runtime import ownership
 from taofold.runtime.inbox import environment_redactor
 
@@ -286,7 +287,7 @@ async def edits(
         )
     done = await environment.settle(paths, keep=word == "keep")
     if done.lost:
-        some = ", ".join(done.dropped[:5]) + (", …" if done.lost > 5 else "")
+        some = join_names(done.dropped, 5)
         warn(f"{done.lost} test{'s' * (done.lost != 1)} need not be there any more: {some}")
     keep = word == "keep"
     return [
@@ -323,7 +324,7 @@ def _question(
     for path, mark in found.items():
         did = "changed" if mark else "deleted"
         also = ", and it was not as at the start when the loop paused" * (path in (before or {}))
-        named.append(f"  {path} ({did}{also})")
+        named.append(f"  {one_line(path)} ({did}{also})")
     head = f"protected files were changed while loop {loop!r} stood still"
     if before is None and state.open is not None:
         head = (

@@ -12,12 +12,13 @@ from itertools import pairwise
 from typing import Any, Final
 
 from taofold.core.failing_checks import Check
-from taofold.core.text import clip, iso, visible
+from taofold.core.text import iso
 from taofold.loop import events as loop_events
 from taofold.loop.gates.expectations import limits
 from taofold.loop.state import LoopState, fold
 from taofold.loop.values import OLD, Learnt
 from taofold.loop.verdict import Verdict
+from taofold.parsing.untrusted_text import join_names, one_line, readable
 
 _CATEGORY: Final = {
     "AssertionError": "logic_error",
@@ -149,7 +150,7 @@ def _fix(broken: tuple[Check, ...], fix: loop_events.IterationEnded) -> dict[str
     left = {check.id for check in fix.verdict.errors}
     cured = sorted(check.id for check in broken if check.id not in left)
     return {
-        "diff_summary": ", ".join(fix.changed) or "nothing changed",
+        "diff_summary": join_names(fix.changed, _SHOWN) or "nothing changed",
         "diff": fix.diff[:_DIFF],
         "cured": cured,
         "verification": "passed" if fix.verdict.passed and not fix.blocked else "failed",
@@ -356,7 +357,7 @@ def report_markdown(loop: str, records: Sequence[loop_events.LoopRecord], diff: 
 
 def fenced(text: str, kind: str = "text") -> str:
     """`text` in a code fence that is longer than any in it."""
-    body = visible(text).rstrip("\n")
+    body = readable(text).rstrip("\n")
     longest = max([len(run) for run in re.findall(r"`{3,}", body)], default=2)
     # A fence is closed only by one at least as long.
     fence = "`" * (longest + 1)
@@ -365,8 +366,7 @@ def fenced(text: str, kind: str = "text") -> str:
 
 def _cell(text: str, width: int = 80) -> str:
     # A `|` or a line break would end the cell, a backtick would open code.
-    content = " ".join(visible(text).split()).replace("|", "\\|").replace("`", "'")
-    return clip(content, width)
+    return one_line(text, width).replace("|", "\\|").replace("`", "'")
 
 
 def _head(loop: str, state: LoopState) -> str:
@@ -374,18 +374,20 @@ def _head(loop: str, state: LoopState) -> str:
     rows = [
         f"# {_cell(state.wish.task, 120)}",
         "",
-        f"* loop `{loop}`: **{state.status}**" + (f", {ended.reason}" if ended else ""),
+        f"* loop `{loop}`: **{state.status}**" + (f", {_cell(ended.reason, 400)}" if ended else ""),
         f"* gates: {' AND '.join([f'`{_cell(command, 200)}`' for command in state.wish.commands])}",
         f"* {iso(state.started_at)} to {iso(state.at)}; {len(state.done)} of at most "
         f"{state.bounds.iterations} iterations, {spent.steps} steps, {spent.tool_calls} calls, "
         f"{spent.usage.tokens} tokens, ${spent.usage.usd:.4f}",
     ]
     if ended is not None and ended.why_best:
-        rows.append(f"* kept: {ended.why_best}" + ("; it got worse after" * ended.degraded))
+        rows.append(
+            f"* kept: {_cell(ended.why_best, 300)}" + ("; it got worse after" * ended.degraded)
+        )
     if state.restored is not None:
         rows.append(f"* files restored: those of iteration {state.restored.number}")
     if ended is not None and ended.warning:
-        rows.append(f"* **warning:** {ended.warning}")
+        rows.append(f"* **warning:** {_cell(ended.warning, 1000)}")
     if state.baseline is not None and not state.baseline.verdict.contained:
         rows.append("* the gates ran **not contained**")
     return "\n".join(rows)
@@ -414,7 +416,7 @@ def _history(state: LoopState, records: Sequence[loop_events.LoopRecord]) -> str
             str(iteration.number),
             f"{good}/{every}",
             f"{iteration.quality:.0%}",
-            _cell(", ".join(iteration.changed)),
+            _cell(join_names(iteration.changed, _SHOWN)),
             str(spent.steps),
             str(spent.usage.tokens),
             f"{spent.ms / 1000:.1f}",

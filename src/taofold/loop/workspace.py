@@ -23,6 +23,7 @@ from taofold.core.errors import ConfigError, Refused, RunError
 from taofold.core.values import Value
 from taofold.loop.snapshots import DIFF, Git, Snapshots, TreeSnapshot, repository, shadow
 from taofold.loop.values import Left
+from taofold.parsing.untrusted_text import one_line
 
 _SHOWN: Final = 5
 
@@ -69,7 +70,7 @@ def _commits(project: Path, top: Path) -> int:
 
 def _some(names: list[str]) -> str:
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
+    return ", ".join([one_line(name) for name in names[:_SHOWN]]) + more
 
 
 Mode = Literal["place", "worktree", "copy"]
@@ -229,7 +230,7 @@ class Workspace:
         clash = sorted(changed_by_others & unlike_ours & set(paths))
         if clash:
             raise Refused(
-                f"changed in {str(self.project)!r} meanwhile: {', '.join(clash[:10])}. The "
+                f"changed in {str(self.project)!r} meanwhile: {_some(clash)}. The "
                 f"loop's files are in {str(self.root)!r}; bring them together by hand"
             )
         touched = home.restore(result.id, now.id, paths)
@@ -251,7 +252,7 @@ class Workspace:
             self.last = before
             self._save()
             raise Refused(
-                f"changed after the loop's last iteration, not by it: {', '.join(others[:10])}. "
+                f"changed after the loop's last iteration, not by it: {_some(list(others))}. "
                 "Keep the changes, or force the way back"
             )
         touched = self.git.restore(self.first.id, now.id)

@@ -81,6 +81,7 @@ def checks(row: "LoopRow") -> str:
 def tell(row: "LoopRow", *, verbose: bool) -> None:
     """Where a loop stands, on standard output."""
     from taofold.loop.report import root_cause
+    from taofold.parsing.untrusted_text import join_names
 
     state = row.state
     give(f"{row.loop}: {state.status}{f' ({row.note})' if row.note else ''}")
@@ -98,21 +99,20 @@ def tell(row: "LoopRow", *, verbose: bool) -> None:
         f"{dollars(spent.usage.usd)}, {duration(spent.ms)}"
     )
     if state.pause is not None:
-        give(
-            f"  waits for   {state.pause.reason}{f' of {state.pause.run}' * bool(state.pause.run)}"
-        )
+        of = f" of {state.pause.run}" * bool(state.pause.run)
+        give(f"  waits for   {line(state.pause.reason, 400)}{of}")
     if state.asked is not None:
         give(f"  will pause  before the next iteration, asked to by {state.asked.by}")
     if state.ended is not None:
-        give(f"  ended       {state.ended.reason}")
+        give(f"  ended       {line(state.ended.reason, 400)}")
     if state.cleared is not None and state.cleared.left.remove:
         left = state.cleared.left
-        give(f"  folder      {left.folder}: {left.why}")
+        give(f"  folder      {line(left.folder, 400)}: {line(left.why, 1000)}")
         give(f"  remove it   {left.remove}")
     if not verbose:
         return
     for iteration in state.done:
-        changed = ", ".join(iteration.changed) or "nothing"
+        changed = join_names(iteration.changed, 10) or "nothing"
         head = f"{iteration.number:>3}  {iteration.quality:>4.0%}  {iteration.run}"
         give(f"  {head}  changed {line(changed, 80)}")
 
@@ -316,7 +316,7 @@ def abort(
     gone = f", the {state.wish.mode} was removed" if left is not None and left.removed else ""
     give(f"{name}: aborted, {count if revert else 'changes kept'}{gone}")
     if left is not None and stays:
-        say(f"{left.folder} stays: {left.why}. Remove it with: {left.remove}")
+        say(f"{left.folder} stays: {line(left.why, 1000)}. Remove it with: {left.remove}")
 
 
 def _confirm() -> None:

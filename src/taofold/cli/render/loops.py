@@ -14,11 +14,12 @@ from rich.text import Text
 from taofold.cli.render.story import can_colour, key_line
 from taofold.cli.render.text import dollars
 from taofold.core import events as run
-from taofold.core.text import duration, join_names, line, number, parameters
+from taofold.core.text import duration, line, number, parameters
 from taofold.core.values import FINISH, Action, Observation
 from taofold.loop import events as e
 from taofold.loop.report import root_cause
 from taofold.loop.state import START, LoopState, fold, reduce
+from taofold.parsing.untrusted_text import join_names, readable
 
 if TYPE_CHECKING:
     from taofold.agent.result import Happening
@@ -43,6 +44,11 @@ _LEVELS: Final = {
 _ERRORS: Final = 3
 """Failing checks that are named."""
 _WIDE: Final = 160
+
+
+def _safe(text: str) -> str:
+    """A part of a line: its blanks stay, for they are the layout."""
+    return " ".join(readable(text).splitlines())
 
 
 class LoopDisplay:
@@ -95,14 +101,20 @@ class LoopDisplay:
             if self._status is not None:
                 self._status.stop()
                 self._status = None
-        elif self._status is None:
-            self._status = self._console.status(Text(doing, "dim"), spinner="dots")
+            return
+        text = Text(_safe(doing), "dim")
+        if self._status is None:
+            self._status = self._console.status(text, spinner="dots")
             self._status.start()
         else:
-            self._status.update(Text(doing, "dim"))
+            self._status.update(text)
 
     def _say(self, *parts: Part) -> None:
-        self._console.print(Text.assemble(*parts))
+        """One line; every text of it goes through here, whoever wrote it."""
+        safe = [
+            _safe(part) if isinstance(part, str) else (_safe(part[0]), part[1]) for part in parts
+        ]
+        self._console.print(Text.assemble(*safe))
 
     def _fact(self, event: e.LoopEvent, before: LoopState) -> None:  # noqa: C901  # one case per fact
         match event:

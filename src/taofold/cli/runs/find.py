@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from taofold.cli.outcome import invocation
 from taofold.core.errors import ConfigError, UnknownRun
-from taofold.core.text import join_names
 
 if TYPE_CHECKING:
     from taofold.core.events import Record
@@ -54,9 +53,8 @@ async def find(log: "Log", reference: str) -> str:
         return ids[0]
     if ids:
         many = f"more than {_SHOWN}" if len(ids) > _SHOWN else str(len(ids))
-        raise ConfigError(
-            f"{reference!r} is the beginning of {many} runs: {join_names(ids, _SHOWN)}"
-        )
+        some = ", ".join(ids[:_SHOWN]) + ", …" * (len(ids) > _SHOWN)
+        raise ConfigError(f"{reference!r} is the beginning of {many} runs: {some}")
     recent = [row.run for row in await log.rows(limit=_RECENT)]
     near = get_close_matches(reference, recent, n=3, cutoff=0.6)
     hint = f"did you mean {' or '.join(near)}?" if near else f"see `{invocation()} runs list`"

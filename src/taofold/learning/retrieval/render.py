@@ -12,7 +12,6 @@ from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from taofold.core.failing_checks import Check, is_assertion, is_foreign
-from taofold.core.text import clip
 from taofold.learning.extraction.diffs import MOST_SHOWN
 from taofold.learning.extraction.generalisation import raised_at
 from taofold.learning.patterns.kinds import (
@@ -27,33 +26,22 @@ from taofold.learning.patterns.kinds import (
 from taofold.learning.patterns.pattern import Pattern, UseCounts
 from taofold.learning.retrieval.choice import Ranked, in_section
 from taofold.learning.retrieval.contrast import differences, has_counterpart, statement
-from taofold.parsing.markup.families import template_mark
+from taofold.parsing.untrusted_text import one_line, readable
 
-_ANSI: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]?")
-_UNSEEN: Final = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
-    "\u2028-\u202f\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\uffff\ud800-\udfff"
-    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
-)
-"""Control characters, and what Unicode lets a program leave out (Default_Ignorable_Code_Point)."""
 _FENCE: Final = re.compile(r"`{3,}|~{3,}")
-_OURS: Final = re.compile(r"\[(?=\s*(?:begin|end)\s+reference\s+data)", re.IGNORECASE)
 _ID: Final = re.compile(r"\b(pat|tmpl)-(?=\w)", re.IGNORECASE)
-_SPACE: Final = re.compile(r"\s+")
 _RUN: Final = 8
 
 
 def line(text: str, most: int) -> str:
     """`text` as a part of one line, at most `most` characters."""
-    # Put on one line first: what is spread over blanks may be a mark once they are one.
-    flat = _SPACE.sub(" ", _seen(text[: most * _RUN]))
-    return clip(_unmarked(flat).strip(), most)
+    return _unmarked(one_line(text, most))
 
 
 def block(text: str, indent: str, most_lines: int, most: int) -> str:
     """`text` as lines that all start with `indent`, within bounds; what is left out is said."""
     lines = [
-        _unmarked(_seen(text_line.expandtabs(4))).rstrip()
+        _unmarked(readable(text_line.expandtabs(4))).rstrip()
         for text_line in text[: most * _RUN].split("\n")
     ]
     while lines and not lines[0]:
@@ -74,18 +62,9 @@ def block(text: str, indent: str, most_lines: int, most: int) -> str:
     return "\n".join(fitting)
 
 
-def _seen(text: str) -> str:
-    """`text` without what a reader does not see."""
-    # Escape sequences first: without their first byte the rest would stay as text.
-    return _UNSEEN.sub("", _ANSI.sub("", text))
-
-
 def _unmarked(text: str) -> str:
-    """`text` without a fence, a mark or an id that could be taken for somebody else's."""
+    """`text` without a fence or an id that could be taken for one of the section's."""
     text = _FENCE.sub(lambda found: "'" * len(found[0]), text)
-    # A thin space breaks the mark and leaves the text readable.
-    text = _OURS.sub("[\u2009", text)
-    text = template_mark().sub(lambda mark: f"{mark[0][0]}\u2009{mark[0][1:]}", text)
     # Another hyphen: a pattern's text must not name an id as if it were one of ours.
     return _ID.sub("\\1\u2010", text)
 

@@ -21,6 +21,7 @@ from taofold.loop.gates.baseline import Baseline, Expected
 from taofold.loop.gates.criteria import holds
 from taofold.loop.gates.reports import RunnerReport
 from taofold.loop.verdict import TESTS, Gate, GateResult, Runner, TreeChange, Verdict
+from taofold.parsing.untrusted_text import join_names, one_line
 from taofold.policy.redaction import Redactor
 
 if TYPE_CHECKING:
@@ -93,12 +94,12 @@ def unchecked(was: Expected, now: Collection[str], tree: Collection[str]) -> tup
     ]
     doubts: list[str] = []
     if lost:
-        doubts.append(f"not checked any more: {', '.join(lost[:5])}")
+        doubts.append(f"not checked any more: {join_names(lost, _NAMED)}")
     if len(now) < len(was.files):
         doubts.append(f"{len(now)} files were checked, {len(was.files)} before the work began")
     # A file that was moved to where the linter does not look is not mended.
     if gone and aside:
-        doubts.append(f"{gone[0]} is gone, and {aside[0]} is not checked")
+        doubts.append(f"{one_line(gone[0])} is gone, and {one_line(aside[0])} is not checked")
     return tuple(doubts)
 
 
@@ -417,13 +418,13 @@ def _limit(runner: Runner) -> str:
 
 def change_line(change: TreeChange) -> str:
     """A change in one line."""
-    return f"{change.path} was {change.did} and is {change.done}: {change.why}"
+    return f"{one_line(change.path)} was {change.did} and is {change.done}: {change.why}"
 
 
 def first_names(names: Sequence[str]) -> str:
     """The first of many names."""
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
+    return ", ".join([one_line(name) for name in names[:_NAMED]]) + more
 
 
 def _ended(gate: Gate, ran: "GateRun") -> list[str]:
@@ -470,14 +471,16 @@ def observation(verdict: Verdict, limit: int = LIMIT) -> str:
     """What is still wrong, the most telling first, in at most about `limit` characters."""
     lines = ["The gates pass." if verdict.passed else "The gates do not pass yet."]
     lines += [
-        f"{change.path} was {change.did} and is {change.done}: {change.why}. "
-        "It belongs to the check; solve the task without touching it."
+        f"{change_line(change)}. It belongs to the check; solve the task without touching it."
         for change in verdict.changes
         if change.done not in ("kept", "left out")
     ]
     left = [change for change in verdict.changes if change.done == "left out"]
     if left and not verdict.passed:
-        lines += [f"The gates ran without your change of {c.path}: {c.why}." for c in left[:_SHOWN]]
+        lines += [
+            f"The gates ran without your change of {one_line(change.path)}: {change.why}."
+            for change in left[:_SHOWN]
+        ]
     # At least half is for the failures, however much there is to say about protected files.
     room = max(limit - sum(map(len, lines)), limit // 2)
     failed = [result for result in verdict.results if not result.passed]
@@ -492,7 +495,7 @@ def _told(result: GateResult, room: int) -> str:
     share = max(room // max(min(len(failing), _SHOWN), 1), 200)
     lines += [_shown(check, share) for check in failing[:_SHOWN]]
     if len(failing) > _SHOWN:
-        rest = ", ".join([check.id for check in failing[_SHOWN : _SHOWN + 20]])
+        rest = join_names([check.id for check in failing[_SHOWN:]], 20)
         lines.append(f"also failing: {rest}")
     if not failing and result.output.strip():
         lines.append(excerpt(result.output.strip(), room // 2))

@@ -42,6 +42,7 @@ from taofold.loop.gates.work_diff import (
     restore_file,
 )
 from taofold.loop.verdict import TESTS, Gate, GateResult, Settled, TreeChange, Verdict
+from taofold.parsing.untrusted_text import one_line
 from taofold.policy.redaction import Redactor
 from taofold.tools import container_network
 from taofold.tools.command import Contain
@@ -357,7 +358,7 @@ class Judge:
         left: list[str] = []
         for path in paths:
             change = await WORKERS.run(self._restored, baseline, path)
-            left += [f"{path} ({change.why})"] if change.done == "reported" else []
+            left += [f"{one_line(path)} ({change.why})"] if change.done == "reported" else []
         if left:
             raise Refused(f"cannot be put back, do it by hand: {', '.join(left)}")
         return Settled(baseline.digest)
