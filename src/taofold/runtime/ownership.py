@@ -266,17 +266,15 @@ class Heartbeat:
                 if identity in self._renewing:
                     continue
                 # Looked at now: what was released while others were renewed stays released.
-                driven = [
-                    one for one in drives
-                    if not (one.released or one.lost)
-                    and self._driven.get((identity, one.name)) is one
-                ]  # fmt: skip
+                current = self._driven.get
+                driven = [drive for drive in drives if current((identity, drive.name)) is drive]
+                driven = [drive for drive in driven if not (drive.released or drive.lost)]
                 if not driven:
                     continue
                 self._renewing.add(identity)
             # Not under the lock: a slow store must not hold up who begins to drive.
             try:
-                driven[0].store.renew(me(), [one.name for one in driven], self._lease_ms)
+                driven[0].store.renew(me(), [drive.name for drive in driven], self._lease_ms)
             except LogError as error:
                 _logger.warning("leases could not be renewed, trying again: %s", error)
             except Exception:

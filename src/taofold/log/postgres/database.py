@@ -164,7 +164,7 @@ class Database:
         self._questions: deque[_Read] = deque()
         self._reading: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._asked: set[Future[Any]] = set()
+        self._calls: set[Future[Any]] = set()
         """What other threads wait for, each until it is over."""
         self._listeners: list[Listener] = []
         self._broadcast_listeners: list[Listener] = []
@@ -342,11 +342,11 @@ class Database:
         with self._guard:
             if self._closed:
                 raise LogError("this log is closed; open it again to use it")
-            asked = asyncio.run_coroutine_threadsafe(work(), self._started())
-            self._asked.add(asked)
+            call = asyncio.run_coroutine_threadsafe(work(), self._started())
+            self._calls.add(call)
         # Not under the guard: it is called at once if the work is over already.
-        asked.add_done_callback(self._asked.discard)
-        return asked
+        call.add_done_callback(self._calls.discard)
+        return call
 
     def _started(self) -> asyncio.AbstractEventLoop:
         """The loop of the thread, begun if need be. Under the guard."""
@@ -391,8 +391,8 @@ class Database:
 
     async def _stop(self) -> None:
         # First: it may hand in writes. Nothing is asked any more.
-        asked = [asyncio.wrap_future(one) for one in tuple(self._asked)]
-        await asyncio.gather(*asked, return_exceptions=True)
+        calls = [asyncio.wrap_future(call) for call in tuple(self._calls)]
+        await asyncio.gather(*calls, return_exceptions=True)
         if self._writing is not None:
             await asyncio.wait([self._writing])
         for task in list(self._tasks):

@@ -181,7 +181,7 @@ class SqliteFile:
         self.path = path
         self._wait_s, self._adopt, self._max_bytes = wait_s, adopt, max_bytes
         self._connection: sqlite3.Connection | None = None
-        self._place = (path, 0, 0)
+        self._opened_as = (path, 0, 0)
         """Where the open file lay, with its device and inode."""
         self._folding: sqlite3.Connection | None = None
         self._closed = False
@@ -214,9 +214,9 @@ class SqliteFile:
                     self.path, wait_s=self._wait_s, adopt=self._adopt, max_bytes=self._max_bytes
                 )
                 # Absolute: a program may change its folder.
-                place = self.path.absolute()
-                there = place.stat()
-                self._place = (place, there.st_dev, there.st_ino)
+                path = self.path.absolute()
+                status = path.stat()
+                self._opened_as = (path, status.st_dev, status.st_ino)
 
     async def read(self, work: Work[T]) -> T:
         """The result of `work`, which only reads."""
@@ -355,15 +355,15 @@ class SqliteFile:
 
     def _still_there(self) -> None:
         """What is written to a file without a name is lost with this process."""
-        place, device, inode = self._place
+        path, device, inode = self._opened_as
         try:
-            there = place.stat()
+            status = path.stat()
         except (FileNotFoundError, NotADirectoryError):
-            there = None
+            status = None
         except OSError:
             return  # its folder cannot be looked into: that says nothing of the file
-        if there is None or (there.st_dev, there.st_ino) != (device, inode):
-            what = "replaced" if there else "deleted or moved"
+        if status is None or (status.st_dev, status.st_ino) != (device, inode):
+            what = "replaced" if status else "deleted or moved"
             raise LogError(
                 f"the log {str(self.path)!r} was {what} while it is open. Nothing of this was "
                 "saved: put the file back, or restart this process"
