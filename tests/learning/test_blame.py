@@ -39,6 +39,7 @@ def test_of_a_rewritten_block_each_line_belongs_to_the_error_that_points_at_it()
     found = cures(old, new, at(UNUSED, 1), at(NONE, 4))
     assert "+    if x is None:" in found["E711"]
     assert "-import os" not in found["E711"]
+    assert "-    y = x" not in found["E711"], "the line beside it may be of another one"
     assert "-import os" in found["F401"]
     assert "is None" not in found["F401"]
 

@@ -75,12 +75,13 @@ def blame(
         path = "" if change.part else change.path
         mine = [place.line - 1 for place in check.places if place.path == path]
         theirs = [place.line - 1 for place in foreign if place.path == path]
-        for place in _apart(change, mine, theirs, several=several):
+        for place, whole in _apart(change, mine, theirs, several=several):
             span = place.span
             # The very line first: edits of neighbouring lines may be of two errors.
+            beside = whole and not _near(span, theirs, 0) and _near(span, mine, 1)
             if _mixed(span, mine, theirs):
                 continue
-            if _near(span, mine, 0) or (not _near(span, theirs, 0) and _near(span, mine, 1)):
+            if _near(span, mine, 0) or beside:
                 own.append(place)
             elif not _near(span, theirs, 0):
                 free.append(place)
@@ -165,15 +166,15 @@ def _indent(line: str) -> int:
 
 def _apart(
     change: FileChange, mine: Collection[int], theirs: Collection[int], *, several: bool
-) -> Iterator[_Place]:
-    """The changed places, line by line where lines of one may be of different errors."""
+) -> Iterator[tuple[_Place, bool]]:
+    """The changed places, each whole, or line by line where lines may be of different errors."""
     for span in spans(change):
         place = _Place(change, span)
         pointed = _near(span, mine, 0) or _near(span, theirs, 0)
         if _mixed(span, mine, theirs) or (several and not pointed):
-            yield from [_Place(change, line) for line in _lines_of(place)]
+            yield from [(_Place(change, line), False) for line in _lines_of(place)]
         else:
-            yield place
+            yield place, True
 
 
 def _mixed(span: ChangedLines, mine: Collection[int], theirs: Collection[int]) -> bool:

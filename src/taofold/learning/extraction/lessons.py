@@ -177,8 +177,6 @@ MOST: Final = 8
 """Patterns of a kind that one loop may teach: a long loop should not flood the registry."""
 LEAST: Final = 0.6
 """The default of `extract`."""
-_PER_FIX: Final = 3
-"""Different errors that one fix may be stored for."""
 
 
 def extract(
@@ -254,7 +252,7 @@ def pairs(history: LoopHistory) -> Iterator[SettledError]:
         settled = [*attempt.turned, *_settled(attempt, after)]
         settled = [check for check in settled if not _came_back(check, after)]
         groups = [group for group in _distinct(settled) if _told(group[0])]
-        for alike in groups[:_PER_FIX] if edits else ():
+        for alike in groups if edits else ():
             earlier, check = _search(history.attempts[:number], alike[0], attempt)
             changes = joined([c for past in earlier for c in past.changes], edits)
             # As it was reported first: its lines are those of the first text.
