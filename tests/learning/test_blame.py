@@ -68,3 +68,23 @@ def test_what_the_message_names_is_its_cure_and_of_what_nothing_speaks_nothing_i
     new = text.replace("stars = 1", "stars = 2").replace("\nimport os\n", "\n")
     check = Check("t::f", "failed", "RowError", message)
     assert ("RowError" in cures(text, new, at(check, 7, "f"), at(UNUSED, 10))) is told
+
+
+def test_what_lies_in_a_function_that_the_failing_line_calls_is_its_cure() -> None:
+    text = "import os\n\n\ndef rows(x):\n    y = x\n    send(y, 1)\n\n\n\ndef f(x):\n"
+    text += "    return rows(x)\n"
+    new = text.replace("import os\n\n\n", "").replace("send(y, 1)", "send(y, 2)")
+    check = Check("t::f", "failed", "RowError", "it is broken")
+    found = cures(text, new, at(check, 11, "f"), at(UNUSED, 1))
+    assert "+    send(y, 2)" in found["RowError"]
+    assert "import os" not in found["RowError"]
+
+
+def test_of_a_part_of_a_file_no_line_is_compared() -> None:
+    part = FileChange("a.py", "import os\nx = 1\n", "x = 1\n", part=True)
+    here = FileChange("b.py", "y = None\n", "y = 1\n")
+    other = Check("b", "failed", "E1", "y is nothing", (Location("b.py", 1),))
+    away = Check("c", "failed", "RowError", "no row", (Location("a.py", 1), Location("b.py", 9)))
+    past = history(attempt(part, here, before=(other, at(UNUSED, 7), away)))
+    found = {one.signature.name for one in extract(past, ("error",)) if one.signature}
+    assert found == {"F401", "E1"}, "where the part stands in its file is not known"

@@ -117,3 +117,45 @@ def test_the_template_of_a_cure_that_did_not_last_is_not_told_either() -> None:
     known = [loop("first", cure, python(MIXED))]
     assert "EmptyBill" in told(known, NOW)
     assert told([*known, then(back, OTHER)], NOW) == ""
+
+
+@pytest.mark.parametrize(
+    ("check", "tells"),
+    [
+        (replace(python(MIXED), error_type="TypeErrors"), True),
+        (replace(python(MIXED), places=(Location("bill.py", 9, "net"),)), True),
+        (replace(python(MIXED), traceback="    def gross():\n>       a\n\nbill.py:3: T"), True),
+        (replace(python(MIXED), traceback="    def gross():\n>       b()\n\nbill.py:3: T"), False),
+    ],
+    ids=["another class", "another function", "another line", "the same line"],
+)
+def test_another_error_beside_a_cure_does_not_refute_it(check: Check, tells: bool) -> None:
+    text = "    def gross():\n>       b()\n\nbill.py:3: TypeError"
+    first = loop("first", EXACT, replace(python(MIXED), traceback=text))
+    later = then(becomes("return exact(net)"), check, outcome="exhausted")
+    assert ('+return net * Decimal("1.2")' in told([first, later], NOW)) is tells
+
+
+@pytest.mark.parametrize(
+    ("again", "kept", "tells"),
+    [
+        (python(MIXED), True, False),
+        (replace(python(MIXED), places=(Location("bill.py", 9, "net"),)), True, True),
+        (python(MIXED), False, True),
+    ],
+    ids=["it came back", "it came up elsewhere", "that was taken back"],
+)
+def test_what_came_back_is_the_very_error_and_not_of_a_try(
+    again: Check, kept: bool, tells: bool
+) -> None:
+    beside = replace(OTHER, id="t::other", places=(Location("tax.py", 1, "tax"),))
+    tax = FileChange("tax.py", "a(1)\n", "b(1)\n")
+    attempts = (
+        RepairAttempt(1, (python(MIXED), beside), (EXACT,), (beside,)),
+        RepairAttempt(2, (beside,), (tax,), (beside, again), kept=kept),
+        RepairAttempt(3, (beside, again) if kept else (beside,), (tax,), ()),
+    )
+    history = LoopHistory("h", "Mend", "", "completed", attempts, 3, agent="t")
+    found = [one.body for one in extract(history, ("error",))]
+    diffs = [body.fix.diff for body in found if isinstance(body, ErrorFix)]
+    assert any("Decimal(" in diff for diff in diffs) is tells

@@ -79,8 +79,6 @@ def blame(
             span = place.span
             # The very line first: edits of neighbouring lines may be of two errors.
             beside = whole and not _near(span, theirs, 0) and _near(span, mine, 1)
-            if _mixed(span, mine, theirs):
-                continue
             if _near(span, mine, 0) or beside:
                 own.append(place)
             elif not _near(span, theirs, 0):
@@ -213,7 +211,7 @@ def _lines_of(place: _Place) -> list[ChangedLines]:
 
 def _subject(check: Check, changes: Iterable[FileChange]) -> set[str]:
     """The names in the check's message and on its lines, and the functions that these are in."""
-    texts = {change.path: change.before.splitlines() for change in changes}
+    texts = {part.path: part.before.splitlines() for part in changes if not part.part}
     names = {name for place in check.places for name in _NAME.findall(place.function)}
     for place in check.places:
         names |= {*_NAME.findall("\n".join(texts.get(place.path, [])[place.line - 1 : place.line]))}
