@@ -74,6 +74,7 @@ class Folder:
     contained: bool = True
     kept: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
     log: list[str] = field(default_factory=list[str])
+    seconds: list[float] = field(default_factory=list[float])
     on_judge: Callable[[], None] = lambda: None
     protected: tuple[str, ...] = ()
     first: dict[str, str] = field(default_factory=dict[str, str])
@@ -96,8 +97,9 @@ class Folder:
         self.kept[name] = now
         return name
 
-    async def judge(self, label: str) -> Judged:
+    async def judge(self, label: str, seconds: float) -> Judged:
         self.log.append("judge")
+        self.seconds.append(seconds)
         before = await self.snapshot(label)
         found = self.judging(self.root)
         self.on_judge()

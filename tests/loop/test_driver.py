@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from taofold.agent import Agent
 from taofold.core.errors import ConfigError, Refused
 from taofold.log.journal import MemoryJournal
 from taofold.loop import events as loop_events
+from taofold.loop.driver import GRACE
 from taofold.loop.lifecycle import abort, new_id, paths, resume, rows, start
 from taofold.loop.state import LoopState
 from taofold.loop.stream import LoopStream, inject, load
@@ -175,6 +177,46 @@ async def test_the_wall_clock_ends_an_iteration_in_the_middle_and_keeps_its_work
     assert (ended.changed, "half of it" in ended.diff) == (("a.py",), True)
     assert ended.spent.steps == 1
     assert (tmp_path / "a.py").read_text() == "half of it"
+
+
+async def test_a_first_run_of_the_gates_that_hangs_ends_with_the_loop_s_time_and_is_no_baseline(
+    tmp_path: Path,
+) -> None:
+    given = means(tmp_path, rounds("good"), contains("good"))
+    ground = ground_of(given)
+    begin, hung = ground.begin, asyncio.Event()
+
+    async def hang() -> Any:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            hung.set()
+
+    ground.begin = hang  # type: ignore[method-assign]
+    async with asyncio.timeout(20):
+        state = await start(given, wish(tmp_path, bounds=LoopLimits(seconds=0.2)), loop="x")
+    assert hung.is_set(), "the gates were stopped"
+    assert (state.status, state.baseline, state.iterations) == ("timeout", None, ())
+    ground.begin = begin  # type: ignore[method-assign]
+    state = await resume(given, "x", bounds=LoopLimits(seconds=60))
+    assert (state.status, state.baseline is None, len(state.done)) == ("completed", False, 1)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "ms", "least", "most"),
+    [(600, 10, 500, 600), (5, 10, GRACE, GRACE), (5, 9000, 18, 18)],
+)
+async def test_a_verdict_gets_what_is_left_of_the_loop_s_time_and_at_least_a_grace(
+    tmp_path: Path, seconds: float, ms: int, least: float, most: float
+) -> None:
+    def judging(root: Path) -> Any:
+        judged = contains("good")(root)
+        return structs.replace(judged, results=(structs.replace(judged.results[0], ms=ms),))
+
+    given = means(tmp_path, rounds("good"), judging)
+    await start(given, wish(tmp_path, bounds=LoopLimits(seconds=seconds)))
+    [allowed] = ground_of(given).seconds
+    assert least <= allowed <= most
 
 
 async def test_the_budget_ends_the_loop_and_counts_every_iteration_once(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from taofold.loop.values import (
 from .kit import begun, iteration, scored, state_after
 
 WAYS = {
-    ("pending", "running"), ("running", "paused"), ("paused", "running"),
+    ("pending", "running"), ("pending", "completing"), ("running", "paused"), ("paused", "running"),
     ("running", "completing"), ("crashed", "running"), ("crashed", "aborted"),
     *[("completing", end) for end in (
         "completed", "exhausted", "timeout", "budget", "no_progress", "tampered", "failed")],

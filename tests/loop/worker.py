@@ -90,9 +90,9 @@ class DiskFolder(Folder):
         for path in sorted((self.state / "snapshots").glob("*")):
             self.kept[path.name] = json.loads(path.read_text())
 
-    async def judge(self, label: str) -> Judged:
+    async def judge(self, label: str, seconds: float) -> Judged:
         self.points()
-        judged = await super().judge(label)
+        judged = await super().judge(label, seconds)
         self.points()
         return judged
 

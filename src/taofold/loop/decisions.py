@@ -365,11 +365,16 @@ def _limit(state: LoopState, now: int) -> Close | None:
     if bounds.usd is not None and state.spent.usage.usd >= bounds.usd:
         return Close("budget", f"${state.spent.usage.usd:.2f} of ${bounds.usd:.2f} are spent")
     if state.left_ms(now) <= 0:
-        return Close("timeout", f"{bounds.seconds / 60:g} minutes are over")
+        return out_of_time(state)
     if len(state.iterations) >= bounds.iterations:
         count = f"{bounds.iterations} iteration{'s' * (bounds.iterations != 1)}"
         return Close("exhausted", f"{count}, and the gates do not pass")
     return None
+
+
+def out_of_time(state: LoopState) -> Close:
+    """The end of a loop whose time is over."""
+    return Close("timeout", f"{state.bounds.seconds / 60:g} minutes are over")
 
 
 START: Final = 0

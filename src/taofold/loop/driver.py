@@ -41,6 +41,7 @@ from taofold.loop.decisions import (
     choose,
     decide,
     detect,
+    out_of_time,
 )
 from taofold.loop.environment import Judged, LoopEnvironment, OpenEnvironment
 from taofold.loop.gates.criteria import absent, refusal
@@ -58,6 +59,8 @@ GREEN = (
     "the gates passed before iteration 1: nothing was changed, and nothing is learnt from this "
     "loop. If there is something to do, name a command that fails until it is done"
 )
+GRACE: Final = 10.0
+"""Seconds that a verdict may take at least, also where the loop's time is over."""
 _CUT: Final = "\n[… the diff is cut here; the snapshots have all of it]"
 
 
@@ -230,8 +233,12 @@ class Driver:
         return True
 
     async def _measure(self) -> None:
-        begun = await self.during(self.environment.begin())
-        assert begun is not None
+        begun = await self.during(self.environment.begin(), self._left())
+        if begun is None:
+            # A baseline that was cut off would ask too little of every later verdict.
+            close = out_of_time(self.state)
+            await self.record(loop_events.Completing(ending=close.ending, reason=close.reason))
+            return
         judged, baseline = begun
         # Before the baseline is a fact: a loop whose gate can never run leaves nothing to resume.
         await self._runnable(judged.verdict)
@@ -320,7 +327,8 @@ class Driver:
             return False
         # The gates run even if the run failed or was cut off: only the files
         # count, not what it says.
-        judged = await self.during(environment.judge(f"iteration {move.number}"))
+        seconds = self._verdict_seconds()
+        judged = await self.during(environment.judge(f"iteration {move.number}", seconds))
         assert judged is not None
         ended = await self._ended(move, records, judged)
         await self.record(ended, *detect(self.state, ended))
@@ -344,8 +352,22 @@ class Driver:
             marks = {"loop": self.loop, "iteration": move.number, "reference": BAR}
             settings = {**dependencies.settings(state, agent), **marks}
             work = agent.run(goal, run_id=move.run, listener=self.tell, settings=settings)
-        left = max(0.0, state.left_ms(now) / 1000)
-        _: RunResult[Any] | None = await self.during(work, left)
+        _: RunResult[Any] | None = await self.during(work, self._left())
+
+    def _left(self) -> float:
+        """Seconds that this activation may still take."""
+        return max(0.0, self.state.left_ms(self.now()) / 1000)
+
+    def _verdict_seconds(self) -> float:
+        """Seconds that the gates may take together.
+
+        What a run left that was cut off is judged like every other: for as long as the gates may
+        need by what they took at the start, but not for as long as a hanging one would take.
+        """
+        baseline = self.state.baseline
+        results = () if baseline is None else baseline.verdict.results
+        took = sum([result.ms for result in results]) / 1000
+        return max(self._left(), 2 * took, GRACE)
 
     def _failing(self) -> str:
         """What the gates said last."""

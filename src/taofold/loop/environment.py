@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
+from time import monotonic
 from typing import Any, Protocol
 
 from msgspec.structs import replace
@@ -39,7 +40,7 @@ class LoopEnvironment(Protocol):
 
         before = await environment.snapshot("before iteration 1")
         ...  # the agent works in `environment.root`
-        judged = await environment.judge("iteration 1")
+        judged = await environment.judge("iteration 1", seconds=600)
         if not judged.verdict.passed:
             await environment.restore(before)
     """
@@ -66,8 +67,8 @@ class LoopEnvironment(Protocol):
         """Keep the files as they are now."""
         ...
 
-    async def judge(self, label: str) -> Judged:
-        """Put protected files back, run the gates, and keep what was judged."""
+    async def judge(self, label: str, seconds: float) -> Judged:
+        """Put protected files back, run the gates for at most `seconds`, keep what was judged."""
         ...
 
     async def touched(self) -> Mapping[str, str]:
@@ -154,23 +155,24 @@ class LocalEnvironment:
         """Keep the files."""
         return (await asyncio.to_thread(self._space.snapshot, label)).id
 
-    async def judge(self, label: str) -> Judged:
-        """The verdict on the files as they are.
+    async def judge(self, label: str, seconds: float) -> Judged:
+        """The verdict on the files as they are; what has not ended after `seconds` has not passed.
 
         What a gate itself changes was not judged: then it is run once more, and if that changes
         files again there is no record of execution for what would be returned.
         """
+        until = monotonic() + seconds
         # Before anything runs git in the work root: a planted repository
         # could run its own programs.
         planted = await self._judge.disarm()
         before = await self.snapshot(label)
-        verdict = await self._verdict(before)
+        verdict = await self._verdict(before, until)
         after = await self.snapshot(label)
         work = {*await self.changed(self._space.first.id, before)}
         # A formatter among the gates changed work that it had judged before it changed it.
         if verdict.passed and await self._touched(before, after, work):
             before = after
-            verdict = await self._verdict(before)
+            verdict = await self._verdict(before, until)
             after = await self.snapshot(label)
         verdict = replace(verdict, notes=(*planted, *verdict.notes))
         blocked = ""
@@ -179,10 +181,10 @@ class LocalEnvironment:
             blocked = unexecuted(verdict, after if own else verdict.tree)
         return Judged(verdict, after, blocked)
 
-    async def _verdict(self, snapshot: str) -> Verdict:
+    async def _verdict(self, snapshot: str, until: float) -> Verdict:
         """The verdict on what the snapshot keeps: what is not delivered proves nothing."""
         names = await asyncio.to_thread(self._space.names, snapshot)
-        return await self._judge.verdict(tree=snapshot, snapshot=names)
+        return await self._judge.verdict(tree=snapshot, snapshot=names, until=until)
 
     async def _touched(self, before: str, after: str, work: set[str]) -> bool:
         """Did the gate change a file that is part of the work (not only leave one of its own)?"""

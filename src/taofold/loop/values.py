@@ -2,7 +2,7 @@
 
 ```
 pending → running ⇄ paused
-          running → completing → completed | exhausted | timeout | budget
+pending | running → completing → completed | exhausted | timeout | budget
                                  | no_progress | tampered | failed
 ```
 `aborted` and `crashed` are reached from every live state; what is resumable goes back to
@@ -132,7 +132,7 @@ ENDED: Final[frozenset[Status]] = frozenset(STATUSES) - LIVE - {"crashed"}
 
 _LOST: Final[frozenset[Status]] = frozenset({"aborted", "crashed"})
 NEXT: Final[Mapping[Status, frozenset[Status]]] = {
-    "pending": frozenset[Status]({"running"}) | _LOST,
+    "pending": frozenset[Status]({"running", "completing"}) | _LOST,
     "running": frozenset[Status]({"paused", "completing"}) | _LOST,
     "paused": frozenset[Status]({"running"}) | _LOST,
     "completing": ENDED | _LOST,

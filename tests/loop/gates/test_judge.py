@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from time import monotonic
 
 import pytest
 from tests.loop.gates.projects import PYTEST, RIGHT, SHOP, again, judged, written
@@ -32,6 +33,20 @@ def test_a_judge_goes_on_where_another_process_left_off(shop: Path) -> None:
     assert (verdict.tampered, verdict.passed) == (True, False)
     written(shop, {"shop/till.py": RIGHT})
     assert again(resumed).passed
+
+
+def test_gates_share_the_time_of_a_verdict_and_none_begins_when_it_is_over(tmp_path: Path) -> None:
+    root = written(tmp_path / "slow", {"slow.py": "raise SystemExit(1)", "other.py": "pass"})
+    commands = ["python -c 'import slow'", "python -c 'import other'"]
+    judge = Judge(root, tmp_path / "kept", gates(commands, root))
+    asyncio.run(judge.begin())
+    written(root, {"slow.py": "import time\ntime.sleep(300)", "other.py": "open('began', 'w')"})
+    verdict = asyncio.run(judge.verdict(until=monotonic() + 1.5))
+    assert not verdict.passed
+    assert [result.timed_out for result in verdict.results] == [True, True]
+    assert verdict.results[0].reasons == ("it did not end before the loop's time was over",)
+    assert verdict.results[1].ms < 1000
+    assert sum(result.ms for result in verdict.results) < 60_000
 
 
 def test_a_baseline_that_was_changed_is_not_used(shop: Path) -> None:

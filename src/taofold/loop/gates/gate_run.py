@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from importlib.resources import files
+from math import inf
 from pathlib import Path
 from time import monotonic, time
 from typing import Final
@@ -140,6 +141,8 @@ class Bench:
     """The runner's compiled modules, used in a container only; None = all are compiled anew."""
     keeps: bool = False
     """Fill `bytecode`. A gate of the project must never: what is tested runs in its process."""
+    until: float = inf
+    """When every gate is stopped, in seconds of the monotonic clock."""
 
     @property
     def environments(self) -> list[str]:
@@ -160,7 +163,7 @@ class Bench:
         return self._found(word, gate)
 
     async def run(self, gate: Gate, apart: Sequence[str] = ()) -> GateRun:
-        """Run `gate` once, for at most its timeout.
+        """Run `gate` once, for at most its timeout, and not longer than `until`.
 
         `apart` are Python files of the product that are loaded in a process of their own; only
         runners whose report comes through a pipe can have that.
@@ -190,10 +193,12 @@ class Bench:
             code, fault, late = None, "", False
             wire.listen()
             try:
-                async with asyncio.timeout(gate.timeout):
+                async with self._timeout(gate):
                     code = await self._process(argv, gate, scratch, wire, heard)
             except TimeoutError:
                 late, fault = True, f"it did not end within {gate.timeout:g} s"
+                if started + gate.timeout > self.until:
+                    fault = "it did not end before the loop's time was over"
             except process.Flood as error:
                 fault = str(error)
             except OSError as error:
@@ -224,6 +229,17 @@ class Bench:
         finally:
             wire.close()
 
+    def _timeout(self, gate: Gate) -> asyncio.Timeout:
+        """The time that `gate` may take now.
+
+        Raises:
+            TimeoutError: none, so that it is not even started.
+        """
+        seconds = min(gate.timeout, self.until - monotonic())
+        if seconds <= 0:
+            raise TimeoutError
+        return asyncio.timeout(seconds)
+
     async def _census(self, plan: GatePlan, gate: Gate, scratch: Path, wire: ReportPipe) -> str:
         """The files that a linter looks at, as it names them."""
         if not plan.census:
@@ -231,7 +247,7 @@ class Bench:
         printed = bytearray()
         argv = self._filled(plan.census, scratch, wire, gate)
         with suppress(OSError, TimeoutError, process.Flood):
-            async with asyncio.timeout(gate.timeout):
+            async with self._timeout(gate):
                 await self._process(argv, gate, scratch, wire, printed.extend)
         return self._said(printed.decode("utf-8", "replace"))
 

@@ -12,6 +12,8 @@ with; what the edited tests must show is taken from one run of the gates.
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
+from math import inf
 from pathlib import Path
 from typing import Final
 
@@ -156,12 +158,15 @@ class Judge:
         bar = self._bar(baseline)
         return bar.verdict(ran, bar.results(ran, [()] * len(ran)), (), "")
 
-    async def verdict(self, *, tree: str = "", snapshot: Collection[str] | None = None) -> Verdict:
+    async def verdict(
+        self, *, tree: str = "", snapshot: Collection[str] | None = None, until: float = inf
+    ) -> Verdict:
         """Put back what decides, lay a fresh tree, run the gates there, judge.
 
         Args:
             tree: Names what is judged, for the record.
             snapshot: Files that will be kept of the work; other new ones are not looked at.
+            until: When gates are stopped, in seconds of the monotonic clock.
 
         Raises:
             ConfigError: there is no baseline yet.
@@ -180,14 +185,15 @@ class Judge:
         proof: dict[str, KeptFile] = await WORKERS.run(texts.proof)
         # Taken before the gates run, as `proof` is: neither may depend on what a gate writes.
         delivery = work.delivery(baseline)
-        ran, results = await self._run(baseline, work, texts, proof, "")
+        bench = replace(self.bench(baseline), until=until)
+        ran, results = await self._run(bench, baseline, work, texts, proof, "")
         notes: list[str] = []
         if self.second and all([result.passed for result in results]):
-            results, notes = await self._apart(baseline, work, ran, results, proof)
+            results, notes = await self._apart(bench, baseline, work, ran, results, proof)
         # The proof holds only what may join it. What is delivered is more, and must pass as well.
         if all([result.passed for result in results]) and delivery != proof:
             prefix = "with all that was changed, "
-            ran, results = await self._run(baseline, work, texts, delivery, prefix)
+            ran, results = await self._run(bench, baseline, work, texts, delivery, prefix)
         verdict = self._bar(baseline).verdict(ran, results, changes, tree)
         verdict = structs.replace(verdict, notes=(*notes, *verdict.notes))
         if verdict.passed:
@@ -221,6 +227,7 @@ class Judge:
 
     async def _run(
         self,
+        bench: Bench,
         baseline: Baseline,
         work: WorkDiff,
         texts: Texts,
@@ -228,7 +235,6 @@ class Judge:
         prefix: str,
     ) -> tuple[list[GateRun], list[GateResult]]:
         """Run the gates on `files`; reasons begin with `prefix`."""
-        bench = self.bench(baseline)
         await WORKERS.run(bench.tree.lay, files, work.new(baseline))
         ran = [await bench.run(gate) for gate in baseline.gates]
         doubts = await WORKERS.run(self._doubts, baseline, work, bench.tree)
@@ -244,6 +250,7 @@ class Judge:
 
     async def _apart(
         self,
+        bench: Bench,
         baseline: Baseline,
         work: WorkDiff,
         ran: Sequence[GateRun],
@@ -251,7 +258,6 @@ class Judge:
         proof: Mapping[str, KeptFile],
     ) -> tuple[list[GateResult], list[str]]:
         """The second judge: Python tests once more, with the product in another process."""
-        bench = self.bench(baseline)
         # Only what may be changed is loaded apart: tests and their helpers
         # stay in their own process.
         product = [
