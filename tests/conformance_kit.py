@@ -169,17 +169,19 @@ def _defaults_of(kind: type[Value]) -> Json:
 
 
 def annotated() -> Json:
-    """A log with one record of each kind that leaves the state as it is."""
-    examples: dict[Any, Any] = {str: "text", int: 1, tuple[int, ...]: [1]}
+    """A log with one record of each kind that leaves the state as it is, or is in no other log."""
+    examples: dict[Any, Any] = {str: "text", int: 1, float: 1.5, bool: True, tuple[int, ...]: [1]}
     events: list[Json] = [{"e": "run_started", "goal": "go"}]
+    logs = [folding for folding in foldings() if folding.stem != "annotations"]
+    shown = {record.event.tag for folding in logs for record in records_of(folding)}
     for kind in EVENTS:
-        if issubclass(kind, Annotation):
+        if issubclass(kind, Annotation) or tag_of(kind) not in shown:
             hints = get_type_hints(kind)
             fields = [name for name in kind.__struct_fields__ if name != "elapsed"]
             example = {name: "0" if name == "key" else examples[hints[name]] for name in fields}
             events.append({"e": tag_of(kind), **example})
     return {
-        "about": "What only says something: each kind of event that leaves the state as it is.",
+        "about": "Each kind of event that leaves the state as it is, or is in no other log here.",
         "records": [
             {"seq": seq, "at": 1769337000000 + 100 * seq, "event": event}
             for seq, event in enumerate(events)

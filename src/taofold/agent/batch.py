@@ -1,4 +1,7 @@
-"""Many goals for one agent: some at once, each a run of its own, resumable by name."""
+"""Many goals for one agent: some at once, each a run of its own, resumable by name.
+
+A batch of *goals*: the actions of one step are in `runtime.step_actions`.
+"""
 
 import asyncio
 import sys

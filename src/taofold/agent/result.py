@@ -1,4 +1,6 @@
-"""What a run gives back, and the stream of what happens on the way.
+"""What a caller gets of a run: its `RunResult`, and before that what happens on the way.
+
+What clients of a server get is in `taofold.server.streams`, what a log holds in `core.events`.
 
 `AnswerText` is the answer as its text arrives: not its reasoning, its envelope or its calls.
 """

@@ -1,4 +1,8 @@
-"""The measures of a run, all derived from its log and from nothing else."""
+"""The measures of a run, all derived from its log and from nothing else.
+
+Rates, counts, times and costs of one run. Whether its turns keep the rules is in `rules`, the log
+as a person reads it in `trace`; what many runs come to is for `taofold.evals`.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence

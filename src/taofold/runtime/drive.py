@@ -25,12 +25,12 @@ from taofold.core.effects import (
 from taofold.core.errors import Conflict, LogError, ReplayDiverged, RunError
 from taofold.core.values import Message
 from taofold.policy.limits import REFUSED_ROW, STOP_REASON
-from taofold.runtime.actions import ActionBatch
 from taofold.runtime.endings import cancelled, failed, finished
 from taofold.runtime.ledger import Cancelled, Denied, Ledger, Park
 from taofold.runtime.model_calls import ModelCall
 from taofold.runtime.recording import EndOfTape
 from taofold.runtime.redaction import redact_json
+from taofold.runtime.step_actions import ActionBatch
 
 _LIMITS: Final = frozenset(STOP_REASON.values())
 

@@ -1,6 +1,7 @@
 """Calls of a model: the recorded reply if it was asked before, else within the budget.
 
-What the call cost is recorded with the reply, before anyone tries to read it.
+What the call cost is recorded with the reply, before anyone tries to read it. What a `Model` is
+stands in `model`; requests and replies over HTTP are in `taofold.models`.
 """
 
 import asyncio

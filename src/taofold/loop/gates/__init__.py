@@ -2,7 +2,7 @@
 
 `criteria` reads the commands that prove completion, `commands` how each is run. `scope` says which
 changes are part of the work, `work_diff` finds those that were made. `baseline` holds what was at
-the start (`take_baseline` takes it), `tree` lays fresh trees, `gate_run` runs a command there,
+the start (`baseline_capture` takes it), `tree` lays fresh trees, `gate_run` runs a command there,
 `reports` reads what it printed, `expectations` compares with the start, and `judge` puts it
 together.
 """

@@ -4,7 +4,7 @@
 `Expected` is what a gate must show from now on. Digests and contents lie in a folder outside the
 work root. The folder need not be trusted further than the digest of the baseline, which the loop
 keeps in its log: every content is checked against it before it is used. How the first one is taken
-is in `take_baseline`.
+is in `baseline_capture`.
 """
 
 import hashlib

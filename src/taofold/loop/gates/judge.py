@@ -21,6 +21,7 @@ from msgspec import structs
 
 from taofold.core.errors import ConfigError, Refused
 from taofold.loop.gates.baseline import Baseline, Expected, load, save, save_beside
+from taofold.loop.gates.baseline_capture import LoopFolder, capture, learnt, outside
 from taofold.loop.gates.expectations import (
     Expectations,
     change_line,
@@ -33,7 +34,6 @@ from taofold.loop.gates.expectations import (
 )
 from taofold.loop.gates.gate_run import Bench, GateRun, contained, warm
 from taofold.loop.gates.scope import DECIDES, role
-from taofold.loop.gates.take_baseline import LoopFolder, capture, learnt, outside
 from taofold.loop.gates.tree import LARGEST, FileCache, KeptFile, Tree, TreeWalk
 from taofold.loop.gates.work_diff import (
     Texts,

@@ -1,4 +1,7 @@
-"""Takes the baseline: the tree as it is, and what the first run of the gates tells of it."""
+"""Capture of the baseline: the tree as it is, and what the first run of the gates tells of it.
+
+What was captured, as it is stored and asked, is in `baseline`; `judge` says when it is done.
+"""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""Actions: one step's batch, from `Proposed` to the last `Observed`.
+"""The actions of one step, its batch, from `Proposed` to the last `Observed`.
+
+How one of them is called, with its deadline and retries, is in `tool_calls`.
 
 Every action goes refused → ruled on → (asked about) → started → observed, in this order and with
 an event at each stage, so that a crash between any two of them leaves a log from which the next
