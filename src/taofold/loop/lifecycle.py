@@ -187,19 +187,7 @@ async def abort(
         Refused: it has ended already, or files were changed by others since.
     """
     stream = await load(dependencies.journal, loop, now=dependencies.now)
-    while True:
-        state = stream.state
-        # A loop that was given up with its files kept may still have them put back later.
-        if not keep and state.status == "aborted" and not state.reverted:
-            break
-        if state.status not in LIVE and state.status != "crashed":
-            raise Refused(f"loop {loop!r} has ended already: {state.status}")
-        try:
-            word = loop_events.LoopEnded(ending="aborted", reason=f"aborted by {by}", by=by)
-            await stream.append(word, disk=True)
-            break
-        except Conflict:
-            continue
+    state = await _give_up(stream, loop, keep=keep, by=by)
     # The fact is written, but the driver may still be at work on the files until it sees it.
     await _let_go(dependencies, stream.name, state)
     if state.baseline is None:
@@ -219,6 +207,23 @@ async def abort(
     )
     await stream.append(loop_events.Cleared(left=left, reverted=None if keep else tuple(paths)))
     return stream.state, paths
+
+
+async def _give_up(stream: LoopStream, loop: str, *, keep: bool, by: str) -> LoopState:
+    """Write that the loop was aborted, whoever else writes; its state just before."""
+    while True:
+        state = stream.state
+        # A loop that was given up with its files kept may still have them put back later.
+        if not keep and state.status == "aborted" and not state.reverted:
+            return state
+        if state.status not in LIVE and state.status != "crashed":
+            raise Refused(f"loop {loop!r} has ended already: {state.status}")
+        try:
+            word = loop_events.LoopEnded(ending="aborted", reason=f"aborted by {by}", by=by)
+            await stream.append(word, disk=True)
+            return state
+        except Conflict:
+            continue
 
 
 async def rows(dependencies: LoopDependencies) -> list[LoopRow]:

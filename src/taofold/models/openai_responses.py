@@ -437,13 +437,10 @@ class ResponsesReader(EventReader):
         """Add the item's parts. True if it is a refusal."""
         match item.get("type"):
             case "message":
-                phase = str(item.get("phase") or "")
-                refused = False
-                for block in objects(item.get("content")):
-                    refused = refused or block.get("type") == "refusal"
-                    text = str(block.get("text") or block.get("refusal") or "")
-                    parts += [TextPart(text, phase)] if text else []
-                return refused
+                phase, blocks = str(item.get("phase") or ""), [*objects(item.get("content"))]
+                texts = [str(block.get("text") or block.get("refusal") or "") for block in blocks]
+                parts += [TextPart(text, phase) for text in texts if text]
+                return any(block.get("type") == "refusal" for block in blocks)
             case "function_call":
                 call_id, name = str(item.get("call_id") or ""), str(item.get("name") or "")
                 arguments = str(item.get("arguments") or "")

@@ -332,15 +332,8 @@ def loosened(project: Policy, operator: Policy) -> Sequence[str]:
     conflicts: list[str] = []
     if _DIAL.index(project.autonomy) > _DIAL.index(operator.autonomy):
         conflicts.append(f"autonomy: {project.autonomy!r} is looser than {operator.autonomy!r}")
-    for key in ("tiers", "production_tiers"):
-        his: Mapping[str, Tier] = getattr(operator, key)
-        own: Mapping[str, Tier] = getattr(project, key)
-        # A tool that the project does not name stays as the operator says: no conflict.
-        conflicts += [
-            f"{key}.{tool}: {int(own[tool])} is below {int(tier)}"
-            for tool, tier in his.items()
-            if own.get(tool, tier) < tier
-        ]
+    conflicts += _lowered("tiers", project.tiers, operator.tiers)
+    conflicts += _lowered("production_tiers", project.production_tiers, operator.production_tiers)
     if operator.production and not project.production:
         conflicts.append("production: false is looser than true")
     if operator.allow is not None and project.allow is not None:
@@ -357,6 +350,15 @@ def loosened(project: Policy, operator: Policy) -> Sequence[str]:
     if operator.approve_seconds and not 0 < project.approve_seconds <= operator.approve_seconds:
         conflicts.append(f"approve_seconds: at most {operator.approve_seconds:g} is allowed")
     return conflicts
+
+
+def _lowered(key: str, own: Mapping[str, Tier], his: Mapping[str, Tier]) -> list[str]:
+    # A tool that the project does not name stays as the operator says: no conflict.
+    return [
+        f"{key}.{tool}: {int(own[tool])} is below {int(tier)}"
+        for tool, tier in his.items()
+        if own.get(tool, tier) < tier
+    ]
 
 
 def digest(action: Action, definition: str) -> str:

@@ -194,30 +194,35 @@ class _Attempts:
         if isinstance(read, Turn):
             return read
         if isinstance(read, Prose):
-            if self._task.output.text:
-                return (
-                    _prose(reply, read.text, read.text)
-                    if read.text.strip()
-                    else _Broken("empty", "Your reply held no answer.")
-                )
-            accepted = self._task.output.accept(read.text)
+            return self._read_prose(reply, read.text)
+        return self._read_bare_value(reply, read) or _Broken("unreadable", read.feedback)
+
+    def _read_prose(self, reply: Reply, text: str) -> Taken | _Broken:
+        """A reply without a call: the answer, if the task's type takes it."""
+        if not self._task.output.text:
+            accepted = self._task.output.accept(text)
             if isinstance(accepted, Unparsed):
                 return _Broken("output", accepted.feedback)
-            if self._is_half_a_call(accepted.value):
-                return _Broken("unreadable", _HALF_A_CALL)
-            return _prose(reply, read.text, accepted.value)
-        # A typed answer may come without the protocol around it. What was cut off, ambiguous or
-        # full of marks may not: it could be half a call.
-        answers = read.reason in ("no_candidate", "invalid") and not has_marks(reply.text)
-        if answers and not self._task.output.text:
-            parsed = parse(reply.text, self._task.output.type, finish_reason=reply.finish or None)
-            if not isinstance(parsed, Unparsed):
-                accepted = self._task.output.accept(reply.text)
-                if not isinstance(accepted, Unparsed):
-                    if self._is_half_a_call(accepted.value):
-                        return _Broken("unreadable", _HALF_A_CALL)
-                    return _prose(reply, "", accepted.value)
-        return _Broken("unreadable", read.feedback)
+            return self._answered(reply, text, accepted.value)
+        if not text.strip():
+            return _Broken("empty", "Your reply held no answer.")
+        return _prose(reply, text, text)
+
+    def _read_bare_value(self, reply: Reply, unread: Unparsed) -> Taken | _Broken | None:
+        """A typed answer may come without the protocol around it; None if there is none."""
+        output = self._task.output
+        # What was cut off, ambiguous or full of marks is none: it could be half a call.
+        if output.text or unread.reason not in ("no_candidate", "invalid") or has_marks(reply.text):
+            return None
+        if isinstance(parse(reply.text, output.type, finish_reason=reply.finish or None), Unparsed):
+            return None
+        accepted = output.accept(reply.text)
+        return None if isinstance(accepted, Unparsed) else self._answered(reply, "", accepted.value)
+
+    def _answered(self, reply: Reply, text: str, value: Any) -> Taken | _Broken:
+        if self._is_half_a_call(value):
+            return _Broken("unreadable", _HALF_A_CALL)
+        return _prose(reply, text, value)
 
     def _is_half_a_call(self, answer: Any) -> bool:
         """Whether data outside the protocol names a tool, and its type does not know that key."""
