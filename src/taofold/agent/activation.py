@@ -173,6 +173,9 @@ class Activation:
             limits, policy = limits.within(parent.limits), parent.policy.tightened(policy)
             hooks = (*parent.hooks.hooks, *hooks)
             approve = approve or parent.approve
+        # After the parent's, whose rules may name a tool of this agent otherwise, too.
+        tools = agent.toolset
+        limits, policy = limits.covering(tools.aliases), policy.covering(tools.aliases)
         if limits.usd is not None or self.purse is not None:
             # price(1, 1) asks whether there is a price at all; without one
             # the limit could never hold.
@@ -186,7 +189,7 @@ class Activation:
                     )
         return Setup(
             models=self.models,
-            tools=agent.toolset,
+            tools=tools,
             limits=limits,
             own_limits=None if parent is None else agent.limits,
             agent=agent.name,

@@ -10,6 +10,7 @@ servers ask people to fill are checked by the same rules. Knows nothing about an
 """
 
 import re
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from hashlib import blake2b
@@ -28,6 +29,8 @@ from taofold.tools.arguments import Checker, unknown
 from taofold.tools.signature import RESERVED_PARAMETER, FunctionSignature, tidy
 
 LONGEST_NAME: Final = 64
+MARK_BYTES: Final = (4, 16)
+"""Of the marks that tell names apart; anybody finds two names with the same short one."""
 STEPS: Final = 30_000
 """Rules of a schema that are held against one value; some 0.2 s."""
 _ODD: Final = re.compile(r"[^A-Za-z0-9_-]+")
@@ -79,7 +82,7 @@ def foreign_tool(
         return await call(ctx, server_parameters(parameters))
 
     tool = external(
-        safe_name(name, "", {}),
+        name_forms(name)[0],
         visible(description),
         offered,
         perform,
@@ -171,15 +174,35 @@ def _check(
     return checked
 
 
-def safe_name(name: str, prefix: str, taken: Mapping[str, Any]) -> str:
-    """`name` with `prefix`, as a tool may be called here and nobody else is."""
+def name_forms(name: str, prefix: str = "") -> tuple[str, ...]:
+    """What a tool that its maker calls `name` may be called here, the plainest form first."""
     plain = prefix + (_ODD.sub("_", name).strip("_-") or "tool")
     plain = plain if plain[0].isalpha() or plain[0] == "_" else f"_{plain}"
-    if len(plain) <= LONGEST_NAME and plain not in taken and plain not in RESERVED:
-        return plain
-    mark = blake2b(name.encode("utf-8", "replace"), digest_size=4).hexdigest()
-    # The mark is of the server's own name, so it is the same at the next start.
-    return f"{plain[: LONGEST_NAME - 9]}_{mark}"
+    marked = [
+        # The mark is of the maker's own name, so it is the same at the next start.
+        f"{plain[: LONGEST_NAME - 1 - len(mark)]}_{mark}"
+        for mark in [_mark(name, size) for size in MARK_BYTES]
+    ]
+    fits = len(plain) <= LONGEST_NAME and plain not in RESERVED
+    return (plain, *marked) if fits else tuple(marked)
+
+
+def safe_names(names: Iterable[str], prefix: str = "") -> dict[str, str]:
+    """What the tools of one maker are called here, by his names, in whatever order they come.
+
+    Each has its plainest form that is no form of another's, so that none can take another's name.
+    """
+    forms = {name: name_forms(name, prefix) for name in names}
+    shared = Counter(form for own in forms.values() for form in own)
+    return {
+        # The longest mark is shared by nobody: equal ones would break the hash.
+        name: next((form for form in own if shared[form] == 1), own[-1])
+        for name, own in forms.items()
+    }
+
+
+def _mark(name: str, size: int) -> str:
+    return blake2b(name.encode("utf-8", "surrogatepass"), digest_size=size).hexdigest()
 
 
 def shown_schema(schema: dict[str, Any]) -> dict[str, Any]:

@@ -223,6 +223,19 @@ class Limits:
                 change += ", or bound the answer with max_tokens"
         return f"{spent}{need if hit.needed else ''}: {change}"
 
+    def covering(self, aliases: Mapping[str, Iterable[str]]) -> "Limits":
+        """The same limits, in which a bound of an alias holds for its tool.
+
+        Args:
+            aliases: by the name of each tool.
+        """
+        bounds = dict(self.per_tool)
+        for name, own in aliases.items():
+            said = [self.per_tool[form] for form in (name, *own) if form in self.per_tool]
+            if said:
+                bounds[name] = min(said)
+        return self if bounds == self.per_tool else replace(self, per_tool=bounds)
+
     def reserved(self) -> Reserved:
         """All of it, as what a child run may still consume."""
         # 0 for unbounded: who has no bound takes nothing from anybody who has one.

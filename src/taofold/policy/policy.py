@@ -10,12 +10,14 @@ role for it (`Policy.approvers`), and none does by default.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from typing import Final, Literal, get_args
+from typing import Final, Literal, TypeVar, get_args
 
 import msgspec
 
 from taofold.core.errors import ConfigError
 from taofold.core.values import Action, Deciders, Principal, Sideeffect, Tier, Value, Verdict
+
+T = TypeVar("T")
 
 ROLES: Final[Mapping[str, int]] = {
     "VIEWER": 10,
@@ -255,6 +257,28 @@ class Policy:
             rights=stricter(self.rights, other.rights, self.roles),
         )
 
+    def covering(self, aliases: Mapping[str, Iterable[str]]) -> "Policy":
+        """The same policy, in which what forbids or raises an alias holds for its tool.
+
+        Args:
+            aliases: by the name of each tool. What `allow` says of one opens nothing.
+        """
+        ruled = {*self.deny, *self.tiers, *self.required, *self.production_tiers}
+        covered = self
+        for name, alias in [(name, form) for name, own in aliases.items() for form in own]:
+            if alias not in ruled:
+                continue
+            covered = covered.tightened(
+                replace(
+                    self,
+                    deny=frozenset({name} if alias in self.deny else ()),
+                    tiers=_of(self.tiers, alias, name),
+                    required=_of(self.required, alias, name),
+                    production_tiers=_of(self.production_tiers, alias, name),
+                )
+            )
+        return covered
+
     def _stricter_approvers(self, other: "Policy") -> str:
         """The higher of the two roles that may decide for others."""
         # "" is also what a policy has that says nothing of it: then the other's word holds, but
@@ -316,6 +340,11 @@ def lacking(held: Iterable[str], required: Iterable[str], levels: Mapping[str, i
     """The first of the `required` roles that none of the `held` ones reaches, or ""."""
     held = tuple(held)
     return next((role for role in required if not may(held, role, levels)), "")
+
+
+def _of(table: Mapping[str, T], alias: str, name: str) -> dict[str, T]:
+    """What the table says of `alias`, as a table of `name`."""
+    return {name: table[alias]} if alias in table else {}
 
 
 def _higher(own: Mapping[str, Tier], other: Mapping[str, Tier]) -> dict[str, Tier]:

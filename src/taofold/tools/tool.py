@@ -136,6 +136,8 @@ class Tool(Generic[P, R]):
     the call itself asks nobody."""
     function: Callable[P, R] | None = None
     signature: FunctionSignature = field(default=UNREAD, repr=False, hash=False)
+    aliases: tuple[str, ...] = ()
+    """Names under which policies and limits hold for it, too: they only make it stricter."""
     definition: str = field(init=False, default="")
     """Digest of what a person approves: name, description, schema, tier, effect, role."""
 

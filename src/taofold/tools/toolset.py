@@ -52,6 +52,11 @@ class Toolset(Mapping[str, Tool]):
         """The names, in order."""
         return tuple(self)
 
+    @property
+    def aliases(self) -> dict[str, tuple[str, ...]]:
+        """By the names of the tools that have some."""
+        return {name: tool.aliases for name, tool in self.items() if tool.aliases}
+
     def merged(self, *others: "Toolset") -> "Toolset":
         """All tools of this and the others; a name that occurs twice is a `ConfigError`."""
         return Toolset.of(self, *others)
@@ -70,12 +75,19 @@ class Toolset(Mapping[str, Tool]):
         """Every name with `prefix` before it, as in `git_` or `git.`."""
         # `replace` runs __post_init__ again: the new name is checked and the
         # definition's digest is new.
-        return Toolset(replace(tool, name=prefix + name) for name, tool in self.items())
+        return Toolset(
+            replace(tool, name=prefix + name, aliases=tuple(prefix + a for a in tool.aliases))
+            for name, tool in self.items()
+        )
 
     def renamed(self, names: Mapping[str, str]) -> "Toolset":
         """With new names (old name -> new name)."""
         self._check_names(names)
-        return Toolset(replace(tool, name=names.get(name, name)) for name, tool in self.items())
+        # Who gives a tool a name of his own means this tool by it: aliases are for derived names.
+        return Toolset(
+            replace(tool, name=names[name], aliases=()) if name in names else tool
+            for name, tool in self.items()
+        )
 
     def with_tier(self, tier: int, *names: str) -> "Toolset":
         """At least `tier`, for all tools or for those named.

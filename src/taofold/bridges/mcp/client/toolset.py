@@ -12,13 +12,14 @@ import logging
 import threading
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, Self, TypeVar
 
 from typing_extensions import TypedDict, Unpack
 
-from taofold.bridges.foreign_tools import safe_name
+from taofold.bridges.foreign_tools import name_forms, safe_names
 from taofold.bridges.mcp.client import definitions
 from taofold.bridges.mcp.client.address import OAuth, ServerAddress
 from taofold.bridges.mcp.client.connection import Unreachable, on_loop, submit
@@ -173,7 +174,15 @@ class McpServer(Toolset):
     """The tools of one MCP server. It is asked for them at the first use."""
 
     __slots__ = (
-        *("_lock", "_made", "_offered_inputs", "_options", "_personal", "_pins", "_server"),
+        *(
+            "_lock",
+            "_made",
+            "_offered_inputs",
+            "_options",
+            "_personal",
+            "_pins",
+            "_server",
+        ),
         *("label", "address"),
     )
     remote: ClassVar[bool] = True
@@ -345,10 +354,14 @@ class McpServer(Toolset):
         tools: dict[str, Tool] = {}
         prefix = options.get("prefix")
         prefix = f"{self.label}_" if prefix is None else prefix
+        # Also those that are gone for now: while they are, nobody else has their names.
+        named = safe_names(selection or {*names, *self._pins.known()}, prefix)
         for entry in definitions_now:
             if selection is None or entry.name in selection:
-                name = safe_name(entry.name, prefix, tools)
-                tools[name] = self._tool(entry, name)
+                name = named[entry.name]
+                forms = name_forms(entry.name, prefix)
+                aliases = tuple([form for form in forms if form != name])
+                tools[name] = self._tool(entry, name, aliases)
         for tool in readers(self.label, self._served_to, prefix, self._options):
             # A tool of the server's wins over a reader of ours with the same name.
             tools.setdefault(tool.name, tool)
@@ -380,7 +393,9 @@ class McpServer(Toolset):
             oldest.connection.retire()
         return server
 
-    def _tool(self, one: Definition, name: str) -> Tool:
+    def _tool(self, one: Definition, name: str, aliases: tuple[str, ...]) -> Tool:
+        """The tool that `one` describes."""
+
         async def call(ctx: RunContext[Any], parameters: dict[str, Any]) -> Outcome:
             loop = asyncio.get_running_loop()
 
@@ -419,7 +434,7 @@ class McpServer(Toolset):
             return await on_loop(called())
 
         options = self._options
-        return definitions.tool_of(
+        plain = definitions.tool_of(
             one,
             name,
             call,
@@ -427,6 +442,7 @@ class McpServer(Toolset):
             toolset=self.label,
             timeout=options.get("timeout", 60.0),
         )
+        return replace(plain, aliases=aliases)
 
     async def _served(self) -> RemoteServer:
         await self.open()
