@@ -29,6 +29,7 @@ from taofold.core.values import (
     Principal,
     PromptCache,
     Reply,
+    Sideeffect,
     Tier,
 )
 from taofold.log.log import Log
@@ -148,9 +149,25 @@ class Agent(Generic[Deps, Out]):
         # Checked here, not at the first model call: a wrong setting is an error of who wrote it.
         _ = self.model_settings
 
-    @cached_property
+    @property
     def toolset(self) -> Toolset:
-        """Its tools and the process's custom actions, made once.
+        """Its tools and the process's custom actions, as their sources describe them now.
+
+        Raises:
+            ConfigError: a tool cannot be used; an ExceptionGroup of them if several cannot.
+        """
+        made = self._made_toolset
+        current = made.renewed()
+        if current is not made:
+            # What was made of the older tools stays with the runs that have it.
+            for name in ("offers", "offered", "noted"):
+                self.__dict__.pop(name, None)
+            self.__dict__["_made_toolset"] = current
+        return current
+
+    @cached_property
+    def _made_toolset(self) -> Toolset:
+        """The tools, made once.
 
         Raises:
             ConfigError: a tool cannot be used; an ExceptionGroup of them if several cannot.
@@ -462,26 +479,41 @@ class Agent(Generic[Deps, Out]):
     async def _load_toolset(self) -> None:
         """Make the toolset; servers are asked for their tools without holding up the loop."""
         # Looked up in __dict__: reading the cached property would make it, here, blocking.
-        if "toolset" not in self.__dict__ and _remote(self.tools):
+        if "_made_toolset" not in self.__dict__ and _remote(self.tools):
             await WORKERS.run(lambda: self.toolset)
 
     def as_tool(self, name: str = "", description: str = "") -> Tool:
         """This agent as a tool of another. Its own tools are governed inside the child run."""
-        tools = list(self.toolset.values())
+        tier, effect = self._reach()
         return Tool(
             name=name or self.name,
             description=description or self.description or f"Ask the agent {self.name}.",
             schema=_SCHEMA,
             # As high as the highest tier of its tools: the caller's policy
             # sees nothing else of them.
-            tier=max((tool.tier for tool in tools), default=Tier.AUTO),
-            # "idempotent", because a child run has a log of its own and goes on where it was.
-            effect="read" if all(tool.effect == "read" for tool in tools) else "idempotent",
+            tier=tier,
+            effect=effect,
             reversible=True,
             agent=self,
             # With an approver of its own it asks somebody else than its caller would (D15).
             delegated=self.approve is None,
+            renew=self._raised if any(tool.renew for tool in self.toolset.values()) else None,
         )
+
+    def _reach(self) -> tuple[Tier, Sideeffect]:
+        """Tier and effect of a call of the whole agent, by its tools as they are now."""
+        tools = self.toolset.values()
+        reads = all(tool.effect == "read" for tool in tools)
+        # "idempotent", because a child run has a log of its own and goes on where it was.
+        return max((t.tier for t in tools), default=Tier.AUTO), "read" if reads else "idempotent"
+
+    def _raised(self, tool: Tool) -> Tool:
+        """A tool that calls this agent, as high as the agent's tools are now, or higher."""
+        tier, effect = self._reach()
+        tier, effect = max(tier, tool.tier), effect if tool.effect == "read" else tool.effect
+        if (tier, effect) == (tool.tier, tool.effect):
+            return tool
+        return replace(tool, tier=tier, effect=effect)
 
 
 def _builtin_tool(name: str) -> Tool | Toolset:

@@ -111,6 +111,7 @@ class OpenQuestion:
             resolved = await self._resolve(asked)
             if resolved.verdict != "void":
                 return _outcome(resolved, self.action, self.tool, doubt=ruling is None)
+            self._renew()
             if ruling is not None and rule is not None:
                 ruling = rule()
                 if ruling.verdict == "deny":
@@ -122,8 +123,14 @@ class OpenQuestion:
         """What a person answered to a tool. Parks the run if nobody answers now."""
         while True:
             resolved = await self._resolve(self._ask(None))
-            if resolved.verdict != "void":  # else it is asked anew, about the tool as it is now
+            if resolved.verdict != "void":
                 return resolved
+            self._renew()
+
+    def _renew(self) -> None:
+        """What is asked anew is asked about the tool as it is now."""
+        if self.tool is not None:
+            self.tool = self.ledger.tool(self.tool.name) or self.tool
 
     def _attempts(self) -> int:
         """How often the call was started so far."""
@@ -426,7 +433,7 @@ class OpenQuestion:
         # replay takes the log's word.
         if resolved.verdict != "allow" or ledger.recording.exact:
             return None
-        tool = ledger.setup.tools.get(action.tool)
+        tool = ledger.tool(action.tool)
         if tool is None:
             return None
         changed = ""

@@ -28,6 +28,7 @@ from taofold.runtime.hooks import HookContext
 from taofold.runtime.inbox import Inbox
 from taofold.runtime.recording import EndOfTape, Recording
 from taofold.runtime.setup import Setup
+from taofold.tools import Tool
 
 
 # BaseException, like the three below: no `except Exception` of a strategy or a tool may swallow it.
@@ -88,7 +89,23 @@ class Ledger:
         self._timeouts: set[str] = set()
         """Fingerprints of the calls that timed out, in the first `_looked` steps."""
         self._looked = self._rewinds = 0
-        self._mutating = frozenset([t.name for t in self.tools.values() if t.effect != "read"])
+        self._mutating = self._mutating_tools()
+
+    def _mutating_tools(self) -> frozenset[str]:
+        return frozenset([tool.name for tool in self.tools.values() if tool.effect != "read"])
+
+    def tool(self, name: str) -> Tool | None:
+        """The tool as its source describes it now, None if there is none of this name.
+
+        To be asked for whenever a call is judged: it may change while a run goes on or waits.
+        """
+        held = self.tools.get(name)
+        if held is None or held.renew is None or self.recording.exact:
+            return held
+        tool = self.tools[name] = held.renewed()
+        if tool is not held:
+            self._mutating = self._mutating_tools()
+        return tool
 
     def offer(self, effect: Ask) -> str:
         """16 hex digits that stand for the tools and the schema of a call."""

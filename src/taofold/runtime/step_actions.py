@@ -8,7 +8,6 @@ activation knows what may be repeated.
 """
 
 import asyncio
-from functools import partial
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -17,13 +16,13 @@ from taofold.core import events as e
 from taofold.core.effects import Act
 from taofold.core.text import utf8
 from taofold.core.values import ASK_USER, Action, Observation, Step, Tier
-from taofold.policy import Facts, Ruling
+from taofold.policy import Ruling
 from taofold.policy.limits import LIMIT_REFUSALS, Blocked, Reserved
 from taofold.policy.repetition import CallIdentity
 from taofold.runtime.approvals import OpenQuestion
 from taofold.runtime.ledger import Denied, Ledger, Park, call_place, hook_context
 from taofold.runtime.redaction import redact_step
-from taofold.runtime.tool_calls import Invocation, start_event
+from taofold.runtime.tool_calls import Invocation, facts, start_event
 from taofold.runtime.uncertain_calls import Attempts, PastCall
 from taofold.tools import BadArguments, Bound, Tool
 
@@ -65,7 +64,7 @@ class ActionBatch:
         recorded = self.ledger.recording.event(e.Proposed, self.key)
         fitted: dict[int, Action] = {}
         for index, action in enumerate(effect.actions):
-            tool = self.ledger.tools.get(action.tool)
+            tool = self.ledger.tool(action.tool)
             if tool is None or action.error or any(effect.local[index : index + 1]):
                 continue
             if recorded is None:
@@ -134,12 +133,11 @@ class ActionBatch:
         return bool(events)
 
     async def _consider(self, index: int, action: Action) -> None:
-        tool = self.ledger.tools.get(action.tool)
-        bound = (
-            self._refusal(index, action, tool)
-            or self._bound.pop(index, None)
-            or self._checked(tool, action)
-        )
+        tool = self.ledger.tool(action.tool)
+        checked = self._bound.pop(index, None)
+        if checked is not None and checked.tool is not tool:  # it changed since the batch was made
+            checked = None
+        bound = self._refusal(index, action, tool) or checked or self._checked(tool, action)
         # Even a call that cannot be made now may have been started under an
         # earlier release of its tool.
         if isinstance(bound, Observation):
@@ -153,8 +151,10 @@ class ActionBatch:
             # A question that is asked already has been through the hooks.
             if index not in self._questions and await self._rejected_by_hook(index, action):
                 return
+            tool = self._current(tool)
             ruling = self._rule(index, action, tool)
-            if ruling.verdict == "ask":
+            # What was asked ahead stays asked, even if its tool would ask nobody by now.
+            if ruling.verdict == "ask" or (ruling.verdict == "allow" and index in self._questions):
                 # A question stops the batch here: nothing behind it runs before it is answered.
                 verdict = await self._ask_person(index, action, tool, ruling)
             elif self._record_ruling(index, ruling):
@@ -162,8 +162,9 @@ class ActionBatch:
             if verdict is None or self._refuse_over_limit(index, verdict.tool):
                 return
         # A person edited it, or an earlier life started something else: the
-        # guard judged another call.
-        if verdict is not action:
+        # guard judged another call. Or the tool changed while a person thought.
+        tool = self._current(tool)
+        if verdict is not action or bound.tool is not tool:
             action = self.actions[index] = verdict
             self.calls[index] = None
             bound = self._checked(tool, action)
@@ -178,6 +179,10 @@ class ActionBatch:
         self._ready.append(ReadyCall(index, action, tool, bound))
         if tool.sequential:
             await self._run_ready()
+
+    def _current(self, tool: Tool) -> Tool:
+        """The tool as it is now."""
+        return self.ledger.tool(tool.name) or tool
 
     async def _answer_unmakeable(
         self, index: int, action: Action, tool: Tool | None, why: Observation
@@ -279,7 +284,11 @@ class ActionBatch:
     ) -> Action | None:
         """The action to run, perhaps edited by a person, or None if it was answered."""
         await self._run_ready()
-        ledger, rule = self.ledger, partial(self._rule, index, action, tool)
+        ledger = self.ledger
+
+        def rule() -> Ruling:
+            return self._rule(index, action, self._current(tool))
+
         question = self._questions.pop(index, None)
         if question is None:
             question = OpenQuestion(ledger, self.key, index, action, tool)
@@ -309,7 +318,7 @@ class ActionBatch:
             if action.tool == ASK_USER:
                 return  # what the person answers may be what the rest is about
             local = self.effect.local[later] if later < len(self.effect.local) else None
-            tool = ledger.tools.get(action.tool)
+            tool = ledger.tool(action.tool)
             if (
                 local is not None
                 or tool is None
@@ -487,8 +496,3 @@ def _bind(tool: Tool | None, action: Action) -> Bound | Observation:
         return tool.bind(action.parameters)
     except BadArguments as error:
         return Observation(str(error), "failure", refused="invalid")
-
-
-def facts(tool: Tool) -> Facts:
-    """What the policy needs to know of `tool`."""
-    return Facts(tool.tier, tool.effect, tool.role, tool.definition, tool.delegated)

@@ -22,7 +22,7 @@ from taofold.core.state import RunState
 from taofold.core.text import error_text, excerpt, key_line, utf8
 from taofold.core.trace import child_id, effect_id, sample_id
 from taofold.core.values import Action, Observation, Usage
-from taofold.policy import Limits
+from taofold.policy import Facts, Limits
 from taofold.policy.limits import Reserved
 from taofold.policy.redaction import Redactor
 from taofold.runtime.approvals import OpenQuestion
@@ -31,7 +31,9 @@ from taofold.runtime.ledger import Cancelled, Ledger, Park, call_place, hook_con
 from taofold.runtime.redaction import RedactionPass, redact_visible
 from taofold.runtime.setup import ChildOutcome, Parent, Sampling
 from taofold.tools import (
+    BadArguments,
     Bound,
+    DefinitionChanged,
     InputRequired,
     ModelAnswer,
     ModelQuestion,
@@ -231,13 +233,19 @@ class Invocation:
                     bound = tool.bind(self.action.parameters)
                     continue
                 outcome = Outcome(flaw, "failure")
-            except MemoryError:
-                outcome = Outcome(_NO_MEMORY, "failure")
+            except DefinitionChanged as change:
+                renewed = self._renewed(change) if questions_left else str(change)
+                if isinstance(renewed, Bound):
+                    bound, tool = renewed, self.tool
+                    questions_left -= 1
+                    continue
+                outcome = Outcome(renewed, "failure")
             except Exception as error:  # noqa: BLE001 - whatever a tool raises is for the model to read
                 # The tool's own TimeoutError is a failure like any other; ours is the deadline.
                 late = isinstance(error, TimeoutError) and timer is not None and timer.expired()
-                raised, failure = not late, Outcome(error_text(error), "failure")
-                outcome = _timed_out(tool, context, seconds) if late else failure
+                # For what needs too much memory there is no more of it the next time.
+                raised = not late and not isinstance(error, MemoryError)
+                outcome = _timed_out(tool, context, seconds) if late else _failed(error)
             if questions.signal is not None:
                 raise questions.signal
             if not (raised and failures < tool.retries and await self._restarted(failures)):
@@ -254,6 +262,29 @@ class Invocation:
         if questions.sampled or answer is not None:  # an earlier life may have asked the model
             event = await self._with_samples(event)
         return event
+
+    def _renewed(self, change: DefinitionChanged) -> Bound | str:
+        """The call of the tool as it is now, started on record, or why it is not made.
+
+        Only a person's word to this very call carries it over to what was not ruled on.
+        """
+        setup, tool = self.ledger.setup, self.ledger.tool(self.tool.name)
+        if not change.accepted or tool is None:
+            return str(change)
+        # The person has answered what a tier asks; what the policy forbids nobody accepts.
+        ruling = setup.policy.rule(self.action, facts(tool), setup.principal)
+        if ruling.verdict == "deny":
+            return ruling.reason
+        try:
+            bound: Bound = tool.bind(self.action.parameters)
+        except BadArguments as error:
+            return str(error)
+        if self.action.guessed or any(repair.content for repair in bound.repairs):
+            return f"the parameters of {tool.name} do not fit it as it is now: send them exactly"
+        # By its effect as it is now, before it is called: else a crash would repeat the call.
+        self.tool = tool
+        self.start()
+        return bound
 
     async def _with_samples(self, event: e.Observed) -> e.Observed:
         """The event, with what the run's model consumed to answer the tool."""
@@ -534,6 +565,11 @@ class Invocation:
         )
 
 
+def facts(tool: Tool) -> Facts:
+    """What the policy needs to know of `tool`."""
+    return Facts(tool.tier, tool.effect, tool.role, tool.definition, tool.delegated)
+
+
 def start_event(key: str, index: int, tool: Tool) -> e.Started:
     """The event before the call: on disk if the call must not be repeated lightly."""
     if tool.effect == "read":
@@ -562,6 +598,11 @@ def _stored(redactor: Redactor, tool: Tool, outcome: Outcome) -> StoredResult:
         update = (outcome.update[0], redactor.json(outcome.update[1]))
         outcome = msgspec.structs.replace(outcome, update=update)
     return StoredResult(outcome, result, redactor.text(extraction), auto, shortened, whole, digest)
+
+
+def _failed(error: Exception) -> Outcome:
+    text = _NO_MEMORY if isinstance(error, MemoryError) else error_text(error)
+    return Outcome(text, "failure")
 
 
 def _timed_out(tool: Tool, context: RunContext[Any] | None, seconds: float) -> Outcome:

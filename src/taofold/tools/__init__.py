@@ -6,6 +6,7 @@ imports them.
 
 from taofold.tools.arguments import BadArguments
 from taofold.tools.context import (
+    DefinitionChanged,
     InputRequired,
     ModelAnswer,
     ModelQuestion,
@@ -19,6 +20,7 @@ from taofold.tools.toolset import Toolset
 __all__ = [
     "BadArguments",
     "Bound",
+    "DefinitionChanged",
     "InputRequired",
     "ModelAnswer",
     "ModelQuestion",

@@ -31,6 +31,18 @@ class InputRequired(Exception):
         self.state = state
 
 
+class DefinitionChanged(Exception):
+    """Raised by a tool, before it does anything, that is another one now than when its call was
+    allowed (`Tool.renew`).
+
+    `accepted`: a person has accepted it as it is now, for this very call.
+    """
+
+    def __init__(self, message: str, *, accepted: bool = False) -> None:
+        super().__init__(message)
+        self.accepted = accepted
+
+
 @dataclass(frozen=True, slots=True)
 class PersonAnswer:
     """What a person said to `InputRequired`; `state` is the tool's own, from before."""

@@ -138,6 +138,9 @@ class Tool(Generic[P, R]):
     signature: FunctionSignature = field(default=UNREAD, repr=False, hash=False)
     aliases: tuple[str, ...] = ()
     """Names under which policies and limits hold for it, too: they only make it stricter."""
+    renew: "Callable[[Tool], Tool] | None" = field(default=None, repr=False, hash=False)
+    """Takes the tool, or a changed copy of it, and gives it as its source describes it now; the
+    very same object if nothing changed."""
     definition: str = field(init=False, default="")
     """Digest of what a person approves: name, description, schema, tier, effect, role."""
 
@@ -171,6 +174,10 @@ class Tool(Generic[P, R]):
             if each.name in options and getattr(self, each.name) != each.default
         }
         return {name: value for name, value in held.items() if is_scalar(value)}
+
+    def renewed(self) -> "Tool":
+        """The tool as its source describes it now; this very object if nothing changed."""
+        return self if self.renew is None else self.renew(self)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the plain function, as if it had not been decorated."""

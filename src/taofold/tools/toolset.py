@@ -57,6 +57,12 @@ class Toolset(Mapping[str, Tool]):
         """By the names of the tools that have some."""
         return {name: tool.aliases for name, tool in self.items() if tool.aliases}
 
+    def renewed(self) -> "Toolset":
+        """Its tools as their sources describe them now; itself if nothing changed."""
+        tools = [tool.renewed() for tool in self.values()]
+        unchanged = all(new is old for new, old in zip(tools, self.values(), strict=True))
+        return self if unchanged else Toolset(tools)
+
     def merged(self, *others: "Toolset") -> "Toolset":
         """All tools of this and the others; a name that occurs twice is a `ConfigError`."""
         return Toolset.of(self, *others)

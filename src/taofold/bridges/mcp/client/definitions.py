@@ -247,6 +247,9 @@ class Pins:
         self._known: dict[str, Definition] = {}
         self._read = path is None
         self._met = False
+        self.changes = 0
+        """How often something was taken in or read: what was made of it before may be out of date.
+        """
 
     @staticmethod
     def file(address: ServerAddress, folder: Path | None = None) -> Path:
@@ -292,6 +295,7 @@ class Pins:
                 held = msgspec.json.decode(self._path.read_bytes())
                 self._known = {entry["name"]: Definition(**entry) for entry in held["tools"]}
                 self._met = True
+                self.changes += 1
             except (OSError, ValueError, TypeError, KeyError) as error:
                 raise ConfigError(
                     f"the tools that were accepted cannot be read ({error}): look at the file, "
@@ -308,6 +312,7 @@ class Pins:
             **{definition.name: definition for definition in definitions},
         }
         self._met = True
+        self.changes += 1
         if self._path is None:
             return
         body = {

@@ -40,7 +40,7 @@ from taofold.bridges.mcp.sdk import TASK, code, data, get, load, plain
 from taofold.core.errors import ConfigError
 from taofold.core.json_values import is_array, is_object
 from taofold.core.text import clip, visible
-from taofold.tools import InputRequired, Outcome, RunContext
+from taofold.tools import DefinitionChanged, InputRequired, Outcome, RunContext
 
 Keep = Callable[[Any], Awaitable[None]]
 FRESH_S: Final = 60.0
@@ -237,6 +237,7 @@ class RemoteServer:
 
         Raises:
             InputRequired: the server, or a change of the tool, needs a person's word.
+            DefinitionChanged: `pinned`, by which the call was allowed, is what is accepted no more.
         """
         until = monotonic() + ctx.timeout_s - _EARLY
         try:
@@ -265,19 +266,32 @@ class RemoteServer:
 
         Raises:
             InputRequired: it changed or is new since the server was accepted.
+            DefinitionChanged: it is accepted, but the call was allowed for what it was before.
         """
+        answer = ctx.answer
+        state: Any = None if answer is None else answer.state
+        asked = answer is not None and is_object(state) and state.get(ACCEPT) == now.digest
+        if answer is not None and asked and not answer.accepted:
+            return f"{pinned.name!r} was not accepted as it is now: it was not called"
+        accepted: Definition | None = None
         for fresh in (False, True):  # another process may have accepted it meanwhile
             accepted = self.pins.known(fresh=fresh).get(pinned.name)
             if accepted is not None and now.digest == accepted.digest:
+                break
+        else:
+            if asked:
+                # What is accepted is what the person was shown: the digest in the state says so.
+                self.pins.add([now])
+                accepted = now
+        if accepted is not None and now.digest == accepted.digest:
+            if now.digest == pinned.digest:
                 return ""
-        answer = ctx.answer
-        state: Any = None if answer is None else answer.state
-        if answer is not None and is_object(state) and state.get(ACCEPT) == now.digest:
-            if not answer.accepted:
-                return f"{pinned.name!r} was not accepted as it is now: it was not called"
-            # What is accepted is what the person was shown: the digest in the state says so.
-            self.pins.add([now])
-            return ""
+            # Tier, effect and schema of the tool in hand are those of another definition.
+            raise DefinitionChanged(
+                f"{pinned.name!r} was changed by its server and accepted since this call was "
+                "allowed: it was not called; look at it and call it again",
+                accepted=asked,
+            )
         if accepted is None:
             news = f"has a new tool {pinned.name!r}: {definitions.summary(now)}"
         else:

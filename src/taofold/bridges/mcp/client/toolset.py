@@ -29,7 +29,7 @@ from taofold.bridges.mcp.client.remote_server import RemoteServer
 from taofold.bridges.mcp.client.session import Headers, HeaderSource
 from taofold.bridges.mcp.sdk import load
 from taofold.core.errors import ConfigError
-from taofold.core.values import Principal, Tier
+from taofold.core.values import Principal, Sideeffect, Tier
 from taofold.tools import (
     InputRequired,
     ModelAnswer,
@@ -146,9 +146,29 @@ def readers(
 
 
 SLACK: Final = 5.0
+EFFECTS: Final[tuple[Sideeffect, ...]] = ("read", "idempotent", "once")
+"""The more careful ones last."""
 PRINCIPALS: Final = 64
 """With credentials of their own, whose connections one server keeps open."""
 _LOGGER: Final = logging.getLogger("taofold.mcp")
+
+
+def _renewed_copy(copy: Tool, made: Tool, renewed: Tool) -> Tool:
+    """What becomes of somebody's changed copy of `made`: nothing that he raised is lowered."""
+    effect = max(copy.effect, renewed.effect, key=EFFECTS.index)
+    return replace(
+        copy,
+        description=(
+            renewed.description if copy.description == made.description else copy.description
+        ),
+        schema=renewed.schema,
+        signature=renewed.signature,
+        tier=max(copy.tier, renewed.tier),
+        effect=effect,
+        retries=0 if effect == "once" else copy.retries,
+        function=renewed.function if copy.function is made.function else copy.function,
+        renew=renewed.renew,
+    )
 
 
 async def _awaited(made: Awaitable[T]) -> T:
@@ -177,6 +197,7 @@ class McpServer(Toolset):
         *(
             "_lock",
             "_made",
+            "_made_of",
             "_offered_inputs",
             "_options",
             "_personal",
@@ -211,6 +232,8 @@ class McpServer(Toolset):
         self._pins = Pins(Pins.file(address, folder) if pinned else None, address.words)
         self._lock = threading.Lock()
         self._made: dict[str, Tool] | None = None
+        self._made_of = 0
+        """The changes of the pins that `_made` knows of."""
         self._server: RemoteServer | None = None
         self._personal: OrderedDict[str, RemoteServer] = OrderedDict()
         """By the principal's id, where each has credentials of its own; the newest last."""
@@ -281,7 +304,7 @@ class McpServer(Toolset):
         return self is other
 
     def _all(self) -> dict[str, Tool]:
-        """The tools; waits for the server the first time.
+        """The tools as they are accepted now; waits for the server the first time.
 
         Raises:
             ConfigError: it is required and cannot be reached, or cannot be used as described.
@@ -298,6 +321,10 @@ class McpServer(Toolset):
                 except TimeoutError:
                     work.cancel()
                     raise ConfigError(f"{self!r} did not list its tools in time") from None
+            changes = self._pins.changes
+            if self._made_of != changes:
+                self._made = {name: tool.renewed() for name, tool in self._made.items()}
+                self._made_of = changes
             return self._made
 
     async def open(self) -> Self:
@@ -394,7 +421,7 @@ class McpServer(Toolset):
         return server
 
     def _tool(self, one: Definition, name: str, aliases: tuple[str, ...]) -> Tool:
-        """The tool that `one` describes."""
+        """The tool that `one` describes, which becomes another when another is accepted."""
 
         async def call(ctx: RunContext[Any], parameters: dict[str, Any]) -> Outcome:
             loop = asyncio.get_running_loop()
@@ -433,6 +460,13 @@ class McpServer(Toolset):
 
             return await on_loop(called())
 
+        def renew(tool: Tool) -> Tool:
+            accepted = self._pins.known().get(one.name)
+            if accepted is None or accepted.digest == one.digest:
+                return tool
+            renewed = self._tool(accepted, name, aliases)
+            return renewed if tool is made else _renewed_copy(tool, made, renewed)
+
         options = self._options
         plain = definitions.tool_of(
             one,
@@ -442,7 +476,8 @@ class McpServer(Toolset):
             toolset=self.label,
             timeout=options.get("timeout", 60.0),
         )
-        return replace(plain, aliases=aliases)
+        made = replace(plain, aliases=aliases, renew=renew)
+        return made
 
     async def _served(self) -> RemoteServer:
         await self.open()
