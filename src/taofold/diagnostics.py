@@ -205,10 +205,28 @@ def _tap(lines: list[str]) -> Iterator[Check]:
         if fields.get("failureType") == "subtestsFailed":
             continue
         message = fields.get("error") or fields.get("message") or ""
+        if message == "test failed" and (thrown := _thrown_above(lines, number)) is not None:
+            # A file that could not be run: what it printed says why.
+            yield structs.replace(thrown, id=head[1])
+            continue
         places = _js_places(fields.get("stack", "").split("\n"))
         if not places and (at := re.match(r"(.+?):(\d+):\d+$", fields.get("location", ""))):
             places = [Location(at[1], int(at[2]))]
         yield _check(head[1], fields.get("name", ""), message, places)
+
+
+def _thrown_above(lines: list[str], number: int) -> Check | None:
+    """What ended a program whose output stands in the comments of TAP right above a result."""
+    comments: list[str] = []
+    for above in range(number - 1, -1, -1):
+        comment = re.match(r"\s*#(?: (.*))?$", lines[above])
+        if comment is None:
+            break
+        comments.append((comment[1] or "").replace("\\#", "#"))
+    for reader in _UNCAUGHT:
+        for check in reader(comments[::-1]):
+            return check
+    return None
 
 
 def _yaml_fields(lines: list[str]) -> dict[str, str]:

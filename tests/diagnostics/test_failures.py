@@ -33,6 +33,19 @@ OUTPUT = {
             Location("/w/cart.mjs", 2, "total"),
         ),
     ),
+    "tap of a file that cannot be loaded": (
+        "TAP version 13\n# node:internal/modules/esm/resolve:283\n#     throw new NOT_FOUND(\n"
+        "# Error [ERR_MODULE_NOT_FOUND]: Cannot find module '/w/src/mail' imported from /w/a.js\n"
+        "#     at load (file:///w/a.js:3:1)\n#\n# Node.js v20.1.0\n# Subtest: test/a.test.js\n"
+        "not ok 1 - test/a.test.js\n  ---\n  location: 'test/a.test.js:1:1'\n"
+        "  failureType: 'testCodeFailure'\n  error: 'test failed'\n  ...\n1..1\n",
+        (
+            "test/a.test.js",
+            "ERR_MODULE_NOT_FOUND",
+            "Cannot find module '/w/src/mail' imported from /w/a.js",
+            Location("/w/a.js", 3, "load"),
+        ),
+    ),
     "junit": (
         '<testsuites><testsuite><testcase classname="test_shop" name="test_a">'
         '<failure message="KeyError: &apos;b&apos;">def test_a(): ...\n'
