@@ -231,7 +231,10 @@ def _compare(fix: Fix, signature: ErrorSignature, here: Check) -> list[str]:
     texts = [" at ".join(filter(None, side)) for side in zip(values, code, strict=True)]
     sides = f"There: {texts[0]}. Here: {texts[1]}" if any(texts) else ""
     alien = not has_counterpart(signature.seen, fix, here)
-    away = "No word of the lines that were changed there stands in the code that fails" * alien
+    words = (
+        "No word of the lines that were changed there stands in what is printed of the code here"
+    )
+    away = words * alien
     said = ". ".join(filter(None, [sides, away]))
     return [f"   - Compare the causes. {line(said, _AVOID)}"] if said else []
 
