@@ -53,6 +53,61 @@ def test_what_proves_nothing_is_no_fix(doubtful: RepairAttempt) -> None:
     assert extract(history(doubtful), ("error", "template")) == ()
 
 
+def finding(line: int, rule: str, message: str) -> Check:
+    return Check(
+        f"fleet.py: {rule} {message}", "failed", rule, message, (Location("fleet.py", line),)
+    )
+
+
+UNTYPED = (
+    "import re\n\n\ndef plate(text: str) -> str:\n    return NUMBER.match(text).group(1)\n\n\n"
+    "def count(plates, least: int = None):\n    return len(plates)\n"
+)
+ANNOTATED = UNTYPED.replace(
+    "    return NUMBER.match(text)",
+    "    match: re.Match[str] = NUMBER.match(text)\n    return match",
+).replace("plates, least: int = None)", "plates: list[str], least: int | None = None) -> int")
+NARROWED = ANNOTATED.replace(
+    "    match: re.Match[str] = NUMBER.match(text)\n",
+    "    match = NUMBER.match(text)\n    if match is None:\n        raise ValueError(text)\n",
+)
+OPTIONAL = finding(5, "union-attr", 'Item "None" of "Match[str] | None" has no attribute "group"')
+NO_TYPES = finding(8, "no-untyped-def", "Function is missing a type annotation")
+ASSIGNED = finding(5, "assignment", 'expression has type "Match[str] | None"')
+
+
+def test_a_finding_that_an_edit_brought_spoils_only_the_lines_it_stands_in() -> None:
+    """Of a file that was written whole: what it settled elsewhere is learnt, this is not."""
+    written = attempt(
+        FileChange("fleet.py", UNTYPED, ANNOTATED), before=(OPTIONAL, NO_TYPES), after=(ASSIGNED,)
+    )
+    found = extract(history(written), ("error",))
+    assert [pattern.body.signature.name for pattern in found] == ["no-untyped-def"]
+    assert "raise" not in found[0].body.fix.diff
+    elsewhere = replace(ASSIGNED, places=(Location("main.py", 3),))
+    unknown = attempt(
+        FileChange("fleet.py", UNTYPED, ANNOTATED), before=(OPTIONAL, NO_TYPES), after=(elsewhere,)
+    )
+    assert extract(history(unknown), ("error",)) == ()
+
+
+def test_a_finding_that_became_another_one_was_settled_with_it() -> None:
+    """Mutant: its lesson is the edit that only brought the other one."""
+    written = attempt(
+        FileChange("fleet.py", UNTYPED, ANNOTATED), before=(OPTIONAL, NO_TYPES), after=(ASSIGNED,)
+    )
+    mended = attempt(FileChange("fleet.py", ANNOTATED, NARROWED), before=(ASSIGNED,), iteration=2)
+    found = {
+        p.body.signature.name: p.body.fix for p in extract(history(written, mended), ("error",))
+    }
+    assert set(found) == {"no-untyped-def", "assignment", "union-attr"}
+    cure = found["union-attr"]
+    assert "-    return NUMBER.match(text).group(1)\n" in cure.diff
+    assert "+    if match is None:\n" in cure.diff
+    assert "re.Match" not in cure.diff
+    assert cure.vain == ("`match: re.Match[str] = NUMBER.match(text)`",)
+
+
 def test_a_test_that_fails_for_another_reason_first_gives_its_first_error_too() -> None:
     name = fault("NameError", "name 'math' is not defined")
     other = fault("AssertionError", "assert 3 == 4")

@@ -27,6 +27,11 @@ _STOPS: Final = re.compile(r"(?:Error|Exception|Failed|panic)$|ERR_ASSERTION")
 """Classes of what ends a program or a test; linters and compilers name all they find."""
 
 
+def stops(check: Check) -> bool:
+    """Does it end a program or a test, so that nothing behind it is seen?"""
+    return bool(_STOPS.search(check.error_type))
+
+
 def name_of(check: str) -> str:
     """What a check is called, whoever reports it: a test's own name with its parameters."""
     # Runners spell the same id differently (`a.py::T::test_b`, `a.T.test_b`, `a.js > b`), so the
@@ -91,7 +96,7 @@ class RepairAttempt(Value, frozen=True):
                 (old, new)
                 for old in self.before
                 for new in self.after
-                if old.id != new.id and not _STOPS.search(old.error_type) and same_finding(old, new)
+                if old.id != new.id and not stops(old) and same_finding(old, new)
             ]
         )
 
@@ -112,7 +117,7 @@ class RepairAttempt(Value, frozen=True):
                 if self.passed is None
                 or name_of(check.id) in self.passed
                 or check.place in places
-                or not _STOPS.search(check.error_type)
+                or not stops(check)
             ]
         )
 

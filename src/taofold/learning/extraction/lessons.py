@@ -26,11 +26,13 @@ from taofold.learning.extraction.diffs import (
     Line,
     added_lines,
     changed_lines,
+    code_lines,
     excerpt,
     hunks,
     joined,
     lost_lines,
     sides,
+    spans,
 )
 from taofold.learning.extraction.generalisation import (
     error_type_of,
@@ -46,6 +48,7 @@ from taofold.learning.extraction.history import (
     LoopHistory,
     RepairAttempt,
     same_finding,
+    stops,
 )
 from taofold.learning.extraction.silencing import silences
 from taofold.learning.patterns.kinds import (
@@ -238,22 +241,34 @@ def pairs(history: LoopHistory) -> Iterator[SettledError]:
 
     Changes to tests prove nothing, and what was taken back or replaced, broke other checks, or only
     silenced this one, is no fix; what stayed to the end is no failure. An edit of several files
-    settled those errors that lead into one of them; which of several others nobody can say.
+    settled those errors that lead into one of them; which of several others nobody can say. An
+    error in whose edited lines a compiler found another one was settled with that one.
     """
     lost = lost_lines(history.attempts)
     settled_signs: set[Sign] = set()
     replaced: list[SettledError] = []
+    moved: list[_Moved] = []
     for number, attempt in enumerate(history.attempts):
-        # What broke another check may have moved the fault: it is no example to follow.
-        if not (attempt.kept and attempt.judged) or attempt.broke:
-            continue
         edits = [c for c in attempt.changes if not is_test(c.path)]
+        # What broke another check may have moved the fault: it is no example to follow, unless it
+        # is known which lines did.
+        harm = {check.id: _lines_at(check, edits) for check in attempt.broke}
+        if not (attempt.kept and attempt.judged and all(harm.values())):
+            continue
         after = history.attempts[number + 1 :]
         settled = [*attempt.turned, *_settled(attempt, after)]
         settled = [check for check in settled if not _came_back(check, after)]
         groups = [group for group in _distinct(settled) if _told(group[0])]
-        for alike in groups if edits else ():
-            earlier, check = _search(history.attempts[:number], alike[0], attempt)
+        ended = {check.id for check in settled}
+        before = [past for past in moved if not ended.isdisjoint(past.into)]
+        searched = [
+            *[(group, *_search(history.attempts[:number], group[0], attempt)) for group in groups],
+            *[
+                (past.alike, history.attempts[past.start : number], past.alike[0])
+                for past in before
+            ],
+        ]
+        for alike, earlier, check in searched if edits else ():
             changes = joined([c for past in earlier for c in past.changes], edits)
             # As it was reported first: its lines are those of the first text.
             reported = earlier[0].before if earlier else ()
@@ -261,10 +276,16 @@ def pairs(history: LoopHistory) -> Iterator[SettledError]:
             first = next((past for past in alike_then if past.id == check.id), None)
             first = first or next(iter(alike_then), check)
             # Of errors that stayed as well: what was changed where they point was meant for them.
-            own = (_sign_of(first), _sign_of(alike[0]))
+            own = {_sign_of(first), _sign_of(alike[0])}
+            own |= {_sign_of(c) for past in before if past.alike is alike for c in past.found}
             others = [other for other in attempt.before if _sign_of(other) not in own]
             several = len(groups) > 1
             fix = blame(changes, first, others, edits, several=several)
+            lines = {*added_lines(fix.changes)}
+            into = [c for c in attempt.broke if not lines.isdisjoint(harm[c.id])]
+            if into:
+                moved.append(_Moved(alike, number - len(earlier), into))
+                continue
             stayed = lost.isdisjoint(added_lines(fix.changes))
             if not stayed:
                 # A part was replaced: what stayed is the fix if it is where the error was raised.
@@ -291,6 +312,36 @@ def pairs(history: LoopHistory) -> Iterator[SettledError]:
                     replaced.append(one)
     # Unless it was the way to what settled the error in the end.
     yield from [one for one in replaced if _sign_of(one.first) not in settled_signs]
+
+
+class _Moved(NamedTuple):
+    """Failing checks in whose edited lines, from attempt `start` on, others were `found`."""
+
+    alike: list[Check]
+    start: int
+    found: list[Check]
+
+    @property
+    def into(self) -> set[str]:
+        """Ids of what was found."""
+        return {check.id for check in self.found}
+
+
+def _lines_at(check: Check, edits: Iterable[FileChange]) -> list[Line]:
+    """The lines that the edits put in where the finding stands; none if that is not known."""
+    path, line = check.place.path, check.place.line
+    if not line or stops(check):
+        return []
+    return code_lines(
+        [
+            (path, text.strip())
+            for change in edits
+            if change.path == path and not change.part
+            for span in spans(change)
+            if span.new_start < line <= span.new_end
+            for text in change.after.splitlines()[span.new_start : span.new_end]
+        ]
+    )
 
 
 def _search(
