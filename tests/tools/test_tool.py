@@ -500,6 +500,7 @@ async def test_a_hanging_tool_can_be_left_and_what_it_reported_is_kept() -> None
 
 def test_the_decorator_takes_every_option_of_a_tool() -> None:
     """Mutant: a field is forgotten in `ToolOptions`, so that type checkers refuse it."""
-    derived = {"schema", "agent", "function", "signature", "delegated"}
+    # `aliases` and `renew` are of who makes tools of a server's.
+    derived = {"schema", "agent", "function", "signature", "delegated", "aliases", "renew"}
     options = {field.name for field in fields(Tool) if field.init} - derived
     assert options == {"name", "description", "tier", "effect", *get_type_hints(ToolOptions)}
