@@ -1,4 +1,5 @@
-"""Reasoning techniques as plain calls: `await taofold.reason.cot("…", model="openai:gpt-5")`.
+"""`cot`, `react`, `self_correct`, `decompose` and `plan` as plain calls:
+`await taofold.reason.cot("…", model="openai:gpt-5")`.
 
 Each call is one run of an `Agent` with that strategy, so limits, policy, the log, replay
 and resumption are the same as everywhere. Knows nothing about how the strategies work.

@@ -1,6 +1,8 @@
-"""JSON values: guards that type checkers follow, and the base class of all that is stored as JSON.
+"""What can be done with any JSON value: guards that type checkers follow, a pointer into it, a
+copy, its text, numbers that JSON has not; and `Value`, the base class of all that is stored as
+JSON.
 
-Pure; knows nothing about files, HTTP or any schema.
+Pure; knows nothing about files or HTTP, nor what a schema asks for.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,4 +1,5 @@
-"""The log as a person reads it: turn after turn with their times, as flat spans, and call by call.
+"""The log as a person reads it: turn after turn, as flat spans, call by call; and the ids that a
+place in a run gives, of an effect (`effect_id`), of a child run (`child_id`).
 
 `state.fold` keeps what a run needs to go on; `turns` keeps what can be judged, measured and
 exported. It takes any log, also an imported one that breaks the rules. `trace` gives one span per

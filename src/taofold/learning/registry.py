@@ -1,4 +1,5 @@
-"""The registry of patterns, as loops, the command line and the server use it.
+"""The registry of patterns: chooses and injects, credits outcomes, takes in, edits, prunes,
+restores, exchanges; and what searches for edits came to (`rates`, `searched`).
 
 One class over a seam: a `Book` keeps the facts and lets a command see the state and add to it,
 as one transaction, and again if somebody else was quicker. What time it is comes from the caller.

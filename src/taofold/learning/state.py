@@ -1,4 +1,5 @@
-"""The seams to whoever keeps the registry: what may be asked of it, and the facts' keeper.
+"""Protocols between the registry and its storage: `View` to ask, `Writing` to add facts, `Book`
+for a transaction over them.
 
 A `Book` folds the facts into a `View` by `fold.step` and lets a command look at it or add to it.
 """

@@ -1,4 +1,5 @@
-"""What a loop does next, decided from its state and the clock alone. Pure.
+"""What a loop does next (`decide`), whether it goes nowhere (`detect`), which iteration's files it
+leaves (`choose`): decided from its state and the clock alone. Pure.
 
 `decide` gives the next move. The driver performs it, records what came of it, and asks again; so
 a loop that was killed between any two facts goes on exactly where it was. `choose` decides which

@@ -1,4 +1,5 @@
-"""What a loop is asked for, where it can stand (D17), what it was told: values and pure tables.
+"""A loop's values: its request and limits, its statuses and their order (D17), what it spent, what
+earlier loops told it (`Lessons`), what it taught (`Learnt`). Pure.
 
 ```
 pending → running ⇄ paused

@@ -1,4 +1,5 @@
-"""What gates find: what one command's run showed, and the verdict over all of them. Pure.
+"""A gate (`Gate`), what one run of it showed, what was tampered with (`TreeChange`), and the
+verdict over all gates. Pure.
 
 Values with one JSON form. A gate whose runner gave no report is read like a person would read
 it, from its output; one that printed nothing recognisable counts as one check, named after its

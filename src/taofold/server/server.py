@@ -1,4 +1,5 @@
-"""A server's parts, put together: the log, the agents, who drives, who watches, who may.
+"""A server's parts, put together: the log, the agents, who drives, who watches, who may; and what
+may be set of it (`Settings`).
 
 `Server` is what handlers work with. It opens no port; `taofold serve` and tests do. `Worker`
 begins runs and advances them; an engine decides when, the worker with which agent, as whom, and

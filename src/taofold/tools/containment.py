@@ -1,6 +1,7 @@
 """Confines a command with bubblewrap: one writable directory, no network of ours, no secrets.
 
-Knows nothing about tools; it turns an argument list into a longer one. What it promises:
+It gives the longer argument list, the places made for its mounts (`stubs`), and what must live as
+long as the command does (`Containment.around`). Knows nothing about tools. What it promises:
 only the work root (without its protected and hidden names) is writable and lasts; the system is
 read-only; the home directory, other projects, `/run`, `/var` and this machine's network do not
 exist; when the command ends, all its processes end. With `network` it has one of its own, from

@@ -1,4 +1,5 @@
-"""Turns whatever a tool returned into JSON, and never raises while doing so.
+"""Turns whatever a tool returned into what a model is told: JSON, pictures and documents, or a new
+state. It never raises while doing so.
 
 Knows nothing about tools, logs or prompts: a value comes in, an `Outcome` goes out.
 A tool that did its work and then returned something odd has still done its work,

@@ -1,4 +1,5 @@
-"""Compiling: a teleprompter of DSPy's tries prompts on worked cases, through our models.
+"""Compiling: a teleprompter of DSPy's tries prompts on worked cases, through our models; and the
+metrics that it judges them by.
 
 It runs in a thread like any program, so each of its model calls is an effect of the run: logged,
 within the limits, and after a crash taken from the log. What it found is plain JSON. Models, metric

@@ -1,8 +1,8 @@
 """`Signature`: what a DSPy program is given and what it gives back, by name and type.
 
 It is written `question, context -> answer: int`, or is a class of DSPy's; a text is parsed, never
-evaluated. The Python types are made from it where they are needed. DSPy is not imported: its
-classes are known by what they have.
+evaluated. `files.types` makes the Python types from it; `written_of` is the way back. DSPy is not
+imported: its classes are known by what they have.
 """
 
 # Values here are JSON of any shape, or come from a library without types.

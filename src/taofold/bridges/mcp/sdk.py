@@ -1,4 +1,5 @@
-"""The official `mcp` package: how it is loaded, and what its objects are called.
+"""The official `mcp` package: how it is loaded, what its objects are called, and the messages for
+tasks that it lacks.
 
 `load` imports a module of it when a server is reached, or says how to install it. Generation 2 of
 the package speaks both eras of the protocol; generation 1 (some frameworks still pin it) only the

@@ -1,4 +1,4 @@
-"""Text and tables that are safe and short enough for a terminal.
+"""Tables of runs and approvals, and any other text and table, safe and short enough for a terminal.
 
 What models, tools and files say is data: it must not move the cursor, change colours or hide what
 a person is asked to approve. A table is coloured on a terminal, and aligned text in a pipe.

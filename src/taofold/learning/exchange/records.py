@@ -1,4 +1,5 @@
-"""One pattern from its JSON form and back, key for key the seed's schema.
+"""One pattern from its JSON form and back, key for key the seed's schema; and a person's rewriting
+of it (`rewritten`), within the same bounds.
 
 `FORMATS` is the one place that says which key of a file holds which part of a `Pattern`; the types
 are those of the pattern. What the schema has no key for stands under `taofold`. Knows nothing about

@@ -1,4 +1,5 @@
-"""The command of a gate: which tool it runs, where its programs are, what environment it gets.
+"""The command of a gate: which tool it runs, which files of the project it runs or reads, where its
+programs are, what environment it gets, what report it printed.
 
 `plan` recognises the tool and asks it for a machine-readable report. The person's arguments stay
 as they are; what is added asks for a report, or keeps caches out that the agent could have

@@ -1,8 +1,9 @@
-"""How each family of models marks its reasoning and its calls: one row a family.
+"""How each family of models marks its reasoning and its calls, one row a family; and the patterns
+of tags, of call heads and of argument tags.
 
 Everything that knows a mark is derived from this table: what the scanner steps over, where a
 call begins and ends, what a broken call looks like, what is never an answer. A new family is a
-row here and a text in `tests/parsing/calls.py`. Knows nothing about arguments.
+row here and a text in `tests/parsing/calls.py`. Knows nothing about the values of arguments.
 
 A mark is a literal. A literal tag such as `<tool_call>` also stands for its spellings with a
 name space (`<seed:tool_call>`, `<ifm|tool_call>`, `<｜DSML｜tool_call>`), with a suffix

@@ -1,4 +1,5 @@
-"""Compiles a type or a JSON schema into the shape that a value must have.
+"""Compiles a type or a JSON schema into a `ReadingPlan`: the shape that a value must have, and its
+names without case and punctuation (`fold`).
 
 A shape is what coercion and the reader look at: field names, kinds, options. Constraints such as
 bounds and patterns stay with the validator. Knows nothing about text.

@@ -1,4 +1,5 @@
-"""The events of a stream, projected from records, and a client's cursor in it. Pure.
+"""The events of a stream, projected from records, their form as server-sent events, and a client's
+cursor in the stream. Pure.
 
 The names are those of the react-loop document; `note` is what an event says of itself that has no
 name of its own here. A record gives no event, one, or several; `part`

@@ -1,4 +1,5 @@
-"""Who watches which run: one channel for each, and the response that each watcher gets.
+"""Who watches which run: one channel for each (`Hub`); the response that each watcher gets
+(`stream`), for as long as he may and is there; and a reply while it arrives (`PartialAnswer`).
 
 `Hub` has the channels, however many clients there are. Runs that this process drives report what
 became durable. Where the log can broadcast (PostgreSQL), other processes tell of the runs that they
