@@ -56,11 +56,15 @@ def failing_checks(text: str) -> tuple[Check, ...]:
     lines = [line[:_LONGEST_LINE] for line in _ANSI.sub("", text[-_LONGEST:]).splitlines()]
     checks = [check for reader in _RUNNERS for check in reader(lines)]
     checks += [check for reader in _FINDINGS for check in reader(lines)]
-    for reader in _UNCAUGHT if not checks else ():
-        checks += reader(lines)
-        if checks:
-            break
-    return _named_apart(checks[:MOST])
+    return _named_apart((checks or _thrown(lines))[:MOST])
+
+
+def _thrown(lines: list[str]) -> list[Check]:
+    """What ended a program, by the first reader that sees it."""
+    for reader in _UNCAUGHT:
+        if checks := list(reader(lines)):
+            return checks
+    return []
 
 
 _PASSED: Final = re.compile(
@@ -116,6 +120,7 @@ def printed_frames(traceback: str) -> tuple[PrintedFrame, ...]:
     return tuple([frame for frame in frames if frame.statement not in ("", "???")])
 
 
+_MOST_CAUSES: Final = 4
 _LINK: Final = re.compile(
     r"^(?:During handling of the above exception, another exception occurred"
     r"|The above exception was the direct cause of the following exception):$",
@@ -129,6 +134,8 @@ _CAUSE: Final = re.compile(
 def causes_of(check: Check) -> tuple[tuple[str, str], ...]:
     """Class and message of the exceptions that led to the one which the check names, first to last.
 
+    Of many the first `_MOST_CAUSES`.
+
     As Python, pytest, node and Java print a chain of them.
     """
     causes: list[tuple[str, str]] = []
@@ -140,7 +147,7 @@ def causes_of(check: Check) -> tuple[tuple[str, str], ...]:
         if rows:
             causes.append(_kind([row.rstrip() for row in rows], ""))
     causes += [(error, message) for error, message in reversed(_CAUSE.findall(check.traceback))]
-    return tuple([(error, message) for error, message in causes if (error, message) != check.error])
+    return tuple([cause for cause in causes if cause != check.error][:_MOST_CAUSES])
 
 
 def _named_apart(found: list[Check]) -> tuple[Check, ...]:
@@ -223,10 +230,7 @@ def _thrown_above(lines: list[str], number: int) -> Check | None:
         if comment is None:
             break
         comments.append((comment[1] or "").replace("\\#", "#"))
-    for reader in _UNCAUGHT:
-        for check in reader(comments[::-1]):
-            return check
-    return None
+    return next(iter(_thrown(comments[::-1])), None)
 
 
 def _yaml_fields(lines: list[str]) -> dict[str, str]:

@@ -11,6 +11,7 @@ loop that goes on after its end is taken back and counted anew.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from itertools import chain
 from math import sqrt
 from typing import Final, TypeVar
@@ -274,32 +275,48 @@ def _describes(name: str, kind: str, check: Check) -> bool:
     return check.error_type == name if name else error_type_of(check.error_type) == kind
 
 
-def refuted(pattern: Pattern, history: LoopHistory) -> str:
-    """Why the loop shows that a lesson's change was no lasting cure; "" if it does not.
+class Refutation:
+    """What a loop shows against lessons: its edits are read once for all of them."""
 
-    One that helped another loop, or was found by several, is refuted by none alone.
-    """
-    body = pattern.body
-    if not isinstance(body, ErrorFix) or pattern.helped or len(pattern.found) > 1:
-        return ""
-    gone, new = map(_code_lines, sides(body.fix.diff))
-    texts: dict[str, str] = {}
-    for change in chain.from_iterable([attempt.changes for attempt in history.attempts]):
-        texts.setdefault(change.path, change.before)
-    stood = {line.strip() for path in body.fix.files for line in texts.get(path, "").split("\n")}
-    if not new <= stood or not (new or gone):
-        return ""  # the change was not there when the loop began
-    began = history.attempts[0].before if history.attempts else ()
-    if new and any(recurs(body, check) for check in began):
-        return f"its error came back in {history.loop}, where its change stood"
-    kept = [change for attempt in history.attempts if attempt.kept for change in attempt.changes]
-    lost, net = lost_lines(history.attempts), added_lines(joined((), kept))
-    put = {token for edit in edits_in(body.fix.diff) for token in edit.changed[1]}
-    left = {token for path, line in net if path in body.fix.files for token in tokens(line)}
-    # Other words around it are no return: what the change puts in stands still.
-    away = new <= _in_files(lost, body.fix) and not put <= left
-    back = away if new else gone <= _in_files(net, body.fix)
-    return f"{history.loop} took back what it puts in" if back and history.succeeded else ""
+    def __init__(self, history: LoopHistory) -> None:
+        self._history = history
+        self._began = history.attempts[0].before if history.attempts else ()
+        texts: dict[str, str] = {}
+        for change in chain.from_iterable([attempt.changes for attempt in history.attempts]):
+            texts.setdefault(change.path, change.before)
+        self._stood = {
+            path: {line.strip() for line in text.split("\n")} for path, text in texts.items()
+        }
+
+    @cached_property
+    def _lost(self) -> set[Line]:
+        return lost_lines(self._history.attempts)
+
+    @cached_property
+    def _net(self) -> list[Line]:
+        kept = [attempt for attempt in self._history.attempts if attempt.kept]
+        return added_lines(joined((), [change for attempt in kept for change in attempt.changes]))
+
+    def reason(self, pattern: Pattern) -> str:
+        """Why the lesson's change was no lasting cure; "" if the loop does not show it.
+
+        One that helped another loop, or was found by several, is refuted by none alone.
+        """
+        body, loop = pattern.body, self._history.loop
+        if not isinstance(body, ErrorFix) or pattern.helped or len(pattern.found) > 1:
+            return ""
+        gone, new = map(_code_lines, sides(body.fix.diff))
+        stood = {line for path in body.fix.files for line in self._stood.get(path, {""})}
+        if not new <= stood or not (new or gone):
+            return ""  # the change was not there when the loop began
+        if new and any(recurs(body, check) for check in self._began):
+            return f"its error came back in {loop}, where its change stood"
+        put = {token for edit in edits_in(body.fix.diff) for token in edit.changed[1]}
+        left = {t for path, line in self._net if path in body.fix.files for t in tokens(line)}
+        # Other words around it are no return: what the change puts in stands still.
+        away = new <= _in_files(self._lost, body.fix) and not put <= left
+        back = away if new else gone <= _in_files(self._net, body.fix)
+        return f"{loop} took back what it puts in" if back and self._history.succeeded else ""
 
 
 def _code_lines(lines: Iterable[str]) -> set[str]:

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from taofold.core.events import Proposed, Record
 from taofold.core.failing_checks import Check, is_foreign, is_test
 from taofold.diagnostics import passing_names
-from taofold.learning.attribution import Application, applications, refuted
+from taofold.learning.attribution import Application, Refutation, applications
 from taofold.learning.extraction.diffs import IMPORT, changed_lines
 from taofold.learning.extraction.generalisation import language_of, pattern_of
 from taofold.learning.extraction.history import (
@@ -508,7 +508,7 @@ class CrossLoopLearner:
         for change in edits:
             lines = [line for both in changed_lines(change) for _, line in both]
             searches.append(tuple(words("\n".join(lines)[:_MOST_SEARCHED])))
-        await self.registry.review(searches, lambda pattern: refuted(pattern, history))
+        await self.registry.review(searches, Refutation(history).reason)
 
     async def _extracted(
         self, history: LoopHistory, kinds: Collection[Kind]

@@ -21,6 +21,7 @@ from taofold.learning.extraction.diffs import (
     ChangedLines,
     dice,
     hunks,
+    indent,
     narrowed,
     spans,
     tokens,
@@ -150,16 +151,12 @@ class _Place(NamedTuple):
         """The functions and classes that it lies in."""
         old = self.change.before.splitlines()
         names: set[str] = set()
-        indent = min([_indent(line) for line in self.texts[0].split("\n") if line.strip()] or [99])
+        outer = min([indent(line) for line in self.texts[0].split("\n") if line.strip()] or [99])
         for line in reversed(old[: self.span.start]):
-            if line.strip() and _indent(line) < indent:
-                indent = _indent(line)
+            if line.strip() and indent(line) < outer:
+                outer = indent(line)
                 names |= {*_DEFINED.findall(line)}
         return names
-
-
-def _indent(line: str) -> int:
-    return len(line) - len(line.lstrip())
 
 
 def _apart(

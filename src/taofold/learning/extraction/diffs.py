@@ -113,10 +113,11 @@ def _dedented(removed: Sequence[str], added: Sequence[str]) -> Hunk:
 
 
 def _margin(lines: Iterable[str]) -> int:
-    return min([_indent(line) for line in lines if line.strip()], default=0)
+    return min([indent(line) for line in lines if line.strip()], default=0)
 
 
-def _indent(line: str) -> int:
+def indent(line: str) -> int:
+    """How many blanks it begins with."""
     return len(line) - len(line.lstrip())
 
 

@@ -70,7 +70,6 @@ REPEATED: Final = 3
 _MOST_EDITS: Final = 4
 _MOST_EDIT: Final = 160
 _MOST_EXAMPLE: Final = 300
-_MOST_CAUSES: Final = 4
 
 Sign = tuple[str, str]
 """An error's class and its generalised message."""
@@ -169,9 +168,7 @@ def signature_of(check: Check, history: LoopHistory) -> ErrorSignature:
         seen_at(check),
         history.callers.get(check.signature, ""),
         raised_at(check),
-        tuple(
-            [f"{error}: {said}"[:_MOST_EXAMPLE] for error, said in causes_of(check)[:_MOST_CAUSES]]
-        ),
+        tuple([f"{error}: {said}"[:_MOST_EXAMPLE] for error, said in causes_of(check)]),
     )
 
 
@@ -252,23 +249,23 @@ def pairs(history: LoopHistory) -> Iterator[SettledError]:
         edits = [c for c in attempt.changes if not is_test(c.path)]
         # What broke another check may have moved the fault: it is no example to follow, unless it
         # is known which lines did.
-        harm = {check.id: _lines_at(check, edits) for check in attempt.broke}
-        if not (attempt.kept and attempt.judged and all(harm.values())):
+        harm = [(check, _lines_at(check, edits)) for check in attempt.broke]
+        if not (attempt.kept and attempt.judged and all(lines for _, lines in harm)):
             continue
         after = history.attempts[number + 1 :]
         settled = [*attempt.turned, *_settled(attempt, after)]
         settled = [check for check in settled if not _came_back(check, after)]
         groups = [group for group in _distinct(settled) if _told(group[0])]
-        ended = {check.id for check in settled}
-        before = [past for past in moved if not ended.isdisjoint(past.into)]
         searched = [
-            *[(group, *_search(history.attempts[:number], group[0], attempt)) for group in groups],
-            *[
-                (past.alike, history.attempts[past.start : number], past.alike[0])
-                for past in before
-            ],
+            (group, *_search(history.attempts[:number], group[0], attempt), set[Sign]())
+            for group in groups
         ]
-        for alike, earlier, check in searched if edits else ():
+        ended = {check.id for check in settled}
+        for alike, start, became in moved:
+            if any(check.id in ended for check in became):
+                signs = {_sign_of(check) for check in became}
+                searched.append((alike, history.attempts[start:number], alike[0], signs))
+        for alike, earlier, check, later_signs in searched if edits else ():
             changes = joined([c for past in earlier for c in past.changes], edits)
             # As it was reported first: its lines are those of the first text.
             reported = earlier[0].before if earlier else ()
@@ -276,17 +273,16 @@ def pairs(history: LoopHistory) -> Iterator[SettledError]:
             first = next((past for past in alike_then if past.id == check.id), None)
             first = first or next(iter(alike_then), check)
             # Of errors that stayed as well: what was changed where they point was meant for them.
-            own = {_sign_of(first), _sign_of(alike[0])}
-            own |= {_sign_of(c) for past in before if past.alike is alike for c in past.found}
+            own = {_sign_of(first), _sign_of(alike[0]), *later_signs}
             others = [other for other in attempt.before if _sign_of(other) not in own]
             several = len(groups) > 1
             fix = blame(changes, first, others, edits, several=several)
-            lines = {*added_lines(fix.changes)}
-            into = [c for c in attempt.broke if not lines.isdisjoint(harm[c.id])]
-            if into:
-                moved.append(_Moved(alike, number - len(earlier), into))
+            added = {*added_lines(fix.changes)}
+            became = [broken for broken, lines in harm if not added.isdisjoint(lines)]
+            if became:
+                moved.append(_Moved(alike, number - len(earlier), became))
                 continue
-            stayed = lost.isdisjoint(added_lines(fix.changes))
+            stayed = lost.isdisjoint(added)
             if not stayed:
                 # A part was replaced: what stayed is the fix if it is where the error was raised.
                 raised = blame(fix.changes, _raised(first), ())
@@ -315,16 +311,11 @@ def pairs(history: LoopHistory) -> Iterator[SettledError]:
 
 
 class _Moved(NamedTuple):
-    """Failing checks in whose edited lines, from attempt `start` on, others were `found`."""
+    """Failing checks that became others, in the lines that were edited from attempt `start` on."""
 
     alike: list[Check]
     start: int
-    found: list[Check]
-
-    @property
-    def into(self) -> set[str]:
-        """Ids of what was found."""
-        return {check.id for check in self.found}
+    became: list[Check]
 
 
 def _lines_at(check: Check, edits: Iterable[FileChange]) -> list[Line]:

@@ -45,7 +45,6 @@ from taofold.learning.retrieval.index import (
 
 _MOST_ERRORS: Final = 30
 """Different errors of a case that are looked at."""
-_MOST_CAUSES: Final = 4
 _MESSAGE: Final = 2000
 """Characters of a message that are looked at."""
 _FEWEST: Final = 3
@@ -56,8 +55,9 @@ class Question(NamedTuple):
     """A case prepared for comparison."""
 
     case: LoopCase
-    failing: tuple[Check, ...]
-    """One check of each error: forty tests that fail alike must not hide the next error."""
+    chains: tuple[tuple[Check, ...], ...]
+    """One check of each error, for forty tests that fail alike must not hide the next error, each
+    with what led to it (`chain_of`)."""
     searches: tuple[tuple[str, ...], ...]
     """The terms of each error, and last those of the task: each is searched for by itself, or the
     rare words of one error would leave no room for those of another."""
@@ -67,32 +67,33 @@ class Question(NamedTuple):
 
 def context_of(case: LoopCase) -> CaseContext:
     """The case, small enough to be kept."""
-    errors = {check.error_type for check in _distinct(case) if check.error_type}
+    errors = {check.error_type for check, *_ in _distinct(case) if check.error_type}
     return CaseContext(tuple(sorted(errors)), case.language, case.repository)
 
 
 def ask(case: LoopCase) -> Question:
     """Prepare `case`."""
-    failing = _distinct(case)
-    each = [form for check in failing for form in chain_of(check)]
+    chains = _distinct(case)
+    each = [form for chain in chains for form in chain]
     searches = [(*_class_of(check), *words(check.message[:_MESSAGE])) for check in each]
     searches.append(tuple(telling(case.task[:_MESSAGE])))
     said = _telling([term for terms in searches for term in terms])
-    return Question(case, failing, tuple(filter(None, searches)), said)
+    return Question(case, chains, tuple(filter(None, searches)), said)
 
 
-def _distinct(case: LoopCase) -> tuple[Check, ...]:
-    """A check of each error that fails, by its class, its sentence, its causes and its place."""
-    errors: dict[tuple[str, ...], Check] = {}
+def _distinct(case: LoopCase) -> tuple[tuple[Check, ...], ...]:
+    """The chain of each error that fails, by its classes, its sentences and its place."""
+    errors: dict[tuple[str, ...], tuple[Check, ...]] = {}
     for check in case.failing:
-        forms = [text for c in chain_of(check) for text in (c.error_type, pattern_of(c.message))]
-        errors.setdefault((*forms, seen_at(check)), check)
+        chain = chain_of(check)
+        forms = [text for form in chain for text in (form.error_type, pattern_of(form.message))]
+        errors.setdefault((*forms, seen_at(check)), chain)
     return tuple(errors.values())[:_MOST_ERRORS]
 
 
 def chain_of(check: Check) -> tuple[Check, ...]:
     """The check, and as others of the same place the exceptions that led to its own."""
-    causes = causes_of(check)[:_MOST_CAUSES]
+    causes = causes_of(check)
     return (check, *[replace(check, error_type=e, message=said) for e, said in causes])
 
 
@@ -232,7 +233,7 @@ def relevance(pattern: Pattern, stems: str, question: Question) -> Relevance:
     text = _overlap(question.words, _telling(stems.split(" ")))
     match body:
         case ErrorFix() | Avoidance():
-            if body.signature is None or not question.failing:
+            if body.signature is None or not question.chains:
                 return Relevance(text)
             return _of_error(pattern, body.signature, question)
         # Ways of working answer no error: a loop that has failed at nothing needs none.
@@ -249,8 +250,8 @@ def _of_error(pattern: Pattern, signature: ErrorSignature, question: Question) -
     # Refused unless some failing check speaks for it: words alone bring lessons about other errors.
     best = Relevance(0.0, refused="it answers another error")
     silence = ""
-    for number, check in enumerate(question.failing):
-        there, here = _chain_of(signature), chain_of(check)
+    there = _chain_of(signature)
+    for number, here in enumerate(question.chains):
         # One error that is reported of several others is no error of its own.
         chained = len(there) > 1 and len(here) > 1
         if chained and not any(_error(one, other) for one in there[1:] for other in here[1:]):
