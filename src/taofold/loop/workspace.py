@@ -23,9 +23,7 @@ from taofold.core.errors import ConfigError, Refused, RunError
 from taofold.core.values import Value
 from taofold.loop.snapshots import DIFF, Git, Snapshots, TreeSnapshot, repository, shadow
 from taofold.loop.values import Left
-from taofold.parsing.untrusted_text import one_line
-
-_SHOWN: Final = 5
+from taofold.parsing.untrusted_text import first_names
 
 
 def remove(project: Path, top: Path, *, worktree: bool) -> None:
@@ -66,11 +64,6 @@ def _commits(project: Path, top: Path) -> int:
         return 0
     others = ["--branches", "--tags", "--remotes", home.text("rev-parse", "HEAD")]
     return int(there.text("rev-list", "--count", "HEAD", "--not", *others))
-
-
-def _some(names: list[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join([one_line(name) for name in names[:_SHOWN]]) + more
 
 
 Mode = Literal["place", "worktree", "copy"]
@@ -230,7 +223,7 @@ class Workspace:
         clash = sorted(changed_by_others & unlike_ours & set(paths))
         if clash:
             raise Refused(
-                f"changed in {str(self.project)!r} meanwhile: {_some(clash)}. The "
+                f"changed in {str(self.project)!r} meanwhile: {first_names(clash)}. The "
                 f"loop's files are in {str(self.root)!r}; bring them together by hand"
             )
         touched = home.restore(result.id, now.id, paths)
@@ -252,7 +245,7 @@ class Workspace:
             self.last = before
             self._save()
             raise Refused(
-                f"changed after the loop's last iteration, not by it: {_some(list(others))}. "
+                f"changed after the loop's last iteration, not by it: {first_names(list(others))}. "
                 "Keep the changes, or force the way back"
             )
         touched = self.git.restore(self.first.id, now.id)
@@ -305,7 +298,7 @@ class Workspace:
             changed = git.changed(self.whole, git.whole(top))
             beyond = [path for path in changed if not path.startswith(f"{inner}/")]
             findings.append(("changed beside the work root", beyond))
-        reasons = [f"{what}: {_some(names)}" for what, names in findings if names]
+        reasons = [f"{what}: {first_names(names)}" for what, names in findings if names]
         alone = _commits(self.project, top)
         if alone:
             reasons.append(f"commits on no branch: {alone}")

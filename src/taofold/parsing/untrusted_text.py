@@ -60,6 +60,12 @@ def join_names(names: Sequence[str], most: int) -> str:
     return ", ".join([*shown, "…"] if len(names) > most else shown)
 
 
+def first_names(names: Sequence[str], most: int = 5) -> str:
+    """`a, b and 3 more` on one line."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join([one_line(name) for name in names[:most]]) + more
+
+
 def _seen(text: str) -> str:
     # Escape sequences first: without their first byte the rest would stay as text.
     return _UNSEEN.sub("", visible(_ANSI.sub("", text)))

@@ -21,7 +21,7 @@ from taofold.loop.gates.baseline import Baseline, Expected
 from taofold.loop.gates.criteria import holds
 from taofold.loop.gates.reports import RunnerReport
 from taofold.loop.verdict import TESTS, Gate, GateResult, Runner, TreeChange, Verdict
-from taofold.parsing.untrusted_text import join_names, one_line
+from taofold.parsing.untrusted_text import first_names, join_names, one_line
 from taofold.policy.redaction import Redactor
 
 if TYPE_CHECKING:
@@ -419,12 +419,6 @@ def _limit(runner: Runner) -> str:
 def change_line(change: TreeChange) -> str:
     """A change in one line."""
     return f"{one_line(change.path)} was {change.did} and is {change.done}: {change.why}"
-
-
-def first_names(names: Sequence[str]) -> str:
-    """The first of many names."""
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join([one_line(name) for name in names[:_NAMED]]) + more
 
 
 def _ended(gate: Gate, ran: "GateRun") -> list[str]:

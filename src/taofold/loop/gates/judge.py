@@ -26,7 +26,6 @@ from taofold.loop.gates.expectations import (
     Expectations,
     change_line,
     expected,
-    first_names,
     interference,
     rebased,
     second_judgement,
@@ -44,7 +43,7 @@ from taofold.loop.gates.work_diff import (
     restore_file,
 )
 from taofold.loop.verdict import TESTS, Gate, GateResult, Settled, TreeChange, Verdict
-from taofold.parsing.untrusted_text import one_line
+from taofold.parsing.untrusted_text import first_names, one_line
 from taofold.policy.redaction import Redactor
 from taofold.tools import container_network
 from taofold.tools.command import Contain

@@ -21,7 +21,6 @@ from msgspec import structs
 from taofold.core.errors import ConfigError, LogError
 from taofold.core.values import Value
 from taofold.loop.gates.baseline import Baseline
-from taofold.loop.gates.expectations import first_names
 from taofold.loop.gates.scope import (
     DECIDES,
     TEST_FOLDERS,
@@ -34,6 +33,7 @@ from taofold.loop.gates.scope import (
 )
 from taofold.loop.gates.tree import MOST_FILES, FileCache, KeptFile, TreeWalk, content, store
 from taofold.loop.verdict import ChangeKind, Runner, TreeChange
+from taofold.parsing.untrusted_text import first_names
 from taofold.tools.jail import Jail
 
 LINK: Final = "links are not followed"
