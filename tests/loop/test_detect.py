@@ -3,7 +3,8 @@
 import pytest
 
 from taofold.loop import events as loop_events
-from taofold.loop.decisions import Close, Iterate, Wait, decide, detect
+from taofold.loop.course import detect
+from taofold.loop.decisions import Close, Iterate, Wait, decide
 from taofold.loop.iteration import goal
 from taofold.loop.values import Spent
 from taofold.loop.verdict import Verdict

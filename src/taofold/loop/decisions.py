@@ -1,230 +1,20 @@
-"""What a loop does next (`decide`), whether it goes nowhere (`detect`), which iteration's files it
-leaves (`choose`): decided from its state and the clock alone. Pure.
+"""What a loop does next (`decide`), and which iteration's files it leaves (`choose`): decided from
+its state and the clock alone. Pure.
 
 `decide` gives the next move. The driver performs it, records what came of it, and asks again; so
 a loop that was killed between any two facts goes on exactly where it was. `choose` decides which
-iteration's files a loop that did not simply complete leaves behind.
-
-`detect` finds a loop that goes nowhere. Thresholds are the seed's: stuck = the same error in at
-least 3 of the last 5 iterations with little progress; oscillation = at least 2 undo and redo
-cycles in the last 6, most of the files reverting; regression = a check that passed fails;
-plateau = 3 iterations in a row that change less than 2 %; deviation = of the last 3 iterations
-at least 2 speak of something else than the task. Every kind climbs its own part of the
-ladder log → warn → redirect → pause → abort. After a redirect the count begins anew: the changed
-strategy gets its chance.
+iteration's files a loop that did not simply complete leaves behind. Whether a loop goes nowhere is
+in `course`: its findings are facts of the state here.
 """
 
-import re
-from collections import Counter
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from taofold.core.values import Value
-from taofold.loop.events import Intervened, IterationEnded
+from taofold.loop.events import IterationEnded
 from taofold.loop.state import LoopState
-from taofold.loop.values import ENDED, Ending, Kind, Level
+from taofold.loop.values import ENDED, Ending
 from taofold.parsing.untrusted_text import join_names, one_line
-
-LADDER: Final[tuple[Level, ...]] = ("log", "warn", "redirect", "pause", "abort")
-_RUNGS: Final[dict[Kind, tuple[Level, Level]]] = {
-    "deviation": ("log", "warn"),
-    "regression": ("warn", "redirect"),
-    "stuck": ("redirect", "pause"),
-    "oscillation": ("redirect", "pause"),
-    "plateau": ("abort", "abort"),
-}
-"""The first and the highest rung of each kind."""
-
-REPEATS: Final = 3
-RECENT: Final = 5
-FLAT: Final = 0.02
-PLATEAU: Final = 3
-CYCLES: Final = 2
-CYCLING: Final = 6
-REVERTING: Final = 0.8
-OVERLAP: Final = 0.5
-TALK: Final = 12
-"""Words that an iteration must have said for its subject to be known."""
-
-_WORD: Final = re.compile(r"[a-z]{4,}")
-
-CHANGE: Final = (
-    "The same error came back {times} times. What was tried so far does not lead to the goal: "
-    "try something fundamentally different. Read the code on the path of the error again, "
-    "write down which assumption could be wrong, and test that assumption before the next edit."
-)
-STAY: Final = (
-    "Edits of earlier iterations were undone and made again. Settle which version is right by "
-    "running the checks on it, keep it, and change another place."
-)
-
-REPAIR: Final = "Your last change broke what worked. Repair that first."
-
-
-def detect(state: LoopState, ended: IterationEnded) -> tuple[Intervened, ...]:
-    """What to do after iteration `ended`, which is not in `state` yet."""
-    # The loop ends here: nothing is left to intervene in.
-    if ended.verdict.passed and not state.wish.keep_improving:
-        return ()
-    course = _Course(state, ended)
-    return tuple(
-        [
-            Intervened(
-                number=ended.number,
-                level=course.level(finding.kind),
-                kind=finding.kind,
-                why=finding.why,
-                instruction=finding.instruction,
-            )
-            for finding in course.findings()
-        ]
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Finding:
-    """What is wrong with the course, and what the next iteration is told about it."""
-
-    kind: Kind
-    why: str
-    instruction: str = ""
-
-
-class _Course:
-    """The iterations of one activation of a loop, oldest first.
-
-    A loop that was resumed begins anew: what lies before counts for nothing. After a redirect
-    the count of what repeats (`fresh`) begins anew too, so that the changed strategy gets its
-    chance.
-    """
-
-    def __init__(self, state: LoopState, ended: IterationEnded) -> None:
-        self.state = state
-        self.done = (*state.recent, ended)
-        redirects = [event.number for event in state.interventions if event.level == "redirect"]
-        turn = max(redirects, default=0)
-        self.fresh = tuple([iteration for iteration in self.done if iteration.number > turn])
-
-    def findings(self) -> list[_Finding]:
-        """Everything that is wrong."""
-        findings = (
-            self._stuck(),
-            self._oscillation(),
-            self._regression(),
-            self._plateau(),
-            self._deviation(),
-        )
-        return [finding for finding in findings if finding is not None]
-
-    def level(self, kind: Kind) -> Level:
-        """The rung for this finding: one higher each time, up to the highest of its kind."""
-        first, highest = _RUNGS[kind]
-        before = sum(
-            event.kind == kind and event.number > self.state.resumed_after
-            for event in self.state.interventions
-        )
-        return LADDER[min(LADDER.index(first) + before, LADDER.index(highest))]
-
-    def _stuck(self) -> _Finding | None:
-        recent = self.fresh[-RECENT:]
-        counted = Counter([signature for ended in recent for signature in ended.verdict.signatures])
-        now = recent[-1].verdict.signatures if recent else frozenset[str]()
-        times = {error: count for error, count in counted.items() if error in now}
-        if not times or max(times.values()) < REPEATS:
-            return None
-        most = max(times.values())
-        error = min([signature for signature, count in times.items() if count == most])
-        first = next(n for n, ended in enumerate(recent) if error in ended.verdict.signatures)
-        # Progress counts from where the error was first seen: what was gained before it came up
-        # says nothing about whether the loop gets past it.
-        span = recent[first:]
-        gained = sum(self.state.gains(recent)[first + 1 :])
-        if gained / (len(span) - 1) >= FLAT or _advances(span):
-            return None
-        why = f"the same error in {most} of the last {len(recent)} iterations: {error}"
-        return _Finding("stuck", why, CHANGE.format(times=most))
-
-    def _oscillation(self) -> _Finding | None:
-        recent = self.fresh[-CYCLING:]
-        threes = zip(recent, recent[1:], recent[2:], strict=False)
-        cycles = sum(_reverts(before, middle, now) for before, middle, now in threes)
-        if len(recent) < 4 or cycles < CYCLES:
-            return None
-        paths = join_names(sorted(recent[-1].files)[:3], 3)
-        why = f"edits are undone and redone ({cycles} times: {paths})"
-        return _Finding("oscillation", why, STAY)
-
-    def _regression(self) -> _Finding | None:
-        last = self.done[-1]
-        before = [ended for ended in self.state.done if ended.number < last.number]
-        if before:
-            earlier = before[-1].verdict
-        elif self.state.baseline is not None:
-            earlier = self.state.baseline.verdict
-        else:
-            return None
-        broken = sorted(earlier.passing & {check.id for check in last.verdict.errors})
-        if not broken:
-            return None
-        names = join_names(broken, 5)
-        why = f"{len(broken)} check{'s' * (len(broken) > 1)} passed before and fail now: {names}"
-        return _Finding("regression", why, REPAIR)
-
-    def _plateau(self) -> _Finding | None:
-        recent = self.fresh[-PLATEAU:]
-        if len(recent) < PLATEAU:
-            return None
-        flat = all(abs(gain) < FLAT for gain in self.state.gains(self.fresh)[-PLATEAU:])
-        # A plateau aborts. Where the same evidence is about to redirect the loop, that comes first.
-        turning = self._stuck() is not None and self.level("stuck") == "redirect"
-        if not flat or turning or _advances(recent):
-            return None
-        why = f"{PLATEAU} iterations in a row changed less than {FLAT:.0%}; the gates do not pass"
-        if all([iteration.stop_reason == "max_steps" for iteration in recent]):
-            steps = recent[-1].spent.steps
-            why += f". Each was cut off after {steps} steps: --steps may allow more"
-        return _Finding("plateau", why)
-
-    def _deviation(self) -> _Finding | None:
-        subject = frozenset(_WORD.findall(self.state.wish.task.lower()))
-        recent = self.done[-3:]
-        if len(subject) < 3 or len(recent) < 2:
-            return None
-        texts = [words for iteration in recent if len(words := _words(iteration)) >= TALK]
-        apart = sum(len(subject & words) / len(subject) < OVERLAP for words in texts)
-        if apart < 2:
-            return None
-        why = f"{apart} of the last {len(recent)} iterations speak of something else than the task"
-        return _Finding("deviation", why, "Keep to the task; do not widen it.")
-
-
-def _reverts(before: IterationEnded, middle: IterationEnded, now: IterationEnded) -> bool:
-    """Do most of the files that changed last become again what they were before?"""
-    touched = _differing(middle.files, now.files)
-    if not touched or not _differing(before.files, middle.files):
-        return False
-    back = sum(now.files.get(path) == before.files.get(path) for path in touched)
-    return back / len(touched) >= REVERTING
-
-
-def _differing(a: Mapping[str, str], b: Mapping[str, str]) -> list[str]:
-    """Paths whose digests differ."""
-    return [path for path in {*a, *b} if a.get(path) != b.get(path)]
-
-
-def _advances(done: Sequence[IterationEnded]) -> bool:
-    """Does some check pass now that failed at the first of `done`, although the share is flat?"""
-    first = {check.id for check in done[0].verdict.errors}
-    return bool(first - {check.id for check in done[-1].verdict.errors})
-
-
-def _words(iteration: IterationEnded) -> frozenset[str]:
-    """The words of what an iteration said, changed and found failing."""
-    messages = [check.message for check in iteration.verdict.errors]
-    text = " ".join((iteration.said, iteration.diff, *iteration.changed, *messages))
-    return frozenset(_WORD.findall(text.lower()))
-
 
 FRUITLESS = 2
 """Iterations in a row that end by an error without one step, after which a loop has failed."""
@@ -348,8 +138,8 @@ def _ending(state: LoopState) -> Close | None:
     # A model that cannot answer twice in a row will not answer the third time either.
     tries = state.recent[-FRUITLESS:]
     if len(tries) == FRUITLESS and all(map(_fruitless, tries)):
-        said = one_line(last.said, 300)
-        return Close("failed", f"the model failed {FRUITLESS} times in a row: {said}")
+        message = one_line(last.said, 300)
+        return Close("failed", f"the model failed {FRUITLESS} times in a row: {message}")
     for event in state.raised("abort"):
         return Close("no_progress", event.why)
     return None

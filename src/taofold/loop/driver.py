@@ -27,6 +27,7 @@ from taofold.log.journal import Journal
 from taofold.log.log import Log
 from taofold.loop import events as loop_events
 from taofold.loop import iteration
+from taofold.loop.course import detect
 from taofold.loop.decisions import (
     BestIteration,
     Clear,
@@ -40,7 +41,6 @@ from taofold.loop.decisions import (
     Wait,
     choose,
     decide,
-    detect,
     out_of_time,
 )
 from taofold.loop.environment import Judged, LoopEnvironment, OpenEnvironment
