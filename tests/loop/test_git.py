@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.loop.gates.projects import RIGHT, SHOP, git, judged, written
 
-from taofold.loop.snapshots import repository
+from taofold.loop.git import repository
 from taofold.loop.workspace import Workspace, open_workspace
 
 

@@ -17,7 +17,7 @@ from taofold.core.values import Value
 from taofold.loop.gates.criteria import gates
 from taofold.loop.gates.expectations import observation
 from taofold.loop.gates.judge import Judge
-from taofold.loop.snapshots import repository
+from taofold.loop.git import repository
 from taofold.loop.state import LoopState
 from taofold.loop.values import Left, LoopRequest
 from taofold.loop.verdict import Settled, Verdict, unexecuted

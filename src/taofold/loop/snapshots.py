@@ -1,32 +1,25 @@
 """The states of a work root, kept by content in a git store outside of it.
 
-`Snapshots` takes them, compares and restores them. What the project ignores is left alone: it is
-neither kept nor removed. Links are kept as links and never followed. A snapshot costs as much as
-what changed since the last one.
-
-`Git` runs git, for the snapshots and for the project's own history. Nothing that lies in the tree
-is obeyed. Snapshots have a store, an index, a configuration and attributes of their own. The
-project's repository is found once, before an agent has worked, and asked only for what runs
-nothing: its configuration may name programs (filters, monitors, hooks), so each of them is
-overridden by name, and what is written to it is made with plumbing.
+`Snapshots` takes them, compares and restores them; `shadow` opens the store. What the project
+ignores is left alone: it is neither kept nor removed. Links are kept as links and never followed.
+A snapshot costs as much as what changed since the last one. How git is run is in `git`.
 """
 
 import os
 import stat
-import subprocess
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from taofold import trusted_code
-from taofold.core.errors import ConfigError, Refused, RunError
+from taofold.core.errors import ConfigError, RunError
 from taofold.core.text import excerpt
 from taofold.core.values import Value
+from taofold.loop.git import Git, nul
 from taofold.tools.jail import Jail
 
-SECONDS: Final = 300
 MADE_AGAIN: Final = (
     *(".taofold/", "__pycache__/", "*.pyc", ".pytest_cache/", ".mypy_cache/", ".ruff_cache/"),
     *(".venv/", "node_modules/", ".hypothesis/", ".tox/", ".nox/", ".coverage", "target/debug/"),
@@ -34,244 +27,6 @@ MADE_AGAIN: Final = (
 )
 """Caches and installed packages: never kept, and no loss."""
 PLAIN: Final = "* -text -eol -filter -ident -working-tree-encoding\n"
-_HARMLESS: Final = (
-    *("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "safe.directory=*"),
-    *("-c", "safe.bareRepository=explicit", "-c", "core.attributesFile=/dev/null"),
-    *("-c", "core.pager=cat", "-c", "core.editor=true", "-c", "core.sshCommand=false"),
-    *("-c", "submodule.recurse=false", "-c", "protocol.allow=never", "-c", "gpg.program=false"),
-)
-"""Nothing that git would run by its configuration, wherever that lies."""
-_AUTHOR: Final = {
-    "GIT_AUTHOR_NAME": "taofold",
-    "GIT_AUTHOR_EMAIL": "taofold@localhost",
-    "GIT_COMMITTER_NAME": "taofold",
-    "GIT_COMMITTER_EMAIL": "taofold@localhost",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Git:
-    """One repository with one work tree and, if given, an index of its own."""
-
-    store: Path
-    tree: Path
-    index: Path | None = None
-    own: bool = True
-    """Is it ours, outside the work root? Else it is the project's."""
-
-    def run(
-        self,
-        *words: str,
-        stdin: bytes = b"",
-        more: Mapping[str, str] | None = None,
-        codes: Sequence[int] = (0,),
-    ) -> bytes:
-        """Standard output of `git words`.
-
-        Raises:
-            RunError: git failed; the message is git's.
-        """
-        git = trusted_code.program("git", self.tree)
-        if not git:
-            raise RunError("git is not installed, or lies only where an agent works")
-        # `--literal-pathspecs`: a file may be called `:(exclude)*`.
-        flags = ["--literal-pathspecs", *_HARMLESS, "-c", "gc.auto=0", "-c", "core.quotePath=false"]
-        # Our store keeps contents as they are; the project's own settings hold for its repository.
-        if self.own:
-            flags += ["-c", "core.autocrlf=false", "-c", "core.symlinks=true"]
-            flags += ["-c", "core.preloadIndex=true", "-c", "core.untrackedCache=false"]
-        try:
-            done = subprocess.run(
-                [git, *flags, *words],
-                cwd=self.tree,
-                env=self._environment(more or {}),
-                input=stdin,
-                capture_output=True,
-                timeout=SECONDS,
-                check=False,
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise RunError(f"git {words[0]} failed: {error}") from error
-        if done.returncode not in codes:
-            message = done.stderr.decode("utf-8", "replace").strip()[-800:]
-            raise RunError(f"git {words[0]} failed: {message}")
-        return done.stdout
-
-    def _environment(self, more: Mapping[str, str]) -> dict[str, str]:
-        variables = {
-            name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ
-        }
-        variables |= {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}
-        variables |= {"GIT_ATTR_NOSYSTEM": "1", "GIT_PAGER": "cat", "GIT_EDITOR": "true"}
-        variables |= {"GIT_DIR": str(self.store), "GIT_WORK_TREE": str(self.tree)}
-        if self.own:
-            variables |= {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", **_AUTHOR}
-        else:
-            variables |= _overridden(self.filters())
-        if self.index is not None:
-            variables["GIT_INDEX_FILE"] = str(self.index)
-        return {**variables, **more}
-
-    def filters(self) -> tuple[str, ...]:
-        """Settings of the project's configuration that name programs to filter files with."""
-        git = trusted_code.program("git", self.tree)
-        variables = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-        done = subprocess.run(
-            [git, *_HARMLESS, "config", "--list", "--name-only", "-z"],
-            cwd=self.tree,
-            env={**variables, "GIT_DIR": str(self.store)},
-            capture_output=True,
-            timeout=SECONDS,
-            check=False,
-        )
-        keys = os.fsdecode(done.stdout).split("\0")
-        return tuple(dict.fromkeys([key for key in keys if key.startswith("filter.")]))
-
-    def text(self, *words: str) -> str:
-        """The same as one line of text."""
-        return self.run(*words).decode("utf-8", "surrogateescape").strip()
-
-    def names(self, *words: str, stdin: bytes = b"") -> tuple[str, ...]:
-        """Output that is separated by NUL."""
-        raw = self.run(*words, stdin=stdin)
-        return tuple([os.fsdecode(part) for part in raw.split(b"\0") if part])
-
-    def committed(
-        self,
-        root: Path,
-        index: Path,
-        branch: str,
-        title: str,
-        body: str,
-        changed: Collection[str] = (),
-    ) -> str:
-        """Commit the files below `root` on `branch`, after its last commit or the current one.
-
-        No filter is run. A file that the project filters (large files, secrets) stays as it was
-        committed unless it is one of `changed`, relative to `root`; then it is committed as it is.
-
-        Returns:
-            The commit; "" if nothing changed since.
-
-        Raises:
-            Refused: the branch is checked out, or its name is none.
-            RunError: git failed.
-        """
-        git = Git(self.store, self.tree, index, own=False)
-        reference = git.usable(branch)
-        parent = git._commit(reference) or git._commit("HEAD")
-        # An index left by a process that died would bring its entries into the commit.
-        index.unlink(missing_ok=True)
-        git.run("read-tree", parent or "--empty")
-        git.run("add", "--all", "--", str(root))
-        git._unfiltered(
-            parent, {(root / path).relative_to(git.tree).as_posix() for path in changed}
-        )
-        tree = git.text("write-tree")
-        if parent and git.text("rev-parse", f"{parent}^{{tree}}") == tree:
-            return ""
-        text = f"{title}\n\n{body}".strip() + "\n"
-        above = ["-p", parent] if parent else []
-        raw = git.run("commit-tree", tree, *above, stdin=text.encode(), more=git._author())
-        commit = os.fsdecode(raw).strip()
-        # With the old value: whoever moved the branch meanwhile is not overwritten.
-        git.run("update-ref", "-m", title, reference, commit, git._commit(reference) or "0" * 40)
-        return commit
-
-    def _unfiltered(self, parent: str, changed: Collection[str]) -> None:
-        """Have the parent's entries for files that a filter would make smaller or other."""
-        if not parent:
-            return
-        names = self.names("diff-index", "--cached", "-z", "--name-only", "--no-renames", parent)
-        attributes = self.names("check-attr", "-z", "--stdin", "filter", stdin=nul(names))
-        filtered = [
-            path
-            for path, value in zip(attributes[::3], attributes[2::3], strict=True)
-            if value not in ("unspecified", "unset") and path not in changed
-        ]
-        if filtered:
-            entries = self.run("ls-tree", "-z", "-r", parent, "--", *filtered)
-            self.run("update-index", "-z", "--index-info", stdin=entries)
-
-    def usable(self, branch: str) -> str:
-        """The reference of a branch that may be committed to beside the person's own work.
-
-        Raises:
-            Refused: the branch is checked out, or its name is none.
-        """
-        reference = f"refs/heads/{branch}"
-        try:
-            self.run("check-ref-format", reference)
-        except RunError:
-            raise Refused(f"{branch!r} is no name for a branch") from None
-        if any([f"branch {reference}" == line for line in self._worktrees()]):
-            raise Refused(f"the branch {branch!r} is checked out; commit to another one")
-        return reference
-
-    def _commit(self, name: str) -> str:
-        try:
-            return self.text("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
-        except RunError:
-            return ""
-
-    def _worktrees(self) -> list[str]:
-        return self.text("worktree", "list", "--porcelain").splitlines()
-
-    def _author(self) -> dict[str, str]:
-        """The person's name, if git knows one; else ours."""
-        try:
-            self.run("var", "GIT_COMMITTER_IDENT")
-        except RunError:
-            name = {"NAME": "taofold", "EMAIL": "taofold@localhost"}
-            return {f"GIT_{who}_{k}": v for who in ("AUTHOR", "COMMITTER") for k, v in name.items()}
-        return {}
-
-
-def _overridden(keys: Iterable[str]) -> dict[str, str]:
-    """Variables with which git runs none of these filters."""
-    # Configuration from the environment wins over every file, so no file has to be trusted.
-    variables = {"GIT_CONFIG_COUNT": "0"}
-    for number, name in enumerate(keys):
-        variables["GIT_CONFIG_COUNT"] = str(number + 1)
-        variables[f"GIT_CONFIG_KEY_{number}"] = name
-        variables[f"GIT_CONFIG_VALUE_{number}"] = "false" if name.endswith(".required") else ""
-    return variables
-
-
-def repository(root: Path) -> Git | None:
-    """The project's own repository around `root`; None if there is none.
-
-    Ask before an agent has worked, and keep the answer. A directory that only looks like a
-    repository, without being called `.git`, is none.
-    """
-    git = trusted_code.program("git", root)
-    if not git:
-        return None
-    names = ("PATH", "HOME")
-    environment = {name: os.environ[name] for name in names if name in os.environ}
-    words = ["rev-parse", "--path-format=absolute", "--git-dir", "--show-toplevel"]
-    done = subprocess.run(
-        [git, "-C", str(root), *_HARMLESS, *words],
-        capture_output=True,
-        env=environment,
-        timeout=SECONDS,
-        check=False,
-    )
-    lines = os.fsdecode(done.stdout).splitlines()
-    if done.returncode or len(lines) != 2:
-        return None
-    store = Path(lines[0])
-    # A directory named `x.git` with HEAD and objects in it may have been laid by anybody.
-    if store.is_relative_to(root) and ".git" not in store.relative_to(root).parts:
-        return None
-    return Git(store, Path(lines[1]), own=False)
-
-
-def nul(paths: Iterable[str]) -> bytes:
-    """Paths as git reads them from standard input."""
-    return b"".join([os.fsencode(path) + b"\0" for path in paths])
-
-
 LARGEST: Final = 32_000_000
 """Bytes of a file; larger ones are left out and named."""
 MOST_FILES: Final = 200_000

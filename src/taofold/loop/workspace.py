@@ -21,7 +21,8 @@ import msgspec
 
 from taofold.core.errors import ConfigError, Refused, RunError
 from taofold.core.values import Value
-from taofold.loop.snapshots import DIFF, Git, Snapshots, TreeSnapshot, repository, shadow
+from taofold.loop.git import Git, repository
+from taofold.loop.snapshots import DIFF, Snapshots, TreeSnapshot, shadow
 from taofold.loop.values import Left
 from taofold.parsing.untrusted_text import first_names
 
