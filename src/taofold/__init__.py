@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from taofold.runtime.setup import Approval, Decision
     from taofold.tools import Outcome, RunContext, Tool, Toolset, tool
     from taofold.tools.attachments import Audio, Document, Image
-    from taofold.tools.discovery import register_custom_action
+    from taofold.tools.toolset import register_custom_action
 
 # Loaded at the first use of a name: `import taofold` alone stays a matter of milliseconds.
 _HOME = {
@@ -67,7 +67,7 @@ _HOME = {
     "rate": "runtime.ratings",
     "Rating": "runtime.ratings",
     "ratings": "runtime.ratings",
-    "register_custom_action": "tools.discovery",
+    "register_custom_action": "tools.toolset",
     "Reject": "runtime.hooks",
     "Replace": "runtime.hooks",
     "ReplayDiverged": "core.errors",

@@ -25,7 +25,8 @@ from taofold.core.values import Message, Profile, Reply, Usage
 from taofold.runtime.providers import register_provider
 from taofold.runtime.setup import TRACEPARENT
 from taofold.testing import FunctionModel, ScriptedModel
-from taofold.tools.discovery import DiscoveryWarning, forget_action
+from taofold.tools.discovery import DiscoveryWarning
+from taofold.tools.toolset import forget_action
 
 pytestmark = pytest.mark.anyio
 

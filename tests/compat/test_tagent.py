@@ -34,7 +34,7 @@ from taofold.compat.tagent import (
 )
 from taofold.core.errors import ConfigError, ModelError, RunError
 from taofold.testing import FunctionModel, ScriptedModel
-from taofold.tools.discovery import forget_action
+from taofold.tools.toolset import forget_action
 
 State = dict[str, Any]
 

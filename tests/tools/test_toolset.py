@@ -8,8 +8,8 @@ import pytest
 from taofold.core.errors import ConfigError
 from taofold.core.values import Tier
 from taofold.tools import RunContext, Toolset, external, tool
-from taofold.tools.discovery import custom_actions, forget_action, register_custom_action
 from taofold.tools.tool import get_tool_documentation
+from taofold.tools.toolset import custom_actions, forget_action, register_custom_action
 
 
 @tool(effect="read")

@@ -44,8 +44,9 @@ from taofold.runtime.setup import Approver, Pause
 from taofold.tools import Tool, Toolset, as_tool
 from taofold.tools.attachments import Prompt
 from taofold.tools.context import Deps
-from taofold.tools.discovery import custom_actions, discover_toolset
+from taofold.tools.discovery import discover_toolset
 from taofold.tools.threads import WORKERS, run_now
+from taofold.tools.toolset import custom_actions
 
 _SCHEMA = {
     "type": "object",

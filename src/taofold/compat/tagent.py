@@ -41,10 +41,10 @@ from taofold.reasoning import tagent
 from taofold.reasoning.strategy_actions import SYSTEM_ACTIONS as OWN_ACTIONS
 from taofold.runtime.model import Model, ModelSpec, OnText, Request
 from taofold.runtime.providers import forget_provider, register_provider, resolve
-from taofold.tools import as_tool, discovery
-from taofold.tools.discovery import custom_actions, forget_action
+from taofold.tools import as_tool, toolset
 from taofold.tools.threads import WORKERS, run_now
 from taofold.tools.tool import Tool, external, get_tool_documentation, make
+from taofold.tools.toolset import custom_actions, forget_action
 
 
 class OverIterations(LimitReached):
@@ -334,7 +334,7 @@ class TagentStore:
 
 def register_custom_action(action_name: str, action_func: Callable[..., Any]) -> Tool:
     """`taofold.register_custom_action`."""
-    return discovery.register_custom_action(action_name, action_func)
+    return toolset.register_custom_action(action_name, action_func)
 
 
 def format_conversation_as_chat(
