@@ -32,7 +32,7 @@ from taofold.files.tools import (
 )
 from taofold.files.types import NoType, type_of
 from taofold.policy import Limits, Policy
-from taofold.runtime.providers import providers
+from taofold.runtime.providers import is_provider, providers
 from taofold.tools.command import command_tool
 from taofold.tools.files import file_tools
 
@@ -310,7 +310,7 @@ def _models(document: YamlDocument, key_path: tuple[str, ...], value: Any) -> li
     for entry in entries if is_array(entries) else ():
         spec = entry.get("model", "") if is_object(entry) else entry
         provider, colon, model = str(spec).partition(":")
-        if colon and provider not in providers():
+        if colon and not is_provider(provider):
             hint = near(provider, providers())
             faults.append(document.fault(key_path, f"unknown provider {provider!r}", hint))
         elif colon and not model.strip():

@@ -168,6 +168,11 @@ def providers() -> list[str]:
     return sorted({*BUILT_IN, *_registered, *(entry.name for entry in installed(GROUP))})
 
 
+def is_provider(name: str) -> bool:
+    """Can a model `name:…` be used? Other packages are looked through only for a strange name."""
+    return name in _registered or name in BUILT_IN or name in providers()
+
+
 def _model_by_name(spec: str, provider: str, options: dict[str, Any]) -> Model:
     # Split at the first colon only: names of Ollama's models hold one themselves (`llama3:8b`).
     name, colon, model = spec.partition(":")
