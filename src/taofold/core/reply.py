@@ -89,6 +89,7 @@ _FINISHES: Final[Mapping[str, Finish]] = {
     "max_tokens": "length",
     "max_output_tokens": "length",
     "model_length": "length",
+    "token_limit": "length",
     "model_context_window_exceeded": "overflow",
     "overflow": "overflow",
     "tool_calls": "tool_calls",
@@ -113,6 +114,11 @@ _FINISHES: Final[Mapping[str, Finish]] = {
 def finish_of(reason: str | None) -> Finish:
     """The reason a reply ended, from a provider's word for it; "" if unknown."""
     return _FINISHES.get((reason or "").lower(), "")
+
+
+def is_cut(reason: str | None) -> bool:
+    """Does a provider's word for it mean that the output limit ended the text?"""
+    return finish_of(reason) == "length"
 
 
 @dataclass(frozen=True, slots=True, init=False)

@@ -208,6 +208,11 @@ def duration(ms: float) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s"
 
 
+def dollars(usd: float) -> str:
+    """$0.00, and more places for less than a cent."""
+    return f"${usd:.2f}" if usd == 0 or usd >= 0.01 else f"${usd:.5f}"
+
+
 def number(count: int) -> str:
     """812, 2.1k, 3.4M."""
     if count < 1000:

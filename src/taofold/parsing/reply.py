@@ -19,6 +19,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from taofold.core.json_values import is_array, is_object
+from taofold.core.reply import is_cut
 from taofold.parsing.decision import (
     NAMELESS,
     PARAMETER_KEYS,
@@ -69,7 +70,6 @@ from taofold.parsing.schema.coercion import refusal
 from taofold.parsing.schema.scalars import same
 from taofold.parsing.schema.shape import ANY, ReadingPlan, fold
 from taofold.parsing.spans import Scan, Span, scan
-from taofold.parsing.typed import is_cut
 
 WHOLE: Final = "tool_calls"
 """The finish reason that says that the model has made its calls."""

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from pydantic_core import from_json
 
 from taofold.core.json_values import is_array
+from taofold.core.reply import is_cut
 from taofold.parsing.jsonlike.strict import unescaped
 from taofold.parsing.labels import has_action, has_lead, labelled
 from taofold.parsing.markup.calls import CallReader, RawCall, blocks_in
@@ -38,7 +39,6 @@ from taofold.parsing.schema.target import (
 from taofold.parsing.spans import Scan, Span, scan, without_opener
 
 T = TypeVar("T")
-_CUT = frozenset({"length", "max_tokens", "max_output_tokens", "model_length", "token_limit"})
 _ORDER = {"none": 0, "syntax": 1, "schema": 2}
 _SCALARS = frozenset({"string", "integer", "number", "boolean", "enum", "null"})
 _FLAT = bytes.maketrans(b"123456789E", b"000000000e")
@@ -54,11 +54,6 @@ _DECIDED = re.compile(
     re.IGNORECASE,
 )
 """A label on a line of its own that says which of several values counts."""
-
-
-def is_cut(finish_reason: str | None) -> bool:
-    """Whether a provider's finish reason means that the output limit ended the text."""
-    return finish_reason is not None and finish_reason.lower() in _CUT
 
 
 def parse(

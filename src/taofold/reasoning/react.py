@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from taofold.core.content import ToolCall
 from taofold.core.effects import Act, Answer, Ask, Begin, Halt, Outlook, Strategy, note
+from taofold.core.reply import is_cut
 from taofold.core.rules import check_thought, fingerprint
 from taofold.core.values import FINISH, Action, Message, Observation, Reply, Thought, Value
 from taofold.parsing import (
@@ -29,7 +30,6 @@ from taofold.parsing import (
 )
 from taofold.parsing.decision import names_a_tool
 from taofold.parsing.outcome import OPEN_END, REPEATED
-from taofold.parsing.typed import is_cut
 from taofold.reasoning.conversation import BROKEN, REFUSED, Talk, withheld
 from taofold.reasoning.task import Task
 

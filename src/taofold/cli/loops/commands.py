@@ -14,9 +14,8 @@ from taofold.cli import options
 from taofold.cli.loops.drive import as_json, drive, warn
 from taofold.cli.options import Budget, Force, MaxIterations, Steps, Timeout
 from taofold.cli.outcome import fail, give, give_json, say
-from taofold.cli.render.text import dollars
 from taofold.core.errors import ConfigError, UnknownRun
-from taofold.core.text import duration, line, number
+from taofold.core.text import dollars, duration, line, number
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -133,7 +132,7 @@ def list_loops(
 ) -> None:
     """The loops of this project, newest first."""
     from taofold.cli.loops.dependencies import with_dependencies
-    from taofold.cli.render.text import ago, dollars, table
+    from taofold.cli.render.text import ago, table
     from taofold.clocks import clock
     from taofold.core.text import line
     from taofold.loop.lifecycle import rows

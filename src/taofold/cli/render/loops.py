@@ -12,9 +12,8 @@ from rich.status import Status
 from rich.text import Text
 
 from taofold.cli.render.story import can_colour, key_line
-from taofold.cli.render.text import dollars
 from taofold.core import events as run
-from taofold.core.text import duration, line, number, parameters
+from taofold.core.text import dollars, duration, line, number, parameters
 from taofold.core.values import FINISH, Action, Observation
 from taofold.loop import events as e
 from taofold.loop.report import root_cause

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Final, Protocol, TextIO
 
 from taofold.agent.result import Delta, Happening, Progress
 from taofold.cli.outcome import invocation
-from taofold.cli.render.text import clean, dollars
+from taofold.cli.render.text import clean
 from taofold.core import events as e
 from taofold.core.content import media_of, parts_of, thoughts
 from taofold.core.errors import LogError
 from taofold.core.state import RunState, reduce
-from taofold.core.text import clip, duration, line, number, parameters, value
+from taofold.core.text import clip, dollars, duration, line, number, parameters, value
 from taofold.core.values import ASK_USER, FINISH, Action, Observation, Thought
 
 if TYPE_CHECKING:

@@ -20,11 +20,6 @@ clean = visible
 """What everything here goes through."""
 
 
-def dollars(usd: float) -> str:
-    """$0.00, and more places for less than a cent."""
-    return f"${usd:.2f}" if usd == 0 or usd >= 0.01 else f"${usd:.5f}"
-
-
 def ago(then: int, now: int) -> str:
     """How long ago, in one unit. Milliseconds since the epoch."""
     seconds = max(0, now - then) // 1000
