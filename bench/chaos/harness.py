@@ -69,9 +69,9 @@ import world  # noqa: E402
 
 from taofold import Decision  # noqa: E402
 from taofold.core import events as e  # noqa: E402
+from taofold.core.call_ids import effect_id  # noqa: E402
 from taofold.core.errors import LogError, Refused  # noqa: E402
 from taofold.core.state import fold  # noqa: E402
-from taofold.core.trace import effect_id  # noqa: E402
 from taofold.core.values import Principal  # noqa: E402
 from taofold.log.log import ENDED, RunRow  # noqa: E402
 from taofold.log.sqlite.journal import SqliteJournal  # noqa: E402

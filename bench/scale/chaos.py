@@ -39,9 +39,9 @@ from tests.engine import restate  # noqa: E402
 from tests.ports import free_port  # noqa: E402
 
 from taofold import Agent, Decision  # noqa: E402
+from taofold.core.call_ids import effect_id  # noqa: E402
 from taofold.core.errors import LogError, Refused  # noqa: E402
 from taofold.core.state import fold  # noqa: E402
-from taofold.core.trace import effect_id  # noqa: E402
 from taofold.engine import RemoteEngine  # noqa: E402
 from taofold.log.log import ENDED  # noqa: E402
 from taofold.log.postgres import PostgresLog  # noqa: E402

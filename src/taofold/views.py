@@ -15,9 +15,8 @@ from typing import Any, Final
 
 from taofold.core.events import Record
 from taofold.core.json_values import plain
-from taofold.core.state import RunState, fold
+from taofold.core.state import RunState, fold, opening
 from taofold.core.text import iso
-from taofold.core.trace import opening
 from taofold.core.values import Principal
 from taofold.log.log import Log, RunRow
 from taofold.runtime.ratings import Rating

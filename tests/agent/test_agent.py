@@ -23,7 +23,7 @@ from taofold.core import events as e
 from taofold.core.errors import ConfigError
 from taofold.core.values import Message, Profile, Reply, Usage
 from taofold.runtime.providers import register_provider
-from taofold.runtime.setup import TRACEPARENT
+from taofold.runtime.trace_context import TRACEPARENT
 from taofold.testing import FunctionModel, ScriptedModel
 from taofold.tools.discovery import DiscoveryWarning
 from taofold.tools.toolset import forget_action

@@ -1,8 +1,8 @@
 """What a run keeps of the agent that it is a run of: made once, the same in every run."""
 
 from taofold import Agent, tool
+from taofold.core.call_ids import IDENTITY
 from taofold.core.events import RunStarted
-from taofold.core.trace import IDENTITY
 from taofold.testing.models import ScriptedModel
 
 SECRET = "correct-horse-battery"

@@ -3,10 +3,11 @@ import pytest
 from story import Story
 
 from taofold.core import events as e
+from taofold.core.call_ids import IDENTITY, child_id, effect_id, sample_id
 from taofold.core.content import format_conversation_as_chat
 from taofold.core.state import RunState, fold
 from taofold.core.text import iso, milliseconds
-from taofold.core.trace import IDENTITY, child_id, effect_id, sample_id, trace, turns
+from taofold.core.trace import trace, turns
 from taofold.core.values import Action, Message, Observation
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from taofold.core.events import ForeignCall
-from taofold.core.trace import TraceContext
+from taofold.runtime.trace_context import TraceContext
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 

@@ -13,9 +13,9 @@ from typing import Any
 from tests.crash.points import CrashLog, CrashModel, Points, crashing
 
 from taofold import Agent, Decision, Limits, Outcome, RunContext, tool
+from taofold.core.call_ids import effect_id
 from taofold.core.errors import UnknownRun
 from taofold.core.state import fold
-from taofold.core.trace import effect_id
 from taofold.core.values import Principal
 from taofold.log.log import Log
 from taofold.log.sqlite.log import SqliteLog

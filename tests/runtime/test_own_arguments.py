@@ -9,8 +9,8 @@ import pytest
 from taofold import Agent, Approval, Hook, HookContext, MemoryLog, RunContext, RunResult, tool
 from taofold.clocks import clock
 from taofold.core import events as e
+from taofold.core.call_ids import IDENTITY, effect_id
 from taofold.core.state import fold
-from taofold.core.trace import IDENTITY, effect_id
 from taofold.core.values import Action
 from taofold.runtime.run import rewind
 from taofold.testing import ScriptedModel

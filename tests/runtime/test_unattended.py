@@ -15,7 +15,6 @@ from taofold.core.effects import Answer, Begin, Strategy, ask, fork
 from taofold.core.errors import Refused
 from taofold.core.imported_runs import as_import
 from taofold.core.state import fold
-from taofold.core.trace import TraceContext
 from taofold.core.values import Action, Observation, Principal, Thought
 from taofold.log.log import AT_ONCE, RunRow, Signal
 from taofold.reasoning import Task
@@ -24,7 +23,7 @@ from taofold.runtime import run as runs
 from taofold.runtime.endings import EXPIRED, QUEUED
 from taofold.runtime.model import Request
 from taofold.runtime.recording import Tape
-from taofold.runtime.setup import TRACEPARENT, current
+from taofold.runtime.trace_context import TRACEPARENT, TraceContext, current_trace
 from taofold.testing import FunctionModel
 
 from .kit import act, finish
@@ -320,13 +319,15 @@ def test_the_lowest_flag_of_the_applications_span_says_whether_it_is_recorded(
     span = _Span(flags)
     api = SimpleNamespace(get_current_span=lambda: span)
     monkeypatch.setitem(sys.modules, "opentelemetry.trace", api)  # type: ignore[arg-type]
-    assert current() == TraceContext(f"{0xABC:032x}", f"{0xDEF:016x}", sampled)
+    assert current_trace() == TraceContext(f"{0xABC:032x}", f"{0xDEF:016x}", sampled)
     span.context.is_valid = False
-    assert current() is None
+    assert current_trace() is None
     token = TRACEPARENT.set(str(TraceContext("1" * 32, "2" * 16, sampled)))
     try:
-        assert current() == TraceContext("1" * 32, "2" * 16, sampled), "the header comes first"
+        assert current_trace() == TraceContext("1" * 32, "2" * 16, sampled), (
+            "the header comes first"
+        )
     finally:
         TRACEPARENT.reset(token)
     monkeypatch.delitem(sys.modules, "opentelemetry.trace")
-    assert current() is None
+    assert current_trace() is None

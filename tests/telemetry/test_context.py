@@ -9,9 +9,8 @@ from tests.runtime.kit import Memo, act, finish, settled
 from tests.telemetry.kit import add, calculator, capturing, family, told
 
 from taofold import Agent, MemoryLog
-from taofold.core.trace import TraceContext
 from taofold.core.values import Principal
-from taofold.runtime.setup import TRACEPARENT, current
+from taofold.runtime.trace_context import TRACEPARENT, TraceContext, current_trace
 from taofold.telemetry import otel
 from taofold.telemetry.attributes import attributes
 from taofold.telemetry.opik import OpikTranslation as Opik
@@ -47,7 +46,7 @@ def test_a_traceparent_is_read_as_the_recommendation_says(text, context):
 
 
 def test_there_is_no_context_unless_the_application_has_one():
-    assert current() is None
+    assert current_trace() is None
 
 
 async def test_a_run_hangs_below_the_applications_span_wherever_it_is_sent_from():

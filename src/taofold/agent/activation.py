@@ -17,13 +17,13 @@ from taofold.agent.history import Earlier, History
 from taofold.agent.result import Delta, Happening, Progress, RunResult, result_of
 from taofold.clocks import clock
 from taofold.core import events as e
+from taofold.core.call_ids import IDENTITY
 from taofold.core.content import Part, TextPart, media_of, parts_of
 from taofold.core.effects import Strategy
 from taofold.core.errors import ConfigError, LimitReached, Refused
 from taofold.core.json_values import render
 from taofold.core.state import ENDED, RunState, fold, live
 from taofold.core.text import near
-from taofold.core.trace import IDENTITY
 from taofold.core.values import JSON, Message, Observation, ObservationStatus, Principal, Usage
 from taofold.log.log import Log
 from taofold.log.memory import MemoryLog
@@ -39,17 +39,8 @@ from taofold.runtime.hooks import Hooks
 from taofold.runtime.model import Model
 from taofold.runtime.providers import resolve
 from taofold.runtime.redaction import RedactionPass, redact_visible, unsaid
-from taofold.runtime.setup import (
-    NO_HOOKS,
-    SETTING,
-    Approver,
-    ChildOutcome,
-    Parent,
-    Pause,
-    Purse,
-    Setup,
-    current,
-)
+from taofold.runtime.setup import NO_HOOKS, Approver, ChildOutcome, Parent, Pause, Purse, Setup
+from taofold.runtime.trace_context import TRACE_SETTING, current_trace
 from taofold.tools import ModelQuestion, Tool
 from taofold.tools.attachments import Prompt, Showing, prompted
 
@@ -315,8 +306,8 @@ class Activation:
         limits = {} if self.parent is None else {"limits": asdict(self.setup.limits)}
         redacted: dict[str, Any] = self.setup.redactor.json(dict(given)) if given else {}
         # A child run hangs below the call that it serves, wherever that is.
-        context = current() if self.parent is None else None
-        trace_setting = {} if context is None else {SETTING: str(context)}
+        context = current_trace() if self.parent is None else None
+        trace_setting = {} if context is None else {TRACE_SETTING: str(context)}
         # The caller's own keys first: they cannot override what the rules and a replay rely on.
         identity = {IDENTITY: token_hex(6)}
         return {**redacted, **self.agent.noted, **identity, **limits, **trace_setting}

@@ -202,7 +202,7 @@ def _parameters(text: str) -> dict[str, Any] | None:
 async def _agent_options(log: "Log", runs: set[str]) -> dict[str, str]:
     """By run, what is added to `runs resume RUN`."""
     from taofold.cli.agent_argument import agent_option
-    from taofold.core.trace import opening
+    from taofold.core.state import opening
 
     return {run: agent_option(opening(await log.read(run, limit=1))) for run in runs}
 

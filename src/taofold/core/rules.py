@@ -16,9 +16,10 @@ from typing import Any, Final, TypeAlias, cast
 import msgspec
 
 from taofold.core import events as e
+from taofold.core.call_ids import branch
 from taofold.core.grounding import ground_turns
-from taofold.core.state import live
-from taofold.core.trace import TracedCall, TracedTurn, branch, opening, turns
+from taofold.core.state import live, opening
+from taofold.core.trace import TracedCall, TracedTurn, turns
 from taofold.core.values import THOUGHT_TYPES, Action, ThoughtType, Value
 
 NO_THOUGHT: Final = "R1"

@@ -317,6 +317,14 @@ def live(records: Iterable[e.Record]) -> list[e.Record]:
     return surviving
 
 
+def opening(records: Iterable[e.Record]) -> e.RunStarted | None:
+    """The run's first fact, None if the log lacks it."""
+    for record in records:
+        if isinstance(record.event, e.RunStarted):
+            return record.event
+    return None
+
+
 def ending(records: Sequence[e.Record]) -> e.RunFinished | None:
     """How the run ended, None if it has not; the last end if it was resumed after one."""
     for record in reversed(records):

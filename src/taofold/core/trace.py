@@ -1,25 +1,21 @@
-"""The log as a person reads it: turn after turn, as flat spans, call by call; and the ids that a
-place in a run gives, of an effect (`effect_id`), of a child run (`child_id`).
+"""The log as a person reads it: turn after turn, as flat spans, call by call.
 
 `state.fold` keeps what a run needs to go on; `turns` keeps what can be judged, measured and
 exported. It takes any log, also an imported one that breaks the rules. `trace` gives one span per
 run, model call, step, tool call and limit that ended something, ready for JSON lines. `audit`
-gives for every call who asked, who decided, what happened and when (D10). The ids that a place in a
-run gives are here too: of its effect, and of the child run that it begins; and `TraceContext`, the
-place of a run in the trace of an application. Pure; secrets were taken out before anything was
-logged.
+gives for every call who asked, who decided, what happened and when (D10). Pure; secrets were taken
+out before anything was logged.
 """
 
-import re
 from collections.abc import Iterable, Sequence
-from hashlib import blake2b
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 import msgspec
 from msgspec.structs import replace
 
 from taofold.core import events as e
-from taofold.core.state import RunState, live
+from taofold.core.call_ids import branch
+from taofold.core.state import live
 from taofold.core.text import iso
 from taofold.core.values import JSON, RESERVED, Action, Observation, Step, Thought, Usage, Value
 
@@ -148,11 +144,6 @@ class _Pending:
         )
 
 
-def branch(key: str) -> str:
-    """The branch of the strategy in which the effect `key` stands: "" outside every fork."""
-    return key.rpartition(".")[0]
-
-
 def turns(records: Iterable[e.Record]) -> tuple[TracedTurn, ...]:
     """The turns that still count, numbered from 1.
 
@@ -196,44 +187,6 @@ def _enter(call: _Pending, event: e.Decided | e.Started | e.Observed, record: e.
         case e.Observed():
             call.observation = event.observation
             call.observed_at, call.observed_seq = record.at, record.seq
-
-
-IDENTITY: Final = "identity"
-"""A setting of `RunStarted`: a word that no other run has. Names of runs may recur."""
-
-
-def effect_id(run: str, state: RunState, key: str, index: int) -> str:
-    """The id of the call at this place, as tools know it: the same for every attempt at this call.
-
-    No other call has it: not one of a run of the same name in another log, nor one that stands at
-    the same place after what was there has been taken back. Runs that an older release began have
-    no word of their own: their calls are called as they were, or `verify` would not know them.
-    """
-    own = str(state.started.settings.get(IDENTITY, "")) if state.started else ""
-    life = f"{run}\x1f{own}\x1f{state.rewinds}" if own else run
-    return blake2b(f"{life}\x1f{key}\x1f{index}".encode(), digest_size=12).hexdigest()
-
-
-def child_id(run: str, key: str, index: int, rewinds: int = 0) -> str:
-    """The id of the run that the call at this place of `run` begins, if it is an agent's.
-
-    After `rewinds` of the run the call is another one, and so is the run that it begins.
-    """
-    life = f"r{rewinds}" if rewinds else ""
-    return f"{run}.{key.replace('.', '-')}-{index}{life}"
-
-
-def sample_id(run: str, key: str, index: int, number: int) -> str:
-    """The id of the run in which a model answers a question of the tool called at this place."""
-    return f"{child_id(run, key, index)}s{number}"
-
-
-def opening(records: Iterable[e.Record]) -> e.RunStarted | None:
-    """The run's first fact, None if the log lacks it."""
-    for record in records:
-        if isinstance(record.event, e.RunStarted):
-            return record.event
-    return None
 
 
 VERSION: Final = 1
@@ -509,38 +462,3 @@ def _with(entry: AuditEntry, event: e.Decided | e.Started | e.Observed, at: int)
         reason=event.reason,
         decided_at=at,
     )
-
-
-_TRACEPARENT: Final = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
-_SAMPLED: Final = 1
-
-
-class TraceContext(NamedTuple):
-    """A span of somebody's trace: 32 and 16 hex digits, and whether it is recorded.
-
-    As text the `traceparent` of W3C Trace Context, https://www.w3.org/TR/trace-context/:
-
-        00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
-    """
-
-    trace: str
-    span: str
-    sampled: bool = True
-
-    def __str__(self) -> str:
-        return f"00-{self.trace}-{self.span}-{int(self.sampled):02x}"
-
-    @classmethod
-    def parse(cls, text: str) -> "TraceContext | None":
-        """The context that a `traceparent` header says, None if it is malformed.
-
-        A version of the future may have more fields behind those of version 00.
-        """
-        match = _TRACEPARENT.fullmatch(text.strip())
-        if match is None:
-            return None
-        version, trace, span, flags, more = match.groups()
-        # W3C: version ff is forbidden, 00 ends after the flags, and ids of zeros are invalid.
-        if version == "ff" or (version == "00" and more) or not int(trace, 16) or not int(span, 16):
-            return None
-        return cls(trace, span, bool(int(flags, 16) & _SAMPLED))

@@ -11,8 +11,8 @@ import msgspec
 
 from taofold.core import events as e
 from taofold.core.json_values import is_object
-from taofold.core.state import ending, live
-from taofold.core.trace import TracedCall, TracedTurn, TraceSpan, opening, trace, turns
+from taofold.core.state import ending, live, opening
+from taofold.core.trace import TracedCall, TracedTurn, TraceSpan, trace, turns
 from taofold.core.values import RESERVED
 
 _VERSIONS: Final = ("draft", "revise")

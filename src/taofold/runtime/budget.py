@@ -8,8 +8,8 @@ models, tools or people.
 import asyncio
 from collections.abc import Iterator
 
+from taofold.core.call_ids import branch
 from taofold.core.events import LimitHit
-from taofold.core.trace import branch
 from taofold.log.run_store import Store
 from taofold.policy import Limits
 from taofold.policy.limits import Blocked, Limit, Reserved

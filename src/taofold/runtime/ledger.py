@@ -13,12 +13,12 @@ from hashlib import blake2b
 import msgspec
 
 from taofold.core import events as e
+from taofold.core.call_ids import branch
 from taofold.core.content import Conversation
 from taofold.core.effects import Ask
 from taofold.core.errors import LogError, ModelError
 from taofold.core.json_values import copied
 from taofold.core.rules import fingerprint
-from taofold.core.trace import branch
 from taofold.core.values import Action, Step
 from taofold.log.run_store import Store
 from taofold.policy import Repetition

@@ -5,14 +5,11 @@ hold: who approves, child runs, samples, a batch's purse. Knows nothing of `Agen
 """
 
 import asyncio
-import sys
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeAlias
 
 from taofold.clocks import clock
-from taofold.core.trace import TraceContext
 from taofold.core.values import (
     ASK_USER,
     FINISH,
@@ -265,25 +262,3 @@ class Setup:
     def model(self, role: str) -> Model:
         """The model that plays `role`."""
         return self.models.get(role) or self.models["executor"]
-
-
-TRACEPARENT: Final[ContextVar[str]] = ContextVar("taofold_traceparent", default="")
-"""A W3C `traceparent` for runs started in this context, as from a request's header."""
-SETTING: Final = "traceparent"
-"""The key of `RunStarted.settings`."""
-
-
-def current() -> TraceContext | None:
-    """The span in which this code runs: `TRACEPARENT`, else OpenTelemetry's current span."""
-    if traceparent := TRACEPARENT.get():
-        return TraceContext.parse(traceparent)
-    # Not imported: if the application has not loaded OpenTelemetry, there is no span to find.
-    api: Any = sys.modules.get("opentelemetry.trace")
-    if api is None:
-        return None
-    context = api.get_current_span().get_span_context()
-    if not context.is_valid:
-        return None
-    return TraceContext(
-        f"{context.trace_id:032x}", f"{context.span_id:016x}", bool(context.trace_flags & 1)
-    )

@@ -15,12 +15,12 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from taofold.core import events as e
+from taofold.core.call_ids import child_id, effect_id, sample_id
 from taofold.core.content import MediaPart, TextPart
 from taofold.core.errors import LogError
 from taofold.core.json_values import render
 from taofold.core.state import RunState
 from taofold.core.text import error_text, excerpt, key_line, utf8
-from taofold.core.trace import child_id, effect_id, sample_id
 from taofold.core.values import Action, Observation, Usage
 from taofold.policy import Facts, Limits
 from taofold.policy.limits import Reserved

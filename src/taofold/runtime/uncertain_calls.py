@@ -13,11 +13,11 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from taofold.core import events as e
+from taofold.core.call_ids import effect_id
 from taofold.core.imported_runs import provenance_of
 from taofold.core.rules import fingerprint
 from taofold.core.state import RunState
 from taofold.core.text import error_text, excerpt
-from taofold.core.trace import effect_id
 from taofold.core.values import Action, Observation, Tier
 from taofold.policy import Ruling
 from taofold.runtime.approvals import OpenQuestion

@@ -18,7 +18,7 @@ from taofold.agent.result import ANSWERING, Happening
 from taofold.clocks import clock
 from taofold.core.errors import Refused, UnknownRun
 from taofold.core.events import RunStarted
-from taofold.core.trace import opening
+from taofold.core.state import opening
 from taofold.core.values import Principal
 from taofold.engine import Engine, RemoteEngine, open_engine
 from taofold.learning.registry import Registry

@@ -12,12 +12,12 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from taofold.core import events as e
+from taofold.core.call_ids import branch
 from taofold.core.content import Message, result_message
 from taofold.core.json_values import render
 from taofold.core.reply import Usage
-from taofold.core.trace import TraceContext, branch
 from taofold.core.values import RESERVED, Action, Observation, Principal, Thought
-from taofold.runtime.setup import SETTING
+from taofold.runtime.trace_context import TRACE_SETTING, TraceContext
 from taofold.telemetry.prompt import EncodedMessages, Prompt
 from taofold.telemetry.spans import (
     AgentSpan,
@@ -522,7 +522,7 @@ def spans_of(
 
 def context_of(event: e.RunStarted) -> TraceContext | None:
     """Where the run hangs in the trace of the application that started it."""
-    noted = event.settings.get(SETTING)
+    noted = event.settings.get(TRACE_SETTING)
     return TraceContext.parse(noted) if isinstance(noted, str) else None
 
 

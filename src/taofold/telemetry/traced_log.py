@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from typing import Any, Final, Protocol
 
+from taofold.core.call_ids import branch
 from taofold.core.errors import ConfigError
 from taofold.core.events import AskFailed, Forked, Parked, Record, Replied, RunFinished, RunStarted
-from taofold.core.trace import branch
 from taofold.log.log import Claim, Log, RunRow, WrappedLog
 from taofold.runtime.model import Request
 from taofold.telemetry.outbox import endpoint_of

@@ -20,9 +20,8 @@ from taofold.cli.render.text import clean
 from taofold.core import events as e
 from taofold.core.errors import ConfigError
 from taofold.core.json_values import is_array, is_object
-from taofold.core.state import RunState, fold, live
+from taofold.core.state import RunState, fold, live, opening
 from taofold.core.text import line, parameters, value
-from taofold.core.trace import opening
 from taofold.core.values import Step
 from taofold.log.log import Log, RunRow
 from taofold.runtime.ownership import driven

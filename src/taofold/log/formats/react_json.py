@@ -15,8 +15,8 @@ from taofold.core import events as e
 from taofold.core.errors import ConfigError
 from taofold.core.json_values import is_object
 from taofold.core.rules import UNTYPED
-from taofold.core.state import ending, live
-from taofold.core.trace import TracedCall, opening, turns
+from taofold.core.state import ending, live, opening
+from taofold.core.trace import TracedCall, turns
 from taofold.core.values import FINISH, Action, Observation, Thought
 from taofold.log.formats import yaml_document as yaml
 from taofold.log.formats.tao_yaml import STRATEGY, Writer, by_default_started

@@ -25,9 +25,9 @@ from taofold.core import events as e
 from taofold.core.errors import ConfigError
 from taofold.core.json_values import is_array, is_object
 from taofold.core.rules import STATUS, UNTYPED, check_thought, recorded_violations
-from taofold.core.state import live
+from taofold.core.state import live, opening
 from taofold.core.text import iso
-from taofold.core.trace import TracedCall, TracedTurn, opening, turns
+from taofold.core.trace import TracedCall, TracedTurn, turns
 from taofold.core.values import RESERVED, Action, Observation, ObservationStatus, Thought
 from taofold.log.formats import yaml_document as yaml
 from taofold.log.formats.yaml_document import DocumentFault, Fields, Path, config_error

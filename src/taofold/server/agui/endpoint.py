@@ -24,8 +24,7 @@ from taofold.agent.activation import UI_CONTEXT
 from taofold.core import events as e
 from taofold.core.errors import Conflict, LogError
 from taofold.core.json_values import is_object
-from taofold.core.state import ENDED
-from taofold.core.trace import opening
+from taofold.core.state import ENDED, opening
 from taofold.log.log import RunRow
 from taofold.runtime.run import new_id
 from taofold.server.agui.projection import Projection, RecordReader

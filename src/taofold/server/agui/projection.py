@@ -13,10 +13,10 @@ from typing import Any, Final
 from ag_ui.core import events as ag
 
 from taofold.core import events as e
+from taofold.core.call_ids import child_id
 from taofold.core.errors import LogError
 from taofold.core.json_values import is_object, render
 from taofold.core.state import RunState, reduce
-from taofold.core.trace import child_id
 from taofold.core.values import FINISH, JSON, Action, Thought, Usage
 from taofold.log.log import Log
 from taofold.policy.limits import STOP_REASON

@@ -10,8 +10,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from taofold.core.errors import Refused, UnknownRun
-from taofold.core.state import ENDED
-from taofold.core.trace import opening
+from taofold.core.state import ENDED, opening
 from taofold.core.values import ASK_USER, Principal
 from taofold.log.log import RunRow
 from taofold.policy import Facts

@@ -11,12 +11,13 @@ import msgspec
 
 from taofold.agent import Agent
 from taofold.core import events as e
+from taofold.core.call_ids import child_id
 from taofold.core.content import MediaPart, media_of
 from taofold.core.json_values import plain
 from taofold.core.metrics import measure
-from taofold.core.state import fold
+from taofold.core.state import fold, opening
 from taofold.core.text import iso, line
-from taofold.core.trace import audit, child_id, opening, trace
+from taofold.core.trace import audit, trace
 from taofold.log.log import RunRow
 from taofold.policy import Facts
 from taofold.runtime.model import Model

@@ -17,9 +17,8 @@ from starlette.responses import JSONResponse, Response
 
 from taofold.core import events as e
 from taofold.core.errors import ConfigError, Conflict, UnknownRun
-from taofold.core.state import ENDED
+from taofold.core.state import ENDED, opening
 from taofold.core.text import visible
-from taofold.core.trace import opening
 from taofold.log.log import RunRow
 from taofold.runtime import control
 from taofold.runtime import run as runs

@@ -14,9 +14,9 @@ import msgspec
 
 from taofold.agent.result import Progress
 from taofold.core import events as e
+from taofold.core.call_ids import child_id
 from taofold.core.state import ENDED
 from taofold.core.text import iso
-from taofold.core.trace import child_id
 from taofold.core.values import FINISH
 from taofold.log.log import Log
 from taofold.server.streams.events import (
