@@ -2,7 +2,7 @@ import pytest
 from story import Story
 
 from taofold.core import events as e
-from taofold.core.rules import check
+from taofold.core.checklist import check
 from taofold.core.values import FINISH, Action, Observation, Thought
 
 NAMES = [

@@ -13,11 +13,12 @@ import pytest
 from tests.frozen import classes
 
 from taofold.core import events as e
+from taofold.core.checklist import check
 from taofold.core.events import Record, decode
 from taofold.core.grounding import ground_turns
 from taofold.core.json_values import plain
 from taofold.core.metrics import measure
-from taofold.core.rules import check, violations
+from taofold.core.rules import violations
 from taofold.core.state import live
 from taofold.core.text import excerpt, key_line, near, visible
 from taofold.core.trace import audit, trace, turns

@@ -3,15 +3,9 @@
 import pytest
 from story import Story
 
-from taofold.core.rules import (
-    INTENT,
-    RATIONALE,
-    UNGROUNDED,
-    check,
-    derived_violations,
-    lacks_content,
-    lacks_intent,
-)
+from taofold.core.checklist import check
+from taofold.core.rules import INTENT, RATIONALE, UNGROUNDED, derived_violations
+from taofold.core.vague_text import lacks_content, lacks_intent
 from taofold.core.values import Action, Observation, Thought
 
 TTL = (

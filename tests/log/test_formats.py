@@ -5,9 +5,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from taofold.core import events as e
+from taofold.core.checklist import check
 from taofold.core.errors import ConfigError
 from taofold.core.metrics import measure
-from taofold.core.rules import check, recorded_violations, violations
+from taofold.core.rules import recorded_violations, violations
 from taofold.core.state import fold
 from taofold.core.trace import turns
 from taofold.core.values import FINISH, Action, Observation, Thought, Usage

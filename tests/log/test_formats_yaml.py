@@ -2,9 +2,10 @@ import pytest
 from inline_snapshot import snapshot
 
 from taofold.core import events as e
+from taofold.core.checklist import check
 from taofold.core.errors import ConfigError
 from taofold.core.metrics import measure
-from taofold.core.rules import check, violations
+from taofold.core.rules import violations
 from taofold.core.state import fold
 from taofold.core.text import milliseconds
 from taofold.core.trace import turns

@@ -8,7 +8,7 @@ from tests.runtime.kit import Memo, neutral, planted, settled
 
 from taofold import Agent, Limits, MemoryLog, RunResult, tool
 from taofold.core import events as e
-from taofold.core.rules import check
+from taofold.core.checklist import check
 from taofold.core.state import ENDED, fold
 from taofold.reasoning import Decompose, Plan, react
 from taofold.runtime.control import steer

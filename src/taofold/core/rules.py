@@ -1,17 +1,14 @@
 """The rules of a turn (D3): what its thought and its actions must not do, live or in a log.
 
-A turn goes in, the rules that it breaks come out. Pure and linear. What a broken rule leads to is
-the strategy's and the policy's business. Source: the AIWG rules for Thought-Action-Observation
-loops.
-
-Whether a thought states an intent is judged by its form, in English: "Looking at the code." names
-an activity and a thing that could be anything, no aim, no reason, no place. Whether a sentence
-that says more is clear, and its reason good, needs a reader: nothing here claims to know.
+`check_thought` judges a type while a run goes on; `violations` are all that a log shows, those that
+the run recorded and those that its turns break whoever wrote them. What makes two calls the same
+(`fingerprint`), and actions that go round in circles, is here too. Pure and linear. What a broken
+rule leads to is the strategy's and the policy's business; the seven items that people check are in
+`checklist`. Source: the AIWG rules for Thought-Action-Observation loops.
 """
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, TypeAlias, cast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -19,7 +16,8 @@ from taofold.core import events as e
 from taofold.core.call_ids import branch
 from taofold.core.grounding import ground_turns
 from taofold.core.state import live, opening
-from taofold.core.trace import TracedCall, TracedTurn, turns
+from taofold.core.trace import TracedTurn, turns
+from taofold.core.vague_text import lacks_intent
 from taofold.core.values import THOUGHT_TYPES, Action, ThoughtType, Value
 
 NO_THOUGHT: Final = "R1"
@@ -270,204 +268,3 @@ def _interrupted(all_turns: Sequence[TracedTurn]) -> Iterator[Violation]:
 def _waits(live_records: Sequence[e.Record]) -> bool:
     """Is the run parked for a person, so that what is open is no accident?"""
     return bool(live_records) and isinstance(live_records[-1].event, e.Parked)
-
-
-class Item(Value, frozen=True):
-    """One point of the checklist: passed, or the numbers of the turns that fail it and why.
-
-    `unjudged` is what the point asks for as well and no program can tell.
-    """
-
-    # A detail without a step (0) is about the whole run.
-    name: str
-    passed: bool
-    steps: tuple[int, ...] = ()
-    detail: str = ""
-    unjudged: str = ""
-
-
-_Faults: TypeAlias = dict[int, str]
-_Broken: TypeAlias = Sequence[Violation]
-
-
-def check(records: Iterable[e.Record]) -> tuple[Item, ...]:
-    """The seven items, in the order of the rules."""
-    live_records = live(records)
-    all_turns = turns(live_records)
-    broken = [
-        *derived_violations(live_records),
-        *_coerced(all_turns, recorded_violations(live_records)),
-    ]
-    return tuple([_item(name, faults(all_turns, broken)) for name, faults in _POINTS.items()])
-
-
-def _coerced(all_turns: Sequence[TracedTurn], recorded: _Broken) -> list[Violation]:
-    """Faults that are mended in the turn itself, so that only the record tells of them."""
-    mended = {turn.number for turn in all_turns if turn.thought.synthesized}
-    return [
-        violation
-        for violation in recorded
-        if violation.rule in (STATUS, RATIONALE)
-        or (violation.rule == UNTYPED and mended.issuperset(violation.steps))
-    ]
-
-
-def _item(name: str, faults: _Faults) -> Item:
-    steps = tuple(sorted(faults))
-    detail = "; ".join([f"step {step}: {faults[step]}" for step in steps if step])
-    numbers = tuple([step for step in steps if step])
-    reason = detail or faults.get(0, "")
-    return Item(name, not faults, numbers, reason, _UNJUDGED.get(name, ""))
-
-
-def _broke(broken: _Broken, *names: str) -> _Faults:
-    """The last step of each violation of the rules `names`."""
-    return {
-        step: violation.detail
-        for violation in broken
-        if violation.rule in names
-        for step in (violation.steps[-1:] if violation.rule in _AFTER else violation.steps)
-    }
-
-
-_AFTER: Final = frozenset({EXCEPTION, REPEATED})
-"""Rules whose violations name the failed step first and the offender last."""
-
-
-def _complete(all_turns: Sequence[TracedTurn], broken: _Broken) -> _Faults:
-    faults = {turn.number: turn.lack for turn in all_turns if turn.lack}
-    faults.update({t.number: "no thought" for t in all_turns if not t.thought.content.strip()})
-    return faults
-
-
-def _typed(all_turns: Sequence[TracedTurn], broken: _Broken) -> _Faults:
-    return _broke(broken, UNTYPED, RESEARCH, INTENT) if all_turns else {}
-
-
-def _acted(all_turns: Sequence[TracedTurn], broken: _Broken) -> _Faults:
-    faults = _broke(broken, RATIONALE)
-    for turn in all_turns:
-        for call in turn.calls:
-            if not call.action.tool.strip():
-                faults[turn.number] = "an action without a tool"
-            elif call.action.error:
-                faults[turn.number] = f"unreadable parameters: {call.action.error}"
-    return faults
-
-
-def _observed(all_turns: Sequence[TracedTurn], broken: _Broken) -> _Faults:
-    faults = _broke(broken, STATUS)
-    for turn in all_turns:
-        if any(_silent(call) for call in turn.calls):
-            faults[turn.number] = "an observation without a result"
-    return faults
-
-
-def _silent(call: TracedCall) -> bool:
-    observation = call.observation
-    if observation is None or observation.blob:
-        return False
-    result = observation.result
-    return result in (None, "") or (isinstance(result, str) and lacks_content(result))
-
-
-def _referring(all_turns: Sequence[TracedTurn], broken: _Broken) -> _Faults:
-    return _broke(broken, UNGROUNDED)
-
-
-def _measured(all_turns: Sequence[TracedTurn], broken: _Broken) -> _Faults:
-    """Can the metrics be taken? There is a step, and time runs forward within each."""
-    if not any(turn.complete for turn in all_turns):
-        return {0: "there is no complete step to measure"}
-    return {
-        turn.number: "its times or durations run backwards"
-        for turn in all_turns
-        if any(_backwards(turn.at, call) for call in turn.calls)
-    }
-
-
-def _backwards(proposed: int, call: TracedCall) -> bool:
-    times = [at for at in (proposed, call.started_at, call.observed_at) if at]
-    return times != sorted(times) or (
-        call.observation is not None and call.observation.duration_ms < 0
-    )
-
-
-def _handled(all_turns: Sequence[TracedTurn], broken: _Broken) -> _Faults:
-    return _broke(broken, EXCEPTION, REPEATED)
-
-
-_UNJUDGED: Final = {
-    "typed_thoughts": "whether the type fits, and whether an intent that is stated is clear",
-    "actions_with_tool_and_parameters": "whether a rationale that is given is a good one",
-    "observations_with_status_and_result": "whether an extraction is what matters in a result",
-    "thoughts_reference_observations": "whether a thought follows from what it refers to",
-    "error_protocol_followed": "whether an exception names the true cause",
-}
-_POINTS: Final[dict[str, Callable[[Sequence[TracedTurn], _Broken], _Faults]]] = {
-    "complete_triplets": _complete,
-    "typed_thoughts": _typed,
-    "actions_with_tool_and_parameters": _acted,
-    "observations_with_status_and_result": _observed,
-    "thoughts_reference_observations": _referring,
-    "metrics_captured": _measured,
-    "error_protocol_followed": _handled,
-}
-
-
-_ACTIVITY: Final = (
-    "look|check|read|view|open|see|search|think|work|process|examine|inspect|analyze|analyse|review|"
-    "explore|investigate|continue|proceed|run|try|start|do|use|update|edit|fetch|get|handle|call"
-)
-_DOING: Final = (
-    "looking|checking|reading|viewing|opening|seeing|searching|thinking|working|processing|"
-    "examining|inspecting|analyzing|analysing|reviewing|exploring|investigating|continuing|"
-    "proceeding|running|trying|starting|doing|using|updating|editing|fetching|getting|handling|"
-    "calling"
-)
-_DONE: Final = "got|looked|checked|viewed|opened|saw|searched|ran|did|used|fetched"
-_THING: Final = (
-    "code|codebase|files?|logs?|outputs?|results?|problem|issue|errors?|tests?|project|repository|"
-    "repo|directory|folder|config|configuration|data|tool|command|it|this|that|things?|something|"
-    "stuff|task|step|next|one"
-)
-_BARE: Final = re.compile(
-    r"(?:(?:ok|okay|now|next|then|first|so|well|alright)\b[,:]?\s*)*"
-    r"(?:(?:let me|let's|let us|i will|i'll|i am going to|i'm going to)\s+"
-    rf"(?:now\s+|just\s+|first\s+)?(?:{_ACTIVITY})"
-    rf"|(?:i am\s+|i'm\s+|just\s+|still\s+)?(?:{_DOING})"
-    rf"|(?:i\s+|i have\s+|i've\s+)?(?:{_DONE}))"
-    r"(?:\s+(?:at|into|in|through|on|for|up|with|over|around))*"
-    r"(?:\s+(?:the|this|that|some|a|an|my|our|all|more|relevant|next))*"
-    rf"(?:\s+(?:{_THING}))*",
-    re.IGNORECASE,
-)
-_RECEIPT: Final = re.compile(
-    r"(?:i\s+|we\s+)?(?:got|have|received)\s+(?:the|a|an|some)\s+"
-    r"(?:results?|outputs?|responses?|answers?|data)",
-    re.IGNORECASE,
-)
-_LONGEST: Final = 80
-"""Characters; who writes more says more. It also bounds what the pattern has to try."""
-
-
-def lacks_intent(text: str) -> bool:
-    """Does `text` name an activity and nothing else: no aim, no reason, no place?
-
-    >>> bare("Looking at the code."), bare("Looking at the code of the token check.")
-    (True, False)
-    """
-    plain = _plain(text)
-    return len(plain) <= _LONGEST and _BARE.fullmatch(plain) is not None
-
-
-def lacks_content(text: str) -> bool:
-    """Does `text`, the result of a tool, only say that there is one ("Got the result")?
-
-    Much narrower than `lacks_intent`: "running" and "opened the file" are what tools do say.
-    """
-    return len(text) <= _LONGEST and _RECEIPT.fullmatch(_plain(text)) is not None
-
-
-def _plain(text: str) -> str:
-    return " ".join(text.replace("\u2019", "'").split()).strip(" .…!:")

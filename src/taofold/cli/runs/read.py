@@ -136,7 +136,7 @@ def check(run: options.Run, json: options.Json = False) -> None:
     """
     from msgspec import structs
 
-    from taofold.core.rules import check as judge
+    from taofold.core.checklist import check as judge
 
     async def work(log: "Log") -> "tuple[str, list[Record]]":
         return await records_of(log, run)

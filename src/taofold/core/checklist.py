@@ -1,0 +1,170 @@
+"""The checklist of the AIWG rules: seven items about a run's log, and the turns that fail each.
+
+Its items come from the violations of `rules`, and from three looks of its own: is a result there,
+can a call be read, do the times run forward. Each says what no program can judge. Pure.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, TypeAlias
+
+from taofold.core import events as e
+from taofold.core.rules import (
+    EXCEPTION,
+    INTENT,
+    RATIONALE,
+    REPEATED,
+    RESEARCH,
+    STATUS,
+    UNGROUNDED,
+    UNTYPED,
+    Violation,
+    derived_violations,
+    recorded_violations,
+)
+from taofold.core.state import live
+from taofold.core.trace import TracedCall, TracedTurn, turns
+from taofold.core.vague_text import lacks_content
+from taofold.core.values import Value
+
+
+class Item(Value, frozen=True):
+    """One point of the checklist: passed, or the numbers of the turns that fail it and why.
+
+    `unjudged` is what the point asks for as well and no program can tell.
+    """
+
+    # A detail without a step (0) is about the whole run.
+    name: str
+    passed: bool
+    steps: tuple[int, ...] = ()
+    detail: str = ""
+    unjudged: str = ""
+
+
+_Faults: TypeAlias = dict[int, str]
+_Broken: TypeAlias = Sequence[Violation]
+
+
+def check(records: Iterable[e.Record]) -> tuple[Item, ...]:
+    """The seven items, in the order of the rules."""
+    live_records = live(records)
+    all_turns = turns(live_records)
+    broken = [
+        *derived_violations(live_records),
+        *_coerced(all_turns, recorded_violations(live_records)),
+    ]
+    return tuple([_item(name, faults(all_turns, broken)) for name, faults in _POINTS.items()])
+
+
+def _coerced(all_turns: Sequence[TracedTurn], recorded: _Broken) -> list[Violation]:
+    """Faults that are mended in the turn itself, so that only the record tells of them."""
+    mended = {turn.number for turn in all_turns if turn.thought.synthesized}
+    return [
+        violation
+        for violation in recorded
+        if violation.rule in (STATUS, RATIONALE)
+        or (violation.rule == UNTYPED and mended.issuperset(violation.steps))
+    ]
+
+
+def _item(name: str, faults: _Faults) -> Item:
+    steps = tuple(sorted(faults))
+    detail = "; ".join([f"step {step}: {faults[step]}" for step in steps if step])
+    numbers = tuple([step for step in steps if step])
+    reason = detail or faults.get(0, "")
+    return Item(name, not faults, numbers, reason, _UNJUDGED.get(name, ""))
+
+
+def _broke(broken: _Broken, *names: str) -> _Faults:
+    """The last step of each violation of the rules `names`."""
+    return {
+        step: violation.detail
+        for violation in broken
+        if violation.rule in names
+        for step in (violation.steps[-1:] if violation.rule in _AFTER else violation.steps)
+    }
+
+
+_AFTER: Final = frozenset({EXCEPTION, REPEATED})
+"""Rules whose violations name the failed step first and the offender last."""
+
+
+def _complete(all_turns: Sequence[TracedTurn], broken: _Broken) -> _Faults:
+    faults = {turn.number: turn.lack for turn in all_turns if turn.lack}
+    faults.update({t.number: "no thought" for t in all_turns if not t.thought.content.strip()})
+    return faults
+
+
+def _typed(all_turns: Sequence[TracedTurn], broken: _Broken) -> _Faults:
+    return _broke(broken, UNTYPED, RESEARCH, INTENT) if all_turns else {}
+
+
+def _acted(all_turns: Sequence[TracedTurn], broken: _Broken) -> _Faults:
+    faults = _broke(broken, RATIONALE)
+    for turn in all_turns:
+        for call in turn.calls:
+            if not call.action.tool.strip():
+                faults[turn.number] = "an action without a tool"
+            elif call.action.error:
+                faults[turn.number] = f"unreadable parameters: {call.action.error}"
+    return faults
+
+
+def _observed(all_turns: Sequence[TracedTurn], broken: _Broken) -> _Faults:
+    faults = _broke(broken, STATUS)
+    for turn in all_turns:
+        if any(_silent(call) for call in turn.calls):
+            faults[turn.number] = "an observation without a result"
+    return faults
+
+
+def _silent(call: TracedCall) -> bool:
+    observation = call.observation
+    if observation is None or observation.blob:
+        return False
+    result = observation.result
+    return result in (None, "") or (isinstance(result, str) and lacks_content(result))
+
+
+def _referring(all_turns: Sequence[TracedTurn], broken: _Broken) -> _Faults:
+    return _broke(broken, UNGROUNDED)
+
+
+def _measured(all_turns: Sequence[TracedTurn], broken: _Broken) -> _Faults:
+    """Can the metrics be taken? There is a step, and time runs forward within each."""
+    if not any(turn.complete for turn in all_turns):
+        return {0: "there is no complete step to measure"}
+    return {
+        turn.number: "its times or durations run backwards"
+        for turn in all_turns
+        if any(_backwards(turn.at, call) for call in turn.calls)
+    }
+
+
+def _backwards(proposed: int, call: TracedCall) -> bool:
+    times = [at for at in (proposed, call.started_at, call.observed_at) if at]
+    return times != sorted(times) or (
+        call.observation is not None and call.observation.duration_ms < 0
+    )
+
+
+def _handled(all_turns: Sequence[TracedTurn], broken: _Broken) -> _Faults:
+    return _broke(broken, EXCEPTION, REPEATED)
+
+
+_UNJUDGED: Final = {
+    "typed_thoughts": "whether the type fits, and whether an intent that is stated is clear",
+    "actions_with_tool_and_parameters": "whether a rationale that is given is a good one",
+    "observations_with_status_and_result": "whether an extraction is what matters in a result",
+    "thoughts_reference_observations": "whether a thought follows from what it refers to",
+    "error_protocol_followed": "whether an exception names the true cause",
+}
+_POINTS: Final[dict[str, Callable[[Sequence[TracedTurn], _Broken], _Faults]]] = {
+    "complete_triplets": _complete,
+    "typed_thoughts": _typed,
+    "actions_with_tool_and_parameters": _acted,
+    "observations_with_status_and_result": _observed,
+    "thoughts_reference_observations": _referring,
+    "metrics_captured": _measured,
+    "error_protocol_followed": _handled,
+}

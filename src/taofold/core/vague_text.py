@@ -1,0 +1,68 @@
+"""Texts that say nothing: a thought without an intent, a result that only says there is one.
+
+Judged by form alone, in English: "Looking at the code." names an activity and a thing that could be
+anything, no aim, no reason, no place. Whether a sentence that says more is clear, and its reason
+good, needs a reader: nothing here claims to know. Pure, and bounded.
+"""
+
+import re
+from typing import Final
+
+_ACTIVITY: Final = (
+    "look|check|read|view|open|see|search|think|work|process|examine|inspect|analyze|analyse|review|"
+    "explore|investigate|continue|proceed|run|try|start|do|use|update|edit|fetch|get|handle|call"
+)
+_DOING: Final = (
+    "looking|checking|reading|viewing|opening|seeing|searching|thinking|working|processing|"
+    "examining|inspecting|analyzing|analysing|reviewing|exploring|investigating|continuing|"
+    "proceeding|running|trying|starting|doing|using|updating|editing|fetching|getting|handling|"
+    "calling"
+)
+_DONE: Final = "got|looked|checked|viewed|opened|saw|searched|ran|did|used|fetched"
+_THING: Final = (
+    "code|codebase|files?|logs?|outputs?|results?|problem|issue|errors?|tests?|project|repository|"
+    "repo|directory|folder|config|configuration|data|tool|command|it|this|that|things?|something|"
+    "stuff|task|step|next|one"
+)
+_BARE: Final = re.compile(
+    r"(?:(?:ok|okay|now|next|then|first|so|well|alright)\b[,:]?\s*)*"
+    r"(?:(?:let me|let's|let us|i will|i'll|i am going to|i'm going to)\s+"
+    rf"(?:now\s+|just\s+|first\s+)?(?:{_ACTIVITY})"
+    rf"|(?:i am\s+|i'm\s+|just\s+|still\s+)?(?:{_DOING})"
+    rf"|(?:i\s+|i have\s+|i've\s+)?(?:{_DONE}))"
+    r"(?:\s+(?:at|into|in|through|on|for|up|with|over|around))*"
+    r"(?:\s+(?:the|this|that|some|a|an|my|our|all|more|relevant|next))*"
+    rf"(?:\s+(?:{_THING}))*",
+    re.IGNORECASE,
+)
+_RECEIPT: Final = re.compile(
+    r"(?:i\s+|we\s+)?(?:got|have|received)\s+(?:the|a|an|some)\s+"
+    r"(?:results?|outputs?|responses?|answers?|data)",
+    re.IGNORECASE,
+)
+_LONGEST: Final = 80
+"""Characters; who writes more says more. It also bounds what the pattern has to try."""
+
+
+def lacks_intent(text: str) -> bool:
+    """Does `text` name an activity and nothing else: no aim, no reason, no place?
+
+    >>> lacks_intent("Looking at the code.")
+    True
+    >>> lacks_intent("Looking at the code of the token check.")
+    False
+    """
+    plain = _plain(text)
+    return len(plain) <= _LONGEST and _BARE.fullmatch(plain) is not None
+
+
+def lacks_content(text: str) -> bool:
+    """Does `text`, the result of a tool, only say that there is one ("Got the result")?
+
+    Much narrower than `lacks_intent`: "running" and "opened the file" are what tools do say.
+    """
+    return len(text) <= _LONGEST and _RECEIPT.fullmatch(_plain(text)) is not None
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.replace("\u2019", "'").split()).strip(" .…!:")
