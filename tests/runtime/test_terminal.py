@@ -7,7 +7,7 @@ import pytest
 
 from taofold import Agent, MemoryLog, tool
 from taofold.core.values import Action, Tier
-from taofold.runtime.approvals import approve_all, at_terminal
+from taofold.runtime.approvers import approve_all, at_terminal
 from taofold.runtime.ledger import Park
 from taofold.runtime.setup import Approval
 

@@ -32,7 +32,7 @@ from taofold.policy import Limits
 from taofold.policy.redaction import Redactor
 from taofold.reasoning import Task
 from taofold.runtime import run as runs
-from taofold.runtime.approvals import approve_all, at_terminal
+from taofold.runtime.approvers import approve_all, at_terminal
 from taofold.runtime.control import never_began, pending, remove_unbegun
 from taofold.runtime.endings import Advanced
 from taofold.runtime.hooks import Hooks

@@ -1,16 +1,16 @@
-"""Approvals: an action that needs a person's decision before it may run (D10).
+"""Approvals: from the question to a person about one action to what became of it (D10).
 
 An approval is the `Decided(ask)` event in the log; it is bound to the action's digest, the
 policy's version and the tool's definition, is used once, and may expire. It is closed by what is
-on record, the inbox (from anywhere), the clock, or an `approve` callback in process. At the
-terminal what is shown was made visible first: a model's text cannot move the cursor or hide what is
-asked; the end of the input leaves the run waiting.
+on record, the inbox (from anywhere), the clock, or an `approve` callback in process; one whose
+bounds changed meanwhile is void and asked anew. What is decided is checked here too, by whomever it
+was: edits hold no secrets and fit the tool. Questions of tools and of `ask_user` take the same way.
+How people find and answer questions from outside is in `control`, callbacks of ours in `approvers`.
 """
 
 import asyncio
 import dataclasses
 import inspect
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final, cast
@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from taofold.core import events as e
 from taofold.core.json_values import copied, is_object
-from taofold.core.text import utf8, visible
+from taofold.core.text import utf8
 from taofold.core.values import ASK_USER, Action, Deciders, Observation, Tier, Verdict
 from taofold.policy import Ruling, digest
 from taofold.policy.policy import refusal
@@ -31,7 +31,6 @@ from taofold.runtime.setup import Approval, Decision
 from taofold.tools import BadArguments, Tool
 from taofold.tools.arguments import quote
 from taofold.tools.result import jsonable
-from taofold.tools.threads import WORKERS
 
 VERDICTS: Final[dict[str, Verdict]] = {
     "allow": "allow",
@@ -586,50 +585,3 @@ def _preview(action: Action, tool: Tool | None) -> str:
 
 def _shorten(text: str) -> str:
     return text if len(text) <= PREVIEW else f"{text[:PREVIEW]} [… cut]"
-
-
-def approve_all(request: Approval) -> bool:
-    """Approve every action; questions are left to a person. Only for runs that cannot do harm."""
-    if request.question:
-        raise Park(request.waits_for)
-    return True
-
-
-async def at_terminal(request: Approval) -> Decision | list[Decision]:
-    """Ask the person at the terminal; what a step asks at once is listed first."""
-    if not request.batch:
-        return await _answer(request)
-    await WORKERS.run(_overview, request.batch)
-    return [await _answer(each) for each in request.batch]
-
-
-async def _answer(request: Approval) -> Decision:
-    # In a thread: reading a line blocks, and leases and other branches must go on.
-    answer = await WORKERS.run(_ask, request)
-    if answer is None:
-        raise Park(request.waits_for)
-    if request.wants_text:
-        return Decision("allow", answer=answer)
-    return Decision("allow" if answer.lower() in ("y", "yes") else "deny")
-
-
-def _overview(batch: Sequence[Approval]) -> None:
-    """What is asked at once, before each of it is asked."""
-    rows = [f"  {n}. {visible(each.preview)}\n" for n, each in enumerate(batch, 1)]
-    sys.stderr.write(f"\n! {len(batch)} calls of one step need your word:\n{''.join(rows)}")
-
-
-def _ask(request: Approval) -> str | None:
-    """The line that the person typed, None at the end of the input."""
-    if request.wants_text:
-        sys.stderr.write(f"\n? {visible(request.question)}\n> ")
-    else:
-        why = visible(request.question or request.reason)
-        sys.stderr.write(
-            f"\n! {request.action.tool} needs your word (tier {int(request.tier)}: {why})\n"
-            f"  {visible(request.preview)}\n  approve? [y/N] "
-        )
-    sys.stderr.flush()
-    # "" is the end of the input; an empty line is "\n" and means no.
-    line = sys.stdin.readline()
-    return line.strip() if line else None

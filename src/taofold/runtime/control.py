@@ -1,10 +1,11 @@
-"""What people do to runs from outside: see what is pending, decide, answer, steer, cancel.
+"""What people do to runs from outside: see what is pending, decide, answer, steer, cancel, forget.
 
-And what the clock and an engine settle in runs that nobody drives: expired questions, orphans.
+And what the clock and an engine settle in runs that nobody drives: expired questions, orphans,
+runs that wait for nothing.
 
-Everything goes through the inbox of the run, once; who may do it is the policy's word. Secrets are
-taken out before a message is posted: a log on disk keeps what was written to it for a while, also
-when the message is long consumed.
+Everything goes through the inbox of the run, once; who may do it is the policy's word, and a
+refused attempt is put on the run's record. Secrets are taken out before a message is posted: a log
+on disk keeps what was written to it for a while, also when the message is long consumed.
 """
 
 import logging

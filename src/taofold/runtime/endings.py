@@ -1,7 +1,9 @@
 """How an activation of a run ends: in `RunFinished` (D1), or waiting, and when the next one is due.
 
-An engine keeps no run in memory while it waits: it is told until when, and is woken earlier by a
-message. Pure.
+The ends that are no strategy's answer (cancelled, interrupted, failed), the words for what a run
+waits for, what `advance` tells an engine (`Finished`, `Waiting`, `More`), and how much one
+activation may do (`Share`). An engine keeps no run in memory while it waits: it is told until when,
+and is woken earlier by a message. Pure.
 """
 
 from collections.abc import Sequence

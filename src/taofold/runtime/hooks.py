@@ -7,6 +7,7 @@
 
     agent = Agent("openai:gpt-5", tools=[shell], hooks=[Sober()])
 
+`InputGuard` and `OutputGuard` are hooks made of one function; `Hooks` calls all of a run's in turn.
 A hook that returns None only watched. What it changes is recorded with its name, so a replay
 does the same without calling it, and so does a run that is resumed. A hook that raises rejects:
 a guard that is broken lets nothing through.

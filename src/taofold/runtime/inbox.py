@@ -1,9 +1,9 @@
 """The inbox of a running drive: steering, answers, decisions and cancellation.
 
-Messages are read from the log, turned into events at the place where they take
-effect, and consumed in the transaction that writes those events. What stands in one was redacted
-before it was posted (`control`); here it is once more, for the run's agent may know further
-secrets than whoever posted it.
+Messages are read from the log, turned into events by whoever takes them at the place where they
+take effect, and consumed in the transaction that writes those events. What stands in one was
+redacted before it was posted (`control`); here it is once more, for the run's agent may know
+further secrets than whoever posted it.
 """
 
 import os

@@ -1,9 +1,10 @@
 """The ledger of one activation: through it events are written, unless they are on record.
 
 Every part of a drive goes through it: it asks the recording of earlier lives, says when the past
-ends and the present begins, and refuses the world to an exact replay. The signals (`Park`,
-`Cancelled`, `Denied`) are how a drive ends other than by an answer: no errors, `run` turns them
-into events. Knows nothing about strategies.
+ends and the present begins, and refuses the world to an exact replay. So it also keeps what all
+parts look up: the tools as they are now, the bytes of media, messages of people, the guard against
+repetition of each branch. The signals (`Park`, `Cancelled`, `Denied`) are how a drive ends other
+than by an answer: no errors, `run` turns them into events. Knows nothing about strategies.
 """
 
 from base64 import b64encode

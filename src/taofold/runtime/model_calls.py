@@ -1,7 +1,10 @@
 """Calls of a model: the recorded reply if it was asked before, else within the budget.
 
-What the call cost is recorded with the reply, before anyone tries to read it. What a `Model` is
-stands in `model`; requests and replies over HTTP are in `taofold.models`.
+On the way lie the hooks around it, the cache of replies, the run's seconds and dollars, and text
+that is streamed without secrets. What the call cost is recorded with the reply, before anyone tries
+to read it. Where a provider would refuse the opaque parts it once issued, the conversation is cut
+and goes on without them. What a `Model` is stands in `model`; requests and replies over HTTP are in
+`taofold.models`.
 """
 
 import asyncio

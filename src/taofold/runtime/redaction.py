@@ -1,7 +1,9 @@
-"""What a model said, made fit for the record: checked, without secrets, valid UTF-8.
+"""What models, tools and people said, fit for the record: checked, without secrets, valid UTF-8.
 
-A reply is cleaned as text when it arrives, and once more when it has been read: reading
-may bring to light what an escape hid. It knows nothing about limits or the record.
+A reply of a model, which may be anybody's code, is checked and cleaned as text when it arrives, and
+its step once more when it has been read: reading may bring to light what an escape hid. JSON is
+searched to a bounded depth and size, and what a value loses marks its action as guessed. What is a
+secret is for `policy.redaction`. Knows nothing about limits or the record.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,8 @@
 """Runs: start, resume, advance, replay, fork, rewind. Each is one way to call the drive.
 
-A run ends in exactly one `RunFinished`, or waits as rows in the log. Whatever happens to the
-process, what was dispatched before the last flush is kept.
+`begin` only puts a run into the log; `advance` is all that engines call. Each claims the run, takes
+in its log, drives, and writes how that ended: a run ends in exactly one `RunFinished`, or waits as
+rows in the log. Whatever happens to the process, what was dispatched before the last flush is kept.
 """
 
 import asyncio

@@ -1,7 +1,8 @@
 """`Setup`: what a run is driven with, the live things that a log cannot hold.
 
 Models, tools, limits, policy, hooks, clock and callbacks, with the interfaces of what else it may
-hold: who approves, child runs, samples, a batch's purse. Knows nothing of `Agent`.
+hold: the callback that approves, with what it is shown and may answer (`Approval`, `Decision`);
+child runs, samples, the dollars that a batch shares (`Purse`). Knows nothing of `Agent`.
 """
 
 import asyncio

@@ -1,10 +1,11 @@
 """The actions of one step, its batch, from `Proposed` to the last `Observed`.
 
-How one of them is called, with its deadline and retries, is in `tool_calls`.
-
 Every action goes refused → ruled on → (asked about) → started → observed, in this order and with
 an event at each stage, so that a crash between any two of them leaves a log from which the next
-activation knows what may be repeated.
+activation knows what may be repeated. Refused is what cannot be called, what a hook rejects, what
+the guard takes for repetition and what a limit forbids. What is allowed starts together, up to the
+next question; later actions that need a person are asked about at the same time. How one is called,
+with its deadline and retries, is in `tool_calls`.
 """
 
 import asyncio

@@ -1,8 +1,9 @@
 """Calls of a tool: with a deadline, its errors turned into observations, its result kept.
 
 A tool may ask in the middle of its call (`InputRequired`); the run then waits for the answer. It
-may also ask the run's model, or run another agent as a child of the run.
-Calls that may have happened without anybody seeing it are for `uncertain_calls`.
+may also ask the run's model, or be an agent that runs as a child of the run. One that raised is
+retried, one that changed under way is called as it is now only with a person's word. Calls that may
+have happened without anybody seeing it are for `uncertain_calls`.
 """
 
 import asyncio
