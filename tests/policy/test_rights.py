@@ -10,7 +10,7 @@ from taofold import Policy, Principal
 from taofold.core.errors import ConfigError
 from taofold.core.values import Tier
 from taofold.policy import Facts
-from taofold.policy.policy import RIGHTS, ROLES, Right, missing
+from taofold.policy.roles import RIGHTS, ROLES, Right, missing
 
 HAD = {
     "": set[str](),

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from taofold import Policy, Principal, Tier
 from taofold.core.values import Action
 from taofold.policy import Facts, loosened
-from taofold.policy.policy import Autonomy, Ruling, stricter
+from taofold.policy.policy import Autonomy, Ruling
+from taofold.policy.roles import stricter
 
 TOOLS = ("pay", "look")
 ASKED = ("", "VIEWER", "USER", "EDITOR", "ADMIN", "KING")

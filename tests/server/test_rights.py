@@ -16,7 +16,7 @@ from tests.server.agents import Bench, act, finish
 from tests.server.live import Client, serving
 
 from taofold import Policy
-from taofold.policy.policy import RIGHTS, ROLES
+from taofold.policy.roles import RIGHTS, ROLES
 from taofold.server import Settings, create_app
 from taofold.server.app import ENDPOINTS
 from taofold.server.auth import Authenticator, LocalToken, Signin, TokenStore

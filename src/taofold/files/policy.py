@@ -13,7 +13,8 @@ from pydantic import Field
 from taofold.core.values import Tier
 from taofold.files.checked_yaml import Fault, KeyPath, Strict, YamlDocument, check, load
 from taofold.policy import Policy
-from taofold.policy.policy import Autonomy, Right, loosened
+from taofold.policy.policy import Autonomy, loosened
+from taofold.policy.roles import Right
 
 Level = Annotated[int, Field(ge=1, le=4)]
 _OPERATORS: Final = ("roles", "approvers", "rights")

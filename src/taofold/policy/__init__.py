@@ -1,8 +1,9 @@
 """Policy: may this action happen? Limits, roles, tiers, repetition. Pure."""
 
 from taofold.policy.limits import Limits
-from taofold.policy.policy import ROLES, Facts, Policy, Ruling, digest, loosened, may
+from taofold.policy.policy import Facts, Policy, Ruling, digest, loosened
 from taofold.policy.repetition import Repetition
+from taofold.policy.roles import ROLES, may
 
 __all__ = [
     "ROLES",

@@ -38,7 +38,7 @@ from taofold.core.errors import ConfigError
 from taofold.core.json_values import is_array, is_object
 from taofold.core.text import iso
 from taofold.core.values import Principal
-from taofold.policy.policy import ROLES
+from taofold.policy.roles import ROLES
 from taofold.reserved_places import state_folder
 from taofold.server.endpoint import Problem
 from taofold.shared_document import DocumentFormat, Shared, SharedDocument

@@ -21,7 +21,7 @@ from taofold.core.errors import ConfigError, Conflict, LogError, Refused, Taofol
 from taofold.core.json_values import not_finite
 from taofold.core.values import Principal
 from taofold.log.log import RunRow
-from taofold.policy.policy import Right
+from taofold.policy.roles import Right
 
 if TYPE_CHECKING:
     from taofold.server.server import Server

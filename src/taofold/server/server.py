@@ -25,8 +25,8 @@ from taofold.learning.registry import Registry
 from taofold.log.journal import Journal
 from taofold.log.log import Log, RunRow
 from taofold.policy import Policy
-from taofold.policy.policy import Right, may
 from taofold.policy.redaction import Redactor
+from taofold.policy.roles import Right, may
 from taofold.runtime import control
 from taofold.runtime.endings import Advanced
 from taofold.runtime.setup import Approval, Pause

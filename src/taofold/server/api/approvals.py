@@ -14,7 +14,8 @@ from taofold.core.state import ENDED, opening
 from taofold.core.values import ASK_USER, Principal
 from taofold.log.log import RunRow
 from taofold.policy import Facts
-from taofold.policy.policy import Policy, may
+from taofold.policy.policy import Policy
+from taofold.policy.roles import may
 from taofold.runtime import control
 from taofold.runtime.setup import Approval, Decision
 from taofold.server.api import responses, schemas

@@ -45,7 +45,7 @@ from taofold.bridges.mcp.server.translation import (
 from taofold.core.errors import ConfigError, Conflict, Refused, RunError
 from taofold.core.json_values import not_finite
 from taofold.core.values import Principal
-from taofold.policy.policy import Right
+from taofold.policy.roles import Right
 from taofold.runtime import control
 from taofold.tools.arguments import BadArguments, Checker
 
