@@ -19,7 +19,7 @@ from taofold.core.state import ending, live, opening
 from taofold.core.trace import TracedCall, turns
 from taofold.core.values import FINISH, Action, Observation, Thought
 from taofold.log.formats import yaml_document as yaml
-from taofold.log.formats.tao_yaml import STRATEGY, Writer, by_default_started
+from taofold.log.formats.imported_turns import STRATEGY, RecordWriter, by_default_started
 from taofold.log.formats.yaml_document import DocumentFault, Fields, config_error
 
 _ANSWERED: Final = "The trace ends with this answer."
@@ -70,7 +70,7 @@ def loads(text: str, *, run: str = "", at: int = 0, source: str = "react-json") 
         document = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
         raise ConfigError(f"not readable JSON: {error}", path=source) from None
-    writer = Writer(run or "imported", at, strict=False)
+    writer = RecordWriter(run or "imported", at, strict=False)
     try:
         _trace(writer, Fields(document, ()))
     except DocumentFault as fault:
@@ -78,7 +78,7 @@ def loads(text: str, *, run: str = "", at: int = 0, source: str = "react-json") 
     return writer.records
 
 
-def _trace(writer: Writer, fields: Fields) -> None:
+def _trace(writer: RecordWriter, fields: Fields) -> None:
     writer.put(e.RunStarted(goal=fields.text("goal"), strategy=STRATEGY))
     entries = [
         _entry(Fields(value, ("steps", index)), index + 1)
@@ -122,7 +122,7 @@ def _timed(call: TracedCall, at: int) -> TracedCall:
     return TracedCall(call.action, call.observation, at if started else 0, at, started=started)
 
 
-def _answer(writer: Writer, number: int, answer: Any, closed: bool) -> None:
+def _answer(writer: RecordWriter, number: int, answer: Any, closed: bool) -> None:
     """The end of the run, with a closing step if the trace has none (so that R2 holds)."""
     # R2 wants an action after each thought; an answer without one would break it on import.
     if not closed:

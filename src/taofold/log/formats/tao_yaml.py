@@ -12,99 +12,23 @@
 A batch has `actions` and `observations`, which are lists. Everything about thoughts, actions
 and observations round-trips; replies, usage and decisions are only in NDJSON. An action's
 parameters may also stand beside `tool`, as in the rules' second example. One iteration is one turn;
-`Writer` makes turns to records that fold, check and measure, here and for `react_json`.
+how turns become records is in `imported_turns`.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Final, cast, get_args
-
-import msgspec
-from msgspec.structs import replace
+from collections.abc import Iterable
+from typing import Any
 
 from taofold.core import events as e
 from taofold.core.errors import ConfigError
 from taofold.core.json_values import is_array, is_object
-from taofold.core.rules import STATUS, UNTYPED, check_thought, recorded_violations
+from taofold.core.rules import recorded_violations
 from taofold.core.state import live, opening
 from taofold.core.text import iso
 from taofold.core.trace import TracedCall, TracedTurn, turns
-from taofold.core.values import RESERVED, Action, Observation, ObservationStatus, Thought
+from taofold.core.values import Action, Observation, Thought
 from taofold.log.formats import yaml_document as yaml
+from taofold.log.formats.imported_turns import STRATEGY, RecordWriter, by_default_started
 from taofold.log.formats.yaml_document import DocumentFault, Fields, Path, config_error
-
-STRATEGY: Final = "imported"
-"""The strategy of imported runs. None has this name, so nobody can drive them on."""
-_STATUSES: Final = frozenset(get_args(ObservationStatus))
-
-
-def by_default_started(call: TracedCall) -> bool:
-    """Did the call start, as far as a document that does not say so can tell?"""
-    observation = call.observation
-    action = call.action
-    # What `finish`, `ask_user` and unreadable actions have in common: no tool was ever called.
-    if not action.tool or action.tool in RESERVED or action.error:
-        return False
-    return observation is None or not observation.refused
-
-
-class Writer:
-    """Puts records together, one after the other. `at` is the time of the last one."""
-
-    def __init__(self, run: str, at: int, *, strict: bool) -> None:
-        self.records: list[e.Record] = []
-        self.at = at
-        self._run = run
-        self._strict = strict
-
-    def put(self, event: e.Event, at: int | None = None) -> None:
-        """Append `event`; without a time it happened when the last one did."""
-        self.at = self.at if at is None else at
-        self.records.append(e.Record(self._run, len(self.records), self.at, event))
-
-    def begin_with_the_first(self) -> None:
-        """Date a start that has no time of its own: no later than what follows."""
-        start = self.records[0]
-        self.records[0] = replace(start, at=min(record.at for record in self.records))
-
-    def turn(self, number: int, at: int, thought: Thought, calls: Sequence[TracedCall]) -> None:
-        """Append a turn. `number` counts from 1."""
-        key = str(number)
-        self.put(e.Proposed(key=key, thought=thought, actions=tuple([c.action for c in calls])), at)
-        # All starts before the first observation, as a run writes a batch.
-        for index, call in enumerate(calls):
-            if call.started:
-                started = (
-                    e.StartedOnce(key=key, index=index, effect=call.effect)
-                    if call.effect
-                    else e.Started(key=key, index=index)
-                )
-                self.put(started, call.started_at)
-        for index, call in enumerate(calls):
-            if call.observation is not None:
-                observed = e.Observed(key=key, index=index, observation=call.observation)
-                self.put(observed, call.observed_at)
-
-    def typed(self, thought: Thought, type_text: str, number: int, path: Path) -> Thought:
-        """`thought` with the type it names, or `reasoning` and a violation (D3)."""
-        kind, problem = check_thought(type_text, research=True)
-        if kind is None:
-            self.mended(UNTYPED, problem, number, path)
-            return msgspec.structs.replace(thought, synthesized=True)
-        return msgspec.structs.replace(thought, type=kind)
-
-    def status(self, text: str, number: int, path: Path) -> ObservationStatus:
-        """The status that `text` names, or `partial` and a violation: never a success."""
-        if text in _STATUSES:
-            return cast("ObservationStatus", text)
-        self.mended(STATUS, f"unknown status {text!r}" if text else "no status", number, path)
-        # An unknown word must not improve the run's rate of success.
-        return "partial"
-
-    def mended(self, rule: str, detail: str, number: int, path: Path) -> None:
-        """Record what was wrong in turn `number`, or refuse it if the import is strict."""
-        if self._strict:
-            raise DocumentFault(path, detail)
-        self.put(e.Violated(key=str(number), rule=rule, detail=detail, steps=(number,)))
 
 
 def dumps(records: Iterable[e.Record]) -> str:
@@ -160,7 +84,7 @@ def loads(
         first = documents[0] if len(documents) == 1 else None
         if isinstance(first, dict) and "ralph_tao_log" in first:
             return _log(first, run, at, strict)
-        writer = Writer(run or "imported", at, strict=strict)
+        writer = RecordWriter(run or "imported", at, strict=strict)
         writer.put(e.RunStarted(goal="", strategy=STRATEGY))
         for number, document in enumerate(documents):
             top = Fields(document, ())
@@ -182,7 +106,7 @@ def _log(document: Any, run: str, at: int, strict: bool) -> list[e.Record]:
     top.close()
     dated = log.has("timestamp")
     loop = log.text("loop_id")
-    writer = Writer(run or loop or "imported", log.instant("timestamp", at), strict=strict)
+    writer = RecordWriter(run or loop or "imported", log.instant("timestamp", at), strict=strict)
     # Only what the rules need; anything else in settings could name code (`core.imported_runs`).
     settings = {name: value for name in ("instructions", "research") if (value := log.json(name))}
     start = e.RunStarted(
@@ -206,7 +130,7 @@ def _log(document: Any, run: str, at: int, strict: bool) -> list[e.Record]:
     return writer.records
 
 
-def _violation(writer: Writer, fields: Fields) -> None:
+def _violation(writer: RecordWriter, fields: Fields) -> None:
     steps = fields.numbers("steps")
     rule, detail = fields.text("rule"), fields.text("detail")
     fields.close()
@@ -214,7 +138,7 @@ def _violation(writer: Writer, fields: Fields) -> None:
     writer.put(e.Violated(key=key, rule=rule, detail=detail, steps=steps))
 
 
-def _end(writer: Writer, fields: Fields) -> None:
+def _end(writer: RecordWriter, fields: Fields) -> None:
     event = e.RunFinished(
         status=fields.text("status"),
         stop_reason=fields.text("stop_reason"),
@@ -293,7 +217,7 @@ def without_empty(**fields: Any) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value}
 
 
-def _read_iteration(writer: Writer, fields: Fields, number: int) -> None:
+def _read_iteration(writer: RecordWriter, fields: Fields, number: int) -> None:
     """Put one iteration on the record as turn `number`.
 
     Raises:
@@ -312,7 +236,7 @@ def _read_iteration(writer: Writer, fields: Fields, number: int) -> None:
     writer.turn(number, at, thought, calls)
 
 
-def _read_thought(writer: Writer, value: Any, number: int, path: Path) -> tuple[Thought, int]:
+def _read_thought(writer: RecordWriter, value: Any, number: int, path: Path) -> tuple[Thought, int]:
     if value is None:
         return Thought(""), writer.at
     fields = Fields({"content": value} if isinstance(value, str) else value, path)
@@ -330,7 +254,7 @@ def _read_thought(writer: Writer, value: Any, number: int, path: Path) -> tuple[
     return thought, at
 
 
-def _read_calls(writer: Writer, fields: Fields, number: int, at: int) -> list[TracedCall]:
+def _read_calls(writer: RecordWriter, fields: Fields, number: int, at: int) -> list[TracedCall]:
     actions = _values_of(fields, "action", "actions")
     observations = _values_of(fields, "observation", "observations")
     if len(observations) > len(actions):
@@ -398,7 +322,7 @@ def _outcome_of(
 
 
 def _read_observation(
-    writer: Writer, value: Any, path: Path, number: int, at: int
+    writer: RecordWriter, value: Any, path: Path, number: int, at: int
 ) -> tuple[Observation, int]:
     fields = Fields(value if is_object(value) else {"result": value}, path)
     observation = Observation(
