@@ -3,9 +3,11 @@
 `failing_checks` takes the text that a program printed and returns a `Check` for each one that
 failed: usual output of pytest, unittest, TAP, JUnit, cargo, go test, rustc, tsc, eslint, pylint,
 ruff, mypy, Python and node tracebacks, and shells. `parse_pytest` takes that of pytest and returns
-the whole test run, with its counts. For output that was made for people: gates ask for
-machine-readable reports where a runner has one. Text only and bounded: nothing is run, no file is
-opened, and an exit code is never a failure's signature. Knows nothing about models.
+the whole test run, with its counts. What else of such a text is read: the names of tests that
+passed, the frames of a traceback with their code, and the exceptions that led to the last one.
+For output that was made for people: gates ask for machine-readable reports where a runner has one.
+Text only and bounded: nothing is run, no file is opened, and an exit code is never a failure's
+signature. Knows nothing about models.
 
 Example: `failing_checks("m.py:3: error: Name 'x' is not defined  [name-defined]")[0].error_type`
 is `"name-defined"`.

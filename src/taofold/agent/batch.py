@@ -1,6 +1,9 @@
 """Many goals for one agent: some at once, each a run of its own, resumable by name.
 
-A batch of *goals*: the actions of one step are in `runtime.step_actions`.
+`run_batch` is behind `Agent.map`: runs that an earlier call ended are read from the log, those that
+it left go on, and all share the dollars `usd`. `Batch` holds what came of each goal, its sums and a
+line for people; a bar at the terminal says how far it is. A batch of *goals*: the actions of one
+step are in `runtime.step_actions`.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """What a caller gets of a run: its `RunResult`, and before that what happens on the way.
 
-What clients of a server get is in `taofold.server.streams`, what a log holds in `core.events`.
-
-`AnswerText` is the answer as its text arrives: not its reasoning, its envelope or its calls.
+A `Stream` yields events, deltas of text and progress of tools as they come; or the answer's text
+(`AnswerText`: not its reasoning, its envelope or its calls), or the output so far. What clients
+of a server get is in `taofold.server.streams`, what a log holds in `core.events`.
 """
 
 import asyncio

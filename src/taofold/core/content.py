@@ -2,14 +2,15 @@
 
 Text, media, calls and results mean the same to every provider. Thinking is for people. Opaque
 parts are a provider's own items (encrypted reasoning, signed thinking): nobody but the endpoint
-that issued them can read them, and it wants them back unchanged and in place. Bytes of media lie
-beside the log under their digest; a part only names them.
+that issued them (`Issuer`) can read them, and it wants them back unchanged and in place. Bytes of
+media lie beside the log under their digest; a part only names them. There is one function for each
+way to look at content: as parts, as text, without what is opaque, and as people may see it.
 
-A conversation is an append-only list with a digest. Appending to it costs the same however long it
-is, and a prefix keeps its bytes, which is what providers' prompt caches want and what signed
-reasoning is bound to. There are two ways on: `append`, and `cut`, after which nothing that only a
-provider understands is sent back from the messages before it. Knows nothing about tokens, providers
-or wire formats; an adapter keeps its own encoded fragments here. Pure.
+A `Conversation` is an append-only list with a digest. Appending costs the same however long it is,
+and a prefix keeps its bytes, which is what providers' prompt caches want and what signed reasoning
+is bound to. There are two ways on: `append`, and `cut`, after which nothing that only a provider
+understands is sent back from the messages before it. Adapters keep their own encoded fragments
+here. Knows nothing about tokens, providers or wire formats. Pure.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

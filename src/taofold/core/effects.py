@@ -1,8 +1,8 @@
 """Effects: what a strategy may ask the runtime to do, and what it is sent back.
 
-A strategy is a generator. It yields an effect, is sent the result, and returns its
-answer. It never awaits, reads a clock or opens a file, so the same strategy runs
-live, replays from a log, and is tested with `next()` and `send()`:
+A strategy is a generator. It yields an effect, is sent the result, and returns its `Answer`.
+It never awaits, reads a clock or opens a file, so the same strategy runs live, replays from a log,
+and is tested with `next()` and `send()`. `Halt` is thrown into it where a limit stops it:
 
     def once(task: Task) -> Strategy[Answer]:
         outlook = yield Begin()
@@ -10,6 +10,8 @@ live, replays from a log, and is tested with `next()` and `send()`:
             return Answer(None, outlook.stop)
         reply = yield Ask(Conversation([Message("user", task.goal)]))
         return Answer(reply.text)
+
+The functions at the end are the effects for `yield from`, with the types of their results.
 """
 
 from collections.abc import Generator, Sequence

@@ -1,14 +1,15 @@
 """Everything that can happen in a run, and its JSON form.
 
 `key` is the place of an effect in its strategy ("0", "3", inside a fork "3.1.0"), the same on
-replay; `index` that of an action in its batch. Events are never changed; `encode` and `decode` are
-their JSON.
+replay; `index` that of an action in its batch. Events are never changed; a `Record` is one with its
+number and time. `encode` and `decode` are their JSON, also that of older releases, which upcasters
+bring to the present form.
 
 A class says all there is to say of its kind: how durable it is, whether a replay derives it, how
-people read it, and behind `State:` what it does to the state. So a new kind is its class, its name
-in the union `Event`, and the place in `runtime` where it happens; the log, streams, terminal, spans
-and documents follow. What it changes in the state is a case of `state.reduce`, which type checkers
-name. `docs/changing.md` carries an example out.
+people read it and what of it those who watch may see, and behind `State:` what it does to the
+state. So a new kind is its class, its name in the union `Event`, and the place in `runtime` where
+it happens; the log, streams, terminal, spans and documents follow. What it changes in the state is
+a case of `state.reduce`, which type checkers name. `docs/changing.md` carries an example out.
 """
 
 from collections.abc import Callable, Iterable

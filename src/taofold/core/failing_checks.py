@@ -1,7 +1,10 @@
 """A failing check: the one type that gates report, loops count, patterns describe and repairs read.
 
-A check is a test, or a finding of a compiler, linter or type checker. Values only; knows nothing
-about the programs that report them (`taofold.diagnostics` reads what those print).
+A check is a test, or a finding of a compiler, linter or type checker: its id, its error and where
+it went wrong. Its signature is the same however addresses, times and digests change. What kind of
+error it is, and whether a file is a test's or a library's, is told here by names alone. Values
+only; knows nothing about the programs that report them (`taofold.diagnostics` reads what those
+print).
 """
 
 import re

@@ -1,9 +1,10 @@
 """Grounding: does a thought rest on what was observed (D5), and on which tokens of it?
 
-A token counts if an observation brought it into the run: not the goal, not the
-instructions, not the model's own words. What the model had said before it was observed
-is an echo; what it learnt from an observation and then said itself stays learnt.
-Everything is linear in the text. It knows nothing about meaning.
+A token is concrete: a number, a quoted string, an identifier, a path. It counts if an observation
+brought it into the run: not the goal, not the instructions, not the model's own words. What the
+model had said before it was observed is an echo; what it learnt from an observation and then said
+itself stays learnt. Steps or a whole log are judged. Everything is linear in the text. It knows
+nothing about meaning.
 """
 
 import re

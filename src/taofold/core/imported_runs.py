@@ -1,9 +1,10 @@
 """Imported runs: what of one that came from a file is history, and what counts for nothing. Pure.
 
 A file can claim anything: that a person approved, that a call was begun and only its outcome is
-missing, that somebody with more rights asked. `as_import` keeps of it what is over, and marks it;
-of a call without an outcome it keeps the proposal alone. So whoever carries the run on is asked
-anew about everything that is not done, under the policy of this place.
+missing, that somebody with more rights asked. `as_import` refuses what cannot have happened, keeps
+what is over, marked as a file's word, for whoever imports it; of a call without an outcome it keeps
+the proposal alone. So whoever carries the run on is asked anew about everything that is not done,
+under the policy of this place.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,8 @@
 """The measures of a run, all derived from its log and from nothing else.
 
-Rates, counts, times and costs of one run. Whether its turns keep the rules is in `rules`, the log
-as a person reads it in `trace`; what many runs come to is for `taofold.evals`.
+Rates, counts, times, tokens and costs of one run, as `taofold runs metrics` shows them. Whether its
+turns keep the rules is in `rules`, the log as a person reads it in `trace`; what many runs come to
+is for `taofold.evals`.
 """
 
 from collections import Counter

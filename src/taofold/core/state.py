@@ -1,7 +1,9 @@
 """A run's state is a fold over its records. There is no other state.
 
-`reduce` costs the same however long the run is: the steps are a shared append-only `Chain`,
-everything else is counters and the few steps that are still open.
+`reduce` is one step of it: a case for each kind of event. It costs the same however long the run
+is: the steps are a shared append-only `Chain`, everything else in `RunState` is counters and the
+few steps that are still open. Which records a rewind left alive, the first and the last word of a
+log are found here, too.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

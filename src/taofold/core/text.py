@@ -1,8 +1,9 @@
-"""Text for people: excerpts, what is safe to show or write, near misses of a name, instants. Pure.
+"""Text for people and the log: excerpts, one-liners, near misses, amounts, instants. Pure.
 
-What models, tools and files say must not act on the screen: move the cursor, change colours,
-reverse the reading direction or hide what a person is asked to approve. Instants are ISO 8601 in
-UTC with milliseconds; nothing here knows what time it is.
+JSON values, parameters and errors become one short line. What models, tools and files say must not
+act on the screen: `visible` shows what would move the cursor, change colours, reverse the reading
+direction or hide what a person is asked to approve.
+Instants are ISO 8601 in UTC with milliseconds; nothing here knows what time it is.
 """
 
 import json

@@ -2,7 +2,8 @@
 
 `LocalEngine` drives runs as tasks of this process: at most so many at once; others park before
 their first model call and take their turn. Any number of such processes share a log by its leases.
-`RemoteEngine` drives nothing and leaves runs to other processes. Anything that passes
+`RemoteEngine` drives nothing and leaves runs to other processes. What all engines do with a run
+that fails, is set aside or must be let go is here too. Anything that passes
 `taofold.testing.engine_conformance` is an engine.
 """
 

@@ -1,10 +1,11 @@
 """An evaluation and its `Report`: trials, rates, and whether two agents differ.
 
-`evaluate` runs an agent on cases, each as often as is asked, and scores every result.
+`evaluate` runs an agent on cases, each as often as is asked, and scores every result. Rates come
+with intervals; `compare` holds two agents against each other, case by case, by a permutation test.
 
-Rates come with intervals; `compare` holds two agents against each other, case by case. Reports are
-kept as files in the project for whoever looks at them later: figures and the ids of runs, which
-themselves lie in the log. What is read back is data from a file: whatever is no report is left out.
+Reports are kept as files in the project for whoever looks at them later: figures and the ids of
+runs, which themselves lie in the log (`Stored…` are those figures). What is read back is data from
+a file: whatever is no report is left out.
 """
 
 import json

@@ -1,8 +1,9 @@
 """Opens a log by its name, path or address, and the journal that lies beside one.
 
-`open_log` takes what people write, `open_builtin` opens the logs that come with taofold. What they
-open is found by entry point or dotted path and imported then, not before. The journal is kept in
-the log's own file or database.
+`open_log` takes what people write, `open_builtin` opens the logs that come with taofold, and makes
+the folder `.taofold` for them. What they open is found by entry point or dotted path and imported
+then, not before; the same file is opened once. Journal and shared documents (`shelf_beside`) are
+kept in the log's own file or database, which is looked for behind all `WrappedLog`s.
 """
 
 import importlib

@@ -1,9 +1,10 @@
 """The guard against repetition without progress (D11), and "never repeat a failure" (D3).
 
-A call is its tool and parameters; repeating it is polling as long as what comes back
-changes, and a loop once it does not. Durations, times, addresses, temporary paths and
-uuids do not count as change. A successful state-changing call that was not made before
-is progress and forgives. Pure: the same steps give the same judgements.
+A call is its tool and parameters; repeating it is polling as long as what comes back changes, and a
+loop once it does not. Durations, times, addresses, temporary paths and uuids do not count as
+change. A successful state-changing call that was not made before is progress and forgives. A poll
+is slowed down by a pause; what is refused is refused first, then costs the model a turn without
+tools, then ends the run. Pure: the same steps give the same judgements.
 """
 
 import re

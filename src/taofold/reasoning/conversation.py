@@ -1,9 +1,10 @@
 """What the model is told: the goal, the steps so far, and what was wrong with its last reply.
 
-The text of the protocol and the tools is `Task.system_prompt`: it depends only on the task, so the
-prefix of the prompt keeps its bytes from turn to turn. Older observations fold to their key line
-near the end of the window; failures stay (D12). It decides nothing: compaction happens when the
-strategy asks for it, and knows nothing about how replies are read.
+`Talk` is the conversation of one task and makes its messages. The text of the protocol and the
+tools is `Task.system_prompt`: it depends only on the task, so the prefix of the prompt keeps its
+bytes from turn to turn. Older observations fold to their key line near the end of the window;
+failures stay (D12). It decides nothing: compaction happens when the strategy asks for it, and knows
+nothing about how replies are read.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,8 +1,8 @@
 """Chain of thought: think in a given format, then answer (Wei et al., 2022).
 
-One model call, one triplet: the thought is the thinking, the action `finish`, its
-observation the answer in the task's type. Reads JSON, fenced or in prose, `<thinking>`
-text, and `Answer:` labels.
+One model call, one triplet: the thought is the thinking, the action `finish`, its observation the
+answer in the task's type. `ReasonedReader`, which `decompose` uses as well, reads JSON, fenced or
+in prose, `<thinking>` text, and `Answer:` labels.
 """
 
 import re

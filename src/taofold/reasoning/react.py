@@ -1,8 +1,10 @@
 """ReAct: think, act, observe, until the answer is there (Yao et al., 2022).
 
-A pure generator: limits, policy, tools and repetition are the runtime's; it hears of
-them as an `Outlook`. `_Attempts` is the one place that retries unreadable replies and enforces
-the rules of the loop on them (D3, D4, D6). What it corrects, it records.
+A pure generator: limits, policy, tools and repetition are the runtime's; it hears of them as an
+`Outlook`. `_Attempts` is the one place that reads replies, retries unreadable ones and enforces the
+rules of the loop on them (D3, D4, D6); what it corrects, it records. An answer may come without the
+protocol around it, as prose or as a bare value. `OwnActions` is how another strategy adds actions
+that no tool answers.
 """
 
 from collections.abc import Sequence

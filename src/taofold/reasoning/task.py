@@ -1,6 +1,8 @@
 """What a strategy is asked to do: the goal, the tools on offer, the type of the answer.
 
-Knows nothing about models, policy or storage.
+`Task` also writes the text of the protocol: the system prompt with its tools, the schema of a whole
+reply, the opening of a conversation, the last word before a limit. `Output` asks for a type and
+checks an answer. Knows nothing about models, policy or storage.
 """
 
 from collections.abc import Mapping, Sequence

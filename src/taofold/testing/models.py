@@ -1,9 +1,10 @@
 """Models for tests: from a script, from a function, or by the schemas of what is offered.
 
-`ScriptedModel` reads a script, `FunctionModel` calls a function, and `TestModel` needs neither: it
-calls every tool and then answers, with the simplest values that their schemas allow
-(`SchemaExample`). All go through the ordinary `Model` seam, need no network and cost next to
-nothing per call. They know nothing about reply formats.
+`ScriptedModel` reads a script, `FunctionModel` calls a function, and both remember each request
+(`Asked`). `TestModel` needs neither: it calls every tool and then answers, with the simplest values
+that their schemas allow (`SchemaExample`); the spec `test:tools` makes one. All go through the
+ordinary `Model` seam, need no network and cost next to nothing per call. They know nothing about
+reply formats.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping

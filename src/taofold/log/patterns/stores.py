@@ -1,8 +1,10 @@
 """Where a registry of patterns is kept: in the log's SQLite file, or in a journal in memory.
 
 The facts are the truth, in the stream `patterns`; `Tables` beside them, so that a loop's start need
-not fold them, are written in the same transaction. Two processes take turns, so every event of both
-counts. What the events and the fold mean is in `taofold.learning`.
+not fold them, are written in the same transaction: patterns, what is known of loops, rates of
+edits, and an index of terms that is searched (FTS5). A journal's facts, as in PostgreSQL, are
+folded into such tables in memory. Two processes take turns, so every event of both counts. What the
+events and the fold mean is in `taofold.learning`.
 """
 
 import asyncio

@@ -1,7 +1,9 @@
 """The log for more than one machine: a PostgreSQL database, used by any number of processes.
 
-Each method is one short transaction. Leases are compared with the database's clock; those of its
-clients do not matter. It knows nothing about strategies or tools.
+Each method is one short transaction, those that write call a function of `schema`. Leases are
+compared with the database's clock; those of its clients do not matter. `prune` deletes old
+runs, `broadcast` tells the database's processes something. It knows nothing about strategies or
+tools.
 """
 
 import asyncio

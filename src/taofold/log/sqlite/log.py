@@ -1,7 +1,8 @@
 """The default log: one SQLite file, many runs, several processes.
 
 Each method is one short transaction. Leases are compared with this machine's clock, which all
-processes that can share the file have in common. It knows nothing about strategies or tools.
+processes that can share the file have in common. What is deleted is overwritten in the file
+(`scrub`). It knows nothing about strategies or tools.
 """
 
 import asyncio

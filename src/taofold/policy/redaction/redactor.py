@@ -1,8 +1,10 @@
 """`Redactor` takes secrets out of text and JSON: known values, tokens, names, surroundings.
 
 What the text around a secret gives away (keys in PEM, headers, addresses, command lines) is in the
-table of this module; issuers' tokens and telling names are in its neighbours. Pure, and linear in
-the length of the text.
+table of this module; issuers' tokens and telling names are in its neighbours. In JSON a name may
+stand in a key, beside the value in another object's field, or before it in a list of arguments;
+escapes are undone, layer by layer, before anything is looked for. Pure, and linear in the length of
+the text.
 """
 
 import json
