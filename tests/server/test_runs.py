@@ -337,7 +337,7 @@ async def test_who_comes_back_within_the_grace_keeps_the_run(tmp_path: Path) -> 
 
 
 async def _leaving_is_over() -> None:
-    from taofold.server.streams.hub import _leaving
+    from taofold.server.streams.response import _leaving
 
     await asyncio.gather(*_leaving)
 

@@ -14,7 +14,7 @@ from taofold import Agent, Limits, RunContext, tool
 from taofold.core.values import Profile, Reply, ToolCall
 from taofold.runtime.model import OnText, Request
 from taofold.server import Settings
-from taofold.server.streams.hub import PartialAnswer
+from taofold.server.streams.partial_answer import PartialAnswer
 
 pytestmark = pytest.mark.anyio
 

@@ -14,7 +14,7 @@ from taofold.server.api.schemas import ProblemShape
 from taofold.server.endpoint import MEDIA, PATHS, ApiEndpoint, NoQuery
 from taofold.server.middleware import LARGEST_HEADER, LONGEST_PATH, LONGEST_QUERY
 from taofold.server.server import Settings
-from taofold.server.streams.hub import SHARE
+from taofold.server.streams.response import SHARE
 
 _PREFIX: Final = "#/components/schemas/"
 _REF: Final = _PREFIX + "{model}"

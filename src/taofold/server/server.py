@@ -35,8 +35,9 @@ from taofold.server.auth import Authenticator, LocalToken, Signin, TokenStore
 from taofold.server.catalog import AnyAgent, Catalog, Rebuild
 from taofold.server.endpoint import Problem
 from taofold.server.middleware import Audit, Counts, RateLimiter
-from taofold.server.streams.hub import Hub, Watching
+from taofold.server.streams.hub import Hub
 from taofold.server.streams.relay import Broadcast, Relay
+from taofold.server.streams.response import Watching
 from taofold.shared_document import Shared, Shelf
 from taofold.tools.attachments import Prompt
 from taofold.views import LOCAL, session_in_log

@@ -38,7 +38,7 @@ from taofold.server.client_tools import CLIENT_TOOLS, definitions
 from taofold.server.endpoint import ApiCall, ApiEndpoint, Problem
 from taofold.server.server import Server
 from taofold.server.streams.channel import LONGEST_REPORT
-from taofold.server.streams.hub import event_response, leave, while_allowed
+from taofold.server.streams.response import event_response, leave, while_allowed
 from taofold.tools.attachments import Attachment, Prompt
 
 LOOK_S: Final = 0.5

@@ -41,7 +41,7 @@ from taofold.server.api.schemas import (
 from taofold.server.catalog import SETTINGS, AnyAgent
 from taofold.server.endpoint import ApiCall, ApiEndpoint, Nothing, Problem, own_run, visible_run
 from taofold.server.server import Server
-from taofold.server.streams.hub import stream
+from taofold.server.streams.response import stream
 from taofold.views import rating_json
 
 _KEY: Final = re.compile(r"[\x21-\x7e]{1,200}")
