@@ -2,7 +2,7 @@
 
 import pytest
 
-from taofold.cli.render.text import fitting, table
+from taofold.cli.render.tables import fitting, table
 
 HEAD = ("loop", "status", "changed", "task")
 ROWS = [("ralph-fix-the-tests-b23d2952", "completed", "46 s ago", "fix the tests " * 4)]

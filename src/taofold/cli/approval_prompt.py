@@ -15,8 +15,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Protocol
 
 from taofold.cli.render.story import approval_reason
-from taofold.cli.render.text import clean
 from taofold.core.json_values import is_object
+from taofold.core.text import visible
 from taofold.runtime.ledger import Park
 from taofold.runtime.setup import Approval, Decision
 
@@ -144,7 +144,7 @@ class PromptApprover:
     async def _edited(self, request: Approval) -> dict[str, Any] | None:
         arguments = json.dumps(request.action.parameters, ensure_ascii=False)
         reply = await self._line(
-            f"parameters are {clean(arguments)}\nnew parameters as JSON (empty = as before)"
+            f"parameters are {visible(arguments)}\nnew parameters as JSON (empty = as before)"
         )
         if not reply.strip():
             return None
@@ -193,7 +193,7 @@ class Terminal:
             return
         lines = [f"! {title}", *[f"  {name}: {fact}" for name, fact in facts]]
         lines += [f"  {row}" for row in preview.rstrip().splitlines()]
-        sys.stderr.write(clean("\n".join(lines)) + "\n")
+        sys.stderr.write(visible("\n".join(lines)) + "\n")
 
     async def ask(self, prompt: str) -> str | None:
         """One line."""
@@ -237,12 +237,12 @@ def _panel(title: str, facts: list[tuple[str, str]], preview: str) -> None:
     lines: list[Text] = []
     for name, fact in facts:
         head = (f"{name:<9}", "dim") if name else ""
-        lines.append(Text.assemble(head, clean(fact)))
+        lines.append(Text.assemble(head, visible(fact)))
     if preview:
-        lines += [Text(""), *[_difference(row) for row in clean(preview).splitlines()]]
+        lines += [Text(""), *[_difference(row) for row in visible(preview).splitlines()]]
     panel = Panel(
         Group(*lines),
-        title=Text(clean(title), "bold yellow"),
+        title=Text(visible(title), "bold yellow"),
         title_align="left",
         border_style="yellow",
     )

@@ -40,7 +40,7 @@ def list_pending(
 ) -> None:
     """Actions and questions that wait, of all runs."""
     from taofold.cli.render.story import doubtful, question
-    from taofold.cli.render.text import approvals_table
+    from taofold.cli.render.tables import approvals_table
     from taofold.cli.runs.drive import pending_json
     from taofold.clocks import clock
     from taofold.runtime import control

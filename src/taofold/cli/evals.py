@@ -191,7 +191,7 @@ def _label(path: str, name: str) -> str:
 
 
 def _show(report: "Report") -> None:
-    from taofold.cli.render.text import table
+    from taofold.cli.render.tables import table
 
     rows: list[tuple[str, ...]] = []
     for case, rate in report.by_case.items():

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 import typer
 
-from taofold.cli.render.text import clean
 from taofold.core.errors import (
     ConfigError,
     Conflict,
@@ -29,6 +28,7 @@ from taofold.core.errors import (
     TaofoldError,
     UnknownRun,
 )
+from taofold.core.text import visible
 
 if TYPE_CHECKING:
     from taofold.core.state import RunState
@@ -52,13 +52,13 @@ def code_of(state: "RunState") -> int:
 
 def say(text: str = "") -> None:
     """A line of prose, for the person: standard error."""
-    sys.stderr.write(f"{clean(text)}\n")
+    sys.stderr.write(f"{visible(text)}\n")
     sys.stderr.flush()
 
 
 def give(text: str) -> None:
     """The result: standard output, as it is; a terminal gets it without control characters."""
-    sys.stdout.write(f"{clean(text) if sys.stdout.isatty() else text}\n")
+    sys.stdout.write(f"{visible(text) if sys.stdout.isatty() else text}\n")
     sys.stdout.flush()
 
 

@@ -132,7 +132,7 @@ def list_loops(
 ) -> None:
     """The loops of this project, newest first."""
     from taofold.cli.loops.dependencies import with_dependencies
-    from taofold.cli.render.text import ago, table
+    from taofold.cli.render.tables import ago, table
     from taofold.clocks import clock
     from taofold.core.text import line
     from taofold.loop.lifecycle import rows

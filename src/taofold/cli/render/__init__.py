@@ -1,4 +1,3 @@
-"""What commands show: `text` made safe and tables of it, the `story` of a run in steps, in a pipe
-or in colour (`rich_voice`), recorded runs (`runs`), a loop as it goes (`loops`), what was learnt
-(`patterns`).
+"""What commands show: `tables`, the `story` of a run in steps, in a pipe or in colour
+(`rich_voice`), recorded runs (`runs`), a loop as it goes (`loops`), what was learnt (`patterns`).
 """

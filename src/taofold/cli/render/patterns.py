@@ -10,7 +10,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from taofold.cli.outcome import give, say
-from taofold.cli.render.text import table
+from taofold.cli.render.tables import table
 from taofold.core.text import line, visible
 
 if TYPE_CHECKING:

@@ -16,12 +16,11 @@ import msgspec
 
 from taofold.cli.render.rich_voice import RichVoice
 from taofold.cli.render.story import PlainVoice, Story, totals
-from taofold.cli.render.text import clean
 from taofold.core import events as e
 from taofold.core.errors import ConfigError
 from taofold.core.json_values import is_array, is_object
 from taofold.core.state import RunState, fold, live, opening
-from taofold.core.text import line, parameters, value
+from taofold.core.text import line, parameters, value, visible
 from taofold.core.values import Step
 from taofold.log.log import Log, RunRow
 from taofold.runtime.ownership import driven
@@ -60,7 +59,7 @@ def tell(run: str, records: Sequence[e.Record], *, travelled: bool, status: str)
     for text in _state(
         state, records[-1].seq if records else -1, travelled=travelled, status=status
     ):
-        sys.stdout.write(f"{clean(text)}\n")
+        sys.stdout.write(f"{visible(text)}\n")
 
 
 def _state(state: RunState, seq: int, *, travelled: bool, status: str) -> list[str]:
@@ -187,10 +186,10 @@ def _without(value: Any) -> Any:
 def _lines(step: Step | None) -> list[str]:
     if step is None:
         return []
-    lines = [f"{step.thought.type}: {clean(step.thought.content)}"]
+    lines = [f"{step.thought.type}: {visible(step.thought.content)}"]
     for action, observation in zip(step.actions, step.observations, strict=False):
         lines.append(f"→ {action.tool} {parameters(action.parameters, 200)}")
-        result = clean(observation.extraction or str(observation.result))
+        result = visible(observation.extraction or str(observation.result))
         lines.append(f"← {observation.status}: {result[:300]}")
     return lines
 

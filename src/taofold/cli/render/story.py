@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Final, Protocol, TextIO
 
 from taofold.agent.result import Delta, Happening, Progress
 from taofold.cli.outcome import invocation
-from taofold.cli.render.text import clean
 from taofold.core import events as e
 from taofold.core.content import media_of, parts_of, thoughts
 from taofold.core.errors import LogError
 from taofold.core.state import RunState, reduce
-from taofold.core.text import clip, dollars, duration, line, number, parameters, value
+from taofold.core.text import clip, dollars, duration, line, number, parameters, value, visible
 from taofold.core.values import ASK_USER, FINISH, Action, Observation, Thought
 
 if TYPE_CHECKING:
@@ -358,7 +357,7 @@ class PlainVoice(SilentVoice):
         self._stream = stream
 
     def _say(self, text: str, *, child: bool) -> None:
-        self._stream.write(f"{'    ' * child}{clean(text)}\n")
+        self._stream.write(f"{'    ' * child}{visible(text)}\n")
         self._stream.flush()
 
     def opening(self, run: str, started: e.RunStarted, *, child: bool) -> None:

@@ -36,7 +36,7 @@ def list_runs(
     from msgspec.structs import replace
 
     from taofold.cli.render.runs import status as status_of
-    from taofold.cli.render.text import runs_table
+    from taofold.cli.render.tables import runs_table
     from taofold.clocks import clock
     from taofold.views import run_json
 
@@ -66,7 +66,7 @@ def list_runs(
 def show(run: options.Run, at: options.Seq = None, json: options.Json = False) -> None:
     """The state of a run and its steps; with --at, as it was after that event."""
     from taofold.cli.render.runs import as_seen, state_json, tell
-    from taofold.cli.render.text import clean
+    from taofold.core.text import visible
     from taofold.runtime.ratings import ratings
     from taofold.views import rating_json
 
@@ -81,8 +81,8 @@ def show(run: options.Run, at: options.Seq = None, json: options.Json = False) -
         return
     tell(name, records, travelled=at is not None, status=status)
     for rating in rated:
-        note = f": {clean(rating.note)}" if rating.note else ""
-        give(f"rated {rating.value:g} by {clean(rating.by)}{note}")
+        note = f": {visible(rating.note)}" if rating.note else ""
+        give(f"rated {rating.value:g} by {visible(rating.by)}{note}")
 
 
 @app.command("log")

@@ -1,7 +1,7 @@
-"""Tables of runs and approvals, and any other text and table, safe and short enough for a terminal.
+"""Tables: of runs, of approvals, and any other; and how long `ago` something happened.
 
-What models, tools and files say is data: it must not move the cursor, change colours or hide what
-a person is asked to approve. A table is coloured on a terminal, and aligned text in a pipe.
+Coloured on a terminal, where columns that do not fit are left out; aligned text in a pipe. What
+models, tools and files say is made visible in every cell: it must not act on the terminal.
 """
 
 import os
@@ -14,10 +14,6 @@ from taofold.core.text import line, visible
 if TYPE_CHECKING:
     from taofold.log.log import RunRow
     from taofold.runtime.setup import Approval
-
-
-clean = visible
-"""What everything here goes through."""
 
 
 def ago(then: int, now: int) -> str:
@@ -83,7 +79,7 @@ def approvals_table(pending: "Sequence[Approval]", now: int, notes: Mapping[str,
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table; what cells hold is made visible, and one line, whoever wrote it."""
-    rows = [tuple([" ".join(clean(cell).splitlines()) for cell in row]) for row in rows]
+    rows = [tuple([" ".join(visible(cell).splitlines()) for cell in row]) for row in rows]
     if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
         _rich(head, rows)
         return
@@ -132,8 +128,8 @@ def _for(row: "RunRow") -> str:
     return line(row.session, 16) if row.session else ""
 
 
-def _until(one: "Approval", now: int) -> str:
-    if not one.expires_at:
+def _until(approval: "Approval", now: int) -> str:
+    if not approval.expires_at:
         return ""
-    left = (one.expires_at - now) // 1000
+    left = (approval.expires_at - now) // 1000
     return f"{left} s" if left > 0 else "expired"
