@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias, assert_never
 
 import msgspec
 
+from taofold.core.metrics import measure
 from taofold.core.text import iso
 from taofold.core.values import Usage
 from taofold.log.log import Log
@@ -30,7 +31,6 @@ from taofold.telemetry.spans import (
     ModelSpan,
     Span,
     ToolSpan,
-    scores,
     uuid7,
 )
 from taofold.telemetry.traced_log import TracedLog
@@ -270,8 +270,22 @@ class OpikTranslation:
                 "value": value,
                 "source": "sdk",
             }
-            for name, value in scores(span).items()
+            for name, value in _measures(span).items()
         ]
+
+
+def _measures(span: AgentSpan) -> dict[str, float]:
+    """Measures of a run that has ended, between 0 and 1, by name. Takes some 0.1 ms per step."""
+    if not span.stop_reason:
+        return {}
+    measured = measure(span.records)
+    shares = {
+        "observation_success_rate": measured.observation_success_rate,
+        "grounding_score": measured.grounding_score,
+        "exception_rate": measured.exception_rate,
+    }
+    ratios = {name: round(share / 100, 4) for name, share in shares.items() if share is not None}
+    return {"success": float(span.success), **ratios}
 
 
 def _usage(usage: Usage, provider: str) -> dict[str, int]:

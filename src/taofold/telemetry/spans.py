@@ -14,7 +14,6 @@ import msgspec
 
 from taofold.core.content import Issuer, ToolCall
 from taofold.core.events import Record
-from taofold.core.metrics import measure
 from taofold.core.reply import Usage
 from taofold.telemetry.prompt import Prompt
 
@@ -77,7 +76,7 @@ class AgentSpan(Timed, frozen=True, kw_only=True):
     """Of the run and its children: their spans have it, too."""
     steps: int = 0
     records: tuple[Record, ...] = ()
-    """What the span was made of; `scores` measures it."""
+    """What the span was made of."""
 
 
 class ModelSpan(Timed, frozen=True, kw_only=True):
@@ -124,22 +123,6 @@ class ApprovalSpan(Timed, frozen=True, kw_only=True):
 
 
 Span: TypeAlias = AgentSpan | ModelSpan | ToolSpan | ApprovalSpan
-
-
-def scores(span: AgentSpan) -> dict[str, float]:
-    """Measures of a run that has ended, between 0 and 1, by name. Takes some 0.1 ms per step."""
-    if not span.stop_reason:
-        return {}
-    measured = measure(span.records)
-    shares = {
-        "observation_success_rate": measured.observation_success_rate,
-        "grounding_score": measured.grounding_score,
-        "exception_rate": measured.exception_rate,
-    }
-    ratios = {name: round(share / 100, 4) for name, share in shares.items() if share is not None}
-    return {"success": float(span.success), **ratios}
-
-
 _CHILD: Final = re.compile(r"\.(\d+(?:-\d+)*-\d+)(?:s\d+)?\Z")
 """How the runtime names the run of an agent that serves a call: `<run>.<key>-<index>`, and one in
 which a model answers its tool: the same with `s` and a number.

@@ -20,6 +20,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from taofold.core import events as e
+from taofold.core.call_ids import branch
 from taofold.core.content import MediaPart, media_of, parts_of, thoughts
 from taofold.core.json_values import render
 from taofold.core.state import ActionSlot, RunState, fold, live, reduce
@@ -162,14 +163,14 @@ class EventProjection:
         match event:
             case e.Proposed():
                 self._steps[event.key] = len(self._steps) + 1
-                thinking = self._thinking.pop(_branch(event.key), "")
+                thinking = self._thinking.pop(branch(event.key), "")
                 yield (
                     "thinking",
                     {"step": self._steps[event.key], "thought": _thought(event)}
                     | ({"reasoning": thinking} if thinking.strip() else {}),
                 )
             case e.Replied():
-                self._thinking[_branch(event.key)] = thoughts(parts_of(event.content))
+                self._thinking[branch(event.key)] = thoughts(parts_of(event.content))
             case e.Decided():
                 yield from self._decided(record.run, record.seq, event)
             case e.Started():
@@ -336,11 +337,6 @@ def _medium(part: MediaPart) -> dict[str, Any]:
 
 def _call(run: str, key: str, index: int) -> str:
     return f"{run}:{key}:{index}"
-
-
-def _branch(key: str) -> str:
-    """The branch of a fork that an effect stands in: "3.1" of "3.1.0"."""
-    return key.rpartition(".")[0]
 
 
 def _thought(event: e.Proposed) -> dict[str, Any]:
