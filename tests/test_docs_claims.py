@@ -13,7 +13,7 @@ from tests.test_docs import PAGES, ROOT
 from taofold.agent.activation import HISTORY_MEDIA
 from taofold.bridges.mcp.client import content as mcp_results
 from taofold.bridges.mcp.client import session
-from taofold.cli import outcome
+from taofold.cli import output
 from taofold.cli.app import app
 from taofold.files.expressions import bounds
 from taofold.files.flow.flow import MOST_VISITS
@@ -185,11 +185,11 @@ def test_the_limits_have_the_defaults_of_the_table() -> None:
 
 def test_the_exit_codes_are_those_of_the_program() -> None:
     codes = {
-        outcome.OK: "success",
-        outcome.UNREACHED: "the goal was not reached",
-        outcome.USAGE: "usage or configuration",
-        outcome.WAITING: "waiting for a person",
-        outcome.INTERRUPTED: "interrupted",
+        output.OK: "success",
+        output.UNREACHED: "the goal was not reached",
+        output.USAGE: "usage or configuration",
+        output.WAITING: "waiting for a person",
+        output.INTERRUPTED: "interrupted",
     }
     said = "Exit codes: " + ", ".join(f"{code} {meaning}" for code, meaning in codes.items())
     for name in ("README.md", "docs/cli.md"):

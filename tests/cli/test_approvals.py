@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.terminal import Taofold
 
-from taofold.cli.outcome import invocation
+from taofold.cli.output import invocation
 
 
 def waiting(taofold: Taofold, agent: str = "writer") -> str:

@@ -8,7 +8,7 @@ import pytest
 from tests.terminal import Taofold
 
 from taofold.cli import options
-from taofold.cli.outcome import UNREACHED, explain
+from taofold.cli.output import UNREACHED, explain
 
 
 def test_ids_of_runs_and_questions_complete(

@@ -11,7 +11,7 @@ from tests.prerequisites import GIT
 from tests.terminal import Started, Taofold, until
 
 from taofold.cli import options
-from taofold.cli.outcome import invocation
+from taofold.cli.output import invocation
 from taofold.log.sqlite.journal import SqliteJournal
 from taofold.tools.containment import why_not
 

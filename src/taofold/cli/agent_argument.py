@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 from taofold.cli import project
-from taofold.cli.outcome import say
+from taofold.cli.output import say
 from taofold.core.errors import ConfigError
 from taofold.core.json_values import is_object
 from taofold.core.values import Profile

@@ -1,4 +1,4 @@
-"""The program: its commands, and who may call them. How they end is in `outcome` (D1).
+"""The program: its commands, and who may call them. How they end is in `output` (D1).
 
 No word of authority comes from a process that an agent started (`GuardedProgram`). A command that
 is not contained has the user's rights, so it can read what the user can; this is said where such
@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperGroup
 
-from taofold.cli import outcome
+from taofold.cli import output
 from taofold.cli.approvals import app as approvals
 from taofold.cli.demo import demo
 from taofold.cli.doctor import doctor
@@ -155,7 +155,7 @@ def _program(
 ) -> None:
     # A misspelled variable would otherwise be a setting that silently does not hold.
     for text in unknown(os.environ):
-        outcome.say(f"warning: {text}")
+        output.say(f"warning: {text}")
 
 
 for name, command in (
@@ -191,7 +191,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         app(args=None if arguments is None else list(arguments), prog_name="taofold")
     except Exception as error:
-        code = outcome.explain(error)
+        code = output.explain(error)
         if code is None:
             raise
         sys.exit(code)

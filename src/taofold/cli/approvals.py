@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from taofold.cli import options
-from taofold.cli.outcome import fail, give_json, invocation, say
+from taofold.cli.output import fail, give_json, invocation, say
 from taofold.cli.runs.find import find, with_log
 from taofold.core.errors import Refused
 from taofold.core.json_values import is_object

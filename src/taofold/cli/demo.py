@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol
 import typer
 
 from taofold.cli import options
-from taofold.cli.outcome import INTERRUPTED, OK, UNREACHED, fail, give, invocation, say
+from taofold.cli.output import INTERRUPTED, OK, UNREACHED, fail, give, invocation, say
 from taofold.plugins import DEMOS, load
 
 if TYPE_CHECKING:

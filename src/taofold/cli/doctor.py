@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from taofold.cli import options
-from taofold.cli.outcome import UNREACHED, give, give_json, invocation, leaves, say
+from taofold.cli.output import UNREACHED, give, give_json, invocation, leaves, say
 
 _LOCAL: Final = {
     "Ollama": "http://127.0.0.1:11434/api/version",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from taofold.cli import options
-from taofold.cli.outcome import UNREACHED, fail, give, give_json, say
+from taofold.cli.output import UNREACHED, fail, give, give_json, say
 
 if TYPE_CHECKING:
     from taofold.agent import Agent

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from taofold.cli import options
-from taofold.cli.outcome import USAGE, fail, give, give_json, invocation, say
+from taofold.cli.output import USAGE, fail, give, give_json, invocation, say
 
 if TYPE_CHECKING:
     from taofold.files.checked_yaml import Fault

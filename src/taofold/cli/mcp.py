@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from taofold.cli import options
-from taofold.cli.outcome import UNREACHED, fail, give, give_json, say
+from taofold.cli.output import UNREACHED, fail, give, give_json, say
 from taofold.core.text import visible
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
-"""How commands end: exit codes, messages on standard error, the result on standard output.
+"""What commands print (the result on standard output, prose on standard error) and end with.
 
-0 success, 1 the goal was not reached, 2 usage or configuration, 3 waiting for a person,
-130 interrupted.
+Exit codes, also those of errors (`explain`): 0 success, 1 the goal was not reached, 2 usage or
+configuration, 3 waiting for a person, 130 interrupted.
 
 Also how the program itself is called, for the commands that a person is told to type.
 """

@@ -14,7 +14,7 @@ import typer
 from taofold.cli import options
 from taofold.cli.loops.commands import which
 from taofold.cli.loops.dependencies import with_dependencies
-from taofold.cli.outcome import UNREACHED, fail, give, give_json, say
+from taofold.cli.output import UNREACHED, fail, give, give_json, say
 from taofold.cli.project import with_registry
 from taofold.cli.render import patterns as render
 from taofold.core.errors import Refused

@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from taofold.cli.outcome import invocation, say
+from taofold.cli.output import invocation, say
 from taofold.core.errors import ConfigError
 from taofold.reserved_places import operator_folder
 

@@ -13,7 +13,7 @@ import typer
 from taofold.cli import options
 from taofold.cli.loops.drive import as_json, drive, warn
 from taofold.cli.options import Budget, Force, MaxIterations, Steps, Timeout
-from taofold.cli.outcome import fail, give, give_json, say
+from taofold.cli.output import fail, give, give_json, say
 from taofold.core.errors import ConfigError, UnknownRun
 from taofold.core.text import dollars, duration, line, number
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from taofold.cli.loops.dependencies import LoopAudience, loop_dependencies, with_dependencies
-from taofold.cli.outcome import INTERRUPTED, give, give_json, invocation, say
+from taofold.cli.output import INTERRUPTED, give, give_json, invocation, say
 
 if TYPE_CHECKING:
     from taofold.loop.driver import LoopDependencies

@@ -17,7 +17,7 @@ import typer
 from taofold.cli import options
 from taofold.cli.loops.drive import drive, warn
 from taofold.cli.options import Budget, Force, MaxIterations, Steps, Timeout
-from taofold.cli.outcome import fail, invocation, say
+from taofold.cli.output import fail, invocation, say
 from taofold.core.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from taofold.cli.outcome import give, say
+from taofold.cli.output import give, say
 from taofold.cli.render.tables import table
 from taofold.core.text import line, visible
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, TextIO
 
 from taofold.agent.result import Delta, Happening, Progress
-from taofold.cli.outcome import invocation
+from taofold.cli.output import invocation
 from taofold.core import events as e
 from taofold.core.content import media_of, parts_of, thoughts
 from taofold.core.errors import LogError

@@ -15,8 +15,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn, TypeAlias, Ty
 
 import typer
 
-from taofold.cli import options, outcome
-from taofold.cli.outcome import fail, give, give_json, invocation, say
+from taofold.cli import options
+from taofold.cli.output import (
+    INTERRUPTED,
+    UNREACHED,
+    code_of,
+    fail,
+    give,
+    give_json,
+    invocation,
+    say,
+)
 from taofold.core.errors import LogError
 
 if TYPE_CHECKING:
@@ -251,7 +260,7 @@ def drive(
         # Before the first event the log itself cannot be used (exit 2); later the run failed (1).
         if not heard:
             raise
-        outcome.fail(str(error), outcome.UNREACHED)
+        fail(str(error), UNREACHED)
     except BaseException:
         speaker.busy("")
         raise
@@ -262,7 +271,7 @@ def drive(
 
 def finish(result: "RunResult[Any] | None") -> None:
     """End the program with the exit code of `result`."""
-    raise typer.Exit(outcome.INTERRUPTED if result is None else outcome.code_of(result.state))
+    raise typer.Exit(INTERRUPTED if result is None else code_of(result.state))
 
 
 def show(result: "RunResult[Any]", *, json: bool, hints: bool = True, summary: bool = True) -> None:
@@ -352,7 +361,7 @@ async def cancellable(work: "Awaitable[T]", log: "Log") -> T:
 def approver(approve: str, before: Callable[[], None]) -> "Approver | None":
     """Who approves, by the word of `--approve`; `before` is called before a person is asked."""
     if approve not in APPROVE:
-        outcome.fail(f"--approve is one of {', '.join(APPROVE)}, not {approve!r}")
+        fail(f"--approve is one of {', '.join(APPROVE)}, not {approve!r}")
     asking = None
     if sys.stdin.isatty() and sys.stderr.isatty():
         from taofold.cli.approval_prompt import PromptApprover, Terminal

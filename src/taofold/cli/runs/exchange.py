@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from taofold.cli import options
-from taofold.cli.outcome import fail, give, invocation, say
+from taofold.cli.output import fail, give, invocation, say
 from taofold.cli.runs.find import find, records_of, with_log
 from taofold.core.errors import ConfigError, Conflict, LogError
 

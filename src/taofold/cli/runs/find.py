@@ -6,7 +6,7 @@ from contextlib import suppress
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from taofold.cli.outcome import invocation
+from taofold.cli.output import invocation
 from taofold.core.errors import ConfigError, UnknownRun
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from taofold.cli import options
-from taofold.cli.outcome import UNREACHED, fail, give, give_json, say
+from taofold.cli.output import UNREACHED, fail, give, give_json, say
 from taofold.cli.runs.find import find, records_of, with_log
 from taofold.core.json_values import plain
 

@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from taofold.cli import options
-from taofold.cli.outcome import fail, give, give_json, invocation, say
+from taofold.cli.output import fail, give, give_json, invocation, say
 
 if TYPE_CHECKING:
     from taofold.agent import Agent

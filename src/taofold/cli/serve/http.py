@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from taofold.agent import Agent
-from taofold.cli.outcome import fail, invocation, say
+from taofold.cli.output import fail, invocation, say
 from taofold.cli.project import home, open_store, operator_policy
 from taofold.core.errors import ConfigError
 from taofold.log.log import Log

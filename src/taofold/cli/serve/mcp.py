@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from taofold.cli.outcome import invocation, say
+from taofold.cli.output import invocation, say
 from taofold.core.errors import ConfigError
 
 if TYPE_CHECKING:
