@@ -13,8 +13,9 @@ from msgspec import structs
 from taofold.core.errors import ConfigError
 from taofold.loop.gates import scope
 from taofold.loop.gates.baseline import Baseline
-from taofold.loop.gates.commands import named_files, search_path, targets, wanted_files
+from taofold.loop.gates.commands import search_path
 from taofold.loop.gates.expectations import expected, homes
+from taofold.loop.gates.gate_files import named_files, targets, wanted_files
 from taofold.loop.gates.gate_run import Bench, GateRun
 from taofold.loop.gates.tree import (
     MOST_BYTES,

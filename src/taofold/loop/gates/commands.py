@@ -1,27 +1,21 @@
-"""The command of a gate: which tool it runs, which files of the project it runs or reads, where its
-programs are, what environment it gets, what report it printed.
+"""How the command of a gate is run: which tool it is, where its programs are, what environment it
+gets. Runs nothing itself.
 
 `plan` recognises the tool and asks it for a machine-readable report. The person's arguments stay
 as they are; what is added asks for a report, or keeps caches out that the agent could have
 written. Programs and environment come from before the agent worked: what it could have written to
-is left out. Runs nothing.
+is left out. Which files a command decides by is in `gate_files`, what it printed in `reports`.
 """
 
-import json
 import os
 import re
-import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path, PurePath
 from typing import Final
 
-import msgspec
-
 from taofold.core.values import Value
-from taofold.loop.gates import reports
-from taofold.loop.gates.reports import RunnerReport, cargo, go
-from taofold.loop.verdict import TESTS, Gate, Runner
+from taofold.loop.verdict import Gate, Runner
 from taofold.tools.command import ALLOWED
 
 LAUNCHER: Final = "\0launch.py"
@@ -194,50 +188,8 @@ def _behind_wrapper(argv: Sequence[str]) -> int:
     return 0
 
 
-def printed_report(runner: Runner, text: str, root: str, census: str = "") -> RunnerReport:
-    """The report of a runner that prints it; empty and whole for others."""
-    report = _printed(runner, text, root)
-    files = reports.files(runner, census or text, root)
-    return msgspec.structs.replace(report, files=files)
-
-
-def _printed(runner: Runner, text: str, root: str) -> RunnerReport:
-    match runner:
-        case "go":
-            return go(text, root)
-        case "cargo":
-            return cargo(text)
-        case "tsc":
-            return reports.tsc(text, root)
-        case "ruff":
-            return reports.ruff(text, root)
-        case "mypy":
-            return reports.mypy(text, root)
-        case _:
-            return RunnerReport(whole=True)
-
-
 _SHEBANG: Final = re.compile(rb"#!\s*(\S+)(?:[ \t]+(\S+))?|'''exec' '?([^' ]+)")
 _SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/opt")
-_RUNNING: Final = frozenset(
-    {
-        *("sh", "bash", "zsh", "dash", "python", "pypy", "node", "deno", "bun", "ruby"),
-        *("perl", "php", "env", "time", "nice", "timeout", "source", ".", "ts-node"),
-        *("tsx", "nox", "rake", "Rscript"),
-    }
-)
-"""Programs whose first argument is a program too."""
-_LOOKING: Final = frozenset({"grep", "egrep", "rg", "test", "[", "wc", "jq", "head", "tail", "ls"})
-_MAKEFILES: Final = ("GNUmakefile", "makefile", "Makefile")
-_TOOLS: Final = frozenset({"scripts", "script", "tools", "ci", "hack", "dev", "etc", "support"})
-_CHECKING: Final = re.compile(r"(?:\A|[_-])(?:check|verify|lint|validate|ci|tests?|run_?tests)")
-_KEYWORDS: Final = frozenset(
-    {"", "if", "then", "else", "elif", "fi", "do", "done", "while", "exec"}
-)
-_ASSIGNED: Final = re.compile(r"[A-Za-z_]\w*=")
-_PARTS: Final = re.compile(r"[;|&\n()]+|\s&&\s|\s<|>")
-_WORDS: Final = re.compile(r"[\s;|&()]+")
-_TARGETS: Final = re.compile(r"(?m)^([^\t#\n:=%$]+):(?!=)")
 _DEFAULT: Final = "/usr/local/bin:/usr/bin:/bin"
 
 
@@ -253,119 +205,6 @@ def interpreter(script: Path) -> str:
         if b"python" in program:
             return os.fsdecode(program)
     return ""
-
-
-def named_files(gates: Sequence[Gate], root: Path) -> tuple[str, ...]:
-    """Files of the work root that the gates run.
-
-    Scripts, and tests that a command names; in the same way the tools that a Makefile, a script
-    of `package.json` or a shell script among them runs. What a command only reads is not among
-    them: it may be what is to be made.
-    """
-    paths: set[str] = set()
-    todo: list[tuple[str, Path]] = []
-    for gate in gates:
-        folder = root / gate.folder
-        words = list(gate.argv) or _WORDS.split(gate.command)
-        if gate.argv and plan(gate.argv).runner in TESTS:
-            paths |= {path for word in words if (path := _file(word, folder, root))}
-        todo.append((shlex.join(gate.argv) if gate.argv else gate.command, folder))
-        todo += [(text, folder) for text in _recipes(words, folder)]
-    # The texts of the gates themselves come first: what they run directly is always a part of the
-    # check, what a recipe runs only if it looks like a tool of one.
-    direct, visited = len(gates), set[str]()
-    while todo:
-        text, folder = todo.pop(0)
-        direct -= 1
-        for path in _run(text, folder, root):
-            if path not in visited and (direct >= 0 or _tool(path, root)):
-                visited.add(path)
-                if _shell(root / path):
-                    todo.append((_text(root / path), root))
-    return tuple(sorted(paths | visited))
-
-
-def wanted_files(gates: Sequence[Gate]) -> tuple[str, ...]:
-    """Files that the gates' own commands look at, such as `grep -q done notes.txt`."""
-    paths: set[str] = set()
-    for gate in gates:
-        text = shlex.join(gate.argv) if gate.argv else gate.command
-        for part in _PARTS.split(text):
-            words = [word for word in _WORDS.split(part) if word]
-            if words and PurePath(words[0]).name in _LOOKING:
-                base = "" if gate.folder == "." else f"{gate.folder}/"
-                paths |= {base + word.strip("'\"").removeprefix("./") for word in words[1:]}
-    return tuple(sorted(paths))
-
-
-def targets(gates: Sequence[Gate], root: Path) -> tuple[str, ...]:
-    """Targets of the Makefiles that gates use."""
-    names: set[str] = set()
-    for gate in gates:
-        words = list(gate.argv) or _WORDS.split(gate.command)
-        for text in _recipes(words, root / gate.folder):
-            for line in _TARGETS.findall(text):
-                names |= {name for name in line.split() if name[0] != "." and name.isprintable()}
-    return tuple(sorted(names))
-
-
-def _recipes(words: Sequence[str], folder: Path) -> list[str]:
-    """Texts in which a gate's programs look up what to run."""
-    names = {PurePath(word).name for word in words}
-    texts = [_text(folder / name) for name in _MAKEFILES if names & {"make", "gmake"}]
-    if names & {"npm", "pnpm", "yarn", "bun"}:
-        try:
-            scripts = json.loads(_text(folder / "package.json"))["scripts"]
-            texts += [str(line) for line in dict(scripts).values()]
-        except (ValueError, LookupError, TypeError):
-            pass
-    return [text for text in texts if text]
-
-
-def _run(text: str, folder: Path, root: Path) -> list[str]:
-    """Files that shell text runs."""
-    paths: list[str] = []
-    for part in _PARTS.split(text):
-        words = [word for word in _WORDS.split(part) if word.strip("@-+!{}") not in _KEYWORDS]
-        before = ""
-        for word in words:
-            plain = word.strip("@'\"").rpartition("=")[2].partition("::")[0]
-            path = _file(plain, folder, root)
-            if path and (before in _RUNNING or (not before and "/" in plain)):
-                paths.append(path)
-            if not word.startswith("-") and not _ASSIGNED.match(word):
-                before = PurePath(plain).name.rstrip("0123456789.") or word
-    return paths
-
-
-def _file(word: str, folder: Path, root: Path) -> str:
-    """The file of the work root that a word names; "" if there is none."""
-    word = word.partition("::")[0]
-    if not word or "\0" in word or len(word) > 1000:
-        return ""
-    target = (folder / word).resolve()
-    inside = target.is_relative_to(root) and target.is_file()
-    return target.relative_to(root).as_posix() if inside else ""
-
-
-def _tool(path: str, root: Path) -> bool:
-    """Is what a recipe runs a part of the check, and not the product?"""
-    top, _, _ = path.partition("/")
-    stem = PurePath(path).name.partition(".")[0]
-    return top in _TOOLS or _shell(root / path) or _CHECKING.search(stem) is not None
-
-
-def _shell(script: Path) -> bool:
-    if script.suffix in (".sh", ".bash", ".zsh"):
-        return True
-    return not script.suffix and b"sh" in _text(script).partition("\n")[0].encode()[:40]
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_bytes()[:200_000].decode("utf-8", "replace")
-    except OSError:
-        return ""
 
 
 def search_path(root: Path) -> str:

@@ -1,17 +1,17 @@
-"""From what a person calls done to gates that can be run, or a refusal that says what to write.
+"""From what a person calls done to `gates` that can be run, or a refusal that says what to write
+(`suggestion`); and after the run before iteration 1, which gate can never run (`absent`).
 
 `A AND B` are two gates, both of which must hold; so are `A && B` where both are simple
-commands. Looks at the work root and at `PATH`, runs nothing. `absent` looks at the run before
-iteration 1: only the program's own word counts, about exactly what the command names, because a
-module that a test cannot import is what the loop may be there to repair.
+commands. Looks at the work root and at `PATH`, runs nothing. For `absent` only the program's own
+word counts, about exactly what the command names, because a module that a test cannot import is
+what the loop may be there to repair.
 """
 
-import json
 import os
 import re
 import shlex
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePath
 from typing import Final
 
@@ -19,6 +19,7 @@ from msgspec import structs
 
 from taofold.core.errors import ConfigError
 from taofold.loop.gates.commands import VARIABLE, search_path
+from taofold.loop.gates.gate_files import MAKEFILES, npm_scripts
 from taofold.loop.verdict import Gate, GateResult
 
 MOST_GATES: Final = 20
@@ -214,7 +215,7 @@ def _checked(text: str, words: list[str], root: Path, folder: str, path: str | N
     if program == "make" and not _targets(words[1:], root / folder):
         raise refusal(text, "the Makefile has no such target", root)
     script = _script(words) if program == "npm" else ""
-    if script and script not in _scripts(root / folder):
+    if script and script not in npm_scripts(root / folder):
         raise refusal(text, f"package.json has no script {script!r}", root)
     if len(words) >= 3 and _prose(words, root / folder):
         raise refusal(text, "it reads like a sentence, not like a command", root)
@@ -232,7 +233,7 @@ def _targets(words: list[str], folder: Path) -> bool:
     if any([word.startswith(("-C", "-f", "--")) for word in words]):
         return True
     makefile = next(
-        (folder / n for n in ("GNUmakefile", "makefile", "Makefile") if (folder / n).is_file()),
+        (folder / name for name in MAKEFILES if (folder / name).is_file()),
         None,
     )
     if makefile is None:
@@ -256,14 +257,6 @@ def _script(words: list[str]) -> str:
             return name
         case _:
             return ""
-
-
-def _scripts(folder: Path) -> Mapping[str, object]:
-    try:
-        package = json.loads((folder / "package.json").read_text(encoding="utf-8"))
-        return dict(package["scripts"])
-    except (OSError, ValueError, LookupError, TypeError):
-        return {}
 
 
 def refusal(text: str, why: str, root: Path) -> ConfigError:

@@ -211,7 +211,7 @@ class Bench:
                 raw = self._said(wire.taken().decode("utf-8", "replace")).encode()
                 report = stream(raw, wire.nonce, root)
             else:
-                report = commands.printed_report(plan.runner, text, root, census)
+                report = reports.printed_report(plan.runner, text, root, census)
             readable = reports.readable_output(plan.runner, self._said(output.text))
             command = tuple([self._said(word.replace(str(scratch), "<gate>")) for word in argv])
             return GateRun(

@@ -1,10 +1,10 @@
 """The machine-readable reports of test runners, linters and compilers, read as checks. Pure.
 
 `stream` reads the lines that our own reporters send (`runners/`): a line without the nonce was
-written by what is being tested, not by the reporter. The others read what cargo, go, ruff, mypy
-and tsc print. `go test -json` prints one event per line (`Package`, `Test`, `Action`, `Output`). A
-finding of a linter or type checker is a failing check; its id holds the file, the rule and the
-message but no line, so that it stays the same when lines move. What is no longer found passes.
+written by what is being tested, not by the reporter. `printed_report` reads what cargo, go, ruff,
+mypy and tsc print, and which files a linter says it looked at. A finding of a linter or type
+checker is a failing check; its id holds the file, the rule and the message but no line, so that it
+stays the same when lines move. What is no longer found passes.
 """
 
 import re
@@ -378,6 +378,29 @@ def files(runner: Runner, text: str, root: str) -> tuple[str, ...]:
     paths = {relative(name, root) for name in names}
     inside = [n for n in paths if not n.startswith("/") and not {*n.split("/")} & {*_INSTALLED}]
     return tuple(sorted(inside))
+
+
+def printed_report(runner: Runner, text: str, root: str, census: str = "") -> RunnerReport:
+    """The report of a runner that prints it; empty and whole for others."""
+    report = _printed(runner, text, root)
+    paths = files(runner, census or text, root)
+    return msgspec.structs.replace(report, files=paths)
+
+
+def _printed(runner: Runner, text: str, root: str) -> RunnerReport:
+    match runner:
+        case "go":
+            return go(text, root)
+        case "cargo":
+            return cargo(text)
+        case "tsc":
+            return tsc(text, root)
+        case "ruff":
+            return ruff(text, root)
+        case "mypy":
+            return mypy(text, root)
+        case _:
+            return RunnerReport(whole=True)
 
 
 def readable_output(runner: Runner, text: str) -> str:

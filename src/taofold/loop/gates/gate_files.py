@@ -1,0 +1,154 @@
+"""Which files of the project a gate's commands decide by: what they run (`named_files`), what they
+look at (`wanted_files`), and the targets of make that they may ask for. Reads files, runs nothing.
+
+Commands are followed into the Makefile, the scripts of package.json and the shell scripts that they
+run. It is a guess from text, on the side of more: a file that is named here is not the agent's to
+change, so `named_files` leaves out what a command only reads.
+"""
+
+import json
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import Final
+
+from taofold.loop.gates.commands import plan
+from taofold.loop.verdict import TESTS, Gate
+
+_RUNNING: Final = frozenset(
+    {
+        *("sh", "bash", "zsh", "dash", "python", "pypy", "node", "deno", "bun", "ruby"),
+        *("perl", "php", "env", "time", "nice", "timeout", "source", ".", "ts-node"),
+        *("tsx", "nox", "rake", "Rscript"),
+    }
+)
+"""Programs whose first argument is a program too."""
+_LOOKING: Final = frozenset({"grep", "egrep", "rg", "test", "[", "wc", "jq", "head", "tail", "ls"})
+MAKEFILES: Final = ("GNUmakefile", "makefile", "Makefile")
+_TOOLS: Final = frozenset({"scripts", "script", "tools", "ci", "hack", "dev", "etc", "support"})
+_CHECKING: Final = re.compile(r"(?:\A|[_-])(?:check|verify|lint|validate|ci|tests?|run_?tests)")
+_KEYWORDS: Final = frozenset(
+    {"", "if", "then", "else", "elif", "fi", "do", "done", "while", "exec"}
+)
+_ASSIGNED: Final = re.compile(r"[A-Za-z_]\w*=")
+_PARTS: Final = re.compile(r"[;|&\n()]+|\s&&\s|\s<|>")
+_WORDS: Final = re.compile(r"[\s;|&()]+")
+_TARGETS: Final = re.compile(r"(?m)^([^\t#\n:=%$]+):(?!=)")
+
+
+def named_files(gates: Sequence[Gate], root: Path) -> tuple[str, ...]:
+    """Files of the work root that the gates run.
+
+    Scripts, and tests that a command names; in the same way the tools that a Makefile, a script
+    of `package.json` or a shell script among them runs. What a command only reads is not among
+    them: it may be what is to be made.
+    """
+    paths: set[str] = set()
+    todo: list[tuple[str, Path]] = []
+    for gate in gates:
+        folder = root / gate.folder
+        words = list(gate.argv) or _WORDS.split(gate.command)
+        if gate.argv and plan(gate.argv).runner in TESTS:
+            paths |= {path for word in words if (path := _file(word, folder, root))}
+        todo.append((shlex.join(gate.argv) if gate.argv else gate.command, folder))
+        todo += [(text, folder) for text in _recipes(words, folder)]
+    # The texts of the gates themselves come first: what they run directly is always a part of the
+    # check, what a recipe runs only if it looks like a tool of one.
+    direct, visited = len(gates), set[str]()
+    while todo:
+        text, folder = todo.pop(0)
+        direct -= 1
+        for path in _run(text, folder, root):
+            if path not in visited and (direct >= 0 or _tool(path, root)):
+                visited.add(path)
+                if _shell(root / path):
+                    todo.append((_text(root / path), root))
+    return tuple(sorted(paths | visited))
+
+
+def wanted_files(gates: Sequence[Gate]) -> tuple[str, ...]:
+    """Files that the gates' own commands look at, such as `grep -q done notes.txt`."""
+    paths: set[str] = set()
+    for gate in gates:
+        text = shlex.join(gate.argv) if gate.argv else gate.command
+        for part in _PARTS.split(text):
+            words = [word for word in _WORDS.split(part) if word]
+            if words and PurePath(words[0]).name in _LOOKING:
+                base = "" if gate.folder == "." else f"{gate.folder}/"
+                paths |= {base + word.strip("'\"").removeprefix("./") for word in words[1:]}
+    return tuple(sorted(paths))
+
+
+def targets(gates: Sequence[Gate], root: Path) -> tuple[str, ...]:
+    """Targets of the Makefiles that gates use."""
+    names: set[str] = set()
+    for gate in gates:
+        words = list(gate.argv) or _WORDS.split(gate.command)
+        for text in _recipes(words, root / gate.folder):
+            for line in _TARGETS.findall(text):
+                names |= {name for name in line.split() if name[0] != "." and name.isprintable()}
+    return tuple(sorted(names))
+
+
+def _recipes(words: Sequence[str], folder: Path) -> list[str]:
+    """Texts in which a gate's programs look up what to run."""
+    names = {PurePath(word).name for word in words}
+    texts = [_text(folder / name) for name in MAKEFILES if names & {"make", "gmake"}]
+    if names & {"npm", "pnpm", "yarn", "bun"}:
+        texts += [str(line) for line in npm_scripts(folder).values()]
+    return [text for text in texts if text]
+
+
+def npm_scripts(folder: Path) -> Mapping[str, object]:
+    """The scripts of package.json in `folder`, by name."""
+    try:
+        return dict(json.loads((folder / "package.json").read_bytes())["scripts"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return {}
+
+
+def _run(text: str, folder: Path, root: Path) -> list[str]:
+    """Files that shell text runs."""
+    paths: list[str] = []
+    for part in _PARTS.split(text):
+        words = [word for word in _WORDS.split(part) if word.strip("@-+!{}") not in _KEYWORDS]
+        before = ""
+        for word in words:
+            plain = word.strip("@'\"").rpartition("=")[2].partition("::")[0]
+            path = _file(plain, folder, root)
+            if path and (before in _RUNNING or (not before and "/" in plain)):
+                paths.append(path)
+            if not word.startswith("-") and not _ASSIGNED.match(word):
+                before = PurePath(plain).name.rstrip("0123456789.") or word
+    return paths
+
+
+def _file(word: str, folder: Path, root: Path) -> str:
+    """The file of the work root that a word names; "" if there is none."""
+    word = word.partition("::")[0]
+    if not word or "\0" in word or len(word) > 1000:
+        return ""
+    target = (folder / word).resolve()
+    inside = target.is_relative_to(root) and target.is_file()
+    return target.relative_to(root).as_posix() if inside else ""
+
+
+def _tool(path: str, root: Path) -> bool:
+    """Is what a recipe runs a part of the check, and not the product?"""
+    top, _, _ = path.partition("/")
+    stem = PurePath(path).name.partition(".")[0]
+    return top in _TOOLS or _shell(root / path) or _CHECKING.search(stem) is not None
+
+
+def _shell(script: Path) -> bool:
+    if script.suffix in (".sh", ".bash", ".zsh"):
+        return True
+    return not script.suffix and b"sh" in _text(script).partition("\n")[0].encode()[:40]
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_bytes()[:200_000].decode("utf-8", "replace")
+    except OSError:
+        return ""
