@@ -185,3 +185,12 @@ def test_programs_are_not_looked_for_where_an_agent_can_write(
     monkeypatch.setenv("PATH", f"{root}/bin:{root}/.venv/bin::relative:/usr/bin:/usr/bin")
     entries = search_path(root).split(":")
     assert entries[1:] == [f"{root}/.venv/bin", "/usr/bin"]
+
+
+def test_what_the_second_gate_runs_is_protected_behind_a_recipe_of_the_first(
+    tmp_path: Path,
+) -> None:
+    files = {"Makefile": "test:\n\tpython product.py\n", "prove.py": "", "product.py": ""}
+    root = written(tmp_path, files)
+    commands = ["make test", "python prove.py"]
+    assert named_files(gates(commands, root), root) == ("prove.py",)

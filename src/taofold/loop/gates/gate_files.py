@@ -9,6 +9,7 @@ change, so `named_files` leaves out what a command only reads.
 import json
 import re
 import shlex
+from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Final
@@ -45,25 +46,25 @@ def named_files(gates: Sequence[Gate], root: Path) -> tuple[str, ...]:
     them: it may be what is to be made.
     """
     paths: set[str] = set()
-    todo: list[tuple[str, Path]] = []
+    # A text, its folder, and whether it is a gate's own: what that runs is always a part of the
+    # check, what a recipe or a script runs only if it looks like a tool of one.
+    todo: deque[tuple[str, Path, bool]] = deque()
     for gate in gates:
         folder = root / gate.folder
         words = list(gate.argv) or _WORDS.split(gate.command)
         if gate.argv and plan(gate.argv).runner in TESTS:
             paths |= {path for word in words if (path := _file(word, folder, root))}
-        todo.append((shlex.join(gate.argv) if gate.argv else gate.command, folder))
-        todo += [(text, folder) for text in _recipes(words, folder)]
-    # The texts of the gates themselves come first: what they run directly is always a part of the
-    # check, what a recipe runs only if it looks like a tool of one.
-    direct, visited = len(gates), set[str]()
+        todo.append((_text_of(gate), folder, True))
+        todo += [(text, folder, False) for text in _recipes(words, folder)]
+    visited: set[str] = set()
     while todo:
-        text, folder = todo.pop(0)
-        direct -= 1
+        text, folder, is_own = todo.popleft()
         for path in _run(text, folder, root):
-            if path not in visited and (direct >= 0 or _tool(path, root)):
-                visited.add(path)
-                if _shell(root / path):
-                    todo.append((_text(root / path), root))
+            if path in visited or not (is_own or _tool(path, root)):
+                continue
+            visited.add(path)
+            if _shell(root / path):
+                todo.append((_text(root / path), root, False))
     return tuple(sorted(paths | visited))
 
 
@@ -71,8 +72,7 @@ def wanted_files(gates: Sequence[Gate]) -> tuple[str, ...]:
     """Files that the gates' own commands look at, such as `grep -q done notes.txt`."""
     paths: set[str] = set()
     for gate in gates:
-        text = shlex.join(gate.argv) if gate.argv else gate.command
-        for part in _PARTS.split(text):
+        for part in _PARTS.split(_text_of(gate)):
             words = [word for word in _WORDS.split(part) if word]
             if words and PurePath(words[0]).name in _LOOKING:
                 base = "" if gate.folder == "." else f"{gate.folder}/"
@@ -89,6 +89,10 @@ def targets(gates: Sequence[Gate], root: Path) -> tuple[str, ...]:
             for line in _TARGETS.findall(text):
                 names |= {name for name in line.split() if name[0] != "." and name.isprintable()}
     return tuple(sorted(names))
+
+
+def _text_of(gate: Gate) -> str:
+    return shlex.join(gate.argv) if gate.argv else gate.command
 
 
 def _recipes(words: Sequence[str], folder: Path) -> list[str]:
