@@ -1,9 +1,9 @@
-"""The state of a loop: a pure fold of its facts. It refuses what may not follow.
+"""The state of a loop (`LoopState`): a pure `fold` of its facts. It refuses what may not follow.
 
 Two processes that fold the same facts see the same loop; nothing else is remembered.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Final, assert_never
 
@@ -179,6 +179,7 @@ class LoopState(Value, frozen=True):
 
 
 START: Final = LoopState()
+_GOING: Final[frozenset[Status]] = frozenset({"pending", "running"})
 
 
 def fold(records: Iterable[loop_events.LoopRecord], state: LoopState = START) -> LoopState:
@@ -225,14 +226,13 @@ def _follow(state: LoopState, event: loop_events.LoopEvent, at: int) -> LoopStat
         case loop_events.IterationEnded():
             return _over(state, event)
         case loop_events.Intervened():
-            _need(state, "running", "an intervention")
+            _refuse_unless(state, {"running"}, "is not watched")
             return replace(state, interventions=(*state.interventions, event))
         case loop_events.LoopPaused():
             # A request to pause is served by any pause.
             return replace(_to(state, "paused"), pause=event, asked=None)
         case loop_events.PauseAsked():
-            if state.status not in ("pending", "running"):
-                raise Refused(f"a loop that is {state.status} has no iteration to pause before")
+            _refuse_unless(state, _GOING, "has no iteration to pause before")
             return replace(state, asked=event)
         case loop_events.Edited():
             return _edited(state, event)
@@ -241,21 +241,17 @@ def _follow(state: LoopState, event: loop_events.LoopEvent, at: int) -> LoopStat
         case loop_events.LoopCrashed():
             return replace(_to(state, "crashed"), crash=event)
         case loop_events.Completing():
-            if state.open is not None:
-                raise Refused(f"iteration {state.open.number} has not ended")
-            return replace(_to(state, "completing"), closing=event, asked=None)
+            return _completing(state, event)
         case loop_events.FilesRestored():
-            _need(state, "completing", "restoring files")
+            _refuse_unless(state, {"completing"}, "restores no files")
             return replace(state, restored=event)
         case loop_events.LoopEnded():
             return _ended(state, event)
         case loop_events.Cleared():
-            if state.status not in ENDED:
-                raise Refused(f"a loop that is {state.status} still needs its place")
+            _refuse_unless(state, ENDED, "still needs its place")
             return replace(state, cleared=event)
         case loop_events.Taught():
-            if state.status not in ENDED:
-                raise Refused(f"a loop that is {state.status} has taught nothing yet")
+            _refuse_unless(state, ENDED, "has taught nothing yet")
             return replace(state, learnt=event.learnt)
         case _:
             assert_never(event)
@@ -266,9 +262,9 @@ def _to(state: LoopState, status: Status) -> LoopState:
     return replace(state, status=status)
 
 
-def _need(state: LoopState, status: Status, what: str) -> None:
-    if state.status != status:
-        raise Refused(f"{what} needs a loop that is {status}; this one is {state.status}")
+def _refuse_unless(state: LoopState, statuses: Collection[Status], claim: str) -> None:
+    if state.status not in statuses:
+        raise Refused(f"a loop that is {state.status} {claim}")
 
 
 def _measured(state: LoopState, event: loop_events.BaselineTaken) -> LoopState:
@@ -276,13 +272,12 @@ def _measured(state: LoopState, event: loop_events.BaselineTaken) -> LoopState:
         raise Refused("the baseline was taken already")
     # Not pending any more if it crashed before its baseline and was resumed.
     moved = _to(state, "running") if state.status == "pending" else state
-    _need(moved, "running", "a baseline")
+    _refuse_unless(moved, {"running"}, "takes no baseline")
     return replace(moved, baseline=event)
 
 
 def _injected(state: LoopState, event: loop_events.LessonsInjected) -> LoopState:
-    if state.status not in ("pending", "running") and state.status not in RESUMABLE:
-        raise Refused(f"a loop that is {state.status} has no next iteration to inject into")
+    _refuse_unless(state, _GOING | RESUMABLE, "has no next iteration to inject into")
     numbers = [injection.number for injection in state.injected if not injection.manual]
     if not event.manual and event.number <= max(numbers, default=0):
         raise Refused(f"what iteration {event.number} is told was frozen at its start")
@@ -290,7 +285,7 @@ def _injected(state: LoopState, event: loop_events.LessonsInjected) -> LoopState
 
 
 def _began(state: LoopState, event: loop_events.IterationStarted, at: int) -> LoopState:
-    _need(state, "running", "an iteration")
+    _refuse_unless(state, {"running"}, "begins no iteration")
     if state.baseline is None or state.open is not None:
         raise Refused("an iteration starts after the baseline, and after the one before it")
     if event.number != len(state.iterations) + 1:
@@ -300,7 +295,7 @@ def _began(state: LoopState, event: loop_events.IterationStarted, at: int) -> Lo
 
 
 def _over(state: LoopState, event: loop_events.IterationEnded) -> LoopState:
-    _need(state, "running", "the end of an iteration")
+    _refuse_unless(state, {"running"}, "ends no iteration")
     going = state.open
     # Two processes may both believe to drive the loop: the second end of an iteration is refused.
     if going is None or going.number != event.number:
@@ -310,6 +305,12 @@ def _over(state: LoopState, event: loop_events.IterationEnded) -> LoopState:
         iterations=(*state.iterations[:-1], replace(going, ended=event)),
         spent=state.spent + event.spent,
     )
+
+
+def _completing(state: LoopState, event: loop_events.Completing) -> LoopState:
+    if state.open is not None:
+        raise Refused(f"iteration {state.open.number} has not ended")
+    return replace(_to(state, "completing"), closing=event, asked=None)
 
 
 def _edited(state: LoopState, event: loop_events.Edited) -> LoopState:
