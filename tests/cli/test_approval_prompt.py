@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from tests.terminal import Taofold
 
+from taofold import tool
 from taofold.cli.approval_prompt import PromptApprover
 from taofold.core.values import Action, Deciders, Tier
 from taofold.runtime.ledger import Park
@@ -55,6 +56,20 @@ def request(question: str = "", tool: str = "note") -> Approval:
 )
 async def test_a_person_decides(lines: list[str], decision: Decision) -> None:
     assert await PromptApprover(Script(*lines))(request()) == decision
+
+
+@tool(effect="once", tier=2)
+def note(text: str) -> str:
+    """Write a note."""
+    return text
+
+
+@pytest.mark.anyio
+async def test_an_edit_that_does_not_fit_is_told_at_the_prompt() -> None:
+    script = Script("e", '{"txt": "y"}', "e", '{"text": "y"}')
+    decided = await PromptApprover(script)(replace(request(), tool=note))
+    assert decided == Decision("edit", parameters={"text": "y"})
+    assert any("unknown parameter" in line for line in script.shown)
 
 
 def several() -> Approval:

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.terminal import Taofold
+from tests.terminal import PATIENCE, Started, Taofold
 
 from taofold.cli.output import invocation
 
@@ -43,6 +43,36 @@ def test_a_run_may_stand_for_its_one_question(taofold: Taofold, project: Path) -
     assert taofold("approvals", "approve", run, "--parameters", edited).code == 0
     assert taofold("runs", "resume", run).code == 0
     assert (project / "notes.txt").read_text() == "edited_1\n"
+
+
+def test_an_edit_that_does_not_fit_is_refused_and_the_question_stays_open(
+    taofold: Taofold, project: Path
+) -> None:
+    """Mutant: the schema is not looked at, and the model is told."""
+    run = waiting(taofold).partition(":")[0]
+    for wrong in ('{"txt": "x"}', '{"text": 5}', "{}"):
+        refused = taofold("approvals", "approve", run, "--parameters", wrong)
+        assert refused.code == 1
+        assert "edited parameters: " in refused.err
+    assert run in taofold("approvals", "list").out
+    assert taofold("approvals", "approve", run, "--parameters", '{"text": "y"}').code == 0
+    assert taofold("runs", "resume", run).code == 0
+    assert (project / "notes.txt").read_text() == "y\n"
+
+
+def test_an_edit_for_an_agent_that_cannot_be_made_here_is_not_checked_and_says_so(
+    taofold: Taofold, started: Started, project: Path
+) -> None:
+    run = waiting(taofold).partition(":")[0]
+    code = (project / "agents.py").read_text()
+    (project / "agents.py").write_text("raise ImportError('not on this machine')")
+    process = started("approvals", "approve", run, "--parameters", '{"txt": "x"}')
+    _, told = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0
+    assert "the run asks again" in told
+    (project / "agents.py").write_text(code)
+    assert taofold("runs", "resume", run).code == 3
+    assert not (project / "notes.txt").exists()
 
 
 def test_all_that_a_run_asks_is_decided_with_one_word(taofold: Taofold, project: Path) -> None:

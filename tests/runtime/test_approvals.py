@@ -456,15 +456,83 @@ async def test_edited_arguments_run_instead_and_have_a_digest_of_their_own() -> 
     await assert_replays(agent, done)
 
 
-@pytest.mark.parametrize("edit", [{"amout": 1}, {"amount": True}, {"amount": "5"}, {"amount": 5.0}])
-async def test_edited_arguments_that_do_not_fit_run_nothing(edit: dict[str, Any]) -> None:
-    """Mutant: what a person writes is converted unseen."""
+MISFITS = pytest.mark.parametrize(
+    "edit", [{"amout": 1}, {"amount": True}, {"amount": "5"}, {"amount": 5.0}, {}]
+)
+
+
+@MISFITS
+async def test_edited_arguments_that_do_not_fit_are_refused_at_once(edit: dict[str, Any]) -> None:
+    """Mutants: what a person writes is converted unseen; it is taken, and the model is told."""
+    agent = payer()
+    result = await agent.run("pay")
+    one = result.pending[0]
+    with pytest.raises(Refused, match="edited parameters: "):
+        await decide(result.log, one.id, Decision("edit", parameters=edit), tools=agent.toolset)
+    # The question is still open, and takes what fits.
+    right = Decision("edit", parameters={"amount": 1})
+    await decide(result.log, one.id, right, tools=agent.toolset)
+    done = await agent.resume(result)
+    assert PAID == [(1, "bob")]
+    assert [each.why for each in events(done, e.DecisionRefused)] != []
+    await assert_replays(agent, done)
+
+
+@MISFITS
+async def test_an_edit_that_nobody_could_check_is_asked_about_again(edit: dict[str, Any]) -> None:
+    """It was decided where the tool is not known. Mutant: the model is told that it is invalid."""
     agent = payer()
     result = await agent.run("pay")
     await decide(result.log, result.pending[0].id, Decision("edit", parameters=edit))
+    again = await agent.resume(result)
+    assert (again.status, PAID) == ("waiting", [])
+    (one,) = again.pending
+    assert one.id != result.pending[0].id
+    assert one.action.parameters == {"amount": 5}, "as it was proposed"
+    voided = events(again, e.Resolved)[-1]
+    assert voided.verdict == "void"
+    assert voided.reason.startswith("edited parameters: ")
+    await decide(result.log, one.id, Decision("edit", parameters={"amount": 2}))
     done = await agent.resume(result)
-    assert PAID == []
-    assert done.steps[0].observations[0].refused == "invalid"
+    assert PAID == [(2, "bob")]
+    await assert_replays(agent, done)
+
+
+async def test_a_callback_that_edits_wrongly_leaves_the_question_open() -> None:
+    """Mutants: the model is told; the callback is asked for ever."""
+    asked: list[Any] = []
+
+    def approve(request: Any) -> Decision:
+        asked.append(request)
+        assert request.misfit({"amount": "5"})
+        assert not request.misfit({"amount": 5})
+        return Decision("edit", by="boss", parameters={"amount": "5"})
+
+    agent = payer(approve=approve)
+    result = await agent.run("pay")
+    assert (result.status, PAID, len(asked)) == ("waiting", [], 1)
+    assert "edited parameters" in events(result, e.DecisionRefused)[0].why
+    await decide(result.log, result.pending[0].id, Decision("approve"))
+    await agent.but(approve=None).resume(result)
+    assert PAID == [(5, "bob")]
+
+
+async def test_an_edit_is_checked_against_the_tool_of_the_child_that_asks() -> None:
+    """The caller has another tool of the same name."""
+
+    @tool(tier=3, name="pay")
+    def pay_in(currency: str) -> str:
+        """Pay otherwise."""
+        return currency
+
+    child = payer(log=None).but(name="cashier")
+    boss = payer(act("cashier", goal="pay"), finish(), log=MemoryLog()).but(tools=[child, pay_in])
+    result = await boss.run("pay")
+    (one,) = await pending(result.log, result.run_id)
+    edit = Decision("edit", parameters={"amount": 1})
+    await decide(result.log, one.id, edit, tools=boss.toolset)
+    await boss.resume(result)
+    assert PAID == [(1, "bob")]
 
 
 @pytest.mark.scenario("RCT-07", "RCT-08")

@@ -130,6 +130,24 @@ async def test_an_edited_action_runs_with_what_the_person_wrote(tmp_path: Path) 
         assert bench.done == [("publish", "bye")]
 
 
+async def test_an_edit_that_does_not_fit_is_refused_with_a_reason_and_can_be_given_again(
+    tmp_path: Path,
+) -> None:
+    """Mutant: it is taken, uses the question up, and the model is told."""
+    bench = Bench()
+    async with serving(bench.agent(PUBLISH, finish()), tmp_path / "runs.db") as client:
+        run = await client.start()
+        one = await client.pending(run)
+        for parameters in ({"text": 5}, {}, {"text": "x", "txt": "y"}):
+            answer = await decide(client, one, "edit", parameters=parameters)
+            assert (answer.status_code, answer.json()["code"]) == (422, "parameters")
+            assert "text" in answer.json()["detail"]
+        assert await client.pending(run) == one
+        assert (await decide(client, one, "edit", parameters={"text": "bye"})).status_code == 202
+        await client.until(run)
+        assert bench.done == [("publish", "bye")]
+
+
 async def test_an_edit_that_holds_a_secret_is_refused_with_a_reason_and_can_be_given_again(
     tmp_path: Path,
 ) -> None:

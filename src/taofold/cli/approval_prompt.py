@@ -156,6 +156,10 @@ class PromptApprover:
         if not is_object(edited):
             self._lines.show("parameters are a JSON object", [], "")
             return None
+        wrong = request.misfit(edited)
+        if wrong:
+            self._lines.show(wrong, [], "")
+            return None
         return edited
 
     async def _line(self, prompt: str) -> str:

@@ -4,6 +4,7 @@ The prompt that a run shows while it is driven at this terminal is `approval_pro
 """
 
 import json as jsonlib
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,12 +12,13 @@ import typer
 from taofold.cli import options
 from taofold.cli.output import fail, give_json, invocation, say
 from taofold.cli.runs.find import find, with_log
-from taofold.core.errors import Refused
+from taofold.core.errors import ConfigError, Refused
 from taofold.core.json_values import is_object
 
 if TYPE_CHECKING:
     from taofold.log.log import Log
     from taofold.runtime.setup import Approval, Decision
+    from taofold.tools import Tool, Toolset
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -167,8 +169,34 @@ async def _decide(log: "Log", said: str, decision: "Decision") -> "tuple[Approva
         fail(f"{approval.action.tool} asks for approval, not for an answer: leave --answer out")
     # Asked before deciding: the process that waits may have ended the run a moment later.
     live = driven(await log.row(approval.run))
-    decided = await control.decide(log, approval.id, decision, policy=operator_policy())
+    tools = None if decision.parameters is None else await _tools(log, approval)
+    decided = await control.decide(
+        log, approval.id, decision, policy=operator_policy(), tools=tools
+    )
     return decided, live
+
+
+async def _tools(log: "Log", approval: "Approval") -> "Mapping[str, Tool]":
+    """The tools of the run's agent, to check an edit; none where the agent cannot be made here."""
+    from taofold.cli.agent_argument import UnaskedModel, agent_option, make, recorded_choice
+    from taofold.core.state import opening
+    from taofold.runtime import control
+    from taofold.tools.threads import WORKERS
+
+    top = await control.root(log, await log.row(approval.run))
+    started = opening(await log.read(top.run, limit=1))
+    why = "this run does not say how its agent is made"
+    if started is not None and not agent_option(started):
+        try:
+            agent = make(recorded_choice(started), stand_in=UnaskedModel())
+            # In a thread: MCP servers are asked what tools they have.
+            tools: Toolset = await WORKERS.run(lambda: agent.toolset)
+            return tools
+        except (ConfigError, ExceptionGroup) as error:
+            why = f"the run's agent cannot be made here: {str(error).splitlines()[0]}"
+    if approval.form is None:
+        say(f"note: {why}. If the parameters do not fit, the run asks again when it goes on.")
+    return {}
 
 
 async def _pending(log: "Log", said: str) -> "Approval":

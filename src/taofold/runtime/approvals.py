@@ -28,7 +28,7 @@ from taofold.policy.redaction import Redactor
 from taofold.runtime.ledger import Ledger, Park, call_place
 from taofold.runtime.redaction import redact_json
 from taofold.runtime.setup import Approval, Decision
-from taofold.tools import BadArguments, Tool
+from taofold.tools import Tool
 from taofold.tools.arguments import quote
 from taofold.tools.result import jsonable
 
@@ -259,7 +259,7 @@ class OpenQuestion:
         return self._reconcile(asked, decisions[0])
 
     def _require(self, asked: _Asked, decision: Decision) -> None:
-        """Leave the question open where the callback speaks for somebody who may not allow it."""
+        """Leave the question open where the callback allows what `_refusal` names."""
         why = self._refusal(asked, decision)
         if not why:
             return
@@ -270,14 +270,18 @@ class OpenQuestion:
         raise Park("awaiting_approval")
 
     def _refusal(self, asked: _Asked, decision: Decision) -> str:
-        """Why the requester may not allow it himself, or "".
+        """Why it is not allowed by this decision: the requester may not, or the edit does not fit.
 
         Who else speaks through a callback is its author's word.
         """
         event, requester = asked.event, self.ledger.setup.principal
-        if event.deciders is None or flaw(decision) or VERDICTS[decision.verdict] != "allow":
+        if flaw(decision) or VERDICTS[decision.verdict] != "allow":
             return ""
-        if decision.by != requester.id:
+        if decision.parameters is not None:
+            wrong = self._approval(asked).misfit(decision.parameters)
+            if wrong:
+                return wrong
+        if event.deciders is None or decision.by != requester.id:
             return ""
         return refusal(event.deciders, requester, requester, self.ledger.setup.policy.roles)
 
@@ -323,7 +327,8 @@ class OpenQuestion:
     def _approval(self, asked: _Asked) -> Approval:
         ledger = self.ledger
         requester = ledger.setup.principal.id
-        return approval(ledger.store.run, asked.record, self.action, requester, self.text)
+        question = approval(ledger.store.run, asked.record, self.action, requester, self.text)
+        return dataclasses.replace(question, tool=self.tool)
 
     async def _callback(self, asked: _Asked) -> Any:
         """What the callback says; while it waits, a person elsewhere may decide or cancel."""
@@ -426,7 +431,10 @@ class OpenQuestion:
         return _resolution(asked, "expired", "clock")
 
     def _void_if_changed(self, asked: e.Decided, resolved: e.Resolved) -> e.Resolved | None:
-        """Re-check what an approval is bound to, right before it is used; void it if it changed."""
+        """Re-check an approval right before it is used.
+
+        It is void if what it is bound to has changed, or if it brings parameters that do not fit.
+        """
         ledger, action = self.ledger, self.action
         # Only "allow" is bound: a denial stands whatever has changed. A
         # replay takes the log's word.
@@ -442,6 +450,10 @@ class OpenQuestion:
             changed = "the tool or its parameters changed after the approval was asked for"
         elif ledger.setup.policy.version != asked.policy:
             changed = "the policy changed after the approval was asked for"
+        elif resolved.action is not None:
+            # Whoever decided where the tool is not known could not be told: he is asked once more.
+            wrong = tool.misfit(resolved.action.parameters)
+            changed = f"edited parameters: {wrong}" if wrong else ""
         if not changed:
             return None
         # A void edit is taken back: the question is asked anew about the action as it was.
@@ -549,16 +561,10 @@ def _outcome(
         case "allow":
             edited = resolved.action or action
             if tool is not None and resolved.action is not None:
-                try:
-                    changes = [
-                        each.kind for each in tool.bind(edited.parameters).repairs if each.content
-                    ]
-                    if changes:
-                        raise BadArguments([f"not of the declared types ({', '.join(changes)})"])
-                # Told to the model instead of raised: the person meant to help, and
-                # the model can ask again.
-                except BadArguments as error:
-                    return Observation(f"edited parameters: {error}", "failure", refused="invalid")
+                # Only in the logs of earlier releases: such an edit is void today.
+                wrong = tool.misfit(edited.parameters)
+                if wrong:
+                    return Observation(f"edited parameters: {wrong}", "failure", refused="invalid")
             return edited
         case "done":
             return Observation("a person says that it had already happened", extraction="done")

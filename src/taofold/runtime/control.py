@@ -9,8 +9,9 @@ on disk keeps what was written to it for a while, also when the message is long 
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace as replace_fields
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -22,7 +23,7 @@ from taofold.core.errors import Conflict, LogError, Refused, UnknownRun
 from taofold.core.state import ENDED, fold, live
 from taofold.core.values import ASK_USER, Principal
 from taofold.log.log import AT_ONCE, Log, RunRow, Signal
-from taofold.policy import Facts, Policy
+from taofold.policy import Facts, Policy, digest
 from taofold.policy.policy import refusal
 from taofold.policy.redaction import Redactor
 from taofold.runtime.approvals import VERDICTS, approval, flaw, secret
@@ -30,6 +31,7 @@ from taofold.runtime.endings import EXPIRED, UNATTENDED, cancelled, interrupted
 from taofold.runtime.inbox import environment_redactor
 from taofold.runtime.ownership import driven
 from taofold.runtime.setup import Approval, Decision
+from taofold.tools import Tool
 
 LOCAL = Principal()
 _logger = logging.getLogger(__name__)
@@ -38,6 +40,8 @@ REFUSALS: Final = 64
 REFUSALS_EACH: Final = 8
 """The same, of one principal."""
 _LONG: Final = 500
+_DEEP: Final = 4
+"""How deep agents that call agents are looked into."""
 _NO_MORE: Final = "further refused attempts are not written here"
 
 
@@ -135,12 +139,15 @@ async def decide(
     facts: Facts | None = None,
     now: Callable[[], int] = clock,
     redactor: Redactor | None = None,
+    tools: Mapping[str, Tool] | None = None,
 ) -> Approval:
     """Put a person's decision in the run's inbox. The run acts on it when it is resumed.
 
     `redactor` knows the secrets of the run's agent (`Agent.redactor`); without it the shapes of
-    secrets and the environment's values are taken out. Every refused attempt on a run that has
-    not ended is left for its record.
+    secrets and the environment's values are taken out. `tools` are the agent's (`Agent.toolset`):
+    with them edited parameters that do not fit are refused here. Without them the run finds out
+    when it goes on, and asks once more. Every refused attempt on a run that has not ended is left
+    for its record.
 
     Raises:
         Refused: late, repeated, or not this person's to take.
@@ -149,9 +156,10 @@ async def decide(
     try:
         request = await find(log, action_id)
         await _check(log, request, decision, by, policy or Policy(), facts, now())
-        lost = _lost_edit(request, decision, redactor)
-        if lost:
-            raise Refused(lost)
+        request = replace_fields(request, tool=asked_tool(request, tools or {}))
+        unusable = _unusable_edit(request, decision, redactor)
+        if unusable:
+            raise Refused(unusable)
         data = {"seq": int(action_id.rpartition(":")[2]), **_message_data(decision, redactor)}
         sender = redactor.text(by.id)
         # The id is unique in the log: of two people who decide at once, the second is refused here.
@@ -199,11 +207,32 @@ async def _check(
         raise Refused(f"EXPIRED: the approval of {request.action.tool!r} was open until then")
 
 
-def _lost_edit(request: Approval, decision: Decision, redactor: Redactor) -> str:
+def _unusable_edit(request: Approval, decision: Decision, redactor: Redactor) -> str:
     """Why edited parameters would not run as they were approved; "" if they would."""
     if decision.parameters is None or request.form is not None:
         return ""
-    return secret(redactor, decision.parameters)
+    # Secrets first: what does not fit is quoted.
+    return secret(redactor, decision.parameters) or request.misfit(decision.parameters)
+
+
+def asked_tool(request: Approval, tools: Mapping[str, Tool]) -> Tool | None:
+    """The tool that a question is about, in `tools` or in those of the agents among them.
+
+    None: there is none of its name, or there are several and none is as it was asked about.
+    """
+    named = list(_named(tools, request.action.tool, _DEEP))
+    exact = [tool for tool in named if digest(request.action, tool.definition) == request.digest]
+    if exact:
+        return exact[0]
+    return named[0] if len(named) == 1 else None
+
+
+def _named(tools: Mapping[str, Tool], name: str, depth: int) -> Iterator[Tool]:
+    if name in tools:
+        yield tools[name]
+    for tool in tools.values():
+        if depth and tool.agent is not None:
+            yield from _named(tool.agent.toolset, name, depth - 1)
 
 
 def _message_data(decision: Decision, redactor: Redactor) -> dict[str, Any]:
@@ -211,7 +240,7 @@ def _message_data(decision: Decision, redactor: Redactor) -> dict[str, Any]:
     data: dict[str, Any] = {"verdict": VERDICTS[decision.verdict], "reason": reason}
     if decision.parameters is not None:
         # Changes nothing but a form that was filled in: edited parameters that
-        # hold a secret were refused (`_lost_edit`).
+        # hold a secret were refused (`_unusable_edit`).
         data["parameters"] = redactor.json(decision.parameters)
     if decision.answer is not None:
         data["text"] = redactor.text(decision.answer)

@@ -71,6 +71,16 @@ class Approval:
     """What one step asks at once, in the order of its calls, this one first; () = it asks alone."""
     deciders: Deciders | None = None
     """Who may answer, by the policy under which it was asked; None: what is asked says nothing."""
+    tool: Tool | None = field(default=None, repr=False, compare=False)
+    """What would be called, as this process has it; None: only the log was read, or no tool."""
+
+    def misfit(self, parameters: Mapping[str, Any]) -> str:
+        """Why the call cannot be made with `parameters` instead; "" if it can, or nobody knows."""
+        # What a tool asks in the middle of its call is answered with what `form` describes.
+        if self.tool is None or self.form is not None:
+            return ""
+        wrong = self.tool.misfit(parameters)
+        return f"edited parameters: {wrong}" if wrong else ""
 
     @property
     def wants_text(self) -> bool:

@@ -218,6 +218,18 @@ class Tool(Generic[P, R]):
                 return Bound(self, *self.signature.arguments(fitted), seconds, repairs)
         return None
 
+    def misfit(self, parameters: Mapping[str, Any]) -> str:
+        """What is wrong with `parameters` if nothing in them may be converted; "" = nothing.
+
+        So a person's parameters are checked: they run as they were written, or not at all.
+        """
+        try:
+            repairs = self.bind(parameters).repairs
+        except BadArguments as error:
+            return str(error)
+        kinds = [each.kind for each in repairs if each.content]
+        return f"not of the declared types ({', '.join(kinds)})" if kinds else ""
+
     def fitted(self, action: Action) -> Action:
         """An action for it with its parameters in the declared types, and how they got them."""
         given = dict(action.parameters)

@@ -112,6 +112,19 @@ async def test_edited_parameters_are_what_runs(bench: Bench, tmp_path: Path) -> 
         assert bench.done[-1] == ("publish", "closed")
 
 
+async def test_edited_parameters_that_do_not_fit_are_a_422_and_the_question_stays(
+    bench: Bench, tmp_path: Path
+) -> None:
+    async with at_work(bench, tmp_path) as client:
+        first = await talk(client, request())
+        wrong = request(run="r2", resume=answers(first, approved=True, parameters={"txt": "x"}))
+        answer = await refused(client, wrong)
+        assert (answer.status_code, answer.json()["code"]) == (422, "parameters")
+        resume = answers(first, approved=True, parameters={"text": "closed"})
+        await talk(client, request(run="r3", resume=resume))
+        assert bench.done[-1] == ("publish", "closed")
+
+
 async def test_the_next_message_of_a_thread_knows_the_first_turn(
     bench: Bench, tmp_path: Path
 ) -> None:

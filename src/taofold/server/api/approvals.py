@@ -29,6 +29,9 @@ ELSEWHERE: Final = (
     "the decision is in the log, but this server does not offer the agent of run {run}: "
     "it goes on where it was started, for example with `taofold runs resume {run}`"
 )
+_UNCHECKED: Final = (
+    "; whether the parameters fit is found out there: if they do not, the question is asked again"
+)
 
 
 async def pending(call: ApiCall) -> BaseModel:
@@ -130,6 +133,7 @@ async def _decide(call: ApiCall, action_id: str, body: Decide) -> schemas.Decisi
             facts=facts,
             now=server.now,
             redactor=server.redactor_for(agent),
+            tools=None if agent is None else agent.toolset,
         )
     except Refused as error:
         # Why it was refused would tell a stranger that the run exists.
@@ -151,12 +155,11 @@ async def _decide(call: ApiCall, action_id: str, body: Decide) -> schemas.Decisi
         await server.engine.wake(top)
     # Those who watch see the decision now, not at the next look at the log.
     server.hub.poke(run)
+    note = "" if agent is not None else ELSEWHERE.format(run=top)
+    if agent is None and body.decision == "edit":
+        note += _UNCHECKED
     return schemas.DecisionView(
-        id=action_id,
-        run=run,
-        decision=body.decision,
-        goes_on=agent is not None,
-        note="" if agent is not None else ELSEWHERE.format(run=top),
+        id=action_id, run=run, decision=body.decision, goes_on=agent is not None, note=note
     )
 
 
