@@ -115,6 +115,9 @@ def _between(loop: str, state: LoopState, now: int) -> Move:
         # the loop kept improving.
         if state.verified and ended.ending not in ("tampered", "aborted", "failed"):
             return Close("completed", ended.reason)
+        unstarted = "" if state.last is None else state.last.verdict.unstarted
+        if unstarted and ended.ending != "tampered":
+            return Close(ended.ending, f"a gate could not start: {unstarted}; {ended.reason}")
         return ended
     if state.asked is not None:
         return Wait(f"asked to by {state.asked.by}")

@@ -76,6 +76,10 @@ class GateResult(Value, frozen=True):
     timed_out: bool = False
     started_ms: int = 0
     ms: int = 0
+    lacking: str = ""
+    """What could not be started, and where it was looked for."""
+    started: bool = True
+    """Did the gate's own program start?"""
 
     @property
     def failing(self) -> tuple[Check, ...]:
@@ -135,6 +139,11 @@ class Verdict(Value, frozen=True):
             if not named and not result.passed:
                 checks += failing_checks(result.output) or [result._whole()]
         return tuple(checks)
+
+    @property
+    def unstarted(self) -> str:
+        """The first gate that could not start something, and what; "" if none."""
+        return next((f"`{r.gate.command}`: {r.lacking}" for r in self.results if r.lacking), "")
 
     @property
     def passing(self) -> frozenset[str]:

@@ -41,7 +41,7 @@ def result(command: str, output: str, code: int | None = 1, **more: object) -> G
         (result("true; nosuch -x", "/bin/bash: line 1: nosuch: command not found", 127),
          "no program 'nosuch'"),
         (result("ls | nosuch", "sh: 1: nosuch: not found", 127), "no program 'nosuch'"),
-        (result("./x", "", None, reasons=("it cannot be started: Exec format error",)),
+        (result("./x", "", None, lacking="x cannot be started", started=False),
          "cannot be started"),
     ],
 )  # fmt: skip

@@ -191,6 +191,9 @@ class LoopDisplay:
             (f" ({moved:+d})" if moved else "", "green" if moved > 0 else "red"),
             (f"  {took}{'' if verdict.contained else '  not contained'}  {name}".rstrip(), "dim"),
         )
+        if verdict.unstarted:
+            # Whole, however long: no work makes such a gate pass.
+            self._say(("   ! ", "yellow"), (verdict.unstarted, "yellow"))
         errors = verdict.errors
         for failure in errors[:_ERRORS]:
             name = line(failure.id, 80)

@@ -208,7 +208,11 @@ def interpreter(script: Path) -> str:
 
 
 def search_path(root: Path) -> str:
-    """`PATH` as it is now, without what an agent can write to; the active environment first."""
+    """`PATH` as it is now, without what an agent can write to.
+
+    First the active environment, then this interpreter's, so that `python -m pytest` is the
+    project's Python where one is active, and else the one that surely exists.
+    """
     entries = [f"{Path(sys.prefix) / 'bin'}"]
     if os.environ.get("VIRTUAL_ENV"):
         entries.insert(0, f"{Path(os.environ['VIRTUAL_ENV']) / 'bin'}")

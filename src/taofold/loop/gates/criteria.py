@@ -211,7 +211,8 @@ def _checked(text: str, words: list[str], root: Path, folder: str, path: str | N
         why = f"{program} is not executable; make it so (chmod +x), or say: sh {program}"
         raise refusal(text, why, root)
     if not runnable:
-        raise refusal(text, f"there is no program {program!r}", root)
+        on = "" if "/" in program else f" on the gates' PATH ({path})"
+        raise refusal(text, f"there is no program {program!r}{on}", root)
     if program == "make" and not _targets(words[1:], root / folder):
         raise refusal(text, "the Makefile has no such target", root)
     script = _script(words) if program == "npm" else ""
@@ -296,12 +297,14 @@ def absent(results: Iterable[GateResult]) -> tuple[Gate, str] | None:
 
 
 def _why(result: GateResult) -> str:
-    if result.code is None and not result.timed_out and not result.output:
-        return next((reason for reason in result.reasons if "cannot be started" in reason), "")
+    if not result.started:
+        return result.lacking
     if result.code == _NOT_FOUND:
         words = set(re.split(r"[\s;|&()]+", result.gate.command))
         lacking = [name for name in _SHELL_LACKS.findall(result.output) if name in words]
-        return f"there is no program {lacking[0]!r}" if lacking else ""
+        if not lacking:
+            return ""
+        return result.lacking or f"there is no program {lacking[0]!r}"
     name = _module(result)
     if name and not result.checks and _lacks(result.output, name):
         python = next((word for word in result.ran if _is_python(word)), "python")

@@ -339,6 +339,8 @@ class Expectations:
             timed_out=ran.timed_out,
             started_ms=ran.started_ms,
             ms=ran.ms,
+            lacking="" if ran.unstarted is None else self._redact.text(ran.unstarted.why),
+            started=ran.unstarted is None or not ran.unstarted.whole,
         )
 
     def _relative(self, output: str) -> str:
@@ -423,6 +425,8 @@ def change_line(change: TreeChange) -> str:
 
 def _ended(gate: Gate, ran: "GateRun") -> list[str]:
     """What its end says against it."""
+    if ran.unstarted is not None:
+        return [ran.unstarted.why]
     if ran.fault:
         return [ran.fault]
     reasons: list[str] = []

@@ -26,6 +26,7 @@ from taofold.core.errors import ConfigError
 from taofold.loop.gates import commands, reports
 from taofold.loop.gates.commands import GatePlan, environment, homes, interpreter
 from taofold.loop.gates.reports import RunnerReport, stream
+from taofold.loop.gates.startup import Unstarted, unstarted
 from taofold.loop.gates.tree import Tree
 from taofold.loop.verdict import Gate
 from taofold.reserved_places import MARK
@@ -126,6 +127,7 @@ class GateRun:
     timed_out: bool = False
     started_ms: int = 0
     ms: int = 0
+    unstarted: Unstarted | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +193,7 @@ class Bench:
             # The wall clock is for the record, the monotonic one for the duration: clocks are set.
             began, started = time(), monotonic()
             code, fault, late = None, "", False
+            refused = False
             wire.listen()
             try:
                 async with self._timeout(gate):
@@ -202,6 +205,7 @@ class Bench:
             except process.Flood as error:
                 fault = str(error)
             except OSError as error:
+                refused = True
                 fault = f"it cannot be started: {error.strerror or error}"
             spent = int((monotonic() - started) * 1000)
             root = str(self.tree.root)
@@ -213,6 +217,10 @@ class Bench:
             else:
                 report = reports.printed_report(plan.runner, text, root, census)
             readable = reports.readable_output(plan.runner, self._said(output.text))
+            program = self.tree.host(Path(argv[0]))
+            lacking: Unstarted | None = None
+            if code is not None or refused:
+                lacking = unstarted(program, self.tree.folder, self.path, code, text)
             command = tuple([self._said(word.replace(str(scratch), "<gate>")) for word in argv])
             return GateRun(
                 plan,
@@ -225,6 +233,7 @@ class Bench:
                 late,
                 int(began * 1000),
                 spent,
+                None if lacking is None else lacking._replace(why=self._said(lacking.why)),
             )
         finally:
             wire.close()

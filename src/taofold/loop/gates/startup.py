@@ -1,0 +1,87 @@
+"""What a gate could not start: its own program, the interpreter that a script names, or a program
+that its script calls by a bare name.
+
+Bare names are looked for on the gates' `PATH`, which the agent's work is no part of. What a gate
+calls by a path may be what is to be made, and is not looked at. Looks at files, runs nothing.
+"""
+
+import os
+import re
+from pathlib import Path
+from typing import Final, NamedTuple
+
+_EXEC_FAILED: Final = re.compile(r"bwrap: execvp [^\n]+: ([^\n:]+)\n*")
+"""All that is printed where the container cannot start the program."""
+_BARE: Final = r"([^\s/:'‘’\"]+)"
+_LACKED: Final = (
+    re.compile(rf"(?m)^[^\s:]+: (?:(?:line )?\d+: )?{_BARE}: (?:command )?not found$"),
+    re.compile(rf"(?m)^\S*env: ['‘]?{_BARE}['’]?: No such file or directory$"),
+    re.compile(rf"(?m)^make(?:\[\d+\])?: {_BARE}: No such file or directory$"),
+)
+"""What shells, `env` and `make` print of a program that is not there."""
+_NOT_FOUND: Final = 127
+_SHEBANG: Final = re.compile(rb"#!\s*(\S+)(?:[ \t]+(?:-S[ \t]+)?(\S+))?")
+
+
+class Unstarted(NamedTuple):
+    """Something that a gate could not start."""
+
+    why: str
+    """What it was, and where it was looked for."""
+    whole: bool
+    """Was it the gate itself, so that nothing of it ran?"""
+
+
+def unstarted(
+    program: Path, root: Path, path: str, code: int | None, printed: str
+) -> Unstarted | None:
+    """What could not be started; None if nothing is known to be missing.
+
+    Args:
+        program: Where this process finds the gate's program.
+        root: The folder that holds what the gate sees of the work root.
+        path: The gates' `PATH`.
+        code: The exit code; None = the operating system refused to start the program.
+        printed: The output.
+    """
+    refused = _EXEC_FAILED.fullmatch(printed)
+    if code is None or (code == 1 and refused):
+        return Unstarted(_refused(program, root, "" if refused is None else refused[1]), True)
+    by_make = code == 2 and f"Error {_NOT_FOUND}" in printed
+    if code == _NOT_FOUND or by_make:
+        # The last one ended the command; others may have been tried for.
+        names = [match for pattern in _LACKED for match in pattern.findall(printed)]
+        if names:
+            why = f"there is no program {names[-1]!r} on the gates' PATH ({path})"
+            return Unstarted(why, names[-1] == _interpreter(program)[1])
+    return None
+
+
+def _interpreter(script: Path) -> tuple[str, str]:
+    """The first two words of a script's first line; "" for each that is not there."""
+    try:
+        with script.open("rb") as file:
+            words = _SHEBANG.match(file.readline(500))
+    except OSError:
+        return "", ""
+    return ("", "") if words is None else (os.fsdecode(words[1]), os.fsdecode(words[2] or b""))
+
+
+def _refused(program: Path, root: Path, error: str) -> str:
+    """Why the operating system, or the container, did not start the program."""
+    name = program.relative_to(root).as_posix() if program.is_relative_to(root) else str(program)
+    for part in reversed([program, *program.parents]):
+        # A container shows the work root, not what links in it lead to.
+        if part != root and part.is_relative_to(root) and part.is_symlink():
+            target = Path(os.path.realpath(part))
+            if not target.is_relative_to(root.resolve()):
+                link = part.relative_to(root).as_posix()
+                return (
+                    f"{name} cannot be started: {link!r} is a link to {str(target)!r}, outside of "
+                    "the work root, which a contained gate does not see. Have the folder itself in "
+                    "the work root, or name a program outside of it by its full path"
+                )
+    interpreter, _ = _interpreter(program)
+    if interpreter and not Path(interpreter).exists():
+        return f"{name} cannot be started: its first line names {interpreter!r}, which is not there"
+    return f"{name} cannot be started{f': {error}' if error else ''}"

@@ -1,0 +1,102 @@
+"""What a gate cannot start is told with what was looked for and where.
+
+Mutants it catches: the word of the container, of `env`, of a shell or of `make` is not read; a
+program that the work is to make, called by a path, counts; the loop's end does not say it.
+"""
+
+from pathlib import Path
+
+import pytest
+from tests.loop.gates.projects import judged, written
+from tests.loop.kit import begun, iteration, state_after
+
+from taofold.loop.decisions import Close, decide
+from taofold.loop.gates.criteria import absent
+from taofold.loop.gates.startup import unstarted
+from taofold.loop.values import LoopLimits
+from taofold.loop.verdict import Gate, GateResult, Verdict
+
+PATH = "/a:/b"
+
+
+def script(folder: Path, text: str) -> Path:
+    file = folder / "check.sh"
+    file.write_text(text)
+    file.chmod(0o755)
+    return file
+
+
+@pytest.mark.parametrize(
+    ("printed", "code", "name"),
+    [
+        ("./check.sh: 2: jq: not found\n", 127, "jq"),
+        ("./check.sh: line 2: jq: command not found\n", 127, "jq"),
+        ("first: not found\nsh: 1: jq: not found\n", 127, "jq"),
+        ("make: jq: No such file or directory\nmake: *** [Makefile:2: x] Error 127\n", 2, "jq"),
+        ("make[1]: jq: No such file or directory\nmake[1]: *** [x] Error 127\n", 2, "jq"),
+        ("/usr/bin/env: ‘jq’: No such file or directory\n", 127, "jq"),
+        ("sh: 1: jq: not found\n", 1, ""),
+        ("sh: 1: ./build/tool: not found\n", 127, ""),
+        ("make: jq: No such file or directory\n", 2, ""),
+        ("it was jq: not found\nall well\n", 0, ""),
+    ],
+)
+def test_a_program_that_a_script_calls_is_looked_for_on_the_path(
+    tmp_path: Path, printed: str, code: int, name: str
+) -> None:
+    found = unstarted(script(tmp_path, "#!/bin/sh\n"), tmp_path, PATH, code, printed)
+    if not name:
+        assert found is None
+        return
+    assert found == (f"there is no program '{name}' on the gates' PATH ({PATH})", False)
+
+
+@pytest.mark.parametrize(
+    ("first", "word"),
+    [
+        ("#!/no/such/interpreter\n", "its first line names '/no/such/interpreter'"),
+        ("#!/usr/bin/env nosuchinterpreter\n", "no program 'nosuchinterpreter' on the gates' PATH"),
+        ("#!/usr/bin/env -S nosuchinterpreter -x\n", "no program 'nosuchinterpreter'"),
+    ],
+)
+def test_a_script_whose_interpreter_is_missing_is_refused_before_iteration_1(
+    tmp_path: Path, first: str, word: str
+) -> None:
+    shop = written(tmp_path / "shop", {"check.sh": first, "a.py": "x = 1\n"})
+    (shop / "check.sh").chmod(0o755)
+    _, verdict = judged(shop, "./check.sh")
+    found = absent(verdict.results)
+    assert found is not None
+    assert word in found[1]
+
+
+def test_an_environment_that_is_a_link_out_of_the_work_root_is_named(tmp_path: Path) -> None:
+    outside = written(tmp_path / "outside", {"bin/python": "#!/bin/sh\n"})
+    (outside / "bin" / "python").chmod(0o755)
+    shop = written(tmp_path / "shop", {"a.py": "x = 1\n"})
+    (shop / ".venv").symlink_to(outside)
+    printed = f"bwrap: execvp {shop}/.venv/bin/python: No such file or directory\n"
+    found = unstarted(shop / ".venv/bin/python", shop, PATH, 1, printed)
+    assert found is not None
+    assert found.whole
+    assert f"'.venv' is a link to '{outside}', outside of the work root" in found.why
+
+
+def test_what_a_script_lacks_is_no_refusal_but_the_reason(tmp_path: Path) -> None:
+    shop = written(tmp_path / "shop", {"check.sh": "nosuchprogram\n", "a.py": "x = 1\n"})
+    _, verdict = judged(shop, "sh check.sh")
+    assert absent(verdict.results) is None
+    assert "no program 'nosuchprogram' on the gates' PATH" in verdict.results[0].reasons[0]
+    assert verdict.unstarted.startswith("`sh check.sh`: there is no program 'nosuchprogram'")
+
+
+def test_the_end_of_such_a_loop_says_what_could_not_be_started() -> None:
+    lacks = GateResult(Gate("sh check.sh"), False, 127, lacking="there is no program 'jq' (/a)")
+    verdict = Verdict(False, (lacks,))
+    opened, ended = iteration(1, verdict)
+    state = state_after(*begun(bounds=LoopLimits(iterations=1)), opened, ended)
+    move = decide("l", state, state.at)
+    assert isinstance(move, Close)
+    assert move.ending == "exhausted"
+    assert "a gate could not start" in move.reason
+    assert "there is no program 'jq' (/a)" in move.reason
