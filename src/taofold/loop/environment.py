@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from taofold.core.errors import ConfigError, Refused
 from taofold.core.values import Value
 from taofold.loop.gates.criteria import gates
-from taofold.loop.gates.expectations import observation
 from taofold.loop.gates.judge import Judge
+from taofold.loop.gates.verdict_texts import observation
 from taofold.loop.git import repository
 from taofold.loop.state import LoopState
 from taofold.loop.values import Left, LoopRequest

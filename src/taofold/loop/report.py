@@ -14,7 +14,7 @@ from typing import Any, Final
 from taofold.core.failing_checks import Check
 from taofold.core.text import iso
 from taofold.loop import events as loop_events
-from taofold.loop.gates.expectations import limits
+from taofold.loop.gates.verdict_texts import limits
 from taofold.loop.state import LoopState, fold
 from taofold.loop.values import OLD, Learnt
 from taofold.loop.verdict import Verdict

@@ -6,7 +6,7 @@ string ends a module; an example in a doc comment joins; a lost test module is n
 
 import pytest
 
-from taofold.loop.gates.scope import modules, replaces_assertions, spans, splice
+from taofold.loop.gates.inline_tests import modules, replaces_assertions, spans, splice
 
 RUST = """
 /// Adds.

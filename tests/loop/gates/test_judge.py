@@ -10,8 +10,8 @@ from tests.loop.gates.projects import PYTEST, RIGHT, SHOP, again, judged, writte
 from taofold.core.errors import ConfigError, LogError
 from taofold.core.failing_checks import Check, Location
 from taofold.loop.gates.criteria import gates
-from taofold.loop.gates.expectations import observation
 from taofold.loop.gates.judge import Judge
+from taofold.loop.gates.verdict_texts import observation
 from taofold.loop.verdict import Gate, GateResult, Verdict, unexecuted
 
 

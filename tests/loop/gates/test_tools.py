@@ -15,8 +15,8 @@ from tests import prerequisites
 from tests.loop.gates.projects import RIGHT, SHOP, again, judged, written
 
 from taofold.loop.gates.criteria import gates
-from taofold.loop.gates.expectations import observation
 from taofold.loop.gates.judge import Judge
+from taofold.loop.gates.verdict_texts import observation
 from taofold.loop.verdict import Verdict
 from taofold.policy.redaction import Redactor
 

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import structs
 
 from taofold.core.errors import ConfigError
-from taofold.loop.gates import scope
+from taofold.loop.gates import inline_tests
 from taofold.loop.gates.baseline import Baseline
 from taofold.loop.gates.commands import search_path
 from taofold.loop.gates.expectations import expected, homes
@@ -148,7 +148,7 @@ def _rust_tests(files: dict[str, KeptFile], objects: Path) -> set[str]:
     for path, file in files.items():
         if path.endswith(".rs") and file.digest and file.stored:
             text = content(objects, file.digest).decode("utf-8", "replace")
-            tests.update(scope.modules(path, text))
+            tests.update(inline_tests.modules(path, text))
     return tests & files.keys()
 
 

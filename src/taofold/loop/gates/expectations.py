@@ -1,14 +1,15 @@
 """What a gate must show after what it showed before iteration 1, and the verdict on it. Pure.
 
 `expected` takes the report of the first run, `Expectations.verdict` compares the later ones with
-it, `observation` writes the verdict for a model. New tests are welcome and prove nothing; each test
-of the baseline must have been run, and must have passed. A linter's findings of the baseline must
-be gone, which its exit code says. What tests print is data: quoted, shortened and redacted.
+it. New tests are welcome and prove nothing; each test of the baseline must have been run, and must
+have passed. A linter's findings of the baseline must be gone, which its exit code says. Doubts are
+reasons, too: what replaced parts of the runner (`interference`), what a linter looks at no more,
+what passes only with the product in the same process (`second_judgement`).
 
-It knows how each runner names its tests, and which edits of a person move what is expected.
+`rebased` says which of a person's edits move what is expected. How runners name tests is in
+`runner_ids`, what a model is told of a verdict in `verdict_texts`.
 """
 
-import ast
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
@@ -20,6 +21,15 @@ from taofold.core.text import excerpt
 from taofold.loop.gates.baseline import Baseline, Expected
 from taofold.loop.gates.criteria import holds
 from taofold.loop.gates.reports import RunnerReport
+from taofold.loop.gates.runner_ids import (
+    JOINTS,
+    is_module,
+    is_test_in,
+    prefix_of,
+    python_file,
+    tests_in,
+)
+from taofold.loop.gates.verdict_texts import change_line
 from taofold.loop.verdict import TESTS, Gate, GateResult, Runner, TreeChange, Verdict
 from taofold.parsing.untrusted_text import first_names, join_names, one_line
 from taofold.policy.redaction import Redactor
@@ -30,7 +40,6 @@ if TYPE_CHECKING:
 
 _TESTING = re.compile(r"(?:\A|_)(?:tests?|checks?|specs?)(?:_|\.)")
 _NAMED = 5
-_JOINTS = {"pytest": "::", "unittest": ".", "go": ".", "node": " > ", "cargo": "::"}
 
 
 def expected(runner: Runner, report: RunnerReport, sources: Mapping[str, str]) -> Expected:
@@ -39,12 +48,12 @@ def expected(runner: Runner, report: RunnerReport, sources: Mapping[str, str]) -
     checks |= {check.id: check.status for check in report.checks}
     names: dict[str, tuple[str, ...]] = {}
     for check in report.checks:
-        if runner in TESTS and check.status in ("error", "skipped") and _whole(runner, check.id):
+        if runner in TESTS and check.status in ("error", "skipped") and is_module(runner, check.id):
             # A file that could not be loaded is no test: what counts is the
             # tests in it, once it loads.
             del checks[check.id]
-            if home := _home(runner, check.id):
-                names[home] = _tests(sources.get(_file(check.id), ""))
+            if home := prefix_of(runner, check.id):
+                names[home] = tests_in(sources.get(python_file(check.id), ""))
     return Expected(checks, names, tuple(report.patched), report.plugins, report.files)
 
 
@@ -65,7 +74,7 @@ def missing(runner: Runner, was: Expected, checks: Iterable[Check]) -> tuple[str
     now = {check.id: check.status for check in checks}
     lacking = [name for name, before in was.checks.items() if _lacks(before, now.get(name))]
     ran = [name for name, status in now.items() if status != "skipped"]
-    joint = _JOINTS[runner]
+    joint = JOINTS[runner]
     for whole, tests in was.names.items():
         prefix = whole + joint
         inside = [name for name in ran if name.startswith(prefix)]
@@ -121,36 +130,26 @@ def rebased(runner: Runner, was: Expected, now: Expected, edited: Collection[str
         return was
     ids = {*was.checks, *was.names, *now.checks, *now.names}
     # Which tests exist may follow from a file that holds none: configuration, a helper, data.
-    every = not all([any([_in(runner, name, path) for name in ids]) for path in edited])
+    every = not all([any([is_test_in(runner, name, path) for name in ids]) for path in edited])
 
-    def mine(name: str) -> bool:
-        return any([_in(runner, name, path) for path in edited])
+    def is_edited(name: str) -> bool:
+        return any([is_test_in(runner, name, path) for path in edited])
 
-    checks = {name: status for name, status in was.checks.items() if not (every or mine(name))}
-    names = {name: tests for name, tests in was.names.items() if not (every or mine(name))}
+    def moves(name: str) -> bool:
+        return every or is_edited(name)
+
+    checks = {name: status for name, status in was.checks.items() if not moves(name)}
+    names = {name: tests for name, tests in was.names.items() if not moves(name)}
+    names |= {name: tests for name, tests in now.names.items() if moves(name)}
     for name, status in now.checks.items():
-        if every or mine(name):
+        if is_edited(name):
+            checks[name] = status
+        elif every:
             # A test that the edited file does not hold must pass if it had to before.
-            checks[name] = status if mine(name) else was.checks.get(name, status)
-    names |= {name: tests for name, tests in now.names.items() if every or mine(name)}
+            checks[name] = was.checks.get(name, status)
     plugins = tuple(dict.fromkeys([*was.plugins, *(now.plugins if every else ())]))
     patched = tuple(dict.fromkeys([*was.patched, *now.patched]))
     return structs.replace(was, checks=checks, names=names, plugins=plugins, patched=patched)
-
-
-def _in(runner: Runner, name: str, path: str) -> bool:
-    """Is this the name of a test in the file at `path`?"""
-    match runner:
-        case "pytest":
-            return name == path or name.startswith(f"{path}::")
-        case "node":
-            return name == path or name.startswith(f"{path} > ")
-        case "unittest":
-            whole = path.removesuffix(".py").replace("/", ".")
-            modules = {whole, whole.rpartition(".")[2]}  # also where the start is a folder below
-            return any([name == module or name.startswith(f"{module}.") for module in modules])
-        case _:
-            return False  # names of these say nothing about files: any test may be meant
 
 
 def interference(was: Expected, report: RunnerReport, root: str) -> tuple[str, ...]:
@@ -185,70 +184,12 @@ def share(runner: Runner, was: Expected, checks: Iterable[Check], passed: bool) 
     return good, max(len({*counted, *lost}), 1)
 
 
-def _whole(runner: Runner, name: str) -> bool:
-    """Is it a file, module or package that could not be loaded, and no test in one?"""
-    match runner:
-        case "pytest":
-            return "::" not in name
-        case "unittest":
-            return not name.rpartition(".")[2].startswith("test_") or "." not in name
-        case "go":
-            return not name.rpartition(".")[2].startswith(("Test", "Example", "Fuzz"))
-        case "node":
-            parts = name.split(" > ")
-            return len(parts) == 2 and parts[0] != "" and parts[1].endswith(parts[0])
-        case "cargo":
-            return "::" not in name.partition(": ")[0] and ": " in name
-        case _:
-            return False
-
-
-def _home(runner: Runner, name: str) -> str:
-    """What the names of the tests begin with that are in what could not be loaded; "" = unknown."""
-    match runner:
-        case "node":
-            # A file's own entry is named after it twice: by its path here and by the whole one.
-            return name.partition(" > ")[0]
-        case "cargo":
-            # A compiler's finding names a file, and tests are named by their modules.
-            return ""
-        case _:
-            return name
-
-
-def _file(name: str) -> str:
-    return name if name.endswith(".py") else name.replace(".", "/") + ".py"
-
-
-def _tests(source: str) -> tuple[str, ...]:
-    """The test functions that a Python file defines, whatever it takes to import it."""
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError):
-        return ()
-    functions = [
-        node.name
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    ]
-    return tuple(dict.fromkeys([name for name in functions if name.startswith("test")]))
-
-
 OUTPUT: Final = 12_000
 """Characters of a gate's output that a result keeps."""
 LEFT_OUT: Final = (
     "no source files of this task, so the proof ran without these changes "
     "(a person can allow them with --allow-edit)"
 )
-_IN_PROCESS: Final = (
-    "the product runs in the process of its tests: code written to deceive them (it detects them, "
-    "changes their runner in memory, prints their results) is not found out; read the diff"
-)
-_ANY: Final = "tests that test little, or that the task does not reach, prove little"
-_COMMAND: Final = (
-    "only its exit code is known: what it imports or calls of the product can end it with 0"
-)
-_LINTER: Final = "what it cannot see (casts, `Any`, code made at run time) is not found"
 
 
 class Expectations:
@@ -401,28 +342,6 @@ def second_judgement(first: "GateRun", second: "GateRun") -> tuple[tuple[str, ..
     ), note
 
 
-def limits(verdict: Verdict) -> tuple[str, ...]:
-    """What this verdict cannot tell, for the end of every report."""
-    limits: dict[str, None] = {}
-    for result in verdict.results:
-        limits[f"`{result.gate.command}`: {_limit(result.runner)}"] = None
-    limits[_ANY] = None
-    if not verdict.contained:
-        limits["not contained: programs of the agent may still run, and write anywhere"] = None
-    return tuple(limits)
-
-
-def _limit(runner: Runner) -> str:
-    if runner == "command":
-        return _COMMAND
-    return _IN_PROCESS if runner in TESTS else _LINTER
-
-
-def change_line(change: TreeChange) -> str:
-    """A change in one line."""
-    return f"{one_line(change.path)} was {change.did} and is {change.done}: {change.why}"
-
-
 def _ended(gate: Gate, ran: "GateRun") -> list[str]:
     """What its end says against it."""
     if ran.unstarted is not None:
@@ -458,51 +377,3 @@ def _reported(ran: "GateRun") -> list[str]:
     if not failing and not any([check.status == "passed" for check in report.checks]):
         reasons.append("no test passed")
     return reasons
-
-
-LIMIT = 6_000
-"""Characters."""
-_SHOWN = 8
-
-
-def observation(verdict: Verdict, limit: int = LIMIT) -> str:
-    """What is still wrong, the most telling first, in at most about `limit` characters."""
-    lines = ["The gates pass." if verdict.passed else "The gates do not pass yet."]
-    lines += [
-        f"{change_line(change)}. It belongs to the check; solve the task without touching it."
-        for change in verdict.changes
-        if change.done not in ("kept", "left out")
-    ]
-    left = [change for change in verdict.changes if change.done == "left out"]
-    if left and not verdict.passed:
-        lines += [
-            f"The gates ran without your change of {one_line(change.path)}: {change.why}."
-            for change in left[:_SHOWN]
-        ]
-    # At least half is for the failures, however much there is to say about protected files.
-    room = max(limit - sum(map(len, lines)), limit // 2)
-    failed = [result for result in verdict.results if not result.passed]
-    lines += [_told(result, room // len(failed)) for result in failed]
-    return excerpt("\n".join(lines), limit)
-
-
-def _told(result: GateResult, room: int) -> str:
-    lines = [f"$ {result.gate.command}"]
-    lines += [f"  {reason}" for reason in result.reasons]
-    failing = result.failing
-    share = max(room // max(min(len(failing), _SHOWN), 1), 200)
-    lines += [_shown(check, share) for check in failing[:_SHOWN]]
-    if len(failing) > _SHOWN:
-        rest = join_names([check.id for check in failing[_SHOWN:]], 20)
-        lines.append(f"also failing: {rest}")
-    if not failing and result.output.strip():
-        lines.append(excerpt(result.output.strip(), room // 2))
-    return "\n".join(lines)
-
-
-def _shown(check: Check, room: int) -> str:
-    position = f"{check.places[-1].path}:{check.places[-1].line}" if check.places else ""
-    summary = ": ".join([part for part in (check.error_type, check.message) if part])
-    head = f"{check.status.upper()} {check.id} ({position}) {summary}".replace(" ()", "")
-    body = excerpt(check.traceback.strip(), room) if check.traceback else ""
-    return f"{excerpt(head, 600)}\n{body}".rstrip()

@@ -24,7 +24,6 @@ from taofold.loop.gates.baseline import Baseline, Expected, load, save, save_bes
 from taofold.loop.gates.baseline_capture import LoopFolder, capture, learnt, outside
 from taofold.loop.gates.expectations import (
     Expectations,
-    change_line,
     expected,
     interference,
     rebased,
@@ -34,6 +33,7 @@ from taofold.loop.gates.expectations import (
 from taofold.loop.gates.gate_run import Bench, GateRun, contained, warm
 from taofold.loop.gates.scope import DECIDES, role
 from taofold.loop.gates.tree import LARGEST, FileCache, KeptFile, Tree, TreeWalk
+from taofold.loop.gates.verdict_texts import change_line
 from taofold.loop.gates.work_diff import (
     Texts,
     WorkDiff,

@@ -1,21 +1,18 @@
-"""Which of an agent's changes are part of the work: files by path, and what of a source file.
+"""Which of an agent's changes are part of the work, by path: the `role` of a file, and why a change
+is none of it (`exclusion`).
 
 The rules are a list of what *joins* the proof: the source files that a task allows. Everything
 else stays as it was before iteration 1, known or not: tests, configuration, build files, tools,
 ignore files, environments, links. Paths are relative to the work root and use `/`.
 
-Some tests stand inside source files: Rust has `#[cfg(test)]` modules and examples in doc
-comments, Python has examples in docstrings and sometimes test functions beside the product.
-`splice` gives the agent's source with the baseline's tests in the place of its own. Pure: text
-in, text out.
+The tests that stand inside a source file which joins are the business of `inline_tests`. Pure.
 """
 
-import ast
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import accumulate
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal
 
 from taofold.core.values import Value
 
@@ -274,195 +271,3 @@ def rules(
 
 def _fits(name: str, globs: Iterable[str]) -> bool:
     return any([fnmatchcase(name, glob.casefold()) for glob in globs])
-
-
-Spans: TypeAlias = dict[str, tuple[int, int]]
-"""Tests by name, with the characters where each stands."""
-
-# As much of Rust's lexer as it takes to tell code from strings and comments. `'a'` is a
-# character, `'a` a lifetime; a quote in a comment opens nothing.
-_TOKEN: Final = re.compile(
-    r"""(?P<skip>\s+|//[^\n]*)
-    |(?P<text>[bc]?r(?P<hashes>\#*)".*?"(?P=hashes)|[bc]?"(?:\\.|[^"\\])*"|b?'(?:\\.[^']*|[^'\\])')
-    |'\w+|\w+|.""",
-    re.DOTALL | re.VERBOSE,
-)
-_COMMENT: Final = re.compile(r"/\*|\*/")
-_CFG_TEST: Final = re.compile(r"cfg\((?:test\)|all\([^)]*\btest\b)")
-_TEST: Final = re.compile(r"(?:\w+::)*(?:\w*test|rstest|case)(?:\(|\Z)")
-_FENCE: Final = re.compile(
-    r"(?m)^[ \t]*//[/!][ \t]?```[^\n]*\n(?:[ \t]*//[/!][^\n]*\n)*?[ \t]*//[/!][ \t]?```"
-)
-_DOCUMENTED: Final = re.compile(r"\b(?:fn|struct|enum|trait|mod|const|type|macro_rules!)\s+(\w+)")
-_OPEN: Final = {"{": "}", "[": "]", "(": ")"}
-_MODULE: Final = re.compile(r"\bmod\s+(\w+)\s*;\Z")
-
-
-def splice(path: str, old: str, new: str) -> str:
-    """`new` with the tests of `old` in place of its own; test code that is new is taken out."""
-    before, now = spans(path, old), spans(path, new)
-    if not before and not now:
-        return new
-    edits: list[tuple[int, int, str]] = []
-    for name, (start, end) in now.items():
-        if name in before:
-            edits.append((start, end, old[slice(*before[name])]))
-        elif path.endswith(".rs") and not name.startswith("doc "):
-            edits.append((start, end, ""))
-    # From the end, so that the positions of earlier edits still hold.
-    for start, end, text in sorted(edits, reverse=True):
-        new = new[:start] + text + new[end:]
-    # Deleted tests come back at the end of the file. Examples of doc comments do not: what they
-    # documented may be gone.
-    lost = [old[slice(*span)] for name, span in before.items() if name not in now]
-    if path.endswith(".rs"):
-        new += "".join([f"\n{text}\n" for text in lost if not text.lstrip().startswith("//")])
-    return new
-
-
-def spans(path: str, text: str) -> Spans:
-    """The tests in a source file; none where its language is not known, or it cannot be read."""
-    if path.endswith(".rs"):
-        return dict(_rust(text))
-    if path.endswith(".py"):
-        return dict(_python(text))
-    return {}
-
-
-def modules(path: str, text: str) -> tuple[str, ...]:
-    """Files that hold nothing but tests because a Rust file says `#[cfg(test)] mod name;`."""
-    paths: list[str] = []
-    folder, _, name = path.rpartition("/")
-    stem = name.removesuffix(".rs")
-    # `mod x;` in `a.rs` is `a/x.rs`; in these three it lies beside them.
-    base = folder if stem in ("lib", "main", "mod") else f"{folder}/{stem}".lstrip("/")
-    for start, end in spans(path, text).values() if path.endswith(".rs") else ():
-        named = _MODULE.search(text[start:end])
-        if named:
-            target = f"{base}/{named[1]}".lstrip("/")
-            paths += [f"{target}.rs", f"{target}/mod.rs"]
-    return tuple(paths)
-
-
-def _rust(text: str) -> Iterator[tuple[str, tuple[int, int]]]:
-    tokens = list(_tokens(text))
-    at, counts = 0, dict[str, int]()
-    while at < len(tokens):
-        if tokens[at][0] != "#" or at + 1 == len(tokens) or tokens[at + 1][0] != "[":
-            at += 1
-            continue
-        start, attributes = at, list[str]()
-        while at + 1 < len(tokens) and tokens[at][0] == "#" and tokens[at + 1][0] == "[":
-            end = _closing(tokens, at + 1)
-            attributes.append("".join([token[0] for token in tokens[at + 2 : end]]))
-            at = end + 1
-        if not any(
-            [_CFG_TEST.match(attribute) or _TEST.match(attribute) for attribute in attributes]
-        ):
-            continue
-        end = _item_end(tokens, at)
-        # The name alone may occur twice (`#[cfg]` variants), so occurrences are counted.
-        head = " ".join([token[0] for token in tokens[at : min(end, at + 12)]]).partition(" {")[0]
-        counts[head] = counts.get(head, 0) + 1
-        yield f"{head} {counts[head]}", (tokens[start].start(), tokens[end].end())
-        at = end + 1
-    for match in _FENCE.finditer(text):
-        after = _DOCUMENTED.search(text, match.end())
-        name = f"doc {after[1] if after else ''}"
-        counts[name] = counts.get(name, 0) + 1
-        yield f"{name} {counts[name]}", match.span()
-
-
-def _tokens(text: str) -> Iterator[re.Match[str]]:
-    """The tokens of Rust code, without blanks and comments."""
-    at = 0
-    while at < len(text):
-        if text.startswith("/*", at):
-            at = _comment_end(text, at)
-            continue
-        token = _TOKEN.match(text, at)
-        assert token is not None  # its last alternative is any character
-        if token["skip"] is None:
-            yield token
-        at = token.end()
-
-
-def _comment_end(text: str, at: int) -> int:
-    """Where the comment that opens at `at` ends. In Rust comments nest, so no pattern says it."""
-    depth = 0
-    for sign in _COMMENT.finditer(text, at):
-        depth += 1 if sign[0] == "/*" else -1
-        if depth == 0:
-            return sign.end()
-    return len(text)
-
-
-def _closing(tokens: list[re.Match[str]], at: int) -> int:
-    """Where the bracket that opens at `at` is closed."""
-    depth = 0
-    for index in range(at, len(tokens)):
-        sign = tokens[index][0]
-        depth += (sign in _OPEN) - (sign in _OPEN.values())
-        if depth == 0:
-            return index
-    return len(tokens) - 1
-
-
-def _item_end(tokens: list[re.Match[str]], at: int) -> int:
-    """Where the item that begins at `at` ends: at its `;`, or with its `{…}`."""
-    index = at
-    while index < len(tokens):
-        sign = tokens[index][0]
-        if sign == ";":
-            return index
-        if sign in _OPEN:
-            index = _closing(tokens, index)
-            if sign == "{":
-                return index
-        index += 1
-    return len(tokens) - 1
-
-
-def _python(text: str) -> Iterator[tuple[str, tuple[int, int]]]:
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError):
-        return
-    lines = [0, *accumulate([len(line) for line in text.splitlines(keepends=True)])]
-
-    def place(line: int, column: int) -> int:
-        # The parser counts columns in bytes of UTF-8, slices count characters.
-        row = text[lines[line - 1] : lines[line]].encode()[:column].decode("utf-8", "ignore")
-        return lines[line - 1] + len(row)
-
-    def walk(node: ast.AST, name: str) -> Iterator[tuple[str, tuple[int, int]]]:
-        first = next(iter(getattr(node, "body", [])), None)
-        if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
-            docstring = first.value.value
-            if isinstance(docstring, str) and ">>>" in docstring:
-                end = place(first.end_lineno or 0, first.end_col_offset or 0)
-                yield f"doc {name}", (place(first.lineno, first.col_offset), end)
-        for inner in ast.iter_child_nodes(node):
-            if not isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-                continue
-            full = f"{name}.{inner.name}"
-            if inner.name.startswith(("test", "Test")):
-                top = min([inner.lineno, *[decorator.lineno for decorator in inner.decorator_list]])
-                end = place(inner.end_lineno or 0, inner.end_col_offset or 0)
-                yield f"test {full}", (lines[top - 1] + inner.col_offset, end)
-            else:
-                yield from walk(inner, full)
-
-    yield from walk(tree, "")
-
-
-def replaces_assertions(texts: Mapping[str, tuple[str, str]]) -> tuple[str, ...]:
-    """Rust files that now define a macro by the name of one that tests assert with.
-
-    `texts` are the old and the new text of each file.
-    """
-    return tuple([p for p, (old, new) in texts.items() if _macros(new) - _macros(old)])
-
-
-def _macros(text: str) -> set[str]:
-    return set(re.findall(r"macro_rules!\s*((?:debug_)?assert\w*|panic|unreachable)\b", text))

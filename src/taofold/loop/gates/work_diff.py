@@ -21,16 +21,8 @@ from msgspec import structs
 from taofold.core.errors import ConfigError, LogError
 from taofold.core.values import Value
 from taofold.loop.gates.baseline import Baseline
-from taofold.loop.gates.scope import (
-    DECIDES,
-    TEST_FOLDERS,
-    TEST_ROOTS,
-    exclusion,
-    is_allowed,
-    replaces_assertions,
-    role,
-    splice,
-)
+from taofold.loop.gates.inline_tests import replaces_assertions, splice
+from taofold.loop.gates.scope import DECIDES, TEST_FOLDERS, TEST_ROOTS, exclusion, is_allowed, role
 from taofold.loop.gates.tree import MOST_FILES, FileCache, KeptFile, TreeWalk, content, store
 from taofold.loop.verdict import ChangeKind, Runner, TreeChange
 from taofold.parsing.untrusted_text import first_names

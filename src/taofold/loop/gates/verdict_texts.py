@@ -1,0 +1,95 @@
+"""A verdict in words: for a model, what is still wrong (`observation`); for a person's report, what
+the verdict cannot tell (`limits`); a change of protected files in a line. Pure.
+
+What tests and gates printed is data: quoted, shortened, the most telling first.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from taofold.core.failing_checks import Check
+from taofold.core.text import excerpt
+from taofold.loop.verdict import TESTS, GateResult, Runner, TreeChange, Verdict
+from taofold.parsing.untrusted_text import join_names, one_line
+
+if TYPE_CHECKING:
+    pass
+
+_IN_PROCESS: Final = (
+    "the product runs in the process of its tests: code written to deceive them (it detects them, "
+    "changes their runner in memory, prints their results) is not found out; read the diff"
+)
+_ANY: Final = "tests that test little, or that the task does not reach, prove little"
+_COMMAND: Final = (
+    "only its exit code is known: what it imports or calls of the product can end it with 0"
+)
+_LINTER: Final = "what it cannot see (casts, `Any`, code made at run time) is not found"
+
+
+def limits(verdict: Verdict) -> tuple[str, ...]:
+    """What this verdict cannot tell, for the end of every report."""
+    limits: dict[str, None] = {}
+    for result in verdict.results:
+        limits[f"`{result.gate.command}`: {_limit(result.runner)}"] = None
+    limits[_ANY] = None
+    if not verdict.contained:
+        limits["not contained: programs of the agent may still run, and write anywhere"] = None
+    return tuple(limits)
+
+
+def _limit(runner: Runner) -> str:
+    if runner == "command":
+        return _COMMAND
+    return _IN_PROCESS if runner in TESTS else _LINTER
+
+
+def change_line(change: TreeChange) -> str:
+    """A change in one line."""
+    return f"{one_line(change.path)} was {change.did} and is {change.done}: {change.why}"
+
+
+LIMIT = 6_000
+"""Characters."""
+_SHOWN = 8
+
+
+def observation(verdict: Verdict, limit: int = LIMIT) -> str:
+    """What is still wrong, the most telling first, in at most about `limit` characters."""
+    lines = ["The gates pass." if verdict.passed else "The gates do not pass yet."]
+    lines += [
+        f"{change_line(change)}. It belongs to the check; solve the task without touching it."
+        for change in verdict.changes
+        if change.done not in ("kept", "left out")
+    ]
+    left = [change for change in verdict.changes if change.done == "left out"]
+    if left and not verdict.passed:
+        lines += [
+            f"The gates ran without your change of {one_line(change.path)}: {change.why}."
+            for change in left[:_SHOWN]
+        ]
+    # At least half is for the failures, however much there is to say about protected files.
+    room = max(limit - sum(map(len, lines)), limit // 2)
+    failed = [result for result in verdict.results if not result.passed]
+    lines += [_told(result, room // len(failed)) for result in failed]
+    return excerpt("\n".join(lines), limit)
+
+
+def _told(result: GateResult, room: int) -> str:
+    lines = [f"$ {result.gate.command}"]
+    lines += [f"  {reason}" for reason in result.reasons]
+    failing = result.failing
+    share = max(room // max(min(len(failing), _SHOWN), 1), 200)
+    lines += [_shown(check, share) for check in failing[:_SHOWN]]
+    if len(failing) > _SHOWN:
+        rest = join_names([check.id for check in failing[_SHOWN:]], 20)
+        lines.append(f"also failing: {rest}")
+    if not failing and result.output.strip():
+        lines.append(excerpt(result.output.strip(), room // 2))
+    return "\n".join(lines)
+
+
+def _shown(check: Check, room: int) -> str:
+    position = f"{check.places[-1].path}:{check.places[-1].line}" if check.places else ""
+    summary = ": ".join([part for part in (check.error_type, check.message) if part])
+    head = f"{check.status.upper()} {check.id} ({position}) {summary}".replace(" ()", "")
+    body = excerpt(check.traceback.strip(), room) if check.traceback else ""
+    return f"{excerpt(head, 600)}\n{body}".rstrip()
