@@ -19,8 +19,8 @@ from taofold.parsing.markup.calls import RawCall
 from taofold.parsing.markup.tags import elements_in
 from taofold.parsing.outcome import Call, Remark, Repair, Turn
 from taofold.parsing.schema.coercion import Coercion, Misfit
+from taofold.parsing.schema.reading_plan import ANY, TypeShape, fold, plan_of_schema
 from taofold.parsing.schema.scalars import LooseText, TaggedText, same
-from taofold.parsing.schema.shape import ANY, TypeShape, fold, plan_of_schema
 from taofold.parsing.spans import object_in
 
 THOUGHT_KEYS = ("thought", "reasoning", "thoughts", "thinking", "reflection")

@@ -40,8 +40,8 @@ from taofold.parsing.outcome import (
 )
 from taofold.parsing.outline import dedent, indented, outline_in, scalar
 from taofold.parsing.schema.coercion import refusal
+from taofold.parsing.schema.reading_plan import ANYTHING, fold
 from taofold.parsing.schema.scalars import LooseText
-from taofold.parsing.schema.shape import ANYTHING, fold
 
 DECIDING_LABELS: Final = ("thought", "action", "final answer", "final_answer")
 _LEAD = r"[ \t#*_]{0,8}(?:(?:-|\d{1,2}[.)])[ \t]{1,3}[*_]{0,2})?"

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from taofold.parsing.jsonlike.reader import JsonReader
+from taofold.parsing.schema.reading_plan import ANYTHING
 from taofold.parsing.schema.scalars import LooseText
-from taofold.parsing.schema.shape import ANYTHING
 
 _KEY = re.compile(r"([A-Za-z_][\w .-]{0,63}?)[ \t]*+[:：](?:[ \t]++(.*))?$")
 _FENCED = re.compile(

@@ -67,8 +67,8 @@ from taofold.parsing.outcome import (
     Unparsed,
 )
 from taofold.parsing.schema.coercion import refusal
+from taofold.parsing.schema.reading_plan import ANY, ReadingPlan, fold
 from taofold.parsing.schema.scalars import same
-from taofold.parsing.schema.shape import ANY, ReadingPlan, fold
 from taofold.parsing.spans import Scan, Span, scan
 
 WHOLE: Final = "tool_calls"

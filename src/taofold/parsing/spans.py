@@ -21,7 +21,7 @@ from taofold.parsing.markup.families import (
     closer_of,
 )
 from taofold.parsing.outcome import Repair
-from taofold.parsing.schema.shape import ANYTHING, ReadingPlan
+from taofold.parsing.schema.reading_plan import ANYTHING, ReadingPlan
 
 _OBJECT = re.compile(r"\s*\{")
 MESSAGE_END = re.compile(r"<\|(?:end|eom)\|>|(?=<\|(?:channel|start|call|return|eot)\|>)")

@@ -37,7 +37,7 @@ from taofold.core.errors import ConfigError
 from taofold.core.json_values import copied, is_array, is_object
 from taofold.parsing.outcome import Repair
 from taofold.parsing.schema.coercion import Coercion, Misfit
-from taofold.parsing.schema.shape import plan_of_schema
+from taofold.parsing.schema.reading_plan import plan_of_schema
 from taofold.tools.arguments import BadArguments, Checker, explain, misread, unknown
 from taofold.tools.context import RunContext
 

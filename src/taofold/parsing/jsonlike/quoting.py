@@ -10,7 +10,7 @@ import re
 from collections.abc import Set
 from typing import Literal
 
-from taofold.parsing.schema.shape import fold
+from taofold.parsing.schema.reading_plan import fold
 
 Role = Literal["key", "member", "item"]
 

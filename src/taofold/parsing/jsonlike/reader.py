@@ -15,7 +15,7 @@ from taofold.parsing.jsonlike.quoting import CLOSING, MARK
 from taofold.parsing.jsonlike.strict import DECODER
 from taofold.parsing.jsonlike.tokens import MISSING, RAW_QUOTE, TextEnd, TokenReader
 from taofold.parsing.outcome import Repair
-from taofold.parsing.schema.shape import ReadingPlan
+from taofold.parsing.schema.reading_plan import ReadingPlan
 
 DEPTH = 100
 """The deepest nesting that is read; deeper text is refused as too large."""

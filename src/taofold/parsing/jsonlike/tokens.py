@@ -11,7 +11,7 @@ from typing import Any
 
 from taofold.parsing.jsonlike.quoting import CLOSING, MARK, TRIPLE, Quoting, Role, after_blank
 from taofold.parsing.outcome import Level, Repair
-from taofold.parsing.schema.shape import ReadingPlan
+from taofold.parsing.schema.reading_plan import ReadingPlan
 
 LITERALS: dict[str, Any] = {
     "true": True,

@@ -37,8 +37,8 @@ from taofold.parsing.markup.families import (
 )
 from taofold.parsing.markup.tags import NO_TAG, Entries, TagReader
 from taofold.parsing.outcome import Repair
+from taofold.parsing.schema.reading_plan import ANYTHING
 from taofold.parsing.schema.scalars import LooseText
-from taofold.parsing.schema.shape import ANYTHING
 
 LIMIT = 64
 """The most calls that one text may hold."""

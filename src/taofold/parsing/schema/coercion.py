@@ -19,8 +19,8 @@ from taofold.parsing.jsonlike.tokens import MISSING
 from taofold.parsing.markup.tags import elements_in
 from taofold.parsing.outcome import RAW_LIMIT, Reason, Repair, Unparsed
 from taofold.parsing.outline import outline_in
+from taofold.parsing.schema.reading_plan import ANY, ANYTHING, TypeShape, fold
 from taofold.parsing.schema.scalars import LooseText, convert, expectation, plain
-from taofold.parsing.schema.shape import ANY, ANYTHING, TypeShape, fold
 
 Path = tuple[str | int, ...]
 _DEPTH = 110

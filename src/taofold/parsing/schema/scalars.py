@@ -14,7 +14,7 @@ from typing import Any
 from pydantic_core import PydanticSerializationError, to_json
 
 from taofold.parsing.jsonlike.tokens import LITERALS, MISSING, number_of, quantity_of
-from taofold.parsing.schema.shape import TypeShape, fold
+from taofold.parsing.schema.reading_plan import TypeShape, fold
 
 _TRUE = frozenset({"true", "yes", "on", "1"})
 _FALSE = frozenset({"false", "no", "off", "0"})

@@ -26,14 +26,14 @@ from taofold.parsing.decision import (
 from taofold.parsing.markup.calls import RawCall
 from taofold.parsing.outcome import Repair
 from taofold.parsing.schema.coercion import Coercion, Misfit, Mismatch
-from taofold.parsing.schema.scalars import same
-from taofold.parsing.schema.shape import (
+from taofold.parsing.schema.reading_plan import (
     ANYTHING,
     ReadingPlan,
     TypeShape,
     fold,
     plan_of_type,
 )
+from taofold.parsing.schema.scalars import same
 from taofold.parsing.spans import scan
 
 _CACHE = 512
