@@ -1,47 +1,47 @@
-"""Reads a decision out of a JSON-like object or a call found in text: thought, actions.
+"""What an object, or a call that was found in text, decides: its thought and its calls.
 
-Arguments are typed by the schemas of the tools. What might be a parameter of the call is never left
-out silently. It finds no calls itself: it is given them and objects, and gives calls and remarks.
+`is_decision` tells a decision from data, `turn_of` reads one, `call_of` one call, and `given_in`
+says which of an object's entries are the parameters. Keys that decide different things are an
+error; what might be a parameter of the call is never left out silently. It finds no calls in a
+text itself. The keys are in `protocol_keys`, the reading and typing of arguments in `arguments`.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
-from typing import Any, NamedTuple, cast
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
 from taofold.core.json_values import is_array, is_object
-from taofold.parsing.jsonlike.strict import decoded
-from taofold.parsing.markup.calls import RawCall
-from taofold.parsing.markup.tags import elements_in
-from taofold.parsing.outcome import Call, Remark, Repair, Turn
-from taofold.parsing.schema.coercion import Coercion, Misfit
-from taofold.parsing.schema.reading_plan import ANY, TypeShape, fold, plan_of_schema
-from taofold.parsing.schema.scalars import LooseText, TaggedText, same
-from taofold.parsing.spans import object_in
-
-THOUGHT_KEYS = ("thought", "reasoning", "thoughts", "thinking", "reflection")
-TOOL_KEYS = ("tool", "name", "tool_name", "function", "function_name", "action", "recipient_name")
-PARAMETER_KEYS = (
-    "parameters", "params", "arguments", "args", "action_input", "input", "tool_input",
-    "kwargs",
-)  # fmt: skip
-BATCH_KEYS = ("actions", "tool_calls", "calls", "tool_uses")
-CALL_KEYS = ("function_call", "functionCall", "tool_call", "function")
-ANSWER_KEYS = ("final_answer", "answer")
-GENERIC_ACTIONS = frozenset({"execute", "call", "call_tool", "use_tool", "tool", "tool_call"})
-FINISH = "finish"
-_NOTES = ("rationale", "justification", "thought_type", "because", "confidence", "critical")
-_SAID = frozenset([*THOUGHT_KEYS, *_NOTES, "tool_call_id"])
-"""What is said about a call, never to its tool."""
-ENVELOPE = _SAID.union(TOOL_KEYS, PARAMETER_KEYS, BATCH_KEYS, ANSWER_KEYS, ("id", "type"))
-DECISIVE = frozenset(
-    {"action", "actions", "tool", "tool_calls", "thought", "tool_name", "tool_uses", "final_answer"}
+from taofold.parsing.arguments import (
+    EXCERPT,
+    arguments_of,
+    as_declared,
+    offered_name,
+    schema_of,
+    typed_arguments,
 )
-"""Keys that no data has beside itself: an object with one of them is a decision."""
+from taofold.parsing.markup.calls import RawCall
+from taofold.parsing.outcome import Call, Remark, Repair, Turn
+from taofold.parsing.protocol_keys import (
+    ANSWER_KEYS,
+    BATCH_KEYS,
+    CALL_KEYS,
+    DECISIVE,
+    ENVELOPE,
+    FINISH,
+    GENERIC_ACTIONS,
+    PARAMETER_KEYS,
+    REMARK_KEYS,
+    THOUGHT_KEYS,
+    TOOL_KEYS,
+    Object,
+    Tools,
+    is_offered,
+)
+from taofold.parsing.schema.scalars import same
+
 _FORMS = GENERIC_ACTIONS | {"function", "function_call", "tool_use", "action"}
 """Values of `type` and of a second name that only say that this is a call."""
 _THOUGHTS = frozenset(
@@ -84,31 +84,41 @@ def given_in(
         # The first key that holds something: an empty `"parameters"` may
         # stand beside a full `"args"`.
         chosen = item[(filled or keys)[0]]
-        outer = [(around or {}).get(key) for key in PARAMETER_KEYS]
-        rivals: list[Any] = [key for key in filled[1:] if item[key] != chosen]
-        rivals += [each for each in outer if each not in (item, chosen) and not _is_empty(each)]
-        rivals += [key for key in inline if key not in _CLAIMS and not _is_empty(inline[key])]
-        return GivenParameters(chosen, doubtful=bool(rivals))
+        has_rivals = (
+            any(item[key] != chosen for key in filled[1:])
+            or any(k not in _CLAIMS and not _is_empty(v) for k, v in inline.items())
+            or (around is not None and _holds_others(around, item, chosen))
+        )
+        return GivenParameters(chosen, doubtful=has_rivals)
     if not inline and around is not None:
-        # `{"action": {"tool": "x"}, "parameters": {…}}`: the arguments stand
-        # beside the call's object.
-        others = {key: value for key, value in around.items() if value is not item}
-        beside = given_in(others, "", name, None)
-        if beside.inline:  # what stands there without a key of its own may be no parameter
-            is_empty = all(map(_is_empty, beside.parameters.values()))
-            return GivenParameters({}, doubtful=beside.doubtful or not is_empty)
-        return beside._replace(doubtful=beside.doubtful or not _is_empty(beside.parameters))
+        return _given_beside(item, name, around)
     if name == FINISH and inline.keys() == {"final_answer"}:
         return GivenParameters({"answer": inline["final_answer"]}, inline=True)
     doubtful = bool(keys) or not inline.keys().isdisjoint(ENVELOPE)
     return GivenParameters(inline, inline=bool(inline), doubtful=doubtful)
 
 
+def _holds_others(around: dict[str, Any], item: dict[str, Any], chosen: Any) -> bool:
+    """Whether the object around a call holds parameters besides those that were chosen."""
+    outer = [around.get(key) for key in PARAMETER_KEYS]
+    return any(each not in (item, chosen) and not _is_empty(each) for each in outer)
+
+
+def _given_beside(item: dict[str, Any], name: str, around: dict[str, Any]) -> GivenParameters:
+    """The parameters beside a call's object: `{"action": {"tool": "x"}, "parameters": {…}}`."""
+    others = {key: value for key, value in around.items() if value is not item}
+    beside = given_in(others, "", name, None)
+    if beside.inline:  # what stands there without a key of its own may be no parameter
+        is_empty = all(map(_is_empty, beside.parameters.values()))
+        return GivenParameters({}, doubtful=beside.doubtful or not is_empty)
+    return beside._replace(doubtful=beside.doubtful or not _is_empty(beside.parameters))
+
+
 def _is_parameter(key: str, value: Any, name: str, item: dict[str, Any]) -> bool:
     """Whether an entry beside the name of a tool may be one of its parameters."""
     if key not in ENVELOPE:
         return True
-    if key in _SAID or key in PARAMETER_KEYS or _is_empty(value):
+    if key in REMARK_KEYS or key in PARAMETER_KEYS or _is_empty(value):
         return False
     if not isinstance(value, str):
         return True
@@ -125,9 +135,6 @@ def _is_empty(value: Any) -> bool:
     return value is None or value == "" or value == {} or (is_array(value) and not value)
 
 
-Object = dict[str, Any]
-Tools = Collection[str] | Mapping[str, Mapping[str, Any]]
-
 _OF_TEXT = frozenset({"padding", "entities", "quotes"})
 NAMELESS = "the action names no tool"
 SEVERAL = "it holds several different decisions"
@@ -139,19 +146,9 @@ _DECIDING = frozenset({*_HOLDERS, *TOOL_KEYS, *ANSWER_KEYS})
 _READ = ENVELOPE.union(_HOLDERS, _CLAIMS, ("role", "content", "refusal", "index"))
 """Keys that may stand beside calls: the protocol's, and those of a message that holds them."""
 _LABELS = ("name", "recipient_name")
-_LIMIT = 160
 _WRAPPERS = 6
 _MOST = 1e6
 """No confidence is larger, in whatever unit."""
-
-
-RESERVED = (FINISH, "ask_user")
-"""Actions that every agent has."""
-
-
-def is_offered(tool: str, tools: Tools) -> bool:
-    """Whether a name may be called."""
-    return tool in tools or tool in RESERVED
 
 
 def is_decision(value: object, names: Collection[str] = ()) -> bool:
@@ -331,111 +328,19 @@ def call_of_request(request: RawCall, tools: Tools) -> Call:
         return _complete(call, None)
     if not is_object(arguments):
         source = str(arguments) if isinstance(arguments, str) else arguments
-        parameters, notes, error = arguments_of(call.tool, source, tools)
-        return replace(call, parameters=parameters, repairs=(*call.repairs, *notes), error=error)
+        parameters, reading, error = arguments_of(call.tool, source, tools)
+        return replace(call, parameters=parameters, repairs=(*call.repairs, *reading), error=error)
     call = replace(call, tool=offered_name(call.tool, tools))
-    schema = schema_of(call.tool, tools)
-    shape = plan_of_schema(schema or {}).shape
-    arguments, unwrapped = _unwrapped(arguments, shape)
-    arguments, fitted = _fitted(arguments, shape)
-    for key in arguments:
-        if key in request.repeated and not _takes_list(shape.fields.get(key)):
-            error = f"the parameter {key!r} of {call.tool!r} is given several times"
-            return replace(call, error=error)
-    arguments = {key: _as_text(value, shape.fields.get(key)) for key, value in arguments.items()}
-    values, typing = _typed(arguments, shape, is_known=schema is not None)
+    values, notes, repeated = typed_arguments(
+        arguments, schema_of(call.tool, tools), request.repeated
+    )
+    if repeated:
+        error = f"the parameter {repeated!r} of {call.tool!r} is given several times"
+        return replace(call, error=error)
     # Neither blanks nor escapes nor quotes are a part of what is no text.
     solid = {f"parameters.{key}" for key, value in values.items() if not isinstance(value, str)}
-    kept = [each for each in call.repairs if each.kind not in _OF_TEXT or each.path not in solid]
-    return replace(call, parameters=values, repairs=(*kept, *unwrapped, *fitted, *typing))
-
-
-def _typed(arguments: Object, shape: TypeShape, *, is_known: bool) -> tuple[Object, list[Repair]]:
-    """Arguments with the types that a schema gives them, and how they got them.
-
-    What the schema says nothing of is marked if it is taken for more than a text, or for a text
-    and may be more; where there is none at all (not `is_known`) the caller judges the types.
-    """
-    values: Object = {}
-    notes: list[Repair] = []
-    for key, value in arguments.items():
-        # Of a number a text would be a guess: `02134` was read as 2134. The validator judges both.
-        if type(value) in (str, int):
-            values[key] = value
-            continue
-        # Anew for each parameter: what one of them cost before it turned out
-        # not to fit is no repair.
-        coercion = Coercion(keeps=True)
-        declared = shape.fields.get(key) or (shape.extra if shape.extra is not ANY else None)
-        try:
-            values[key] = coercion.fit(value, declared or ANY, ("parameters", key))
-            notes += coercion.repairs
-        except Misfit:  # the runtime's validator will say what is wrong
-            values[key] = _as_written(value)
-        if not isinstance(value, LooseText):
-            continue
-        is_more = not isinstance(values[key], str)
-        if declared is None:
-            is_guessed = is_known and (is_more or elements_in(value) is not None)
-        else:  # it may be a text as well: the schema allows both
-            is_guessed = is_more and any(map(_takes_text, declared.options))
-        if is_guessed:
-            path = f"parameters.{key}"
-            notes.append(Repair("guessed_type", "schema", content=True, path=path))
-    return values, notes
-
-
-def _as_written(value: Any) -> Any:
-    """A value that does not fit: what its text spells if that is JSON, else the text."""
-    if not isinstance(value, LooseText):
-        return value
-    try:
-        return decoded(value.strip())
-    except (ValueError, RecursionError):
-        return str(value)
-
-
-def offered_name(name: str, tools: Tools) -> str:
-    """The name of a tool without a name space that only repeats it: `echo.echo`.
-
-    ReAct prompts of other libraries have models name the end `Final Answer`.
-    """
-    if name not in tools and fold(name) == "finalanswer":
-        return FINISH
-    space, _, last = name.rpartition(".")
-    return last if space == last and name not in tools and last in tools else name
-
-
-def _unwrapped(given: Object, shape: TypeShape) -> tuple[Object, tuple[Repair, ...]]:
-    """Arguments without the one parameter around them that the tool does not have."""
-    key, value = next(iter(given.items())) if len(given) == 1 else ("", None)
-    # Some models repeat the schema's own words, `{"properties": {…}}`, around the values.
-    if key not in (*PARAMETER_KEYS, "properties") or not shape.fields or key in shape.fields:
-        return given, ()
-    encoded = object_in(value) if isinstance(value, str) else None
-    inner, notes = encoded or (value, ())
-    if is_object(inner) and inner.keys() <= shape.fields.keys():
-        return inner, notes
-    return given, ()
-
-
-def _as_text(value: Any, shape: TypeShape | None) -> Any:
-    """A value, or the text that its tag says it is: loose where the schema has no text.
-
-    What stands in quotes is a text that the model wrote so, and the tool's validator judges it.
-    """
-    if not isinstance(value, TaggedText):
-        return value
-    is_text = shape is None or _takes_text(shape)
-    return str(value) if is_text else LooseText(value)
-
-
-def _takes_text(shape: TypeShape) -> bool:
-    return shape.kind in ("string", "any", "enum") or any(map(_takes_text, shape.options))
-
-
-def _takes_list(shape: TypeShape | None) -> bool:
-    return shape is not None and (shape.kind == "array" or any(map(_takes_list, shape.options)))
+    lasting = [each for each in call.repairs if each.kind not in _OF_TEXT or each.path not in solid]
+    return replace(call, parameters=values, repairs=(*lasting, *notes))
 
 
 def names_a_tool(value: Any, tools: Collection[str]) -> bool:
@@ -457,16 +362,10 @@ def names_a_tool(value: Any, tools: Collection[str]) -> bool:
     return False
 
 
-def parameter_names(tool: str, tools: Tools) -> Collection[str]:
-    """The names of a tool's parameters, as far as they are known."""
-    schema = schema_of(tool, tools)
-    return tuple(schema.get("properties") or ()) if schema else ()
-
-
 def call_of(item: Any, tools: Tools, around: Object | None = None) -> Call:
     """Reads one call; `around` is the object that holds it, for a rationale beside the action."""
     if isinstance(item, str):
-        return Call(item, {}, error=f"the arguments of {item[:_LIMIT]!r} are missing")
+        return Call(item, {}, error=f"the arguments of {item[:EXCERPT]!r} are missing")
     if not is_object(item):
         return Call("", {}, error=f"an action must be an object, got {_kind(item)}")
     used, name = _name_in(item)
@@ -483,7 +382,7 @@ def call_of(item: Any, tools: Tools, around: Object | None = None) -> Call:
         return Call("", {}, rationale, identifier, error=NAMELESS)
     name = offered_name(name.strip(), tools)
     if any(map(str.isspace, name)) and not is_offered(name, tools):
-        return Call("", {}, rationale, identifier, error=f"{NAMELESS}: {name[:_LIMIT]!r} is none")
+        return Call("", {}, rationale, identifier, error=f"{NAMELESS}: {name[:EXCERPT]!r} is none")
     arguments, inline, doubtful = given_in(item, used, name, around)
     notes = (Repair("inline_parameters", "none", doubtful),) if inline or doubtful else ()
     repairs: tuple[Repair, ...] = ()
@@ -492,49 +391,6 @@ def call_of(item: Any, tools: Tools, around: Object | None = None) -> Call:
         arguments, repairs, error = arguments_of(name, arguments, tools)
     arguments, fitted = as_declared(arguments, schema_of(name, tools))
     return Call(name, arguments, rationale, identifier, (*notes, *repairs, *fitted), error)
-
-
-def as_declared(
-    arguments: Object, schema: Mapping[str, Any] | None
-) -> tuple[Object, tuple[Repair, ...]]:
-    """Arguments in JSON under the names and in the form that a tool's schema declares.
-
-    Only what keeps their content: a key in another case, a list or an object that is encoded in a
-    text. What would be a guess stays as it was written, for the tool's validator to judge.
-    """
-    properties: Mapping[str, Any] = (schema or {}).get("properties") or {}
-    # Most are as they are declared: compiling the schema would cost more than the whole reply.
-    if not properties or all(k in properties and not _is_encoded(v) for k, v in arguments.items()):
-        return arguments, ()
-    arguments, notes = _fitted(arguments, plan_of_schema(schema or {}).shape)
-    return arguments, tuple(notes)
-
-
-def _fitted(arguments: Object, shape: TypeShape) -> tuple[Object, list[Repair]]:
-    """See `as_declared`; text that is no JSON is typed later."""
-    out: Object = {}
-    notes: list[Repair] = []
-    for key, value in arguments.items():
-        name = key if key in shape.fields else shape.folded.get(fold(key), key)
-        # A tool that takes any key may mean this one; of two spellings neither is overwritten.
-        if name != key and (shape.extra is not None or name in arguments or name in out):
-            name = key
-        if name != key:
-            notes.append(Repair("key_case", "schema", path=f"parameters.{name}"))
-        out[name] = value
-        if name not in shape.fields or not _is_encoded(value):
-            continue
-        coercion = Coercion(keeps=True)
-        with suppress(Misfit):
-            fitted = coercion.fit(value, shape.fields[name], ("parameters", name))
-            if not any(each.content for each in coercion.repairs):
-                out[name] = fitted
-                notes += coercion.repairs
-    return out, notes
-
-
-def _is_encoded(value: Any) -> bool:
-    return type(value) is str and value.lstrip()[:1] in ("{", "[")
 
 
 def _name_in(item: Object) -> tuple[str, Any]:
@@ -547,47 +403,6 @@ def _name_in(item: Object) -> tuple[str, Any]:
 
 def _rationale(item: Object) -> str:
     return _text(item.get("rationale") or item.get("justification"))
-
-
-def arguments_of(tool: str, given: Any, tools: Tools) -> tuple[Object, tuple[Repair, ...], str]:
-    """Reads arguments: an object, a string that holds one, or the only parameter's bare value.
-
-    Returns:
-        The arguments, the repairs and an error; the arguments count only when that is empty.
-    """
-    if is_object(given):
-        return given, (), ""
-    if given is None:
-        return {}, (), ""
-    if tool == FINISH:
-        return {"answer": given}, (Repair("bare_answer", "none"),), ""
-    if isinstance(given, str):
-        if not given.strip():
-            return {}, (), ""
-        encoded = object_in(given)
-        if encoded is not None:
-            return encoded[0], encoded[1], ""
-    # A bare value can only mean the one parameter that is required, if there is exactly one.
-    only = _only_parameter(tool, tools)
-    if only and not isinstance(given, list):
-        repair = Repair("bare_parameter", "schema", content=True, path=f"parameters.{only}")
-        return {only: given}, (repair,), ""
-    excerpt = given if isinstance(given, str) else json.dumps(given, default=str)
-    return {}, (), f"the arguments of {tool!r} must be an object, got: {excerpt[:_LIMIT]}"
-
-
-def schema_of(tool: str, tools: Tools) -> Mapping[str, Any] | None:
-    """The JSON schema of a tool's parameters, if the caller gave one."""
-    return cast("Mapping[str, Any]", tools).get(tool) if isinstance(tools, Mapping) else None
-
-
-def _only_parameter(tool: str, tools: Tools) -> str:
-    schema = schema_of(tool, tools)
-    if schema is None:
-        return "question" if tool == "ask_user" else ""
-    properties: Mapping[str, Any] = schema.get("properties") or {}
-    required: list[str] = list(schema.get("required") or properties)
-    return required[0] if len(required) == 1 else ""
 
 
 def _remark(value: Object) -> Remark | None:

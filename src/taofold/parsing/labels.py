@@ -15,16 +15,8 @@ from typing import Any, Final
 from msgspec.structs import replace as cut
 
 from taofold.core.json_values import is_object
-from taofold.parsing.decision import (
-    FINISH,
-    PARAMETER_KEYS,
-    Tools,
-    call_of_request,
-    calls_in,
-    offered_name,
-    parameter_names,
-    turn_of,
-)
+from taofold.parsing.arguments import offered_name, parameter_names
+from taofold.parsing.decision import call_of_request, calls_in, turn_of
 from taofold.parsing.jsonlike.reader import JsonReader, JsonReading
 from taofold.parsing.jsonlike.strict import decoded, unescaped
 from taofold.parsing.markup.calls import CallReader, RawCall
@@ -39,6 +31,7 @@ from taofold.parsing.outcome import (
     Unparsed,
 )
 from taofold.parsing.outline import dedent, indented, outline_in, scalar
+from taofold.parsing.protocol_keys import FINISH, PARAMETER_KEYS, Tools
 from taofold.parsing.schema.coercion import refusal
 from taofold.parsing.schema.reading_plan import ANYTHING, fold
 from taofold.parsing.schema.scalars import LooseText

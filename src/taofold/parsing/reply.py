@@ -20,20 +20,14 @@ from msgspec.structs import replace
 
 from taofold.core.json_values import is_array, is_object
 from taofold.core.reply import is_cut
+from taofold.parsing.arguments import arguments_of, as_declared, parameter_names
 from taofold.parsing.decision import (
     NAMELESS,
-    PARAMETER_KEYS,
-    RESERVED,
     SEVERAL,
-    Tools,
-    arguments_of,
-    as_declared,
     call_of,
     call_of_request,
     calls_in,
     is_decision,
-    is_offered,
-    parameter_names,
     turn_of,
 )
 from taofold.parsing.jsonlike.seams import doubt_of
@@ -66,6 +60,7 @@ from taofold.parsing.outcome import (
     Turn,
     Unparsed,
 )
+from taofold.parsing.protocol_keys import PARAMETER_KEYS, RESERVED, Tools, is_offered
 from taofold.parsing.schema.coercion import refusal
 from taofold.parsing.schema.reading_plan import ANY, ReadingPlan, fold
 from taofold.parsing.schema.scalars import same

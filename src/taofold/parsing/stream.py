@@ -21,18 +21,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any, Final
 
-from taofold.parsing.decision import (
-    ANSWER_KEYS,
-    CALL_KEYS,
-    DECISIVE,
-    ENVELOPE,
-    FINISH,
-    PARAMETER_KEYS,
-    RESERVED,
-    TOOL_KEYS,
-    Tools,
-    is_decision,
-)
+from taofold.parsing.decision import is_decision
 from taofold.parsing.labels import DECIDING_LABELS, MARKED
 from taofold.parsing.markup.calls import RECIPIENT, TO_NOBODY
 from taofold.parsing.markup.families import (
@@ -50,6 +39,17 @@ from taofold.parsing.markup.families import (
     closer_of,
 )
 from taofold.parsing.outcome import Parsed, Prose, Turn, Unparsed
+from taofold.parsing.protocol_keys import (
+    ANSWER_KEYS,
+    CALL_KEYS,
+    DECISIVE,
+    ENVELOPE,
+    FINISH,
+    PARAMETER_KEYS,
+    RESERVED,
+    TOOL_KEYS,
+    Tools,
+)
 from taofold.parsing.reply import read_reply
 from taofold.parsing.spans import ANGLES, MARKS_MOST, MESSAGE_END
 from taofold.parsing.typed import parse_partial

@@ -411,9 +411,9 @@ MARKS = Marks(_ROLES)
 """Values, reasoning, and the heads of messages."""
 MARKS_AND_CALLS = Marks(_ROLES | {"call": _CALL_OPEN})
 FOREIGN_LABELS: Final = (
-    "observation", "tool result", "function result", "tool results", "function results",
-    "tool_result", "function_result", "user", "human",
-)  # fmt: skip
+    *("observation", "tool result", "function result", "tool results", "function results"),
+    *("tool_result", "function_result", "user", "human"),
+)
 FOREIGN_LINE = re.compile(
     rf"^(?=[ \t#*_otfuh])[ \t#*_]{{0,8}}(?:{'|'.join(sorted(FOREIGN_LABELS, reverse=True))})"
     r"[ \t*_]{0,4}[:：]",

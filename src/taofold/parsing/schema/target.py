@@ -15,7 +15,9 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
 from taofold.core.json_values import is_array, is_object
-from taofold.parsing.decision import (
+from taofold.parsing.markup.calls import RawCall
+from taofold.parsing.outcome import Repair
+from taofold.parsing.protocol_keys import (
     ANSWER_KEYS,
     BATCH_KEYS,
     CALL_KEYS,
@@ -23,8 +25,6 @@ from taofold.parsing.decision import (
     THOUGHT_KEYS,
     TOOL_KEYS,
 )
-from taofold.parsing.markup.calls import RawCall
-from taofold.parsing.outcome import Repair
 from taofold.parsing.schema.coercion import Coercion, Misfit, Mismatch
 from taofold.parsing.schema.reading_plan import (
     ANYTHING,
@@ -133,12 +133,14 @@ def _misspelt(value: dict[str, Any], shape: TypeShape) -> bool:
 
 WRAPPINGS = 3
 """How many wrappers are taken off at most."""
-_BENIGN = frozenset([
-    "status", "ok", "success", "tokens", "usage", "id", "type", "model", "role", "content",
-    "index", "name", "version", "timestamp", "created", "object", "meta", "metadata", "code",
-    "message", "required", "title", "description", "defs", "schema", "finishreason",
-    "toolcallid", "refusal",
-])  # fmt: skip
+_BENIGN = frozenset(
+    {
+        *("status", "ok", "success", "tokens", "usage", "id", "type", "model", "role", "content"),
+        *("index", "name", "version", "timestamp", "created", "object", "meta", "metadata"),
+        *("code", "message", "required", "title", "description", "defs", "schema"),
+        *("finishreason", "toolcallid", "refusal"),
+    }
+)
 """Keys, folded, that say nothing of the value which stands beside them."""
 _ANSWERS = frozenset(
     {"json", "jsontoolcall", "respond", "answer", "output", "finalanswer", "finish"}

@@ -1,0 +1,223 @@
+"""The arguments of a call: read out of what a model wrote, and typed by the schema of the tool.
+
+`arguments_of` reads an object, a string that holds one, or the only parameter's bare value;
+`as_declared` puts them under the names that the tool declares; `typed_arguments` gives the text of
+tags and labels its types. Only what keeps the content is changed, and each change is a repair;
+what would be a guess is marked, or left as it was written for the tool's validator.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from typing import Any, cast
+
+from taofold.core.json_values import is_object
+from taofold.parsing.jsonlike.strict import decoded
+from taofold.parsing.markup.tags import elements_in
+from taofold.parsing.outcome import Repair
+from taofold.parsing.protocol_keys import FINISH, PARAMETER_KEYS, Object, Tools
+from taofold.parsing.schema.coercion import Coercion, Misfit
+from taofold.parsing.schema.reading_plan import ANY, TypeShape, fold, plan_of_schema
+from taofold.parsing.schema.scalars import LooseText, TaggedText
+from taofold.parsing.spans import object_in
+
+EXCERPT = 160
+
+
+def typed_arguments(
+    arguments: Object, schema: Mapping[str, Any] | None, repeated: Collection[str]
+) -> tuple[Object, list[Repair], str]:
+    """Arguments that a form of tags or lines gave, with the types of the tool's schema.
+
+    Returns:
+        The arguments, the repairs, and one of the names in `repeated` that takes no list, else "".
+    """
+    shape = plan_of_schema(schema or {}).shape
+    arguments, unwrapped = _unwrapped(arguments, shape)
+    arguments, fitted = _fitted(arguments, shape)
+    for key in arguments:
+        if key in repeated and not _takes_list(shape.fields.get(key)):
+            return {}, [], key
+    arguments = {key: _as_text(value, shape.fields.get(key)) for key, value in arguments.items()}
+    values, typing = _typed(arguments, shape, is_known=schema is not None)
+    return values, [*unwrapped, *fitted, *typing], ""
+
+
+def _typed(arguments: Object, shape: TypeShape, *, is_known: bool) -> tuple[Object, list[Repair]]:
+    """Arguments with the types that a schema gives them, and how they got them.
+
+    What the schema says nothing of is marked if it is taken for more than a text, or for a text
+    and may be more; where there is none at all (not `is_known`) the caller judges the types.
+    """
+    values: Object = {}
+    notes: list[Repair] = []
+    for key, value in arguments.items():
+        # Of a number a text would be a guess: `02134` was read as 2134. The validator judges both.
+        if type(value) in (str, int):
+            values[key] = value
+            continue
+        # Anew for each parameter: what one of them cost before it turned out
+        # not to fit is no repair.
+        coercion = Coercion(keeps=True)
+        declared = shape.fields.get(key) or (shape.extra if shape.extra is not ANY else None)
+        try:
+            values[key] = coercion.fit(value, declared or ANY, ("parameters", key))
+            notes += coercion.repairs
+        except Misfit:  # the runtime's validator will say what is wrong
+            values[key] = _as_written(value)
+        if not isinstance(value, LooseText):
+            continue
+        is_more = not isinstance(values[key], str)
+        if declared is None:
+            is_guessed = is_known and (is_more or elements_in(value) is not None)
+        else:  # it may be a text as well: the schema allows both
+            is_guessed = is_more and any(map(_takes_text, declared.options))
+        if is_guessed:
+            path = f"parameters.{key}"
+            notes.append(Repair("guessed_type", "schema", content=True, path=path))
+    return values, notes
+
+
+def _as_written(value: Any) -> Any:
+    """A value that does not fit: what its text spells if that is JSON, else the text."""
+    if not isinstance(value, LooseText):
+        return value
+    try:
+        return decoded(value.strip())
+    except (ValueError, RecursionError):
+        return str(value)
+
+
+def offered_name(name: str, tools: Tools) -> str:
+    """The name of a tool without a name space that only repeats it: `echo.echo`.
+
+    ReAct prompts of other libraries have models name the end `Final Answer`.
+    """
+    if name not in tools and fold(name) == "finalanswer":
+        return FINISH
+    space, _, last = name.rpartition(".")
+    return last if space == last and name not in tools and last in tools else name
+
+
+def _unwrapped(given: Object, shape: TypeShape) -> tuple[Object, tuple[Repair, ...]]:
+    """Arguments without the one parameter around them that the tool does not have."""
+    key, value = next(iter(given.items())) if len(given) == 1 else ("", None)
+    # Some models repeat the schema's own words, `{"properties": {…}}`, around the values.
+    if key not in (*PARAMETER_KEYS, "properties") or not shape.fields or key in shape.fields:
+        return given, ()
+    encoded = object_in(value) if isinstance(value, str) else None
+    inner, notes = encoded or (value, ())
+    if is_object(inner) and inner.keys() <= shape.fields.keys():
+        return inner, notes
+    return given, ()
+
+
+def _as_text(value: Any, shape: TypeShape | None) -> Any:
+    """A value, or the text that its tag says it is: loose where the schema has no text.
+
+    What stands in quotes is a text that the model wrote so, and the tool's validator judges it.
+    """
+    if not isinstance(value, TaggedText):
+        return value
+    is_text = shape is None or _takes_text(shape)
+    return str(value) if is_text else LooseText(value)
+
+
+def _takes_text(shape: TypeShape) -> bool:
+    return shape.kind in ("string", "any", "enum") or any(map(_takes_text, shape.options))
+
+
+def _takes_list(shape: TypeShape | None) -> bool:
+    return shape is not None and (shape.kind == "array" or any(map(_takes_list, shape.options)))
+
+
+def parameter_names(tool: str, tools: Tools) -> Collection[str]:
+    """The names of a tool's parameters, as far as they are known."""
+    schema = schema_of(tool, tools)
+    return tuple(schema.get("properties") or ()) if schema else ()
+
+
+def as_declared(
+    arguments: Object, schema: Mapping[str, Any] | None
+) -> tuple[Object, tuple[Repair, ...]]:
+    """Arguments in JSON under the names and in the form that a tool's schema declares.
+
+    Only what keeps their content: a key in another case, a list or an object that is encoded in a
+    text. What would be a guess stays as it was written, for the tool's validator to judge.
+    """
+    properties: Mapping[str, Any] = (schema or {}).get("properties") or {}
+    # Most are as they are declared: compiling the schema would cost more than the whole reply.
+    if not properties or all(k in properties and not _is_encoded(v) for k, v in arguments.items()):
+        return arguments, ()
+    arguments, notes = _fitted(arguments, plan_of_schema(schema or {}).shape)
+    return arguments, tuple(notes)
+
+
+def _fitted(arguments: Object, shape: TypeShape) -> tuple[Object, list[Repair]]:
+    """See `as_declared`; text that is no JSON is typed later."""
+    out: Object = {}
+    notes: list[Repair] = []
+    for key, value in arguments.items():
+        name = key if key in shape.fields else shape.folded.get(fold(key), key)
+        # A tool that takes any key may mean this one; of two spellings neither is overwritten.
+        if name != key and (shape.extra is not None or name in arguments or name in out):
+            name = key
+        if name != key:
+            notes.append(Repair("key_case", "schema", path=f"parameters.{name}"))
+        out[name] = value
+        if name not in shape.fields or not _is_encoded(value):
+            continue
+        coercion = Coercion(keeps=True)
+        with suppress(Misfit):
+            fitted = coercion.fit(value, shape.fields[name], ("parameters", name))
+            if not any(each.content for each in coercion.repairs):
+                out[name] = fitted
+                notes += coercion.repairs
+    return out, notes
+
+
+def _is_encoded(value: Any) -> bool:
+    return type(value) is str and value.lstrip()[:1] in ("{", "[")
+
+
+def arguments_of(tool: str, given: Any, tools: Tools) -> tuple[Object, tuple[Repair, ...], str]:
+    """Reads arguments: an object, a string that holds one, or the only parameter's bare value.
+
+    Returns:
+        The arguments, the repairs and an error; the arguments count only when that is empty.
+    """
+    if is_object(given):
+        return given, (), ""
+    if given is None:
+        return {}, (), ""
+    if tool == FINISH:
+        return {"answer": given}, (Repair("bare_answer", "none"),), ""
+    if isinstance(given, str):
+        if not given.strip():
+            return {}, (), ""
+        encoded = object_in(given)
+        if encoded is not None:
+            return encoded[0], encoded[1], ""
+    # A bare value can only mean the one parameter that is required, if there is exactly one.
+    only = _only_parameter(tool, tools)
+    if only and not isinstance(given, list):
+        repair = Repair("bare_parameter", "schema", content=True, path=f"parameters.{only}")
+        return {only: given}, (repair,), ""
+    excerpt = given if isinstance(given, str) else json.dumps(given, default=str)
+    return {}, (), f"the arguments of {tool!r} must be an object, got: {excerpt[:EXCERPT]}"
+
+
+def schema_of(tool: str, tools: Tools) -> Mapping[str, Any] | None:
+    """The JSON schema of a tool's parameters, if the caller gave one."""
+    return cast("Mapping[str, Any]", tools).get(tool) if isinstance(tools, Mapping) else None
+
+
+def _only_parameter(tool: str, tools: Tools) -> str:
+    schema = schema_of(tool, tools)
+    if schema is None:
+        return "question" if tool == "ask_user" else ""
+    properties: Mapping[str, Any] = schema.get("properties") or {}
+    required: list[str] = list(schema.get("required") or properties)
+    return required[0] if len(required) == 1 else ""
