@@ -67,6 +67,17 @@ def test_a_fix_that_came_with_a_template_alone_is_applied_too() -> None:
     assert applications(history(attempt(guard, before=(wrong,))), [nothing]) == ()
 
 
+def test_a_check_whose_error_a_wrong_edit_exchanged_is_won_by_the_right_one() -> None:
+    raised, wrong = fault("KeyError", "'x'"), fault("AssertionError", "assert 8 == 9")
+    tried = attempt(GUARD, before=(raised,), after=(wrong,))
+    past = history(tried, attempt(OTHER, before=(wrong,), iteration=2))
+    (use,) = applications(past, [learnt(BOUND, "KeyError")])
+    assert (use.won, use.iteration) == (True, 2)
+    other = attempt(OTHER, before=(replace(wrong, id="t::other"),), iteration=2)
+    (use,) = applications(history(tried, other), [learnt(BOUND, "KeyError")])
+    assert not use.won, "another check had it"
+
+
 def test_a_check_of_another_class_that_turns_green_is_not_its_success() -> None:
     past = history(attempt(OTHER, before=(fault("KeyError", "'x'"),)))
     (use,) = applications(past, [learnt(BOUND)])

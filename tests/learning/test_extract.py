@@ -108,6 +108,30 @@ def test_a_finding_that_became_another_one_was_settled_with_it() -> None:
     assert cure.vain == ("`match: re.Match[str] = NUMBER.match(text)`",)
 
 
+def test_a_finding_at_the_head_of_the_function_that_was_edited_came_of_the_edit() -> None:
+    """Mutant: nothing is learnt of the first, for nobody knows which lines brought the other."""
+    guarded = UNTYPED.replace(
+        "    return NUMBER.match(text).group(1)\n",
+        "    found = NUMBER.match(text)\n    if found:\n        return found.group(1)\n",
+    )
+    raised = guarded.replace("count", "size").replace(
+        "        return found.group(1)\n\n",
+        "        return found.group(1)\n    raise ValueError(text)\n\n",
+    )
+    lacks = finding(4, "return", "Missing return statement")
+    tried = attempt(FileChange("fleet.py", UNTYPED, guarded), before=(OPTIONAL,), after=(lacks,))
+    mended = attempt(FileChange("fleet.py", guarded, raised), before=(lacks,), iteration=2)
+    cures = {p.body.signature.name: p.body.fix for p in extract(history(tried, mended), ("error",))}
+    assert set(cures) == {"union-attr", "return"}
+    assert "+    raise ValueError(text)\n" in cures["union-attr"].diff
+    assert "+    if found:\n" in cures["union-attr"].diff
+    below = replace(lacks, places=(Location("fleet.py", 8),))
+    tried = replace(tried, after=(below,))
+    assert extract(history(tried, replace(mended, before=(below,))), ("error",))[0].name != "union"
+    kinds = {p.body.signature.name for p in extract(history(tried), ("error",))}
+    assert kinds == set(), "of another function the head tells nothing"
+
+
 def test_a_test_that_fails_for_another_reason_first_gives_its_first_error_too() -> None:
     name = fault("NameError", "name 'math' is not defined")
     other = fault("AssertionError", "assert 3 == 4")

@@ -287,13 +287,42 @@ def test_what_the_message_says_itself_is_told_to_a_loop_that_failed_at_the_error
     asyncio.run(story())
 
 
-def test_what_was_told_at_the_start_is_not_told_again(tmp_path: Path) -> None:
+WRONG = Check("tests/t.py::test_x", "failed", "AssertionError", "assert 'a' == 'b'")
+
+
+@pytest.mark.parametrize(
+    ("left", "told"),
+    [
+        (WRONG, True),
+        (replace(WRONG, error_type="ValueError", message="no value"), False),
+        (replace(WRONG, id="tests/t.py::test_y"), False),
+    ],
+    ids=["a wrong value", "the next exception", "another test"],
+)
+def test_an_error_that_became_a_wrong_value_was_mended_wrongly(
+    tmp_path: Path, left: Check, told: bool
+) -> None:
     async def story() -> None:
         mind = learner()
         await taught(mind)
-        assert (await mind.lessons("loop-2", state(tmp_path), [check()])).text
+        later = failed_state(tmp_path, left, changed=("users/mail.py",), first=check())
+        assert bool((await mind.lessons("loop-2", later, [left])).text) is told
+
+    asyncio.run(story())
+
+
+def test_an_iteration_is_told_of_the_errors_that_stand_when_it_begins(tmp_path: Path) -> None:
+    async def story() -> None:
+        mind = learner()
+        await taught(mind)
+        first = await mind.lessons("loop-2", state(tmp_path), [check()])
         later = failed_state(tmp_path, check(), changed=("users/mail.py",), first=check())
-        assert (await mind.lessons("loop-2", later, [check()])).text == ""
+        again = await mind.lessons("loop-2", later, [check()])
+        assert first.text
+        assert again.patterns == first.patterns, "an iteration remembers nothing of those before"
+        other = Check("t::other", "failed", "ValueError", "not this")
+        gone = failed_state(tmp_path, other, changed=("users/mail.py",), first=check())
+        assert (await mind.lessons("loop-3", gone, [other])).text == "", "it is settled"
 
     asyncio.run(story())
 

@@ -197,7 +197,7 @@ async def test_generic_words_alone_bring_nothing(opener: Opener, clock: Clock) -
     about = case("Make the failing tests of the invoice ledger pass", "", language="")
     lessons = await registry.inject("loop-b", about, ALWAYS)
     assert lessons.text == ""
-    assert {why for _, why in lessons.reasons} <= {"it has nothing to do with this task"}
+    assert lessons.reasons == ()
     for n in range(20):  # where loops take long, little is needed to beat doing without
         await looped(registry, f"plain-{n}", case("Paint", ""), won=None, iterations=90)
     other = case(
@@ -205,7 +205,7 @@ async def test_generic_words_alone_bring_nothing(opener: Opener, clock: Clock) -
     )
     lessons = await registry.inject("loop-c", other, ALWAYS)
     assert lessons.text == ""
-    assert "it has nothing to do with this task" in {why for _, why in lessons.reasons}
+    assert lessons.reasons == (), "of what is about something else there is nothing to say"
 
 
 @on_both

@@ -538,6 +538,14 @@ def test_why_something_is_null_elsewhere_is_told_only_to_who_failed_at_it() -> N
     assert told([loop("first", FIX, node(NULL))], now) == "", "nor what was found at once"
 
 
+def test_a_map_that_nobody_made_has_one_cause() -> None:
+    nil = Check("TestAdd", "failed", "panic", "assignment to entry in nil map")
+    there, here = (replace(nil, places=(Location(path, 5),)) for path in ("meter.go", "tenant.go"))
+    old = "func add(m *Meter) {\n\tm.counts[1] = 2\n}\n"
+    change = FileChange("meter.go", old, old.replace("\tm", "\tm.counts = make(Counts)\n\tm", 1))
+    assert "m.counts = make(Counts)" in told([loop("first", change, there)], here, failed=False)
+
+
 def test_a_change_is_shown_among_the_lines_that_it_stands_in() -> None:
     before = (
         "use std::rc::Rc;\n\npub fn totals(prices: Vec<u32>) -> u32 {\n    let a = 1;\n"

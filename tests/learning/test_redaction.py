@@ -156,7 +156,7 @@ async def test_no_file_of_two_loops_and_their_registry_holds_a_secret(tmp_path: 
         given = means(root, model, judging, log=log, journal=journal_beside(log), learner=learner)
         asked = wish(root, said("Mend the login"), notes=(said("Mind"),))
         assert (await start(given, asked, loop=name)).status == "completed"
-        told = str(model.requests[0].messages[0].content)
+        told = str([message.content for message in model.requests[0].messages])
         assert ("await get()" in told) is (name == "two"), "it was learnt and told"
         clean(told.encode())
     first = (await registry.patterns())[0]

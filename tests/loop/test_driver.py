@@ -96,7 +96,7 @@ async def test_resuming_goes_on_at_n_plus_1_with_what_was_learnt_and_a_fresh_tim
     now = 1_000_000
     model = ScriptedModel([*rounds("one", "two"), write("a.py", "good"), done()])
     given = means(tmp_path, model, contains("good"), now=lambda: now,
-                  learner=Teacher("## Cross-Loop Learning Context\nlesson 7781"))  # fmt: skip
+                  learner=Teacher(later="## Cross-Loop Learning Context\nlesson 7781"))  # fmt: skip
     await start(given, wish(tmp_path, bounds=LoopLimits(iterations=2, seconds=60)), loop="x")
     now += 3_600_000
     with pytest.raises(Refused, match="--max-iterations 3"):
@@ -106,7 +106,7 @@ async def test_resuming_goes_on_at_n_plus_1_with_what_was_learnt_and_a_fresh_tim
     assert [one.run for one in state.iterations] == ["x.1", "x.2", "x.3"]
     assert state.active_at == now
     assert "Iteration 2:" in goals(model)[2]
-    assert "lesson 7781" in model.requests[-1].messages[0].content
+    assert "lesson 7781" in goals(model)[-1]
 
 
 @pytest.mark.parametrize("hours", [5, -5])
@@ -361,13 +361,15 @@ async def test_the_prompt_prefix_is_byte_identical_in_every_turn_of_every_iterat
     tmp_path: Path,
 ) -> None:
     model = ScriptedModel(rounds("one", "two", "good"))
-    teacher = Teacher("## Cross-Loop Learning Context\n1. **None guard** [pat-error-x-001]")
+    lesson = "## Cross-Loop Learning Context\n1. **None guard** [pat-error-x-001]"
+    teacher = Teacher(lesson, later=lesson)
     given = means(tmp_path, model, contains("good"), learner=teacher)
     state = await start(given, wish(tmp_path), loop="x")
     assert len(state.done) == 3
     heads = {asked.messages[0].content for asked in model.requests}
     assert len(heads) == 1
-    assert "pat-error-x-001" in heads.pop()
+    assert "pat-error-x-001" not in heads.pop(), "what fails now is no part of it"
+    assert all("pat-error-x-001" in goal for goal in goals(model))
     assert teacher.asked == ["test_0"] * 3, "at the start, and before each further iteration"
 
 

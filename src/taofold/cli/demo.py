@@ -209,7 +209,7 @@ def _result(done: "list[tuple[str, LoopState]]", model: str) -> None:
         "  status"
     )
     for loop, state in done:
-        lessons = sum(len(injection.lessons.patterns) for injection in state.injected)
+        lessons = len({name for injection in state.injected for name in injection.lessons.patterns})
         rates = "yes" if any(injection.lessons.rates for injection in state.injected) else "–"
         runs = sum(iteration.tools.get("run_command", 0) for iteration in state.done)
         give(

@@ -2,15 +2,16 @@
 
 A pattern is applied by an edit that puts in and takes out what its fix does, or nearly, on whatever
 line, the names of its project apart; that a thought names it is nothing (D18). It succeeds if a
-check that its signature describes turns green by it, the edit stays to the end, and the loop's
-gates passed. What was shown and not used is no application; who did the same in other words is not
-always seen to have used it. A loop that takes a cure back, or meets its error where it stands,
-refutes it. Counts are about applications alone; a control loop adds only to what happens without; a
-loop that goes on after its end is taken back and counted anew.
+check that its signature describes, or did before an edit exchanged the error, turns green by it,
+the edit stays to the end, and the loop's gates passed. What was shown and not used is no
+application; who did the same in other words is not always seen to have used it. A loop that takes a
+cure back, or meets its error where it stands, refutes it. Counts are about applications alone; a
+control loop adds only to what happens without; a loop that goes on after its end is taken back and
+counted anew.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Sequence
 from functools import cached_property
 from itertools import chain
 from math import sqrt
@@ -36,7 +37,7 @@ from taofold.learning.extraction.diffs import (
     tokens,
 )
 from taofold.learning.extraction.generalisation import error_type_of
-from taofold.learning.extraction.history import FileChange, LoopHistory, RepairAttempt
+from taofold.learning.extraction.history import FileChange, LoopHistory
 from taofold.learning.loops import LoopNote, LoopStats
 from taofold.learning.patterns.kinds import Approach, Avoidance, CodeTemplate, ErrorFix, Fix
 from taofold.learning.patterns.pattern import (
@@ -224,16 +225,21 @@ def applications(history: LoopHistory, patterns: Iterable[Pattern]) -> tuple[App
         return ()
     kept = [attempt for attempt in history.attempts if attempt.kept]
     total = _Edits(joined((), [change for attempt in kept for change in attempt.changes]))
+    errors: defaultdict[str, set[Check]] = defaultdict(set)
     for attempt in history.attempts:
+        for check in attempt.before:
+            errors[check.id].add(check)
         # Without a run of the checks afterwards nobody knows what an edit was good for.
         if not attempt.judged:
             continue
         edits = _Edits(attempt.changes)
+        # With the errors that they had before a wrong edit exchanged them for others.
+        settled = {error for check in attempt.turned for error in errors[check.id]}
         for pattern, proposed in proposals:
             if edits.follow(proposed):
                 # It stayed: what the loop changed in all does the same.
                 right = history.succeeded and attempt.kept and total.follow(proposed)
-                won = right and _won(pattern, attempt)
+                won = right and _won(pattern, settled)
                 use = Application(pattern.id, attempt.iteration, won)
                 uses.setdefault((pattern.id, attempt.iteration, won), use)
     return tuple(uses.values())
@@ -256,13 +262,13 @@ def _put_in(code: str) -> tuple[LineEdit, ...]:
     return (LineEdit("", code.strip("\n")),) if code.strip() else ()
 
 
-def _won(pattern: Pattern, attempt: RepairAttempt) -> bool:
+def _won(pattern: Pattern, settled: Collection[Check]) -> bool:
     match pattern.body:
         case ErrorFix(signature=signature):
             name, kind = signature.name, signature.type
-            return any(_describes(name, kind, check) for check in attempt.turned)
+            return any(_describes(name, kind, check) for check in settled)
         case CodeTemplate():
-            return bool(attempt.turned)
+            return bool(settled)
         case Approach() | Avoidance():
             return False
 

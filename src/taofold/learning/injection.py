@@ -64,9 +64,7 @@ def inject(
     if note.ended:  # a person wants it to go on
         tx.emit(LoopReopened(loop))
     choice = candidates(tx, case, settings, min_uses)
-    told = () if start else [shown.id for shown in note.shown if not shown.after]
-    # The loop's instructions hold already what it was told at its start.
-    rendered = render([ranked for ranked in choice.chosen if ranked.pattern.id not in told])
+    rendered = render(choice.chosen)
     injected = tuple(
         [
             ShownPattern(

@@ -1,10 +1,11 @@
 """An iteration's run, from the loop's side: what it is told, and what its log says of it. Pure.
 
-`instructions` and the lessons frozen at the start come first and are byte-identical in every
-turn of every iteration, so that a provider's cache of the prompt holds; `goal` is the part that
-changes. Everything that models, tools and gates said stands behind a bar on each line: it is
-data, and cannot end its frame. `account` is the loop's own record of the run, read from the run's
-log: a model's words are reported, and nothing here decides anything.
+`instructions` come first and are byte-identical in every turn of every iteration, so that a
+provider's cache of the prompt holds; `goal` is the part that changes, with what earlier loops have
+to say about the errors that stand when the iteration begins. Everything that models, tools and
+gates said stands behind a bar on each line: it is data, and cannot end its frame. `account` is the
+loop's own record of the run, read from the run's log: a model's words are reported, and nothing
+here decides anything.
 """
 
 import json
@@ -20,7 +21,7 @@ from taofold.core.text import clip, excerpt, key_line
 from taofold.core.values import FINISH, Action, Observation, Step, Value
 from taofold.loop.events import FailedAction, IterationEnded, LessonsInjected
 from taofold.loop.state import LoopState
-from taofold.loop.values import Lessons, Spent
+from taofold.loop.values import Spent
 from taofold.parsing.untrusted_text import join_names, one_line, quoted
 
 RULES: Final = (
@@ -42,10 +43,9 @@ _INSTRUCTION: Final = 1000
 
 
 def instructions(base: str, state: LoopState) -> str:
-    """The unchanging part: the agent's own instructions, the rules, the frozen lessons."""
-    lessons = state.lessons.lessons if state.lessons is not None else Lessons()
+    """The unchanging part: the agent's own instructions, the rules, a search policy's rates."""
     # The order is part of the promise: a provider's cache holds for the common beginning only.
-    parts = (base.strip(), RULES, lessons.text.strip(), lessons.rates)
+    parts = (base.strip(), RULES, state.lessons.lessons.rates if state.lessons else "")
     return "\n\n".join([part for part in parts if part])
 
 
@@ -81,11 +81,11 @@ def goal(state: LoopState, number: int, failing: str) -> str:
 
 
 def _read(injection: LessonsInjected, number: int) -> bool:
-    """Does the goal of iteration `number` hold it? Lessons of the start are instructions."""
+    """Does the goal of iteration `number` hold it?"""
     if injection.manual:
         return injection.number <= number
     # Chosen for the errors that stood then: the next iteration is told anew.
-    return 1 < injection.number == number
+    return injection.number == number
 
 
 def _criteria(state: LoopState) -> str:

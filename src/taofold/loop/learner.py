@@ -17,7 +17,7 @@ from typing import Final, Protocol
 from msgspec.structs import replace
 
 from taofold.core.events import Proposed, Record
-from taofold.core.failing_checks import Check, is_foreign, is_test
+from taofold.core.failing_checks import Check, is_assertion, is_foreign, is_test
 from taofold.diagnostics import passing_names
 from taofold.learning.attribution import Application, Refutation, applications
 from taofold.learning.extraction.diffs import IMPORT, changed_lines
@@ -83,12 +83,12 @@ class Learner(Protocol):
     Example, one loop from its baseline to its end:
 
         lessons = await learner.lessons("fix-1", state, state.baseline.verdict.failing)
-        ...  # the iterations: their prompts hold `lessons.text`
+        ...  # the first iteration, whose goal holds `lessons.text`; so for each further one
         learnt = await learner.learn("fix-1", state, work)
     """
 
     async def lessons(self, loop: str, state: LoopState, failing: Sequence[Check]) -> Lessons:
-        """What to tell the loop; `failing` is what the gates said last.
+        """What to tell the next iteration, and it alone; `failing` is what the gates said last.
 
         `state.done` are the iterations that failed so far: none at the start.
         """
@@ -135,6 +135,19 @@ def failed_at(state: LoopState, failing: Sequence[Check]) -> tuple[str, ...]:
             stood |= after & {_error_of(check) for check in before}
         before = ended.verdict.errors
     return tuple([check.id for check in failing if _error_of(check) in stood])
+
+
+def exchanged_by(state: LoopState, failing: Sequence[Check]) -> tuple[Check, ...]:
+    """The errors of checks that fail by a wrong value now, as they were before the loop's edits.
+
+    An exception that became a wrong value was mended wrongly; one that became another exception
+    was as likely followed by the next.
+    """
+    wrong = {check.id for check in failing if is_assertion(check)}
+    before = state.baseline.verdict.errors if state.baseline else ()
+    earlier = [check for ended in state.done[:-1] for check in ended.verdict.errors]
+    raised = [c for c in (*before, *earlier) if c.id in wrong and not is_assertion(c)]
+    return tuple({check.id: check for check in raised}.values())
 
 
 def _error_of(check: Check) -> tuple[str, str, str]:
@@ -400,6 +413,7 @@ class CrossLoopLearner:
         case = replace(
             case_of(state.wish.task, failing, self.repository),
             failed=failed_at(state, failing),
+            exchanged=exchanged_by(state, failing),
             after=len(state.done),
         )
         lessons = await self.inject(loop, case, injection)

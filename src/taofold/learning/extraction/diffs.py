@@ -28,7 +28,7 @@ _NAME: Final = re.compile(r"[^\W\d]")
 BRACKETS: Final = frozenset("()[]{}.,:;")
 BOUND: Final = re.compile(
     r"(?m)(?:^[ \t]*(?:(?:const|let|var|mut)\s+)*|\bfor\s+|\bas\s+)([^\W\d]\w*)"
-    r"(?=\s*(?::|=(?!=)|in\b|$))"
+    r"(?=\s*(?::(?!:)|=(?!=)|in\b|$))"
 )
 """Names that code gives to values of its own."""
 IMPORT: Final = re.compile(
@@ -324,6 +324,18 @@ def edits_in(diff: str) -> tuple[LineEdit, ...]:
     edits = [LineEdit("\n".join(gone), "\n".join(new), around) for gone, new in _runs(diff)]
     own = [edit for edit in edits if not imports_only(f"{edit.gone}\n{edit.new}".split("\n"))]
     return tuple(own or edits)
+
+
+def new_words(diff: str) -> set[str]:
+    """The names and texts that a stored difference puts in, and that it neither binds nor had.
+
+    Example: of `-total += row` and `+total += Decimal(str(row))` these are `Decimal` and `str`.
+    """
+    edits = edits_in(diff)
+    had = {token for edit in edits for token in _plain_tokens(f"{edit.gone}\n{edit.around}")}
+    bound = {name for edit in edits for name in BOUND.findall(edit.new)}
+    put = {token for edit in edits for token in _plain_tokens(edit.new)}
+    return {token for token in put - had - bound if _NAME.match(token) or token[0] in "\"'"}
 
 
 def sides(diff: str) -> tuple[list[str], list[str]]:

@@ -22,6 +22,7 @@ from taofold.learning.extraction.categories import (
 from taofold.learning.extraction.diffs import (
     MOST_SHOWN,
     SEPARATOR,
+    ChangedLines,
     Hunk,
     Line,
     added_lines,
@@ -29,6 +30,7 @@ from taofold.learning.extraction.diffs import (
     code_lines,
     excerpt,
     hunks,
+    indent,
     joined,
     lost_lines,
     sides,
@@ -319,7 +321,10 @@ class _Moved(NamedTuple):
 
 
 def _lines_at(check: Check, edits: Iterable[FileChange]) -> list[Line]:
-    """The lines that the edits put in where the finding stands; none if that is not known."""
+    """The lines that the edits put in where the finding stands, or under the head where it does.
+
+    None if that is not known. Of a function that returns nothing the head is reported.
+    """
     path, line = check.place.path, check.place.line
     if not line or stops(check):
         return []
@@ -329,10 +334,18 @@ def _lines_at(check: Check, edits: Iterable[FileChange]) -> list[Line]:
             for change in edits
             if change.path == path and not change.part
             for span in spans(change)
-            if span.new_start < line <= span.new_end
+            if span.new_start < line <= span.new_end or _heads(change, line, span)
             for text in change.after.splitlines()[span.new_start : span.new_end]
         ]
     )
+
+
+def _heads(change: FileChange, line: int, span: ChangedLines) -> bool:
+    """Does this line of the text after the change begin the block that the span lies in?"""
+    block = [text for text in change.after.splitlines()[line - 1 : span.new_end] if text.strip()]
+    if line > span.new_start or len(block) < 2:
+        return False
+    return min(map(indent, block[1:])) > indent(block[0])
 
 
 def _search(

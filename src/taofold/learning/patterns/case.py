@@ -11,7 +11,8 @@ class LoopCase(Value, frozen=True):
     """A task at its start, or between two iterations.
 
     `failed` are the ids of failing checks that this loop has edited files for, and whose error
-    stayed; `after` is how many of its iterations have ended.
+    stayed; `exchanged` are the errors of checks that fail by a wrong value now, as they were before
+    the loop's edits; `after` is how many of its iterations have ended.
     """
 
     task: str = ""
@@ -19,6 +20,7 @@ class LoopCase(Value, frozen=True):
     repository: str = ""
     failing: tuple[Check, ...] = ()
     failed: tuple[str, ...] = ()
+    exchanged: tuple[Check, ...] = ()
     after: int = 0
 
 

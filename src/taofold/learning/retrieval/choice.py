@@ -35,6 +35,7 @@ _IGNORED: Final = 0.25
 """A loop that did not use what it was shown: this part of a failure."""
 _CLAIMED: Final = 0.5
 """What the effectiveness is worth of an import that has not helped here yet."""
+_UNRELATED: Final = "it has nothing to do with this task"
 _AGAIN: Final = 0.6
 """What a further lesson for an error is worth beside the one before."""
 
@@ -58,7 +59,7 @@ class Ranked(NamedTuple):
 
 
 class PatternChoice(NamedTuple):
-    """The patterns to show, the best first, and why each of the others is not among them."""
+    """The patterns to show, the best first, and why others about such errors are not among them."""
 
     chosen: tuple[Ranked, ...]
     refused: tuple[tuple[str, str], ...]
@@ -125,7 +126,7 @@ def _refusal(pattern: Pattern, close: Relevance, settings: Injection, min_uses: 
     if close.refused:
         return close.refused
     if close.value < LEAST:
-        return "it has nothing to do with this task"
+        return _UNRELATED
     own = pattern.counts
     # By our own counts: what a file claims neither bars a pattern nor lets it in.
     tried = pattern.kind != "anti" and own.usage >= min_uses
@@ -140,7 +141,12 @@ def _refusal(pattern: Pattern, close: Relevance, settings: Injection, min_uses: 
 def choose(ranked: Sequence[Ranked], settings: Injection) -> PatternChoice:
     """The patterns to show: at most as many as allowed, none twice, each error's best first."""
     most = min(settings.most, MOST_INJECTED)
-    refused = {candidate.pattern.id: candidate.refused for candidate in ranked if candidate.refused}
+    # A search by words finds what is about other errors too: of these there is nothing to say.
+    refused = {
+        candidate.pattern.id: candidate.refused
+        for candidate in ranked
+        if candidate.refused not in ("", _UNRELATED)
+    }
     chosen: list[Ranked] = []
     for candidate in _spread([candidate for candidate in ranked if not candidate.refused]):
         reason = _surplus(candidate, chosen, ranked)

@@ -10,24 +10,16 @@ from collections.abc import Iterable
 from itertools import combinations
 from typing import Final
 
-from taofold.core.failing_checks import Check, is_exception, is_test
-from taofold.learning.extraction.diffs import KNOWN, sides, tokens
+from taofold.core.failing_checks import Check, is_exception
+from taofold.learning.extraction.diffs import KNOWN, sides
 from taofold.learning.extraction.generalisation import TYPES, frames_of
-from taofold.learning.patterns.kinds import ErrorSignature, Fix
+from taofold.learning.patterns.kinds import ErrorSignature
 
 _QUOTED: Final = re.compile(r"(?<!\w)'([^'\n]*)'|\"([^\"\n]*)\"|`([^`\n]*)`")
 _NUMBER: Final = re.compile(r"(?<![\w.])(?:0x[0-9a-fA-F]+|-?\d+(?:\.\d+)?)(?!\w)")
 _PLACE: Final = re.compile(r"\b(?:line|column|col|row) \d+|\S*/\S+|:\d+(?::\d+)?\b")
 """Where in a file something stands says nothing of it."""
 _NAME: Final = re.compile(r"[^\W\d][\w.]*")
-_WORD: Final = re.compile(r"[^\W\d]|\d\d")
-_ANYWHERE: Final = frozenset(
-    [
-        *("and", "as", "class", "const", "def", "elif", "else", "False", "fn", "for", "function"),
-        *("if", "in", "is", "let", "not", "None", "or", "pass", "return", "self", "this", "True"),
-    ]
-)
-"""Words that stand in any code."""
 _ENTRY: Final = re.compile(r"^\S+:\d+: ", re.MULTILINE)
 """The end of a function in what pytest prints."""
 _TYPE: Final = re.compile(r"\btype (\w+)")
@@ -112,21 +104,6 @@ def statement(check: Check) -> str:
         above = code[at - 1].strip() if at else ""
         return f"{above} {frame.statement}" if EXPECTS.search(above) else frame.statement
     return ""
-
-
-def has_counterpart(seen: str, fix: Fix, check: Check) -> bool:
-    """Has the code that fails a word of the lines that the change took out or stood among?
-
-    True where the code is not known, or the change lay in another file than the error. Words that
-    stand in any code say nothing.
-    """
-    if seen.partition(":")[0] not in fix.files:
-        return True
-    frames = [frame for frame in frames_of(check) if not is_test(frame.path)]
-    there = "\n".join([line[1:] for line in fix.diff.split("\n") if line[:1] in ("-", " ")])
-    words = {token for token in tokens(there) if _WORD.search(token)} - _ANYWHERE
-    here = {token for frame in frames for token in tokens(frame.code)}
-    return not frames or not words or not words.isdisjoint(here)
 
 
 def differences(signature: ErrorSignature, failing: Check) -> list[tuple[str, str]]:

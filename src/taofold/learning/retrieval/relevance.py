@@ -14,7 +14,16 @@ from msgspec.structs import replace
 
 from taofold.core.failing_checks import Check, is_assertion, is_exception
 from taofold.diagnostics import causes_of
-from taofold.learning.extraction.diffs import BOUND, HOLE, KNOWN, delta, dice, sides, tokens
+from taofold.learning.extraction.diffs import (
+    BOUND,
+    HOLE,
+    KNOWN,
+    delta,
+    dice,
+    new_words,
+    sides,
+    tokens,
+)
 from taofold.learning.extraction.generalisation import (
     error_type_of,
     frames_of,
@@ -32,7 +41,7 @@ from taofold.learning.patterns.kinds import (
     Fix,
 )
 from taofold.learning.patterns.pattern import Pattern
-from taofold.learning.retrieval.contrast import has_counterpart, other_cause, quoted, same_library
+from taofold.learning.retrieval.contrast import other_cause, quoted, same_library
 from taofold.learning.retrieval.index import (
     STOPS,
     classname,
@@ -84,7 +93,7 @@ def ask(case: LoopCase) -> Question:
 def _distinct(case: LoopCase) -> tuple[tuple[Check, ...], ...]:
     """The chain of each error that fails, by its classes, its sentences and its place."""
     errors: dict[tuple[str, ...], tuple[Check, ...]] = {}
-    for check in case.failing:
+    for check in (*case.failing, *case.exchanged):
         chain = chain_of(check)
         forms = [text for form in chain for text in (form.error_type, pattern_of(form.message))]
         errors.setdefault((*forms, seen_at(check)), chain)
@@ -211,13 +220,14 @@ _MISSING: Final = re.compile(
 _ABSENT: Final = re.compile(r"not found|No such|denied|syntax error|Is a directory")
 """Of what a shell says."""
 _OF_NOTHING: Final = re.compile(r"(?:Type|Attribute)Error|panic|TS(?:1804[78]|253[12])")
-_NOTHING: Final = re.compile(r"\b(?:None|NoneType|null|undefined|nil)\b")
+_NOTHING: Final = re.compile(r"\b(?:None|NoneType|null|undefined|nil)\b(?! map)")
+"""A nil map is none of them: nobody made it, and nothing else is wrong."""
 
 
 class Relevance(NamedTuple):
     """How relevant a pattern is, 0 to 1, and the failing check that it answers (-1 = none).
 
-    `refused` says why it would mislead although its words are near: it answers another error.
+    `refused` says why it is not told although it is about such an error.
     `seen` are the error of the lesson and the one here that are alike: of a chain any exception.
     """
 
@@ -238,7 +248,7 @@ def relevance(pattern: Pattern, stems: str, question: Question) -> Relevance:
             return _of_error(pattern, body.signature, question)
         # Ways of working answer no error: a loop that has failed at nothing needs none.
         case Approach() | CodeTemplate() if not case.failed:
-            return Relevance(0.0, refused=_NOT_YET)
+            return Relevance(0.0, refused=_NOT_YET if text >= LEAST else "")
         case CodeTemplate(language=language) if not {language, case.language} & {"other", ""}:
             return Relevance(text if language == case.language else 0.0)
         case Approach() | CodeTemplate():
@@ -247,8 +257,8 @@ def relevance(pattern: Pattern, stems: str, question: Question) -> Relevance:
 
 def _of_error(pattern: Pattern, signature: ErrorSignature, question: Question) -> Relevance:
     """The failing check that is most like the signature decides."""
-    # Refused unless some failing check speaks for it: words alone bring lessons about other errors.
-    best = Relevance(0.0, refused="it answers another error")
+    # Nothing unless some failing check speaks for it: words alone bring lessons on other errors.
+    best = Relevance(0.0)
     silence = ""
     there = _chain_of(signature)
     for number, here in enumerate(question.chains):
@@ -264,7 +274,7 @@ def _of_error(pattern: Pattern, signature: ErrorSignature, question: Question) -
             silence = known or silence
             if not known:
                 best = Relevance(error, number, seen=(form, failing))
-    return best if best.value else best._replace(refused=silence or best.refused)
+    return best if best.value else Relevance(0.0, refused=silence)
 
 
 def _error(signature: ErrorSignature, failing: Check) -> float:
@@ -293,13 +303,12 @@ def _error(signature: ErrorSignature, failing: Check) -> float:
 
 def _no_news(pattern: Pattern, signature: ErrorSignature, failing: Check, case: LoopCase) -> str:
     """Why a reader who meets this error is not told of it (yet); "" if they are."""
-    failed = failing.id in case.failed
+    # An error that became a wrong value was not mended either.
+    failed = failing.id in case.failed or failing in case.exchanged
     done = _fix(pattern)
     if isinstance(pattern.body, ErrorFix) and stands(pattern.body, failing):
         return "what its change puts in stands in the code that fails here"
     otherwise = other_cause(signature, done.diff, failing, failed=failed)
-    if not (otherwise or failed or has_counterpart(signature.seen, done, failing)):
-        otherwise = "nothing of the lines that it changed stands in the code that fails here"
     if otherwise and not is_assertion(failing):
         return otherwise
     match pattern.body:
@@ -308,6 +317,7 @@ def _no_news(pattern: Pattern, signature: ErrorSignature, failing: Check, case: 
             news = same_place(signature, failing) or alike
             # What only a file claims may be anything.
             hard = news and not (pattern.claimed or _obvious(fix, failing))
+            hard = hard and (_brings(signature, fix) or same_place(signature, failing))
             vain = bool(fix.vain)
         case Avoidance():
             # Dead ends spare a reader who meets the very message the way there; to others they say
@@ -343,6 +353,16 @@ def _uncommon(pattern: Pattern, signature: ErrorSignature, failing: Check) -> bo
     # An argument more or less is of the program, unless it is the language's.
     own = arity and (new - gone).isdisjoint({*KNOWN, "self", "cls"})
     return not own and names.isdisjoint(touched)
+
+
+def _brings(signature: ErrorSignature, fix: Fix) -> bool:
+    """Does the change put in a word that was not there: of the language, a library, or a text?
+
+    Signs, numbers and names that stood there are about the program that it was made in.
+    """
+    asked = {token.strip("\"'") for token in tokens(f"{signature.example}\n{signature.caller}")}
+    brought = {word.strip("\"'") for word in new_words(fix.diff)}
+    return not fix.diff or not brought <= asked
 
 
 def _fix(pattern: Pattern) -> Fix:

@@ -25,7 +25,7 @@ from taofold.learning.patterns.kinds import (
 )
 from taofold.learning.patterns.pattern import Pattern, UseCounts
 from taofold.learning.retrieval.choice import Ranked, in_section
-from taofold.learning.retrieval.contrast import differences, has_counterpart, statement
+from taofold.learning.retrieval.contrast import differences, statement
 from taofold.parsing.untrusted_text import one_line, readable
 
 _FENCE: Final = re.compile(r"`{3,}|~{3,}")
@@ -143,7 +143,7 @@ def item(one: Ranked, number: int) -> str:
                     f"   - It was no cure in {wrong} of {len(pattern.uses)} that followed it"
                 )
             lines += [*_came_up(body.signature), *_fix(body.fix)]
-            lines += _compare(body.fix, *one.seen) if one.seen else []
+            lines += _compare(*one.seen) if one.seen else []
         case Approach() as body:
             lines += _approach(body)
         case Avoidance() as body:
@@ -216,7 +216,7 @@ def _came_up(signature: ErrorSignature) -> list[str]:
     return [*causes, f"   - It came up{where}"] if where else causes
 
 
-def _compare(fix: Fix, signature: ErrorSignature, here: Check) -> list[str]:
+def _compare(signature: ErrorSignature, here: Check) -> list[str]:
     """What a reader needs to see whether the cause here is the same: both beside each other."""
     if not signature.example:
         return []
@@ -229,14 +229,10 @@ def _compare(fix: Fix, signature: ErrorSignature, here: Check) -> list[str]:
     pairs = differences(signature, here)[:_VALUES]
     values = [", ".join([f"`{pair[side]}`" for pair in pairs]) for side in (0, 1)]
     texts = [" at ".join(filter(None, side)) for side in zip(values, code, strict=True)]
-    sides = f"There: {texts[0]}. Here: {texts[1]}" if any(texts) else ""
-    alien = not has_counterpart(signature.seen, fix, here)
-    words = (
-        "No word of the lines that were changed there stands in what is printed of the code here"
-    )
-    away = words * alien
-    said = ". ".join(filter(None, [sides, away]))
-    return [f"   - Compare the causes. {line(said, _AVOID)}"] if said else []
+    if not any(texts):
+        return []
+    sides = f"There: {texts[0]}. Here: {texts[1]}"
+    return [f"   - Compare the causes. {line(sides, _AVOID)}"]
 
 
 def _fix(fix: Fix) -> list[str]:
