@@ -132,6 +132,34 @@ def test_a_finding_at_the_head_of_the_function_that_was_edited_came_of_the_edit(
     assert kinds == set(), "of another function the head tells nothing"
 
 
+def test_an_error_that_was_exchanged_and_met_again_is_told_from_its_beginning() -> None:
+    """Mutant: the change leads from the second try in vain, of which nobody else has the text."""
+    texts = [
+        "fn close(&mut self) {\n    for name in self.names() {\n        note(name);\n    }\n}\n"
+    ]
+    texts.append(texts[0].replace("self.names()", "(&mut self.names).iter()"))
+    texts.append(
+        texts[0].replace(
+            "    for name in self.names()",
+            "    let names = &self.names;\n    drop(names);\n    for name in names",
+        )
+    )
+    texts.append(texts[0].replace("self.names()", "self.names().cloned()"))
+    borrowed = finding(3, "E0502", "cannot borrow `*self` as mutable, it is also immutable")
+    twice = finding(3, "E0499", "cannot borrow `*self` as mutable more than once")
+    later = finding(4, "E0502", "cannot borrow `*self` as mutable, it is also immutable")
+    failing = ((borrowed,), (twice,), (later,), ())
+    tries = [
+        attempt(FileChange("fleet.py", *texts[n : n + 2]), before=failing[n], after=failing[n + 1])
+        for n in range(3)
+    ]
+    cures = {p.body.signature.name: p.body.fix for p in extract(history(*tries), ("error",))}
+    assert "-    for name in self.names() {\n+    for name in self.names().cloned()" in (
+        cures["E0502"].diff
+    )
+    assert len(cures["E0502"].vain) == 2
+
+
 def test_a_test_that_fails_for_another_reason_first_gives_its_first_error_too() -> None:
     name = fault("NameError", "name 'math' is not defined")
     other = fault("AssertionError", "assert 3 == 4")

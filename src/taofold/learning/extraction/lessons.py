@@ -259,8 +259,7 @@ def pairs(history: LoopHistory) -> Iterator[SettledError]:
         settled = [check for check in settled if not _came_back(check, after)]
         groups = [group for group in _distinct(settled) if _told(group[0])]
         searched = [
-            (group, *_search(history.attempts[:number], group[0], attempt), set[Sign]())
-            for group in groups
+            (group, *_search(history.attempts[:number], group[0], attempt)) for group in groups
         ]
         ended = {check.id for check in settled}
         for alike, start, became in moved:
@@ -350,20 +349,29 @@ def _heads(change: FileChange, line: int, span: ChangedLines) -> bool:
 
 def _search(
     attempts: Sequence[RepairAttempt], check: Check, ending: RepairAttempt
-) -> tuple[tuple[RepairAttempt, ...], Check]:
-    """The attempts at the error that `ending` settled, and the check as it failed at first.
+) -> tuple[tuple[RepairAttempt, ...], Check, set[Sign]]:
+    """The attempts at the error that `ending` settled, the check as it failed at first, and what
+    else it was on the way.
 
     An edit after which the same check failed otherwise, and which was undone, did not settle the
     first error: it moved it, and whoever made it was still looking for the fix of that one.
     """
-    earlier = _since(attempts, _sign_of(check))
+    earlier, signs = _since(attempts, _sign_of(check)), set[Sign]()
     while len(earlier) < len(attempts):
         rest = attempts[: len(attempts) - len(earlier)]
         moved = next((c for c in rest[-1].before if same_finding(c, check)), None)
+        moved = moved or _exchanged(rest[-1], check)
         if moved is None or not _undone(rest[-1], moved, (*earlier, ending)):
             break
         check, earlier = moved, (*_since(rest, _sign_of(moved)), *earlier)
-    return earlier, check
+        signs.add(_sign_of(check))
+    return earlier, check, signs
+
+
+def _exchanged(attempt: RepairAttempt, check: Check) -> Check | None:
+    """The finding that the attempt ended by lines in which this one stands, if that is certain."""
+    edits = [change for change in attempt.changes if not is_test(change.path)]
+    return attempt.turned[0] if len(attempt.turned) == 1 and _lines_at(check, edits) else None
 
 
 def _undone(attempt: RepairAttempt, check: Check, later: Iterable[RepairAttempt]) -> bool:
