@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace as but
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from msgspec import structs
 
 from taofold.agent import Agent
 from taofold.core.errors import ConfigError, Refused
+from taofold.core.failing_checks import Check
 from taofold.log.journal import MemoryJournal
 from taofold.loop import events as loop_events
 from taofold.loop.driver import GRACE
@@ -384,6 +385,19 @@ async def test_what_a_loop_is_told_after_a_failed_iteration_is_read_by_the_next_
     assert [one.count("4711") for one in told] == [0, 1, 1], "never twice"
     assert [injection.number for injection in state.injected] == [1, 2, 3]
     assert len({asked.messages[0].content for asked in model.requests}) == 1
+
+
+async def test_why_an_iteration_is_told_nothing_is_on_record(tmp_path: Path) -> None:
+    class Silent(Teacher):
+        async def lessons(self, loop: str, state: LoopState, failing: Sequence[Check]) -> Lessons:
+            return Lessons(reasons=(f"pat-error-x-001: not after {len(state.done)}",))
+
+    model = ScriptedModel(rounds("one", "good"))
+    given = means(tmp_path, model, contains("good"), learner=Silent())
+    state = await start(given, wish(tmp_path), loop="x")
+    reasons = [injection.lessons.reasons for injection in state.injected]
+    assert reasons == [("pat-error-x-001: not after 0",), ("pat-error-x-001: not after 1",)]
+    assert not any("pat-error" in goal for goal in goals(model))
 
 
 @pytest.mark.scenario("XTL-30")

@@ -313,7 +313,7 @@ class Driver:
             begun = loop_events.IterationStarted(number=move.number, run=move.run, before=before)
             # Once the loop has failed at an error it may be told what it was not told at first.
             lessons = await self._lessons() if move.number > 1 else Lessons()
-            if lessons.text:
+            if lessons.text or lessons.reasons:
                 injection = loop_events.LessonsInjected(number=move.number, lessons=lessons)
                 await self.record(injection, begun)
             else:

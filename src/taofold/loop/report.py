@@ -445,7 +445,7 @@ def _lessons(state: LoopState) -> str:
             later = "after a failed iteration" if injection.number > 1 else "at the start"
             how = f"by {injection.by}" if injection.manual else later
             rows.append(f"* injected {how} (read from iteration {injection.number}): {ids}")
-        elif injection.lessons.control:
+        elif injection.lessons.control and injection.number == 1:
             rows.append("* a control loop: nothing was injected, to measure what lessons are worth")
     learnt = state.learnt or Learnt()
     rows += [
