@@ -7,7 +7,8 @@ import pytest
 
 from taofold.core.content import Conversation, result_message
 from taofold.core.values import Message, Profile, ToolCall
-from taofold.models.endpoint import Limiter, RetryPolicy
+from taofold.models.endpoint import RetryPolicy
+from taofold.models.limiter import Limiter
 from taofold.runtime.model import Model, Request, ToolSpec
 from taofold.runtime.providers import resolve
 from taofold.testing.cassette import Cassette

@@ -13,7 +13,8 @@ from typing import Any
 from tests.pictures import PDF, PICTURE
 
 from taofold import Agent, Document, Image, Limits, tool
-from taofold.models.endpoint import Limiter, RetryPolicy
+from taofold.models.endpoint import RetryPolicy
+from taofold.models.limiter import Limiter
 from taofold.runtime.model import Model
 from taofold.runtime.providers import resolve
 from taofold.testing.cassette import Cassette

@@ -14,7 +14,9 @@ from taofold import Agent, Limits
 from taofold.core import events as e
 from taofold.core.content import Conversation, Message
 from taofold.core.errors import ModelError
-from taofold.models.endpoint import Limiter, RetryPolicy, retry_after
+from taofold.models.endpoint import RetryPolicy
+from taofold.models.limiter import Limiter
+from taofold.models.provider_errors import retry_after
 from taofold.models.replies import join_surrogates
 from taofold.models.transport import aclose_all
 from taofold.runtime.model import Request

@@ -9,7 +9,8 @@ import pytest
 from taofold.core.content import Conversation
 from taofold.core.errors import ModelError
 from taofold.core.values import Message, ModelSettings, Reply
-from taofold.models.endpoint import Endpoint, Limiter, RetryPolicy, shared_limiter
+from taofold.models.endpoint import Endpoint, RetryPolicy
+from taofold.models.limiter import Limiter, shared_limiter
 from taofold.models.transport import Bounds, HttpResponse, OnBytes
 from taofold.runtime.model import Request
 
@@ -178,6 +179,6 @@ def test_one_account_has_one_limiter_and_its_key_is_not_kept() -> None:
     other = shared_limiter("http://a", "else")
     assert one is same
     assert one is not other
-    from taofold.models import endpoint as limiter
+    from taofold.models import limiter
 
     assert b"secret-key" not in b"".join(limiter._shared)

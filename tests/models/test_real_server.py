@@ -11,7 +11,8 @@ from tests.prerequisites import LLAMA
 from taofold.core.content import Conversation, result_message
 from taofold.core.errors import ModelError
 from taofold.core.values import Message, ModelSettings, Profile
-from taofold.models.endpoint import Limiter, RetryPolicy
+from taofold.models.endpoint import RetryPolicy
+from taofold.models.limiter import Limiter
 from taofold.models.transport import aclose_all
 from taofold.runtime.model import Model, Request, ToolSpec
 from taofold.runtime.providers import resolve

@@ -3,7 +3,8 @@
 import pytest
 
 from taofold.core.errors import ModelError
-from taofold.models.endpoint import RetryPolicy, failure, fault, reason, retry_after
+from taofold.models.endpoint import RetryPolicy
+from taofold.models.provider_errors import failure, fault, reason, retry_after
 from taofold.models.transport import HttpResponse
 
 

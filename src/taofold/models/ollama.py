@@ -36,8 +36,9 @@ from taofold.models.encoding import (
     sampling,
     wire_name,
 )
-from taofold.models.endpoint import ReplyReader, fault
+from taofold.models.endpoint import ReplyReader
 from taofold.models.prices import FREE
+from taofold.models.provider_errors import fault
 from taofold.models.remote import (
     Connection,
     ModelOptions,

@@ -21,7 +21,8 @@ from taofold.core.errors import ConfigError
 from taofold.core.values import EFFORTS, JSON, Effort, ModelSettings, Profile, PromptCache, Reply
 from taofold.models.capabilities import Abilities, rules_for
 from taofold.models.encoding import Memo, estimate, names_of, pieces, sampling
-from taofold.models.endpoint import Endpoint, Limiter, ReplyReader, RetryPolicy, Sign
+from taofold.models.endpoint import Endpoint, ReplyReader, RetryPolicy, Sign
+from taofold.models.limiter import Limiter
 from taofold.models.prices import CatalogueEntry, Price, Prices, find, own_price
 from taofold.models.replies import ReplyContext
 from taofold.models.transport import Bounds, Transport

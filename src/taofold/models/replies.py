@@ -21,8 +21,8 @@ from taofold.core.content import Issuer, Part, TextPart, ThinkingPart
 from taofold.core.errors import ModelError
 from taofold.core.json_values import is_object, is_sequence
 from taofold.core.values import Reply, ToolCall, Usage
-from taofold.models.endpoint import fault
 from taofold.models.prices import Price
+from taofold.models.provider_errors import fault
 from taofold.runtime.model import Speaker
 
 _MOST_CALLS: Final = 256

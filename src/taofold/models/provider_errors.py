@@ -1,0 +1,205 @@
+"""What a provider's refusal means: its status, headers and body as a `ModelError` with a kind, an
+advice, and the seconds to wait (`retry_after`). Pure.
+
+`reason` knows the shapes in which providers report errors, `_SORTINGS` which words mean which kind,
+the first that fits. Texts of providers are data: cut, printable, without the key.
+"""
+
+import re
+import time
+from collections.abc import Callable, Container, Mapping
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from taofold.core.errors import ModelError
+from taofold.core.json_values import is_object, is_sequence
+from taofold.models.transport import (
+    HttpResponse,
+)
+from taofold.network import bare_url
+
+_EXCERPT: Final = 300
+_DELAY: Final = re.compile(rb'"retryDelay":\s*"(\d{1,12}(?:\.\d{1,12})?)s"')
+_LONGEST_WAIT: Final = 86_400.0
+"""Seconds. A server may ask to wait for ever; after a day it is asked again."""
+_OVERFLOW: Final = (
+    "context_length_exceeded",
+    "maximum context length",
+    "exceeds the available context size",
+    "exceed_context_size",
+    "prompt is too long",
+    "context window",
+    "context length",
+    "too many tokens",
+    "input is too long",
+    "reduce the length",
+    "too many input tokens",
+    "exceeds the maximum number of tokens",
+    "exceed context limit",
+    "maximum prompt length",
+    "exceeded model token limit",
+    "token limit exceeded",
+)
+_BINDING: Final = (
+    "invalid `signature`",
+    "bound to a different conversation",
+    "thought_signature",
+    "corrupted thought signature",
+    "encrypted content",
+    "without its required",
+    "items are not persisted",
+    "expected `thinking`",
+    "blocks in the latest assistant message",
+    "must be passed back to the api",
+)
+"""How providers say that they will not have back what they once signed or encrypted."""
+_QUOTA: Final = ("insufficient_quota", "billing_hard_limit", "credit balance is too low")
+_ADVICE: Final = {
+    "auth": "check the key, and that it may use this model",
+    "quota": "the account has no credit left: top it up or use another model",
+    "overflow": "the conversation is longer than the model's context window",
+    "rate": "the account's rate limit is reached",
+    "404": "check the model's name and `base_url`",
+    "binding": "the provider does not accept its own earlier reasoning back",
+    "3xx": "it redirects elsewhere, which is never followed: set `base_url` to the final address",
+}
+
+
+def retry_after(headers: Mapping[str, str], now: Callable[[], float] = time.time) -> float | None:
+    """Seconds that the answer asks to wait (RFC 9110 10.2.3: seconds or a date), None if it
+    does not say.
+    """
+    exact = headers.get("Retry-After-Ms") or headers.get("retry-after-ms")
+    value = headers.get("Retry-After") or headers.get("retry-after")
+    try:
+        if exact:
+            return _bounded(float(exact) / 1000)
+        if not value:
+            return None
+        if value.strip().replace(".", "", 1).isdigit():
+            return _bounded(float(value))
+        moment = parsedate_to_datetime(value)
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
+        return _bounded(moment.timestamp() - now())
+    except (ValueError, OverflowError):
+        return None
+
+
+def _bounded(seconds: float) -> float:
+    # In this order: what is no number compares as false, and becomes 0.
+    return min(max(0.0, seconds), _LONGEST_WAIT)
+
+
+def failure(answer: HttpResponse, url: str, secret: str = "") -> ModelError:
+    """The error that an answer with a status other than 2xx stands for."""
+    code, message = reason(answer.body)
+    wait = retry_after(answer.headers)
+    if wait is None:
+        wait = _delay_in(answer.body)
+    return fault(answer.status, code, message, url, secret=secret, wait=wait)
+
+
+def _delay_in(body: bytes) -> float | None:
+    """The delay that Google writes into the body: `"retryDelay": "1.5s"`."""
+    match = _DELAY.search(body) if b"retryDelay" in body else None
+    return _bounded(float(match[1])) if match else None
+
+
+def fault(
+    status: int, code: str, message: str, url: str, *, secret: str = "", wait: float | None = None
+) -> ModelError:
+    """The error for what a provider says, be it in a status, a body or a stream."""
+    kind, advice = _sort(status, f"{code} {message}".lower())
+    public = _printable(message if not secret else message.replace(secret, "***"))
+    code = _printable(code)[:_EXCERPT]
+    text = f"{bare_url(url)} answered {status}" if status else f"{bare_url(url)} reported an error"
+    text += f" ({code})" if code and code != str(status) else ""
+    text += f": {public[:_EXCERPT]}" if public else ""
+    advice = _ADVICE.get(advice, "")
+    return ModelError(
+        f"{text} [{advice}]" if advice else text, kind=kind, status=status, retry_after=wait
+    )
+
+
+def _printable(text: str) -> str:
+    """The text without what a terminal would obey."""
+    if text.isprintable():
+        return text
+    return "".join([char if char.isprintable() or char == "\n" else " " for char in text])
+
+
+class _Sorting(NamedTuple):
+    """Errors of one kind: `always` with these statuses, `among` others if a mark is in the text."""
+
+    kind: str
+    advice: str
+    always: Container[int] = ()
+    among: Container[int] = ()
+    marks: tuple[str, ...] = ()
+
+    def fits(self, status: int, text: str) -> bool:
+        if status in self.always:
+            return True
+        return status in self.among and any([mark in text for mark in self.marks])
+
+
+_ANY: Final = range(1 << 16)
+_SORTINGS: Final = (
+    # Google answers 400 to a wrong key, so its text counts too.
+    _Sorting("auth", "auth", (401, 403), _ANY, ("api_key_invalid", "api key not valid")),
+    _Sorting("binding", "binding", (), (400, 404, 422), _BINDING),
+    # Before 429: OpenAI sends that for an empty account too, and no waiting helps there.
+    _Sorting("auth", "quota", (402,), _ANY, _QUOTA),
+    # Not from 429 on: a rate limit also speaks of too many tokens.
+    _Sorting("overflow", "overflow", (413,), range(429), _OVERFLOW),
+    _Sorting("rate", "rate", (429,), (0,), ("rate_limit",)),
+    _Sorting("server", "", (408,)),
+    _Sorting("server", "", range(500, 1 << 16)),
+    _Sorting("request", "", (), (0,), ("invalid_request",)),
+    _Sorting("server", "", (0,)),
+    _Sorting("request", "404", (404,)),
+    _Sorting("request", "3xx", range(300, 400)),
+    _Sorting("request", "", _ANY),
+)
+"""In this order: the first that fits. 0 is the status of what came in a stream or a body."""
+
+
+def _sort(status: int, text: str) -> tuple[str, str]:
+    """The kind of the error, and which advice it gets."""
+    sorting = next(sorting for sorting in _SORTINGS if sorting.fits(status, text))
+    return sorting.kind, sorting.advice
+
+
+def reason(body: bytes) -> tuple[str, str]:
+    """Code and message of an error body, in any of the providers' shapes."""
+    try:
+        report: Any = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return "", body[:_EXCERPT].decode("utf-8", "replace").strip()
+    # Google wraps the error of a stream in a list.
+    while is_sequence(report) and report:
+        report = report[0]
+    if not is_object(report):
+        return "", str(report)
+    inner: Any = report.get("error", report)
+    if not is_object(inner):
+        return "", str(inner)
+    code: Any = inner.get("code")
+    # A number only repeats the status.
+    code = code if isinstance(code, str) else inner.get("type") or inner.get("status")
+    message: Any = inner.get("message") or inner.get("detail") or ""
+    upstream = _upstream(inner)
+    return str(code or ""), f"{message}: {upstream}" if upstream else str(message)
+
+
+def _upstream(error: dict[str, Any]) -> str:
+    """What the provider behind a router said, which alone says what is wrong."""
+    metadata: Any = error.get("metadata")
+    raw: Any = metadata.get("raw") if is_object(metadata) else None
+    if not isinstance(raw, str) or not raw:
+        return ""
+    return reason(raw.encode())[1] if raw.lstrip().startswith(("{", "[")) else raw
