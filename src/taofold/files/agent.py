@@ -1,9 +1,9 @@
-"""Agent files: an `Agent` in YAML.
+"""Agent files: an `Agent` in YAML, with its models, its tools (`ToolUse`) and its output type.
 
 Reading finds every fault and imports nothing. **`build` imports what the file names.**
 
-The keys are the arguments of `Agent`; those that would let a project's file speak for the
-person who runs it, or that only code can give, are in `NOT_IN_FILES`.
+The keys are the arguments of `Agent`; those that would let a project's file speak for the person
+who runs it, or that only code can give, are in `NOT_IN_FILES`.
 """
 
 from dataclasses import dataclass, replace

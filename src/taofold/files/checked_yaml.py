@@ -1,4 +1,5 @@
-"""A YAML file as plain values, with the line of every key; its check against a model; its faults.
+"""A YAML file as plain values, with the line of every key (`YamlDocument`); its check against a
+model (`Strict`); and its faults, each with its place and what to write instead.
 
 Knows nothing about what the keys mean.
 """

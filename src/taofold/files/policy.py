@@ -1,4 +1,4 @@
-"""Policy files: who may do what, in YAML.
+"""Policy files: who may do what, in YAML, and two of them at once (`tighten`).
 
 Of two, the operator's and a project's, the project's may only tighten the other (D16). What a
 `Policy` means is in `taofold.policy`.

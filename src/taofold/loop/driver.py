@@ -1,10 +1,12 @@
-"""Drives a loop: asks what is next, does it, records what came of it.
+"""Drives a loop (`Driver`): asks what is next, does it, records what came of it, and stops when
+somebody else takes the loop. What it is driven with is `LoopDependencies`; `agent_for` gives the
+agent its rules, the lessons and what is left of the limits.
 
-It is the only place of a loop with effects. What it knows is in the stream; a process that
-dies leaves nothing that another cannot take up: `resume` folds the facts and asks again.
-An iteration is a run with a fresh context, then the gates; the run's id follows from the loop's
-and the number, so a half-done iteration is the run's ordinary resume. The verdict is always
-made anew from the files as they are.
+It is the only place of a loop with effects. What it knows is in the stream; a process that dies
+leaves nothing that another cannot take up: `resume` folds the facts and asks again. An iteration is
+a run with a fresh context, then the gates; the run's id follows from the loop's and the number, so
+a half-done iteration is the run's ordinary resume. The verdict is always made anew from the files
+as they are.
 """
 
 import asyncio

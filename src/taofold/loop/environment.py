@@ -1,6 +1,7 @@
 """Where a loop works, and who judges it: a workspace and the gates, as the driver needs them.
 
 `LoopEnvironment` is the interface; `LocalEnvironment` has real files and real commands behind it.
+`open_environment` opens it, and finds out before the loop whether its iterations can be committed.
 """
 
 import asyncio

@@ -1,8 +1,9 @@
-"""Everything that can happen in a loop, and its JSON form.
+"""Everything that can happen in a loop (`LoopEvent`), and its JSON form, which is stored without
+the secrets in its texts.
 
-A loop is the stream `loop/<id>` of a journal. What is written in one go is one transaction,
-so the end of an iteration and what follows from it are one. `number` counts iterations from
-1; 0 is the state before the first.
+A loop is the stream `loop/<id>` of a journal. What is written in one go is one transaction, so the
+end of an iteration and what follows from it are one. `number` counts iterations from 1; 0 is the
+state before the first.
 """
 
 from typing import Any, Final, TypeAlias

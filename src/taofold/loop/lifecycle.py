@@ -1,9 +1,12 @@
-"""What people do to loops: start, resume, pause, abort, and see which there are.
+"""What people do to loops: start, resume, pause, abort, and see which there are (`rows`).
 
-Everything goes through the stream, so it works from any process; a loop whose process is
-gone is found here and marked as crashed. Protected files that were changed while a loop stood
-still need a person's word before it goes on: the agent's changes are its iteration's, and the
-next verdict finds them; everything else is refused until one of two things is said.
+Everything goes through the stream, so it works from any process; a loop whose process is gone is
+found here and marked as crashed, what it left is cleared up and learnt from (`catch_up`), and no
+more loops are started at once than are allowed.
+
+Protected files that were changed while a loop stood still need a person's word before it goes on:
+the agent's changes are its iteration's, and the next verdict finds them; everything else is refused
+until one of two things is said.
 """
 
 import asyncio

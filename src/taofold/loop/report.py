@@ -1,8 +1,9 @@
-"""The report of a loop: history, what the gates said, and the diff. Markdown and JSON. Pure.
+"""The report of a loop: history, what the gates said, what was learnt, and the diff. Markdown for
+people (`report_markdown`), JSON for machines (`report_json`), and the seed's files. Pure.
 
-The JSON has the layout of the seed's `state.json` (D20) with its debug memory: what was tried,
-what failed, why, and whether the fix held, all derived from the loop's facts. Text of models,
-tools and gates stands in fences that it cannot close.
+The JSON has the layout of the seed's `state.json` (D20) with its debug memory: what was tried, what
+failed, why, and whether the fix held, all derived from the loop's facts. Text of models, tools and
+gates stands in fences that it cannot close.
 """
 
 import re

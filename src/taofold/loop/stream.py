@@ -1,8 +1,10 @@
-"""The stream of one loop in a journal: read, append, and notice that somebody else wrote.
+"""The stream of one loop in a journal: read, append, and notice that somebody else wrote; which
+loops there are (`ids`), and why nobody drives one any more (`lost`).
 
-Other processes append too: a person injects lessons, aborts, or takes over. Whoever drives
-the loop finds out at its next write or when it looks, and decides again. Whether anybody drives it
-is told by its lease, which runs have too (`taofold.runtime.ownership`), or by its process.
+Other processes append too: a person injects lessons (`inject`), aborts, or takes over. Whoever
+drives the loop finds out at its next write or when it looks, and decides again. Whether anybody
+drives it is told by its lease, which runs have too (`taofold.runtime.ownership`), or by its
+process.
 """
 
 import asyncio

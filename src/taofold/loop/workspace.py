@@ -1,10 +1,11 @@
-"""Where a loop works: in the project itself, in a git worktree of it, or in a copy.
+"""Where a loop works: in the project itself, in a git worktree of it, or in a copy; and how that is
+opened, found again, brought back to the project and removed.
 
-Nothing that was not committed is lost: a worktree and a copy start with the project's files
-as they are, every state is kept outside the work root, commits are made beside the person's
-branch, index and files, and whatever would overwrite somebody else's change is refused. A
-worktree or a copy is removed only if nothing in it would be lost: what a snapshot keeps is not,
-caches and installed packages are made again.
+Nothing that was not committed is lost: a worktree and a copy start with the project's files as they
+are, every state is kept outside the work root, commits are made beside the person's branch, index
+and files, and whatever would overwrite somebody else's change is refused. A worktree or a copy is
+removed only if nothing in it would be lost: what a snapshot keeps is not, caches and installed
+packages are made again.
 """
 
 import hashlib

@@ -1,8 +1,9 @@
-"""What each model can do, as rules of vendor, line and version: new names need no new release.
+"""What each model can do (`Abilities`), as rules of vendor, line and version: new names need no new
+release.
 
 A version is a floor, never a list: what a vendor began to enforce it goes on enforcing. A model of
-a known vendor that no rule has seen is taken for its newest. Facts are the vendors' own of
-`AS_OF`; pass `profile=` where you know better. It knows nothing about formats.
+a known vendor that no rule has seen is taken for its newest. Facts are the vendors' own of `AS_OF`;
+pass `profile=` where you know better. It knows nothing about formats.
 """
 
 import re

@@ -1,4 +1,5 @@
-"""The same models in the vendors' clouds: Azure OpenAI, Amazon Bedrock, Google Vertex AI.
+"""The same models in the vendors' clouds: `azure` (OpenAI), `bedrock` (Claude, its events unpacked
+from Amazon's), `vertex` (Gemini and Claude).
 
 The formats are those of `openai_responses`, `anthropic` and `gemini`; what differs is the address,
 what stands in the body, and who signs. Signatures and tokens are made by the vendors' own

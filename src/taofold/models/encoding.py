@@ -1,7 +1,8 @@
-"""Encoding of requests that the providers' formats share: names, arguments, batches, media.
+"""Encoding of requests that the providers' formats share: names, arguments, batches of calls with
+their results, media; and messages as plain text, for models without native tools.
 
-Functions of messages, and `Memo`, which remembers encodings from call to call. It knows no
-provider, and nothing of replies (`replies`).
+Functions of messages; `Memo`, which remembers encodings from call to call; an `estimate` of tokens.
+It knows no provider, and nothing of replies (`replies`).
 """
 
 import re

@@ -1,4 +1,5 @@
-"""Ollama's native `/api/chat`, requests and replies (whole or as lines of JSON).
+"""Ollama's native `/api/chat`, requests and replies (whole or as lines of JSON), with the part of
+JSON Schema that it keeps of a tool's parameters.
 
 Unlike its OpenAI endpoint it can set the context size, and refuse a prompt that is longer: left
 alone the server drops the oldest messages without a word, the goal first. It needs no key and costs

@@ -1,7 +1,8 @@
-"""Reads values that are laid out by indentation: the part of YAML that models write.
+"""Reads values that are laid out by indentation, the part of YAML that models write; a value on one
+line (`scalar`); and lines by their indentation.
 
-A text with one line that is not understood is no outline. Anchors, tags, multi-documents and
-folded scalars are not read. Knows nothing about types.
+A text with one line that is not understood is no outline. Anchors, tags, multi-documents and folded
+scalars are not read. Knows nothing about types.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Finds the JSON-like values that stand in a text, outside its reasoning.
+"""Finds the JSON-like values and the blocks of calls that stand in a text, outside its reasoning
+(`scan`); and the one object that makes up a text (`object_in`).
 
 One pass: a value that was read is stepped over, so what stands inside it, tags and braces in its
 strings above all, is never taken for structure. Knows nothing about types.

@@ -1,7 +1,8 @@
 """Text of files, gates, tools and the web as it may stand in a prompt or a report. Pure.
 
-Such text is data, but its writer may want it to be taken for something else: a file's name may
-hold line breaks and a heading, the output of a gate the marks by which the template of a chat
+`readable`, `one_line` and `quoted` make it so, `join_names` and `first_names` shorten lists of
+names. Such text is data, but its writer may want it to be taken for something else: a file's name
+may hold line breaks and a heading, the output of a gate the marks by which the template of a chat
 opens a new message. Here it becomes one line, or lines behind a bar, in characters that are all
 seen, and its marks are broken by a thin space that leaves them readable.
 

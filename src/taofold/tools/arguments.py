@@ -1,4 +1,5 @@
-"""What a model wrote for a tool, checked against a schema, with faults it can act on.
+"""What a model wrote for a tool, checked against a schema, with faults it can act on
+(`BadArguments`); pydantic's faults are put into the same sentences (`explain`).
 
 `Checker` knows the part of JSON Schema that tools use, for tools that come with a schema instead of
 a function signature (MCP, LangChain, agents). What it does not know (`$ref` to elsewhere, `if`,

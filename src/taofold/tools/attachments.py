@@ -1,4 +1,5 @@
-"""Images, documents and sound: what goes to a model besides text, read and checked before it does.
+"""Images, documents and sound: what goes to a model besides text, read and checked before it does;
+`showing` orders them with the text between.
 
     await agent.run(["What is wrong here?", Image("screen.png"), Document("report.pdf")])
 

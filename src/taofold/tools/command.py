@@ -1,7 +1,8 @@
-"""The built-in tool that runs commands, confined where bubblewrap works.
+"""The built-in tool `run_command`, confined where bubblewrap works: what it may see of the
+environment, how long it runs, and what of its output a model is shown.
 
-Where it does not, the tool is tier 3 and each of its results says "not contained" (D8):
-such a command has all rights of the user who started the agent.
+Where it does not, the tool is tier 3 and each of its results says "not contained" (D8): such a
+command has all rights of the user who started the agent.
 """
 
 import asyncio

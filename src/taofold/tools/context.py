@@ -1,4 +1,9 @@
-"""What passes between a tool and its run: the call's context, questions, the outcome."""
+"""What passes between a tool and its run: the call's context (`RunContext`), which is an optional
+first parameter; questions to a person (`InputRequired`) or to the run's own model; and the
+`Outcome`, for a tool that has more to say than a value.
+
+Values and exceptions only: the runtime asks, answers and waits.
+"""
 
 from collections.abc import Awaitable, Callable, Mapping
 from copy import deepcopy

@@ -1,4 +1,5 @@
-"""Runs one program with its children and collects what they print.
+"""Runs one program with its children and collects what they print; says when one has ended that is
+no child of ours.
 
 Whatever happens, cancellation included, no process of its group is left when it returns. Of a long
 output `OutputExcerpt` keeps the useful part: its head, its tail, and error lines between; memory is

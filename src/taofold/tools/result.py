@@ -1,9 +1,10 @@
 """Turns whatever a tool returned into what a model is told: JSON, pictures and documents, or a new
 state. It never raises while doing so.
 
-Knows nothing about tools, logs or prompts: a value comes in, an `Outcome` goes out.
-A tool that did its work and then returned something odd has still done its work,
-so oddity is written down (as a `repr`), not turned into a failure.
+Knows nothing about tools, logs or prompts: a value comes in, an `Outcome` goes out. Long texts lose
+their middle, and `bulky` guesses what would hold up an event loop. A tool that did its work and
+then returned something odd has still done its work, so oddity is written down (as a `repr`), not
+turned into a failure.
 """
 
 import math

@@ -5,7 +5,8 @@ A `Tool` is declared once, by the decorator `tool` or by `as_tool` for what was 
 becomes of errors are the runtime's: nothing here knows about runs, policy decisions or prompts.
 
 A new option is a field of `Tool`, its key in `ToolOptions`, and the place where it takes effect;
-`docs/changing.md` has the places.
+`docs/changing.md` has the places. Toolsets of tools are in `toolset`, how a function is read in
+`signature`.
 
 Tools of other frameworks are known by their shape: nobody's package is imported to look, and the
 bridge that reads them is loaded when one turns up.

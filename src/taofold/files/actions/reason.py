@@ -1,4 +1,5 @@
-"""Actions that ask models: `llm.call`, `llm.tools`, and the strategies of `taofold.reasoning`.
+"""Actions that ask models: `llm.call`, `llm.tools`, and the strategies of `taofold.reasoning`; the
+keys of each, and the value that it gives to the flow (answers, steps, versions, sub-problems).
 
 The strategies have the seed's names, `reason.cot`, `reason.react` and so on.
 """

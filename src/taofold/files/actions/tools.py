@@ -1,4 +1,5 @@
-"""Actions that call one of the run's tools, and the tools behind our own: memory, wait, approve.
+"""Actions that call one of the run's tools (`calls`), and the tools behind our own: memory, wait,
+approve.
 
 Actions call tools of the run so that policy, tiers and approvals apply.
 """

@@ -1,4 +1,5 @@
-"""`web.search` and `web.scrape` over a backend that can be exchanged.
+"""`web.search` and `web.scrape` over a backend that can be exchanged, and the text that a person
+would read of a page of HTML.
 
 There is no search without a backend: a package brings one through the entry points of group
 `taofold.search`, code through `register_search`, and `folder:DIR` searches text files.

@@ -1,7 +1,8 @@
 """Flow files: an agent file with `nodes` is one. Read and checked, and an `Agent` made of it.
 
 Reading finds every fault, in imported files too, and imports no code; what it returns is compiled.
-**`build` imports what the file names**, and returns an `Agent` whose strategy is the flow.
+**`build` imports what the file names**, and returns an `Agent` whose strategy is the flow: with the
+agents, built-in tools and imported flows that its nodes use.
 """
 
 # Values here are JSON of any shape, or come from a library without types.

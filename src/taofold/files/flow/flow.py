@@ -1,6 +1,8 @@
-"""A flow: the keys of its file, beside those of an agent file, and what they compile to.
+"""A flow: the keys of its file (`FlowKeys`, `NodeKeys`), beside those of an agent file, and what
+they compile to (`Flow`, `Node`, `Given`).
 
-A compiled `Flow` holds plain values that its interpreter runs; nothing here acts.
+A compiled `Flow` holds plain values that its interpreter runs; nothing here acts. Texts of the file
+may be templates, values that these read never are.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,8 @@
-"""Capture of the baseline: the tree as it is, and what the first run of the gates tells of it.
+"""Capture of the baseline: the tree as it is (`capture`), and what the first run of the gates tells
+of it (`learnt`): what is expected, and which modules the interpreters find outside the tree.
+
+A `LoopFolder`, outside the work root, gets the contents, and copies of environments and of build
+outputs.
 
 What was captured, as it is stored and asked, is in `baseline`; `judge` says when it is done.
 """

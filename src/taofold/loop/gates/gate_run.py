@@ -1,10 +1,11 @@
-"""`Bench` runs one gate in a laid tree; a `GateRun` is what happened.
+"""`Bench` runs one gate in a laid tree; a `GateRun` is what happened. `ReportPipe` brings the
+reports of our reporters out of it.
 
 A clean environment, programs found at the loop's start, an isolated interpreter, scripts and
-reports outside the tree, in a container where there is one. A gate's interpreter reads no
-bytecode that an agent could have written, and so would compile its runner, the plugins and the
-standard library anew, seconds for each verdict: `warm` keeps what was compiled with one trial
-test, in a container, without a file of the project. Knows nothing about baselines and verdicts.
+reports outside the tree, in a container where there is one. A gate's interpreter reads no bytecode
+that an agent could have written, and so would compile its runner, the plugins and the standard
+library anew, seconds for each verdict: `warm` keeps what was compiled with one trial test, in a
+container, without a file of the project. Knows nothing about baselines and verdicts.
 """
 
 import asyncio

@@ -1,9 +1,10 @@
 """What was done to a work root since the baseline: what of it joins the proof, what is put back,
-and what the changed texts say against a verdict (a finding that was silenced).
+and what the changed texts say against a verdict (a finding that was silenced); and what in the
+directories above the tree would configure its runners.
 
-Nothing is thrown away: what is taken out is moved to a folder outside. Every component of a path
-is opened without following links, because the tree may hold links that were laid to have this
-write elsewhere.
+Nothing is thrown away: what is taken out is moved to a folder outside. Every component of a path is
+opened without following links, because the tree may hold links that were laid to have this write
+elsewhere.
 """
 
 import hashlib

@@ -1,7 +1,8 @@
 """Fits a value to a shape by lossless changes only, each with a price, and words a refusal.
 
-Never drops items, and refuses what only the end of the text closed. Depth is bounded by the
-reader's, work by a budget. Knows nothing about text.
+Never drops items, and refuses what only the end of the text closed. A text where an object or a
+list is due is read once more, as tags, JSON or an outline. Depth is bounded by the reader's, work
+by a budget. Knows nothing about the text around the value.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A type made ready to parse: its validator, its shape, and the values and calls that fit it.
 
-A value fits directly, as a call, or out of a wrapper. Knows nothing about where in a text a
-candidate stood.
+A value fits directly, as a call, or out of a wrapper. `is_overlooked` finds a declared key that a
+validator ignored for its case. Knows nothing about where in a text a candidate stood.
 """
 
 from __future__ import annotations
