@@ -11,6 +11,7 @@ from typing import Final, Literal
 from msgspec.structs import replace
 
 from taofold.core.failing_checks import Check
+from taofold.core.text import excerpt
 from taofold.core.values import Value
 from taofold.diagnostics import failing_checks
 
@@ -97,13 +98,13 @@ class GateResult(Value, frozen=True):
         )
 
     def slim(self) -> "GateResult":
-        """The result without the details of what passed, its output cut to the last part."""
+        """The result without the details of what passed, its output cut to an excerpt."""
         checks = [
             check if check.status in ("failed", "error") else Check(check.id, check.status)
             for check in self.checks
         ]
-        output = self.output if len(self.output) <= _OUTPUT else self.output[-_OUTPUT:]
-        return replace(self, checks=tuple(checks), output=output)
+        # Not its end alone: compilers and linters begin with the finding that others follow from.
+        return replace(self, checks=tuple(checks), output=excerpt(self.output, _OUTPUT))
 
 
 class Verdict(Value, frozen=True):

@@ -150,6 +150,28 @@ def test_what_was_not_executed_is_known() -> None:
     assert unexecuted(Verdict(True, (ran,), tree="t1"), "t1") == ""
 
 
+@pytest.mark.parametrize(
+    ("first", "filler", "last"),
+    [
+        ("a.py:1: error: the first finding", "b.py:{n}: error: one more", "Found 400 errors"),
+        ("a.py:1:1: F401 the first finding", "b.py:{n}:1: E501 one more", "Found 400 errors."),
+        ("test session starts", "tests/test_{n}.py .......... ok", "FAILED t.py::one - E"),
+    ],
+)
+def test_a_long_output_without_checks_is_told_from_its_first_finding_to_its_summary(
+    first: str, filler: str, last: str
+) -> None:
+    """Mutant: the stream keeps the end of the output only."""
+    output = "\n".join([first, *[filler.format(n=n) for n in range(400)], last])
+    verdict = Verdict(False, (GateResult(Gate("make lint"), False, 2, output=output),))
+    for one in (verdict, verdict.slim()):
+        told = observation(one, 6_000)
+        assert len(told) < 7_000
+        assert first in told
+        assert last in told
+    assert len(verdict.slim().results[0].output) < 4_200
+
+
 def test_an_observation_is_bounded_and_names_every_failing_check() -> None:
     checks = tuple(
         [

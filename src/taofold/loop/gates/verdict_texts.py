@@ -83,7 +83,8 @@ def _told(result: GateResult, room: int) -> str:
         rest = join_names([check.id for check in failing[_SHOWN:]], 20)
         lines.append(f"also failing: {rest}")
     if not failing and result.output.strip():
-        lines.append(excerpt(result.output.strip(), room // 2))
+        left = room - sum(map(len, lines))
+        lines.append(excerpt(result.output.strip(), max(left, room // 2)))
     return "\n".join(lines)
 
 
