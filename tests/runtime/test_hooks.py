@@ -14,6 +14,7 @@ from taofold import (
     Hook,
     HookContext,
     InputGuard,
+    Limits,
     MemoryLog,
     OutputGuard,
     Principal,
@@ -28,7 +29,7 @@ from taofold.runtime.control import decide, pending, steer
 from taofold.runtime.model import Request
 from taofold.testing.replay import assert_replays
 
-from .kit import Memo, act, batch, finish
+from .kit import Memo, act, batch, finish, planted
 
 pytestmark = pytest.mark.anyio
 RAN: list[str] = []
@@ -79,7 +80,8 @@ class Watcher(Hook):
 
 def agent(*script: Any, hooks: Any = (), **options: Any) -> Agent[None, str]:
     options.setdefault("approve", "all")
-    return Agent(Memo(script), tools=[look, pay], hooks=hooks, log=MemoryLog(), **options)
+    options.setdefault("log", MemoryLog())
+    return Agent(Memo(script), tools=[look, pay], hooks=hooks, **options)
 
 
 def events(result: RunResult[Any]) -> list[e.Event]:
@@ -380,6 +382,44 @@ async def test_after_a_death_in_a_call_only_those_are_asked_who_said_nothing() -
     assert result.error == "stop"
     assert one.model.asked == []  # type: ignore[union-attr]
     await assert_replays(one, result)
+
+
+@pytest.mark.parametrize("point", ["before_model", "after_model", "before_tool", "after_tool"])
+async def test_a_hook_that_never_answers_ends_with_the_run_s_seconds(point: str) -> None:
+    """Mutants: it is waited for without end; it is taken for one that only watched."""
+
+    async def never(self: Hook, *given: Any) -> None:
+        await asyncio.Event().wait()
+
+    silent = type("Silent", (Hook,), {point: never})()
+    one = agent(act("pay", amount=1), finish("done"), hooks=[silent], limits=Limits(seconds=0.2))
+    result = await one.run("goal")
+    assert (result.status, result.stop_reason) == ("limited", "timeout")
+    assert result.output is None
+    assert (["pay 1"] if point == "after_tool" else []) == RAN
+    if point.endswith("tool"):
+        (seen,) = result.steps[0].observations
+        assert seen.result == "the hook Silent did not answer within the run's seconds"
+    else:
+        assert not result.steps
+    await assert_replays(one, result)
+
+
+async def test_after_a_death_a_reply_whose_hook_was_late_is_still_read_by_nobody() -> None:
+    """Mutant: the limit on record is taken for the hook's word that the reply may pass."""
+
+    class Silent(Hook):
+        async def after_model(self, context: HookContext, reply: Reply) -> Any:
+            await asyncio.Event().wait()
+
+    script = (act("pay", amount=1), finish("done"))
+    one = agent(*script, hooks=[Silent()], limits=Limits(seconds=0.2))
+    result = await one.run("goal", run_id="r")
+    records = [record for record in result.records if not isinstance(record.event, e.RunFinished)]
+    left = await planted(records, MemoryLog())
+    later = agent(*script, hooks=[Silent()], log=left)
+    done = await later.resume("r")
+    assert (done.stop_reason, RAN) == ("timeout", [])
 
 
 def test_what_is_no_hook_is_refused() -> None:

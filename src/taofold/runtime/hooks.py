@@ -9,10 +9,11 @@
 
 `InputGuard` and `OutputGuard` are hooks made of one function; `Hooks` calls all of a run's in turn.
 A hook that returns None only watched. What it changes is recorded with its name, so a replay
-does the same without calling it, and so does a run that is resumed. A hook that raises rejects:
-a guard that is broken lets nothing through.
+does the same without calling it, and so does a run that is resumed. A hook that raises, or does
+not answer within the run's seconds, rejects: a guard that is broken lets nothing through.
 """
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -174,6 +175,8 @@ class HookOutcome:
 
     hook: str
     said: Reject | AddMessage | Replace
+    late: bool = False
+    """It was stopped because the run's time was over; `said` is a rejection."""
 
     @property
     def reason(self) -> str:
@@ -219,23 +222,35 @@ class Hooks:
         """At which any hook looks. Most agents have none: nothing is prepared then."""
 
     async def call(
-        self, point: str, context: HookContext, *arguments: Any, without: Sequence[str] = ()
+        self,
+        point: str,
+        context: HookContext,
+        *arguments: Any,
+        seconds: float | None,
+        without: Sequence[str] = (),
     ) -> list[HookOutcome]:
         """What the hooks at `point` said, up to the first rejection. Never raises.
 
         Args:
+            seconds: of the run that are left; None: unbounded.
             without: names of hooks that have said something about this call in an earlier life.
         """
         outcomes: list[HookOutcome] = []
+        end = None if seconds is None else asyncio.get_running_loop().time() + max(seconds, 0.0)
         for name, hook in self._at[point]:
             if name in without:
                 continue
             # Each gets its own: what one did to the action's parameters, the next does not see.
             copies = [a.apart() if isinstance(a, Action) else a for a in arguments]
+            timer, late = asyncio.timeout_at(end), False
             try:
-                verdict = await _value(getattr(hook, point)(context, *copies))
+                async with timer:
+                    verdict = await _value(getattr(hook, point)(context, *copies))
             except Exception as error:  # noqa: BLE001 - whatever it is, the guard did not pass it
-                verdict = Reject(f"the hook {name} failed: {error_text(error)}")
+                # A TimeoutError of the hook's own is a failure like any other.
+                late = isinstance(error, TimeoutError) and timer.expired()
+                why = "did not answer within the run's seconds" if late else ""
+                verdict = Reject(f"the hook {name} {why or f'failed: {error_text(error)}'}")
             if verdict is None and _changed(copies, arguments):
                 # Whoever clamps a parameter in place must not believe that it was clamped.
                 verdict = Reject(f"the hook {name} changed the parameters, which it cannot replace")
@@ -249,7 +264,7 @@ class Hooks:
                 )
             if isinstance(verdict, Reject) and not verdict.reason:
                 verdict = Reject(f"rejected by {name}")
-            outcomes.append(HookOutcome(name, verdict))
+            outcomes.append(HookOutcome(name, verdict, late))
             if isinstance(verdict, Reject):
                 break
             if isinstance(verdict, Replace):  # the next hook sees what the model will see

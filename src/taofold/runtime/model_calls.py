@@ -12,6 +12,7 @@ from collections.abc import Awaitable
 from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
+from typing import NoReturn
 
 import msgspec
 
@@ -247,7 +248,11 @@ class ModelCall:
         if not ledger.store.state.model_calls:
             people = [ledger.store.state.goal, *people]
         outcomes = await hooks.call(
-            "before_model", hook_context(ledger, self.key, people), request, without=told
+            "before_model",
+            hook_context(ledger, self.key, people),
+            request,
+            seconds=ledger.budget.seconds_left(),
+            without=told,
         )
         for outcome in outcomes:
             self._record("before_model", outcome)
@@ -269,7 +274,8 @@ class ModelCall:
             return
         await self.ledger.flush()  # a hook may take long, and the reply is paid for
         context = hook_context(self.ledger, self.key)
-        for outcome in await setup.hooks.call("after_model", context, reply):
+        left = self.ledger.budget.seconds_left()
+        for outcome in await setup.hooks.call("after_model", context, reply, seconds=left):
             self._record("after_model", outcome)
         if setup.on_delta is not None and reply.text:
             setup.on_delta(self.ledger.store.run, reply.text)
@@ -282,13 +288,19 @@ class ModelCall:
         """
         ledger = self.ledger
         past = ledger.recording.event(e.Hooked, self.key)
+        late = ledger.recording.event(e.LimitHit, self.key)
         if past is not None:
             self._step_in(past)
+        elif late is not None:  # a hook did not answer in time: nobody has passed the reply
+            ledger.put(late)
+            raise Halt(STOP_REASON[late.limit])
         elif not ledger.recording.covers(self.key):
             # Nothing followed the reply: the process may have died before its hooks were through.
             await self._after(reply)
 
     def _record(self, point: str, outcome: HookOutcome) -> None:
+        if outcome.late:
+            self._end_out_of_time()
         redactor, verdict = self.ledger.setup.redactor, outcome.said
         message = verdict.text if isinstance(verdict, AddMessage) else ""
         self._step_in(
@@ -385,8 +397,7 @@ class ModelCall:
                     return Reply(finish="error", reasoning=message)
                 raise
             except OutOfTime:
-                ledger.put(e.LimitHit(key=self.key, limit="seconds", value=1))
-                raise Halt("timeout") from None
+                self._end_out_of_time()
             if setup.cache is not None:
                 setup.cache[cache_key] = reply
         # People may have written while the model was waited for.
@@ -411,6 +422,10 @@ class ModelCall:
             )
         )
         return reply
+
+    def _end_out_of_time(self) -> NoReturn:
+        self.ledger.put(e.LimitHit(key=self.key, limit="seconds", value=1))
+        raise Halt("timeout") from None
 
     def _cache_key(self, request: Request, model: Model) -> str:
         """What the reply to this very request is found by; `offer` stands for tools and schema."""

@@ -264,7 +264,8 @@ class ActionBatch:
             name, reason = recorded.hooks[0], str(recorded.observation.result)
         elif "before_tool" in hooks.points:
             context = hook_context(ledger, key)
-            outcomes = await hooks.call("before_tool", context, action)
+            left = ledger.budget.seconds_left()
+            outcomes = await hooks.call("before_tool", context, action, seconds=left)
             if not outcomes:
                 return False
             name, reason = outcomes[0].hook, outcomes[0].reason

@@ -258,7 +258,7 @@ class Invocation:
             outcome = Outcome(f"tried {failures + 1} times: {outcome.value}", "failure")
         ledger.inbox.stale = True
         spent = perf_counter() - begin
-        outcome, hooks = await self._hooked(outcome)
+        outcome, hooks = await self._hooked(outcome, spent)
         event = self._event(await self._bounded(outcome), spent, hooks)
         if questions.sampled or answer is not None:  # an earlier life may have asked the model
             event = await self._with_samples(event)
@@ -346,13 +346,24 @@ class Invocation:
         calls, usage = spent.calls or (0, 0), spent.usage or Usage()
         return Reserved(calls[0], calls[1], usage.tokens, usage.usd)
 
-    async def _hooked(self, outcome: Outcome) -> tuple[Outcome, tuple[str, ...]]:
-        """The outcome as hooks leave it, and the names of those that changed it."""
+    async def _hooked(self, outcome: Outcome, spent: float) -> tuple[Outcome, tuple[str, ...]]:
+        """The outcome as hooks leave it, and the names of those that changed it.
+
+        Args:
+            spent: seconds of the call, which the run's record does not count yet.
+        """
         hooks = self.ledger.setup.hooks
         if "after_tool" not in hooks.points:
             return outcome, ()
         context = hook_context(self.ledger, self.key)
-        changes = await hooks.call("after_tool", context, self.action, outcome.value)
+        left = self.ledger.budget.seconds_left()
+        changes = await hooks.call(
+            "after_tool",
+            context,
+            self.action,
+            outcome.value,
+            seconds=None if left is None else left - spent,
+        )
         for change in changes:
             match change.said:
                 case Replace(value=value):
@@ -445,7 +456,7 @@ class Invocation:
         observation = child.observation
         spent = perf_counter() - begin
         outcome, hooks = await self._hooked(
-            Outcome(observation.result, observation.status, observation.extraction)
+            Outcome(observation.result, observation.status, observation.extraction), spent
         )
         ended = self.observed(outcome, spent)
         return msgspec.structs.replace(
