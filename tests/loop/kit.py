@@ -113,8 +113,9 @@ class Folder:
         now = {path: (self.root / path).read_text() for path in self.protected}
         return {path: text for path, text in now.items() if text != self.first[path]}
 
-    async def settle(self, paths: Collection[str], *, keep: bool) -> Settled:
+    async def settle(self, paths: Collection[str], *, keep: bool, seconds: float) -> Settled:
         self.log.append(f"settle {' '.join(paths)} keep={keep}")
+        self.seconds.append(seconds)
         for path in paths:
             if keep:
                 self.first[path] = (self.root / path).read_text()

@@ -76,8 +76,11 @@ class LoopEnvironment(Protocol):
         """Protected paths that are not as the baseline has them, with a mark of what is there."""
         ...
 
-    async def settle(self, paths: Collection[str], *, keep: bool) -> Settled:
-        """A person's word about such files: they hold from now on, or they are put back."""
+    async def settle(self, paths: Collection[str], *, keep: bool, seconds: float) -> Settled:
+        """A person's word about such files: they hold from now on, or they are put back.
+
+        What holds is run by the gates once, for at most `seconds`.
+        """
         ...
 
     async def changed(self, a: str, b: str) -> tuple[str, ...]:
@@ -195,9 +198,11 @@ class LocalEnvironment:
         """Protected paths that are not as they were."""
         return await self._judge.touched()
 
-    async def settle(self, paths: Collection[str], *, keep: bool) -> Settled:
+    async def settle(self, paths: Collection[str], *, keep: bool, seconds: float) -> Settled:
         """They hold from now on, or they are put back."""
-        return await (self._judge.keep(paths) if keep else self._judge.restore(paths))
+        if not keep:
+            return await self._judge.restore(paths)
+        return await self._judge.keep(paths, until=monotonic() + seconds)
 
     async def changed(self, a: str, b: str) -> tuple[str, ...]:
         """Paths that differ."""

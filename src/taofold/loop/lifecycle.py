@@ -133,7 +133,7 @@ async def resume(
     await _room(dependencies, loop, force=force, warn=warn)
     _check_agent(dependencies, replace(state, bounds=bounds))
     environment = await asyncio.to_thread(dependencies.environment, loop, state)
-    word = await edits(loop, state, environment, edited, by, warn)
+    word = await edits(loop, state, environment, edited, by, bounds.seconds, warn)
     me = ownership.me()
     lost_now = (await stream.read()).status in DRIVEN  # it may have been marked meanwhile
     if dependencies.before is not None:
@@ -273,9 +273,12 @@ async def edits(
     environment: LoopEnvironment,
     word: Word,
     by: str,
+    seconds: float,
     warn: Callable[[str], None] = lambda text: None,
 ) -> list[loop_events.LoopEvent]:
     """The facts about such files before a loop goes on: none, or the person's word.
+
+    Gates that have to be run for it may take `seconds` together.
 
     Raises:
         Refused: there are such files and nothing was said of them.
@@ -293,7 +296,7 @@ async def edits(
         raise Refused(
             _question(loop, state, environment, {path: touched[path] for path in paths}, before)
         )
-    done = await environment.settle(paths, keep=word == "keep")
+    done = await environment.settle(paths, keep=word == "keep", seconds=seconds)
     if done.lost:
         some = join_names(done.dropped, 5)
         warn(f"{done.lost} test{'s' * (done.lost != 1)} need not be there any more: {some}")

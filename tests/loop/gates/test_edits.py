@@ -7,6 +7,7 @@ runner is taken over; a restored file counts as tampering; what was restored is 
 
 import asyncio
 from pathlib import Path
+from time import monotonic
 
 import pytest
 from tests.loop.gates.projects import RIGHT, SHOP, TESTS, again, judged, written
@@ -45,6 +46,19 @@ def test_what_was_touched_is_told_with_a_mark_of_its_content(shop: Path) -> None
     assert found[MORE] == ""
     written(shop, {TILL: "x = 2\n"})
     assert now(judge)[TILL] not in ("", found[TILL])
+
+
+def test_gates_of_an_edit_share_its_time_and_one_that_is_stopped_takes_nothing_over(
+    shop: Path,
+) -> None:
+    """Mutant: the gates of an edit run for as long as their own time allows."""
+    judge, _ = judged(shop)
+    assert judge.baseline is not None
+    first = judge.baseline.digest
+    written(shop, {MORE: "import time\ntime.sleep(300)\n"})
+    with pytest.raises(Refused, match="before the loop's time was over"):
+        asyncio.run(judge.keep([MORE], until=monotonic() + 2))
+    assert judge.baseline.digest == first
 
 
 def test_what_the_agent_may_edit_is_nobodys_question(shop: Path) -> None:

@@ -368,8 +368,10 @@ class Judge:
             raise Refused(f"cannot be put back, do it by hand: {', '.join(left)}")
         return Settled(baseline.digest)
 
-    async def keep(self, paths: Collection[str]) -> Settled:
+    async def keep(self, paths: Collection[str], *, until: float = inf) -> Settled:
         """Make these files what the gates are compared with from now on.
+
+        `until` is when gates are stopped, in seconds of the monotonic clock.
 
         Raises:
             Refused: the gates cannot be run on them, or the loop's code interferes with the runner.
@@ -377,7 +379,7 @@ class Judge:
         was = self._present()
         fresh: Baseline = await WORKERS.run(self._taken, was, paths)
         work: WorkDiff = await WORKERS.run(observe_work, self.root, fresh, self.files, None)
-        bench = self.bench(fresh)
+        bench = replace(self.bench(fresh), until=until)
         await WORKERS.run(bench.tree.lay, work.proof(fresh), work.new(fresh))
         expectations: list[Expected] = []
         dropped: dict[str, None] = {}
