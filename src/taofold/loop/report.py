@@ -366,8 +366,20 @@ def fenced(text: str, kind: str = "text") -> str:
 
 
 def _cell(text: str, width: int = 80) -> str:
-    # A `|` or a line break would end the cell, a backtick would open code.
-    return one_line(text, width).replace("|", "\\|").replace("`", "'")
+    """`text` in a table's cell or a line, as it is written.
+
+    An image in it would be loaded by whoever shows the report, and its address may tell what a
+    model has read; a link may say one thing and lead to another.
+    """
+    # The backslash first: before a bracket it would take back the one that is put there.
+    plain = one_line(text, width).replace("\\", "\\\\").replace("`", "'").replace("<", "&lt;")
+    return re.sub(r"[\[\]|]", r"\\\g<0>", plain)
+
+
+def _code(text: str, width: int = 80) -> str:
+    """`text` as code in a line or a table's cell, where only its end and a `|` mean anything."""
+    inner = one_line(text, width).replace("|", "\\|").replace("`", "'")
+    return f"`{inner}`"
 
 
 def _head(loop: str, state: LoopState) -> str:
@@ -376,7 +388,7 @@ def _head(loop: str, state: LoopState) -> str:
         f"# {_cell(state.wish.task, 120)}",
         "",
         f"* loop `{loop}`: **{state.status}**" + (f", {_cell(ended.reason, 400)}" if ended else ""),
-        f"* gates: {' AND '.join([f'`{_cell(command, 200)}`' for command in state.wish.commands])}",
+        f"* gates: {' AND '.join([_code(command, 200) for command in state.wish.commands])}",
         f"* {iso(state.started_at)} to {iso(state.at)}; {len(state.done)} of at most "
         f"{state.bounds.iterations} iterations, {spent.steps} steps, {spent.tool_calls} calls, "
         f"{spent.usage.tokens} tokens, ${spent.usage.usd:.4f}",
@@ -441,7 +453,7 @@ def _course(state: LoopState) -> str:
 def _lessons(state: LoopState) -> str:
     rows: list[str] = []
     for injection in state.injected:
-        ids = ", ".join([f"`{_cell(name)}`" for name in injection.lessons.patterns])
+        ids = ", ".join([_code(name) for name in injection.lessons.patterns])
         if ids:
             later = "after a failed iteration" if injection.number > 1 else "at the start"
             how = f"by {injection.by}" if injection.manual else later
@@ -450,13 +462,13 @@ def _lessons(state: LoopState) -> str:
             rows.append("* a control loop: nothing was injected, to measure what lessons are worth")
     learnt = state.learnt or Learnt()
     rows += [
-        f"* `{_cell(use.pattern)}` applied in iteration {use.iteration}: "
+        f"* {_code(use.pattern)} applied in iteration {use.iteration}: "
         + ("its check turned green" if use.successful else "without success")
         for use in learnt.injected
         if use.applied
     ]
     rows += [
-        f"* learnt `{_cell(extracted.pattern)}`" + ("" if extracted.new else " (known already)")
+        f"* learnt {_code(extracted.pattern)}" + ("" if extracted.new else " (known already)")
         for extracted in learnt.extracted
     ]
     rows += [f"* {_cell(note, 200)}" for note in learnt.notes]
@@ -470,7 +482,7 @@ def _gates(state: LoopState) -> str:
     rows = ["## Gates", "", f"{last.summary}."]
     for result in last.results:
         outcome = "passed" if result.passed else f"failed: {'; '.join(result.reasons)}"
-        rows += ["", f"`{_cell(result.gate.command, 200)}` {_cell(outcome, 300)}", ""]
+        rows += ["", f"{_code(result.gate.command, 200)} {_cell(outcome, 300)}", ""]
         rows.append(fenced(result.output or "(no output)"))
     rows += ["", "What this does not prove:", ""]
     rows += [f"* {_cell(limit, 300)}" for limit in limits(last)]
