@@ -1,9 +1,9 @@
-"""The ASGI application: routes, and what every request goes through before one.
+"""The ASGI application: all routes, and what a route does with a request that `middleware` let
+pass.
 
-The front checks where a request was sent to and where it came from, then counts, limits and
-audits it; the route checks who it is, that its roles give the right that the endpoint declares,
-and what it says. There are no other routes. Whatever goes wrong leaves as problem details, with
-the same security headers as everything else.
+It checks who sends it, that the sender's roles give the right that the endpoint declares, how much
+they ask for, and what the request says; only then its handler is called. There are no other routes.
+Whatever goes wrong, also a bug, leaves as problem details.
 """
 
 import asyncio

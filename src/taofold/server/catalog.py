@@ -1,7 +1,8 @@
-"""The agents that a server offers, by name.
+"""The agents that a server offers, by name, and the agent that one run is driven with.
 
-An agent is made once, with the server's log; a run that was started elsewhere may be continued if
-somebody can say how its agent is made. `facts_of` is what policies know of a tool.
+An agent is made once, with the server's log; a run that has a model, limits or client tools of its
+own gets a copy with these. A run that was started elsewhere may be continued if somebody can say
+how its agent is made (`Rebuild`). `facts_of` is what policies know of a tool.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,8 @@
-"""The web console: its files, and the few figures that its pages want together.
+"""The web console: its files, and the JSON that only its pages want: runs with what they took,
+costs by day and model, reports of evals.
 
 The files are read once, from the package; what a request names is looked up among them and
-never becomes a path.
+never becomes a path. What ended runs took is remembered in this process.
 """
 
 from collections import OrderedDict

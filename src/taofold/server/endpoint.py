@@ -1,8 +1,9 @@
-"""What a route is: its handler, the right it needs, and the models its input is checked with.
+"""What a route is (`ApiEndpoint`): its handler, the right it needs, and the models its input is
+checked with; the checks; and what a refusal is (`Problem`, problem details by RFC 9457).
 
 A route without a right does not exist: there is no other way to make one. The same models make
-the OpenAPI document, so what is published is what is enforced. Whatever is wrong is answered as
-problem details (RFC 9457); a run that a caller may not see is answered like one that is not there.
+the OpenAPI document, so what is published is what is enforced. A run that a caller may not see is
+answered like one that is not there.
 """
 
 import re

@@ -1,4 +1,6 @@
-"""The OpenAPI document, made from the endpoints and the models they are checked with. Pure."""
+"""The OpenAPI document, made from the endpoints and the models they are checked with, and the table
+of the server's limits that it publishes. Pure.
+"""
 
 import json
 import re

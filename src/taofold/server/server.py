@@ -1,9 +1,9 @@
 """A server's parts, put together: the log, the agents, who drives, who watches, who may; and what
 may be set of it (`Settings`).
 
-`Server` is what handlers work with. It opens no port; `taofold serve` and tests do. `Worker`
-begins runs and advances them; an engine decides when, the worker with which agent, as whom, and
-who hears of it.
+`Server` is what handlers work with, also for their questions about one caller: may he see the run,
+which session is his. It opens no port; `taofold serve` and tests do. `Worker` begins runs and
+advances them; an engine decides when, the worker with which agent, as whom, and who hears of it.
 """
 
 import asyncio

@@ -1,9 +1,11 @@
 """`POST /ag-ui`: a conversation with an agent, for clients that speak AG-UI 1.0.
 
-A thread is a session of its principal. Each request starts a run, or carries on the one that
-waits; history and roles of the request are not believed, for the log knows them. Its tools are
-what the client does itself (`client_tools`), its state what the new run's tools find. Results and
-answers among its messages become decisions of the run here; `translation` has their form.
+A thread is a session of its principal. Each request starts a run, carries on the one that waits, or
+comes back to one that it began before; the answer is a stream of the run's events, from the log.
+History and roles of the request are not believed, for the log knows them. Its tools are what the
+client does itself (`client_tools`), its state what the new run's tools find. Results and answers
+among its messages become decisions of the run here; `translation` has their form. A client that
+leaves ends the run only if it asked so (`abortRun`).
 """
 
 import asyncio

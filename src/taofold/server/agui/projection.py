@@ -3,8 +3,8 @@
 One AG-UI run is one activation: it ends when the run ends, or when it waits for a person (an
 interrupt); a new AG-UI run with the answers carries on. `Projection` is pure: no clock, no I/O.
 `RecordReader` reads the records: a child's come after the call that began it and before the result
-that it became. What the client holds by then, its messages and the shared state, is computed here,
-too.
+that it became. What the client holds by then is computed here, too: its messages (`Messages`), and
+the shared state (`view`), of which it is sent JSON patches.
 """
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,8 @@
-"""The routes of approvals: what waits for a person, and a person's word.
+"""The routes of approvals: what waits for a person, and a person's word on one or on many.
 
 Who may decide is the policy's word, asked with the roles that decider and requester have
-now. Every attempt that is refused is on the run's record and in the server's audit.
+now. Every attempt that is refused is on the run's record and in the server's audit. An answer to a
+question must fit its form (`forms`).
 """
 
 from dataclasses import replace

@@ -1,7 +1,8 @@
-"""Images, documents and sound in requests and answers: read, checked and served.
+"""Images, documents and sound: read from requests, checked, and served to who may see the run.
 
-They come as base64 in JSON, and go as files. What a file is its bytes say; what the client calls
-it is only a name. It knows nothing about runs but their events.
+They come as base64 in JSON, also within a message of AG-UI, and go as files (the route of a run's
+media). What a file is its bytes say; what the client calls it is only a name. It knows nothing
+about runs but their events.
 """
 
 import binascii

@@ -1,7 +1,8 @@
-"""The routes of loops and patterns: to look at, and to retire, restore and edit a pattern.
+"""The routes of loops and patterns: to look at, to retire, restore and edit a pattern, and what
+learning has saved so far.
 
 They belong to the machine, not to one user: whoever holds the right `learning` sees and changes
-them.
+them. Loops are started and steered at the command line alone.
 """
 
 from typing import Any, Final, NoReturn

@@ -1,4 +1,5 @@
-"""Signing in to the MCP servers of the agents that are offered, in a browser: sign-ins and routes.
+"""Signing in to the MCP servers of the agents that are offered, in a browser: sign-ins, their
+routes, and the JSON that these take and give.
 
 A sign-in (`SignIns`) begins and ends at this process: the browser comes back to a page of the
 console, which hands over where it ended. Whoever brings that must be the principal that began, else

@@ -1,4 +1,5 @@
-"""Makes the answers of the API (`schemas`) of the log's values: runs, records, approvals, agents.
+"""Makes the answers of the API (`schemas`) of the log's values: runs and their state, records,
+audit and spans of time, media, approvals, agents.
 
 Pure. What the command line shows as well is in `taofold.views`. `data` and tool results are what
 the log holds, and it holds no secrets.

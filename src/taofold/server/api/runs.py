@@ -1,7 +1,8 @@
-"""The routes of runs: start one, list them, see one and its audit and spans, travel in it,
-follow it, change its course, rate it.
+"""The routes of runs: start one; list, read, follow and rate them; change their course (cancel,
+steer, fork, resume).
 
-A run is started once for each idempotency key, and in a session one at a time.
+A run is started once for each idempotency key, and in a session one at a time: who asks for the
+same again is given the run that there is, who asks for another waits for its turn.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""The JSON of requests and answers.
+"""The JSON of requests (bodies and query parameters) and of answers, as Pydantic models.
 
 Requests refuse what they do not know: roles, principals and history cannot be smuggled in.
-Later releases may add fields to answers.
+Later releases may add fields to answers. How long and how many things may be is said here.
 """
 
 from typing import Annotated, Any, Literal
