@@ -3,7 +3,8 @@
 An `AgentChoice` is what the command line or the record says; `make` takes one. AGENT is an agent
 file, a `module:attr`, or nothing: then it is the default agent with file and command tools on the
 current directory. Its models are connected here: those that its file names, or what `--model` says
-instead. The operator's policy and flags come on top.
+instead; a flow that asks no model needs none. The operator's policy, tools of `--tools` folders and
+flags come on top.
 
 How an agent file is read and built is in `taofold.files`.
 """

@@ -1,7 +1,8 @@
 """`taofold demo`: two loops on broken Python projects, with no key and no network.
 
 The second one is told what the first one learnt; a third run of the second project without
-lessons shows what that was worth.
+lessons shows what that was worth. `--kill-at` has a loop's process killed on the way, and the next
+one goes on. Projects and model come with another package (`Projects`).
 """
 
 import os

@@ -1,4 +1,5 @@
-"""`taofold eval`: an agent on a file of cases, or cases made from (rated) runs.
+"""`taofold eval`: agents on a file of cases, one after the other, and their reports side by side;
+or cases made of runs in the log, for instance of those that people rated.
 
 Cases, scorers, reports and their comparison are in `taofold.evals`.
 """

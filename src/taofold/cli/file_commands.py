@@ -1,6 +1,7 @@
 """`taofold check|graph|init`: agent, flow, policy and configuration files. No run is started.
 
-What may stand in a file, and how its faults are found, is in `taofold.files`.
+`init` writes the templates that stand here. What may stand in a file, and how its faults are found,
+is in `taofold.files`.
 """
 
 from pathlib import Path

@@ -1,4 +1,5 @@
-"""The project of a command: `.taofold/`, its configuration and policy, log and registry (D16).
+"""The project of a command: `.taofold/`, its configuration and policy, log and registry (D16), and
+how loops learn here.
 
 Everything that a command reads from the environment is read here: `TAOFOLD_HOME`,
 `TAOFOLD_LOG` says where things are, and a variable that looks like one

@@ -1,7 +1,8 @@
 """`taofold loops list|status|resume|pause|abort|report|export`.
 
-LOOP is an id, the beginning of one, or `last`; it may be left out where only one loop fits.
-Lists and states are printed here; a loop that goes on is shown by `render/loops`.
+LOOP is an id, the beginning of one, or `last`; it may be left out where only one loop fits
+(`which`). `abort` may take a loop's changes back. Lists and states are printed here; a loop that
+goes on is shown by `render/loops`.
 """
 
 import json as jsons

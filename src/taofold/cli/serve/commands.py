@@ -1,7 +1,8 @@
 """`taofold serve`, `taofold work` and `taofold serve tokens …`: agents over HTTP, and who may.
 
 Without tokens it serves this machine only; to be reachable from elsewhere it wants tokens,
-and the names under which it is reached. What is then served is put together in `http` and `mcp`.
+and the names under which it is reached. The verbs with their options are here, also `--mcp`; what
+is then served is put together in `http` and `mcp`.
 """
 
 from collections.abc import Sequence
