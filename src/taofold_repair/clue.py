@@ -1,6 +1,7 @@
 """`Clue`: what a failing check and its test say of the fault.
 
-Error class, names, values, and which templates fit. It knows nothing about the code at fault; the
+Error class, message, the names and values in it (`signals` compares what was expected with what
+came), and how well each template fits (`FIT`). It knows nothing about the code at fault; the
 factors are judgement, not measurement, and only order what is tried.
 """
 

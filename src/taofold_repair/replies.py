@@ -1,6 +1,8 @@
-"""The sentences of the repair policy and the reply format they go into.
+"""What the repair policy writes: its sentences, the reply format they go into, and the marks of
+edits.
 
-Knows nothing about how decisions are made.
+A mark is eight hex digits in an answer that stand for an edit that was tried and failed: a later
+conversation reads them back and does not try it again. Knows nothing about how decisions are made.
 """
 
 import json

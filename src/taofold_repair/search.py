@@ -1,8 +1,8 @@
 """The state of a search for edits, folded from what was done, and what the search came to.
 
-`search_state` has the edits that were kept, tried and are to be taken back. `SEARCH` tells those
-who keep rates of edits (`taofold.loop.learner`) which edit ended a run's search, and where the
-ranking had it.
+`search_state` has the edits that were kept, tried and are to be taken back; `better` says what
+progress is. `SEARCH` tells those who keep rates of edits (`taofold.loop.learner`) which edit ended
+a run's search, and where the ranking had it. Which edit is tried next is up to `model` and `rank`.
 """
 
 from collections.abc import Mapping, Sequence

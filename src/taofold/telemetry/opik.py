@@ -1,4 +1,5 @@
-"""Opik: traces and spans over its REST contract, while runs go on or after the fact.
+"""Opik: traces and spans over its REST contract, while runs go on or after the fact, with measures
+of runs that ended as feedback scores.
 
     agent = Agent("openai:gpt-5", log=traced("sqlite:runs.db"))
 

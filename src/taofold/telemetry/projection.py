@@ -1,4 +1,6 @@
-"""From records to spans, one record at a time: a span comes out when it is over.
+"""From records to spans, one record at a time: a span comes out when it is over. `SpanProjection`
+is of one run that goes on, `spans_of` of a stored one, `Calls` are what was proposed and is not
+over.
 
 Pure. What was rewound is part of the trace: it was done, and paid for (`core.trace` is the run as
 it stands now, without). What a fork copied is not: it is in the trace of the run that did it, to

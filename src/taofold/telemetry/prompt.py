@@ -1,11 +1,12 @@
-"""Prompts and replies as span attributes: the messages that a model was sent, as bounded JSON.
+"""Prompts and replies as span attributes: the messages that a model was sent, in the form of the
+GenAI conventions, as bounded JSON (`Lengths`), without secrets (`Disclosure`).
 
 A message is encoded once, however many prompts it is in. A prompt that is too long is cut between
 messages, a text within it to its ends and its error lines; never in the middle of JSON.
 
 A log holds the digest of each prompt and everything it was made of, but not the prompt. For a
-stored run its agent is driven once more, offline: what it makes of the log today is the prompt
-that was sent if the digests agree; no other is used.
+stored run (`prompts_of`) its agent is driven once more, offline: what it makes of the log today is
+the prompt that was sent if the digests agree; no other is used.
 """
 
 import contextlib

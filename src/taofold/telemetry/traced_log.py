@@ -2,9 +2,9 @@
 
 A wrapper of a log is a log: every run that is kept there is traced, its children, what is resumed
 and what another process carries on. Spans leave when they are over and durable. No failure of an
-exporter reaches a run. `with_traces` chooses the exporter by name, as a configuration does; its
-libraries are loaded with the first span, for most commands have none. The exporters are in `otel`
-and `opik`, what they send with is in `outbox`.
+exporter reaches a run. `with_traces` chooses the exporter by name, as a configuration does, and
+checks the addresses that the environment gives; its libraries are loaded with the first span, for
+most commands have none. The exporters are in `otel` and `opik`, what they send with is in `outbox`.
 """
 
 import asyncio

@@ -1,4 +1,6 @@
-"""The documented repair templates: their names, what they do, how common they are.
+"""The documented repair templates: their names, what they do, how common they are. What each
+changes is in the modules of this package, by what it changes: `calls`, `constants`, `names`,
+`operators`, `statements`.
 
 The names are the `fix_category` of learnt patterns, so they are part of the surface.
 """

@@ -1,4 +1,6 @@
-"""Templates for calls: arguments, keywords, types, a call too many; and slips of syntax."""
+"""Templates for calls: arguments in another order, wrong keywords, types that are not converted, a
+call that is missing or too much; and for slips of syntax, where a file does not parse.
+"""
 
 import ast
 import re

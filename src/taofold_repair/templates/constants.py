@@ -1,4 +1,4 @@
-"""Templates for constants, strings and the standard functions people mix up."""
+"""Templates for constants, strings and rounding, and for the standard functions people mix up."""
 
 import ast
 import re

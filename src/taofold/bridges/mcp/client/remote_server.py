@@ -1,9 +1,10 @@
 """`RemoteServer`: one MCP server, a local program or a URL, seen from here: its tools, and calls.
 
-Its prompts and pages of lists are read here, too; `connection` reconnects, `session` speaks the
-protocol. Runs on the loop of the connections. What the server says of a tool is compared with what
-was accepted (`pins`) before each call, as fresh as the server lets us know; if it changed, a person
-is asked.
+Its prompts, resources and pages of lists are read here, too, and resources watched for changes;
+`connection` reconnects, `session` speaks the protocol. Runs on the loop of the connections. What
+the server says of a tool is compared with what was accepted (`definitions.Pins`) before each call,
+as fresh as the server lets us know; if it changed, a person is asked. A call may end in `questions`
+or become a task (`tasks`): both are followed here to their outcome.
 """
 
 import asyncio

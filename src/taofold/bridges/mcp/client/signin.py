@@ -1,6 +1,7 @@
 """`sign_in`: a person signs in to an MCP server with a browser, once.
 
-`oauth` keeps the tokens and refreshes them.
+The browser comes back to a port of this machine that is open for that one answer. `oauth` keeps the
+tokens and refreshes them.
 """
 
 import asyncio

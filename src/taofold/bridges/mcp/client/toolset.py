@@ -1,10 +1,11 @@
 """MCP servers as toolsets: `Agent(..., tools=[McpServer.stdio("npx", "-y", "…")])`.
 
-A server is started or connected when its tools are first needed, in the background; it is kept
-for as long as the process lives, or until `close`. What it says is data: it never lowers a tier
-unless `trust` says so, and a tool that changed or is new since the server was met is called only
-after a person has accepted it. Resources and prompts of the server are read by tools of ours.
-`McpServer` is what people configure; what it does with the server that is up is in `remote_server`.
+`McpServer` is what people configure. It is started or connected when its tools are first needed, in
+the background, and kept for as long as the process lives, or until `close`. What it says is data:
+it never lowers a tier unless `trust` says so, and a tool that changed or is new since the server
+was met is called only after a person has accepted it. Resources and prompts of the server are read
+by tools of ours (`readers`), or by the program itself, which may also wait for changes of
+resources. What is done with a server that is up is in `remote_server`.
 """
 
 import asyncio
