@@ -174,27 +174,48 @@ async def _open(call: ApiCall, action_id: str, row: RunRow) -> Approval | None:
         return None
 
 
-def _fits(one: Approval, body: Decide) -> None:
+def _fits(approval: Approval, body: Decide) -> None:
     """A question is answered, an action is approved.
 
     Raises:
         Problem: 422.
     """
-    verdict = body.decision
-    if one.wants_text and verdict not in ("answer", "edit", "deny"):
-        raise Problem(422, "answer", "this is a question: answer it, or deny")
-    if verdict == "answer" and not one.wants_text:
-        raise Problem(422, "answer", "this waits for approval, not for an answer")
-    if verdict == "done" and (not one.question or one.form is not None):
-        raise Problem(422, "done", "the action was never begun: approve or deny")
-    if verdict == "answer" and body.answer is None:
-        raise Problem(422, "answer", "an answer says what is answered")
-    if verdict == "edit" and body.parameters is None:
-        raise Problem(422, "parameters", "an edit says which parameters to use instead")
-    if verdict != "edit" and body.parameters is not None:
-        raise Problem(422, "parameters", "only an edit brings parameters")
-    if verdict == "edit" and one.action.tool == ASK_USER:
-        raise Problem(422, "parameters", "a question is answered with text")
+    verdict, asks = body.decision, approval.wants_text
+    in_doubt = approval.question and approval.form is None
+    edits, brings_parameters = verdict == "edit", body.parameters is not None
+    rules = (
+        (
+            not asks or verdict in ("answer", "edit", "deny"),
+            ("answer", "this is a question: answer it, or deny"),
+        ),
+        (
+            asks or verdict != "answer",
+            ("answer", "this waits for approval, not for an answer"),
+        ),
+        (
+            in_doubt or verdict != "done",
+            ("done", "the action was never begun: approve or deny"),
+        ),
+        (
+            verdict != "answer" or body.answer is not None,
+            ("answer", "an answer says what is answered"),
+        ),
+        (
+            brings_parameters or not edits,
+            ("parameters", "an edit says which parameters to use instead"),
+        ),
+        (
+            edits or not brings_parameters,
+            ("parameters", "only an edit brings parameters"),
+        ),
+        (
+            not edits or approval.action.tool != ASK_USER,
+            ("parameters", "a question is answered with text"),
+        ),
+    )
+    for holds, (code, detail) in rules:
+        if not holds:
+            raise Problem(422, code, detail)
 
 
 def _filled(one: Approval, decision: Decision) -> Decision:
