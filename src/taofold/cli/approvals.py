@@ -140,19 +140,25 @@ async def _decide_each(
     log: "Log", ids: "list[str]", decision: "Decision", *, everything: bool
 ) -> "tuple[list[tuple[Approval, bool]], dict[str, str]]":
     """Decide on each: what was decided, whether a process waits for it; what `resume` needs."""
-    from taofold.runtime import control
-
     if everything:
-        names = [await find(log, name) for name in ids]
-        waiting = [approval for name in names for approval in await control.pending(log, name)]
-        if not waiting:
-            raise Refused(f"nothing waits for a person in {', '.join(names)}")
-        questions = [approval for approval in waiting if approval.question]
+        waiting = await _waiting(log, ids)
+        questions = [approval.id for approval in waiting if approval.question]
         if questions and decision.verdict != "deny":
-            fail(f"{questions[0].id} is a question: answer it by itself")
+            fail(f"{questions[0]} is a question: answer it by itself")
         ids = [approval.id for approval in waiting]
     decisions = [await _decide(log, name, decision) for name in ids]
     return decisions, await _agent_options(log, {approval.run for approval, _ in decisions})
+
+
+async def _waiting(log: "Log", runs: "list[str]") -> "list[Approval]":
+    """All that waits for a person in these runs. Raises `Refused` if nothing does."""
+    from taofold.runtime import control
+
+    names = [await find(log, run) for run in runs]
+    waiting = [approval for name in names for approval in await control.pending(log, name)]
+    if not waiting:
+        raise Refused(f"nothing waits for a person in {', '.join(names)}")
+    return waiting
 
 
 async def _decide(log: "Log", said: str, decision: "Decision") -> "tuple[Approval, bool]":

@@ -36,21 +36,8 @@ async def which(dependencies: "LoopDependencies", said: str, fit: "Collection[st
     from taofold.loop.stream import ids, load
 
     names = list(await ids(dependencies.journal))
-    # `ids` gives the newest first.
-    if said == "last" and names:
-        return names[0]
-    if said in names:
-        return said
     if said:
-        # A whole id went before: it may be the beginning of others.
-        matching = [name for name in names if name.startswith(said)]
-        if len(matching) == 1:
-            return matching[0]
-        if matching:
-            raise ConfigError(
-                f"{said!r} is the beginning of {len(matching)}: {_some(matching, ', ')}"
-            )
-        raise UnknownRun(f"no loop {said!r}; there are {_some(names, ', ') or 'none'}")
+        return _named_loop(names, said)
     if fit:
         names = [
             name for name in names if (await load(dependencies.journal, name)).state.status in fit
@@ -61,6 +48,21 @@ async def which(dependencies: "LoopDependencies", said: str, fit: "Collection[st
         raise ConfigError("no loop comes into question; see `loops list`")
     listed = _some([f"  {name}" for name in names], "\n")
     raise ConfigError(f"say which loop is meant; {len(names)} come into question:\n{listed}")
+
+
+def _named_loop(names: "Sequence[str]", said: str) -> str:
+    """The one of the loops, the newest first, that has or begins with this name."""
+    if said == "last" and names:
+        return names[0]
+    if said in names:
+        return said
+    # A whole id went before: it may be the beginning of others.
+    matching = [name for name in names if name.startswith(said)]
+    if len(matching) == 1:
+        return matching[0]
+    if matching:
+        raise ConfigError(f"{said!r} is the beginning of {len(matching)}: {_some(matching, ', ')}")
+    raise UnknownRun(f"no loop {said!r}; there are {_some(names, ', ') or 'none'}")
 
 
 def _some(names: "Sequence[str]", between: str) -> str:

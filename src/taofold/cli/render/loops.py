@@ -194,6 +194,17 @@ class LoopDisplay:
         if verdict.unstarted:
             # Whole, however long: no work makes such a gate pass.
             self._say(("   ! ", "yellow"), (verdict.unstarted, "yellow"))
+        self._failures(verdict)
+        for change in verdict.changes:
+            if change.tampering:
+                self._say((f"   ! {change.path} was {change.did}, {change.done}", "bold red"))
+        if not (verdict.passed or verdict.errors) and verdict.reasons:
+            self._say((f"         {line(verdict.reasons[0], self._room(9))}", "red"))
+        left = [change.path for change in verdict.changes if change.done == "left out"]
+        if left:
+            self._say((line(f"   not in the proof: {', '.join(left)}", self.width), "dim"))
+
+    def _failures(self, verdict: "Verdict") -> None:
         errors = verdict.errors
         for failure in errors[:_ERRORS]:
             name = line(failure.id, 80)
@@ -201,14 +212,6 @@ class LoopDisplay:
             self._say("         ", (name, "red"), (f"  {cause}", "dim"))
         if len(errors) > _ERRORS:
             self._say((f"         and {len(errors) - _ERRORS} more", "dim"))
-        for change in verdict.changes:
-            if change.tampering:
-                self._say((f"   ! {change.path} was {change.did}, {change.done}", "bold red"))
-        if not verdict.passed and not errors and verdict.reasons:
-            self._say((f"         {line(verdict.reasons[0], self._room(9))}", "red"))
-        left = [change.path for change in verdict.changes if change.done == "left out"]
-        if left:
-            self._say((line(f"   not in the proof: {', '.join(left)}", self.width), "dim"))
 
     def _lessons(self, event: e.LessonsInjected) -> None:
         lessons = event.lessons

@@ -280,21 +280,22 @@ def show(result: "RunResult[Any]", *, json: bool, hints: bool = True, summary: b
     # Not at the top, as elsewhere: `--help` imports this module.
     from taofold.cli.render.story import summary as summary_of
 
-    output = result.state.output
     if json:
         give_json(as_json(result))
-    elif output is not None:
-        give(output) if isinstance(output, str) else give_json(output)
-    if json:
         return
-    if summary and result.status != "waiting":
+    output = result.state.output
+    if output is not None:
+        give(output) if isinstance(output, str) else give_json(output)
+    if result.status == "waiting":
+        if hints:
+            _next(result)
+        return
+    if summary:
         for text in summary_of(result.state):
             say(text)
-    elif result.error and result.status != "waiting":  # a quiet run says at least why it failed
+    elif result.error:  # a quiet run says at least why it failed
         say(f"{result.status}: {result.error}")
-    if hints and result.status == "waiting":
-        _next(result)
-    elif hints:
+    if hints:
         say(f"log: {invocation()} runs show {result.run_id}")
 
 
