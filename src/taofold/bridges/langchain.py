@@ -23,7 +23,7 @@ import asyncio
 import inspect
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Final, cast, get_args
@@ -340,16 +340,23 @@ def _commanded(command: Any) -> Outcome:
     pairs = list(update.items()) if isinstance(update, Mapping) else list(update or ())
     messages = [message for key, value in pairs if key == "messages" for message in _listed(value)]
     state = [(str(key), value) for key, value in pairs if key != "messages"]
-    ignored = [f"goto={command.goto!r}"] if command.goto else []
-    ignored += [f"{word}=…" for word in ("graph", "resume") if getattr(command, word) is not None]
-    if len(state) > 1:
-        ignored.append(f"updates of {', '.join(key for key, _ in state)}")
+    update_of_state = state[0] if len(state) == 1 else None
     joined = _joined([outcome_of(message) for message in messages])
     value = joined.value if messages else "done"
+    ignored = _unfollowed(command, [key for key, _ in state])
     if not ignored:
-        return Outcome(value, joined.status, update=state[0] if state else None)
+        return Outcome(value, joined.status, update=update_of_state)
     note = f"(It ran. Only a LangGraph graph can follow its Command: {'; '.join(ignored)}.)"
-    return Outcome(f"{value}\n{note}", "partial", update=state[0] if len(state) == 1 else None)
+    return Outcome(f"{value}\n{note}", "partial", update=update_of_state)
+
+
+def _unfollowed(command: Any, state_keys: Sequence[str]) -> list[str]:
+    """What of the command only a graph could follow."""
+    ignored = [f"goto={command.goto!r}"] if command.goto else []
+    ignored += [f"{word}=…" for word in ("graph", "resume") if getattr(command, word) is not None]
+    if len(state_keys) > 1:
+        ignored.append(f"updates of {', '.join(state_keys)}")
+    return ignored
 
 
 def _listed(value: Any) -> list[Any]:

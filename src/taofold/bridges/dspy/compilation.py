@@ -281,25 +281,28 @@ def _arguments(
     }
     make, compile_ = teleprompter.make, getattr(teleprompter.make, "compile", None)
     taken, later = _parameters(make), _parameters(compile_)
-    ours = {*fixed, "trainset", "valset", "eval_kwargs"}
-    for key in given:
-        if key in ours or key not in taken | later:
-            choices = ", ".join(sorted((taken | later) - ours - {"self", "student", "teacher"}))
-            name = teleprompter.name
-            raise ConfigError(f"{name} has no option {key!r}; it has {choices}", path="options")
-    defaults = dict(_DEFAULTS.get(teleprompter.name, {}))
+    options = (taken | later) - {*fixed, "trainset", "valset", "eval_kwargs"}
+    strange = [key for key in given if key not in options]
+    if strange:
+        choices = ", ".join(sorted(options - {"self", "student", "teacher"}))
+        name = teleprompter.name
+        raise ConfigError(f"{name} has no option {strange[0]!r}; it has {choices}", path="options")
+    whole = {**_defaults(teleprompter.name, given), **given, **fixed}
+    # What the class and its `compile` both take is given to the class alone.
+    of_compile = {key: value for key, value in given.items() if key in later - taken}
+    if "eval_kwargs" in later:
+        of_compile["eval_kwargs"] = {"num_threads": 1}
+    return {key: value for key, value in whole.items() if key in taken}, of_compile
+
+
+def _defaults(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Ours for the teleprompter `name`, without those that the given options stand in for."""
+    defaults = dict(_DEFAULTS.get(name, {}))
     if _BOUNDS & set(given):
         defaults = {key: value for key, value in defaults.items() if key not in _BOUNDS}
-    if teleprompter.name == "MIPROv2" and "num_candidates" in given:
+    if name == "MIPROv2" and "num_candidates" in given:
         defaults["auto"] = None
-    whole = {**defaults, **given, **fixed}
-    # What the class and its `compile` both take is given to the class alone.
-    both = {key for key in given if key in taken}
-    return (
-        {key: value for key, value in whole.items() if key in taken},
-        {key: {"num_threads": 1} for key in later & {"eval_kwargs"}}
-        | {key: value for key, value in given.items() if key in later and key not in both},
-    )
+    return defaults
 
 
 def theirs(session: DspySession, name: str, judge: Judge) -> Any:

@@ -139,18 +139,19 @@ class ServerAddress:
     @property
     def label(self) -> str:
         """A short name: of the program, the package it runs, or the host."""
-        if self.kind == "stdio":
-            words = [
-                self.command,
-                *[argument for argument in self.args if not argument.startswith(("-", "/", "."))],
-            ]
-            telling = [word for word in words if "mcp" in word or "server" in word]
-            name = PurePath(_VERSION.sub("", (telling or words)[0])).name.removesuffix(".py")
-        else:
-            name = (urlsplit(self.url).hostname or "local").removeprefix("www.").partition(".")[0]
+        name = self._program() if self.kind == "stdio" else self._host()
         short = _AROUND.sub("", name) or name
         plain = _ODD.sub("_", short).strip("_").lower() or "mcp"
         return plain if plain[0].isalpha() else f"mcp_{plain}"
+
+    def _program(self) -> str:
+        arguments = [word for word in self.args if not word.startswith(("-", "/", "."))]
+        words = [self.command, *arguments]
+        telling = [word for word in words if "mcp" in word or "server" in word]
+        return PurePath(_VERSION.sub("", (telling or words)[0])).name.removesuffix(".py")
+
+    def _host(self) -> str:
+        return (urlsplit(self.url).hostname or "local").removeprefix("www.").partition(".")[0]
 
 
 def with_environment(values: Mapping[str, str]) -> dict[str, str]:

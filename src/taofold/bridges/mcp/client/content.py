@@ -34,15 +34,16 @@ def outcome(result: Any) -> Outcome:
     if failed:
         return Outcome(text or "the server reports an error and does not say which", "failure")
     value = get(result, "structured_content")
-    if value is None:
-        return Outcome(text)
+    return Outcome(text if value is None else _small(_structured(value, blocks, texts), text))
+
+
+def _structured(value: Any, blocks: list[Any], texts: list[str]) -> Any:
+    """The structured result, without its wrapper, and what else came with it."""
     if is_object(value) and set(value) == {"result"}:
         value = value["result"]  # how results that are no objects are wrapped
     pairs = zip(blocks, texts, strict=True)
     attached = [rest for block, rest in pairs if get(block, "type") != "text"]
-    if attached:
-        value = {"result": value, "attached": attached}
-    return Outcome(_small(value, text))
+    return {"result": value, "attached": attached} if attached else value
 
 
 def _shown(blocks: list[Any], media: list[Showing | None], status: ObservationStatus) -> Outcome:

@@ -11,7 +11,7 @@ has accepted it. Knows nothing about connections or calls.
 """
 
 import secrets
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from hashlib import blake2b
@@ -192,14 +192,9 @@ def differences(old: Definition, new: Definition) -> list[str]:
         sentences.append(
             f"its description was {_short(old.description)}, is {_short(new.description)}"
         )
-    before, now = old.schema.get("properties", {}), new.schema.get("properties", {})
-    sentences += [f"parameter {name!r} is gone" for name in before if name not in now]
-    sentences += [f"parameter {name!r} is new" for name in now if name not in before]
-    sentences += [
-        f"parameter {name!r} was {_short(before[name])}, is {_short(now[name])}"
-        for name in before
-        if name in now and before[name] != now[name]
-    ]
+    sentences += _parameter_differences(
+        old.schema.get("properties", {}), new.schema.get("properties", {})
+    )
     for name in {**old.hints, **new.hints}:
         was, is_ = old.hints.get(name), new.hints.get(name)
         if was != is_:
@@ -210,6 +205,17 @@ def differences(old: Definition, new: Definition) -> list[str]:
         sentences.append(f"its proposed tier was {old.tier or 'none'}, is {new.tier or 'none'}")
     rest = {**old.schema, "properties": 0} != {**new.schema, "properties": 0}
     return [*sentences, "what it requires changed"] if rest else sentences
+
+
+def _parameter_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    gone = [f"parameter {name!r} is gone" for name in old if name not in new]
+    fresh = [f"parameter {name!r} is new" for name in new if name not in old]
+    changed = [
+        f"parameter {name!r} was {_short(rules)}, is {_short(new[name])}"
+        for name, rules in old.items()
+        if name in new and rules != new[name]
+    ]
+    return [*gone, *fresh, *changed]
 
 
 def _hint(said: bool | None) -> str:

@@ -440,7 +440,8 @@ async def _admit(server: str, url: str) -> None:
     parts, home = urlsplit(url), urlsplit(server)
     host = parts.hostname or ""
     local = _is_loopback(home.hostname or "")
-    if parts.scheme != "https" and not (parts.scheme == "http" and local and _is_loopback(host)):
+    on_this_machine = parts.scheme == "http" and local and _is_loopback(host)
+    if parts.scheme != "https" and not on_this_machine:
         raise SignInFailed(f"the authorization server at {host!r} is not reached over https")
     if host == home.hostname or local or not await _is_private(host):
         return

@@ -398,18 +398,9 @@ def filled_form(schema: Mapping[str, Any], text: str) -> tuple[dict[str, Any], s
     An answer is JSON, or the plain value if the form has one field; "" takes the defaults.
     """
     properties: Mapping[str, Any] = schema.get("properties", {})
-    values: Any = {}
-    if text.strip():
-        try:
-            values = json.loads(text)
-        except ValueError:
-            values = text.strip()
-        if not is_object(values):
-            required = [name for name in properties if name in schema.get("required", ())]
-            single = required if len(required) == 1 else list(properties)
-            if len(single) != 1:
-                return {}, f"Answer with JSON that holds {', '.join(properties)}."
-            values = {single[0]: _valued(properties[single[0]], text.strip())}
+    values = _field_values(schema, properties, text.strip())
+    if values is None:
+        return {}, f"Answer with JSON that holds {', '.join(properties)}."
     content = {n: r["default"] for n, r in properties.items() if is_object(r) and "default" in r}
     content |= {str(name): value for name, value in values.items()}
     odd = [name for name in content if name not in properties]
@@ -417,6 +408,23 @@ def filled_form(schema: Mapping[str, Any], text: str) -> tuple[dict[str, Any], s
         return {}, f"The form has no {odd[0]!r}, only {', '.join(properties)}."
     wrong = checker({**schema})(content)
     return content, f"That does not fit: {wrong}." if wrong else ""
+
+
+def _field_values(
+    schema: Mapping[str, Any], properties: Mapping[str, Any], text: str
+) -> Mapping[str, Any] | None:
+    """What the answer says of the fields; None if it is no object and which field is not clear."""
+    if not text:
+        return {}
+    try:
+        document: Any = json.loads(text)
+    except ValueError:
+        document = text
+    if is_object(document):
+        return document
+    required = [name for name in properties if name in schema.get("required", ())]
+    single = required if len(required) == 1 else list(properties)
+    return {single[0]: _valued(properties[single[0]], text)} if len(single) == 1 else None
 
 
 def _valued(rules: Any, text: str) -> Any:

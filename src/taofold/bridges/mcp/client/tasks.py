@@ -114,9 +114,8 @@ class RemoteTask:
                 case "completed":
                     return load("mcp.types").CallToolResult.model_validate(status.result or {})
                 case "failed":
-                    fault: Mapping[str, Any] = status.error or {}
-                    reason = str(fault.get("message", "")) or message or "no reason"
-                    raise TaskGone(f"the server {self.name!r}: the task failed: {reason[:2000]}")
+                    reason = _reason(status) or message or "no reason"
+                    raise TaskGone(f"the server {self.name!r}: the task failed: {reason}")
                 case "cancelled":
                     raise TaskGone(f"the server {self.name!r} cancelled the task {message}".strip())
                 case "input_required":
@@ -125,9 +124,7 @@ class RemoteTask:
                 case _:
                     pass
             await asyncio.sleep(pause)
-            suggested = status.poll_interval_ms
-            longest = USUAL_S if not suggested or suggested < 0 else suggested / 1000
-            pause = min(pause * 2, max(QUICK_S, min(longest, SLOW_S)))
+            pause = min(pause * 2, _longest_pause(status.poll_interval_ms))
 
     async def _asked(self, requests: Mapping[str, Any], ask: Ask | None) -> bool:
         """Put what the task wants to know to a person; False if it is all answered already."""
@@ -179,3 +176,15 @@ class RemoteTask:
                 f"the server {self.name!r} does not tell what became of the task {self.id[:80]!r}: "
                 f"{kind}: {clip(str(error), 500)}; it may have happened"
             ) from error
+
+
+def _reason(status: Any) -> str:
+    """Why the task failed, in the server's words; "" if it says nothing."""
+    fault: Mapping[str, Any] = status.error or {}
+    return str(fault.get("message", ""))[:2000]
+
+
+def _longest_pause(suggested_ms: float | None) -> float:
+    """Seconds between two looks at a task at most: what the server suggests, within our bounds."""
+    suggested = USUAL_S if not suggested_ms or suggested_ms < 0 else suggested_ms / 1000
+    return max(QUICK_S, min(suggested, SLOW_S))

@@ -12,7 +12,15 @@ import asyncio
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import replace
 from inspect import Parameter, signature
 from pathlib import Path
@@ -373,12 +381,7 @@ class McpServer(Toolset):
         for flaw in self._server.skipped:
             _LOGGER.warning("mcp server %r: a tool is left out: %s", self.label, flaw)
         names = [definition.name for definition in definitions_now]
-        missing = [name for name in selection or () if name not in names]
-        if missing:
-            raise ConfigError(
-                f"mcp server {self.label!r} has no tools {missing}; it has "
-                f"{', '.join(self._server.names or names)}"
-            )
+        self._refuse_missing(names, self._server.names)
         tools: dict[str, Tool] = {}
         prefix = options.get("prefix")
         prefix = f"{self.label}_" if prefix is None else prefix
@@ -394,6 +397,15 @@ class McpServer(Toolset):
             # A tool of the server's wins over a reader of ours with the same name.
             tools.setdefault(tool.name, tool)
         return tools
+
+    def _refuse_missing(self, names: Sequence[str], listed: Sequence[str]) -> None:
+        """Raise `ConfigError` if the options name a tool that is not among `names`."""
+        missing = [name for name in self._options.get("tools") or () if name not in names]
+        if missing:
+            raise ConfigError(
+                f"mcp server {self.label!r} has no tools {missing}; it has "
+                f"{', '.join(listed or names)}"
+            )
 
     def _work(self, address: ServerAddress) -> RemoteServer:
         """The server at work, as it is reached from `address`."""
