@@ -106,12 +106,12 @@ def _routes(server: Server, endpoints: Sequence[ApiEndpoint]) -> list[Route]:
     return [_route(server, path, methods) for path, methods in by_path.items()]
 
 
-def _route(server: Server, path: str, known: Mapping[str, ApiEndpoint]) -> Route:
+def _route(server: Server, path: str, endpoints: Mapping[str, ApiEndpoint]) -> Route:
     async def handle(request: Request) -> Response:
         access: AccessRecord = request.scope["taofold"]
         access.route = path
         try:
-            return await _answered(server, known[_method(request)], request, access)
+            return await _answered(server, endpoints[_method(request)], request, access)
         except Exception as error:
             problem = problem_of(error)
             if problem is None:
@@ -119,7 +119,7 @@ def _route(server: Server, path: str, known: Mapping[str, ApiEndpoint]) -> Route
             access.code, access.detail = problem.code, problem.detail
             return problem.response()
 
-    return Route(path, handle, methods=list(known))
+    return Route(path, handle, methods=list(endpoints))
 
 
 def _method(request: Request) -> str:
@@ -207,8 +207,8 @@ def _limit(server: Server, who: str) -> None:
         raise too_many_requests(wait)
 
 
-def _json(said: BaseModel, status: int) -> Response:
-    return Response(said.model_dump_json(), status, media_type="application/json")
+def _json(answer: BaseModel, status: int) -> Response:
+    return Response(answer.model_dump_json(), status, media_type="application/json")
 
 
 async def _http(request: Request, error: Exception) -> Response:

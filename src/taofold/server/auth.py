@@ -75,8 +75,8 @@ def _token(entry: Any) -> Token:
     return Token(**fields)
 
 
-def _known(said: Any) -> Known:
-    entries = said["tokens"] if is_object(said) else None
+def _known(document: Any) -> Known:
+    entries = document["tokens"] if is_object(document) else None
     if not is_array(entries):
         raise ValueError("it has no list of tokens")
     return {token.id: token for token in map(_token, entries)}
@@ -111,12 +111,12 @@ class TokenStore:
             # A server whose file is damaged must not fall back to serving without tokens.
             return True
 
-    def check(self, said: str) -> Token | None:
-        """The token that `said` is, None if it is none that may be used."""
-        parts = _TOKEN.fullmatch(said)
+    def check(self, text: str) -> Token | None:
+        """The token that `text` is, None if it is none that may be used."""
+        parts = _TOKEN.fullmatch(text)
         token = self.get(parts[1]) if parts is not None else None
         # In constant time: how long it takes must not tell how many characters were right.
-        if token is None or not hmac.compare_digest(token.digest, _digest(said)):
+        if token is None or not hmac.compare_digest(token.digest, _digest(text)):
             return None
         return token
 
@@ -177,13 +177,13 @@ class TokenStore:
             LogError: the file cannot be written.
         """
 
-        def revoked(known: Known) -> Known:
-            if id_ not in known:
+        def revoked(tokens: Known) -> Known:
+            if id_ not in tokens:
                 raise ConfigError(f"there is no token {id_!r}")
-            token = known[id_]
+            token = tokens[id_]
             # Revoked tokens stay in the file: the list says
             # when, and a second call keeps the first time.
-            return {**known, id_: replace(token, revoked_at=token.revoked_at or self.now())}
+            return {**tokens, id_: replace(token, revoked_at=token.revoked_at or self.now())}
 
         self._change(revoked)
         return self._kept.value()[id_]
@@ -207,15 +207,15 @@ def token_row(token: Token) -> dict[str, Any]:
     return {"id": token.id, "principal": token.principal, "roles": list(token.roles), **times}
 
 
-def _digest(said: str) -> str:
-    return hashlib.sha256(said.encode()).hexdigest()
+def _digest(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()
 
 
 NAME: Final = "local-token.json"
 
 
-def _local_secret(said: Any) -> str:
-    token = said.get("token") if is_object(said) else None
+def _local_secret(document: Any) -> str:
+    token = document.get("token") if is_object(document) else None
     if not isinstance(token, str) or len(token) < 32:
         raise ValueError("it holds no token")
     return token
@@ -252,14 +252,14 @@ class LocalToken:
         self._kept.change(lambda token: token or f"tf_{token_hex(4)}_{token_urlsafe(32)}")
         return self._kept.value()
 
-    def matches(self, said: str) -> bool:
+    def matches(self, text: str) -> bool:
         """Is it the token? Where none was made, nothing is.
 
         Raises:
             ConfigError: the file cannot be read.
         """
         token = self._kept.value()
-        return bool(token) and hmac.compare_digest(token.encode(), said.encode("utf-8", "replace"))
+        return bool(token) and hmac.compare_digest(token.encode(), text.encode("utf-8", "replace"))
 
 
 CODE_S: Final = 600
@@ -289,12 +289,12 @@ class StoredSession:
 StoredSessions: TypeAlias = Mapping[str, StoredSession]
 
 
-def _entries(said: Any) -> StoredSessions:
-    if not is_object(said):
+def _entries(document: Any) -> StoredSessions:
+    if not is_object(document):
         raise ValueError("it has no sessions")
     return {
         digest: StoredSession(str(entry["token"]), int(entry["until"]))
-        for digest, entry in said.items()
+        for digest, entry in document.items()
     }
 
 
@@ -374,8 +374,8 @@ class Signin:
         cookie, now = token_urlsafe(32), self._now()
         entry = StoredSession(token, now + SESSION_S * 1000)
 
-        def begun(known: StoredSessions) -> StoredSessions:
-            good = {at: session for at, session in known.items() if now <= session.until}
+        def begun(sessions: StoredSessions) -> StoredSessions:
+            good = {at: session for at, session in sessions.items() if now <= session.until}
             digests = [
                 at for at, session in good.items() if session.token == token
             ]  # the oldest first
@@ -408,8 +408,8 @@ def _csrf(cookie: str) -> str:
     return hmac.new(cookie.encode("utf-8", "replace"), b"csrf", hashlib.sha256).hexdigest()
 
 
-def _hash(said: str) -> str:
-    return hashlib.sha256(said.encode("utf-8", "replace")).hexdigest()
+def _hash(secret: str) -> str:
+    return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
 
 
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -513,8 +513,8 @@ class Authenticator:
         """What the request has as our cookie."""
         return cookie_parser(headers.get("cookie", "")).get(self.signin.name)
 
-    def _bearer(self, said: str, *, near: bool) -> Caller:
-        scheme, _, text = said.partition(" ")
+    def _bearer(self, header: str, *, near: bool) -> Caller:
+        scheme, _, text = header.partition(" ")
         token = text.strip() if scheme.lower() == "bearer" else ""
         # The local token is the user's own authority;
         # copied to another machine it is worth nothing.
@@ -549,9 +549,9 @@ def loopback(client: str) -> bool:
     return (mapped or address).is_loopback
 
 
-def _same(said: str, meant: str) -> bool:
+def _same(text: str, secret: str) -> bool:
     # On bytes: `compare_digest` raises on text that is not ASCII.
-    return hmac.compare_digest(said.encode("utf-8", "replace"), meant.encode())
+    return hmac.compare_digest(text.encode("utf-8", "replace"), secret.encode())
 
 
 def _unknown(detail: str) -> Problem:

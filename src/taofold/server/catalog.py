@@ -72,9 +72,9 @@ class Catalog:
         """Of the offered agents in whose name such runs are kept."""
         return self._policies.get(agent, ())
 
-    def name(self, said: str) -> str:
-        """The name that `said` means: "" is the first agent's."""
-        return said or next(iter(self._agents))
+    def name(self, requested: str) -> str:
+        """The name that `requested` means: "" is the first agent's."""
+        return requested or next(iter(self._agents))
 
     def ours(self, started: RunStarted) -> bool:
         """Was the run started by a server that offers its agent as we do?"""

@@ -239,10 +239,10 @@ _MOST_FAULTS: Final = 50
 _NO_NUMBER: Final = "not a number of JSON: NaN, Infinity, or too large"
 
 
-def _checked(model: type[BaseModel], said: Any, where: str, *, strings: bool) -> Any:
+def _checked(model: type[BaseModel], document: Any, where: str, *, strings: bool) -> Any:
     try:
         # A query is text: "50" is a number there. In a JSON body it is not, and is refused.
-        return model.model_validate_strings(said) if strings else model.model_validate(said)
+        return model.model_validate_strings(document) if strings else model.model_validate(document)
     except ValidationError as error:
         raise invalid(error, where) from None
 

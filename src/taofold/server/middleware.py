@@ -315,12 +315,12 @@ class ProtectionMiddleware:
     def _is_page(self, path: str) -> bool:
         return path == "/" or path.startswith(("/static/", "/signin/")) or path in self._pages
 
-    def _add_headers(self, answer: MutableHeaders, asked: Headers) -> None:
+    def _add_headers(self, answer: MutableHeaders, request_headers: Headers) -> None:
         for name, value in HEADERS.items():
             # An endpoint may have set a stricter one of its own, as for media.
             answer.setdefault(name, value)
         answer.setdefault("Cache-Control", "no-store")
-        origin = asked.get("origin", "")
+        origin = request_headers.get("origin", "")
         if origin in self._protection.authenticator.origins:
             answer["Access-Control-Allow-Origin"] = origin
             answer["Access-Control-Allow-Methods"] = _METHODS

@@ -354,8 +354,8 @@ class Server:
     def redactor_for(self, agent: AnyAgent | None) -> Redactor:
         """Takes out what people write to a run of `agent`, also of one that is not offered."""
         further = frozenset[str]() if agent is None else agent.known_secrets()
-        known = frozenset(self.redactor.known)
-        return self.redactor if further <= known else Redactor(known | further)
+        secrets = frozenset(self.redactor.known)
+        return self.redactor if further <= secrets else Redactor(secrets | further)
 
     def require(self, principal: Principal, right: Right) -> None:
         """Hold the principal's roles against the right.

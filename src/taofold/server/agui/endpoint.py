@@ -205,12 +205,12 @@ async def _back(server: Server, last: RunRow, body: RunAgentInput) -> _StreamSou
     )
 
 
-def _thread(body: RunAgentInput, told: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _thread(body: RunAgentInput, recorded: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The thread's messages: the client's own up to what the user said, then what the log says."""
     users = [n for n, message in enumerate(body.messages) if isinstance(message, UserMessage)]
     own = body.messages[: users[-1] + 1] if users else []
     dumped = [m.model_dump(mode="json", by_alias=True, exclude_none=True) for m in own]
-    return [*dumped, *told]
+    return [*dumped, *recorded]
 
 
 async def _client_results(server: Server, last: RunRow, body: RunAgentInput) -> dict[str, Decide]:
@@ -325,26 +325,26 @@ async def _recorded(projection: Projection, reader: RecordReader) -> AsyncIterat
             yield event
 
 
-async def _start(call: ApiCall, said: RunAgentInput, session: str) -> str:
+async def _start(call: ApiCall, run_input: RunAgentInput, session: str) -> str:
     """Start a run with what the user said last.
 
     Raises:
         Problem: 422 nothing was said or the agent is unknown, 409 the thread is busy.
     """
     server = call.server
-    props: Any = said.forwarded_props
+    props: Any = run_input.forwarded_props
     agent_name = props.get("agent") if is_object(props) else None
     name, agent = offered_agent(server, str(agent_name or ""))
-    run, goal = new_id(), _goal(said)
-    settings: dict[str, Any] = {"agent": name, ASKED: _asked(said)}
+    run, goal = new_id(), _goal(run_input)
+    settings: dict[str, Any] = {"agent": name, ASKED: _asked(run_input)}
     theirs = definitions(
-        [(tool.name, tool.description, tool.parameters) for tool in said.tools or ()],
+        [(tool.name, tool.description, tool.parameters) for tool in run_input.tools or ()],
         agent.toolset,
     )
     if theirs:
         settings[CLIENT_TOOLS] = theirs
         agent = server.catalog.with_tools(agent, theirs)
-    context = "; ".join(f"{entry.description}: {entry.value}" for entry in said.context or ())
+    context = "; ".join(f"{entry.description}: {entry.value}" for entry in run_input.context or ())
     try:
         await server.worker.begin(
             server.engine,
@@ -354,7 +354,7 @@ async def _start(call: ApiCall, said: RunAgentInput, session: str) -> str:
             principal=call.principal,
             session=session,
             ui_context=framed_context(context)[:UI_CONTEXT],
-            data=_data(said),
+            data=_data(run_input),
             settings={SETTINGS: settings},
         )
     except Conflict:
@@ -364,7 +364,7 @@ async def _start(call: ApiCall, said: RunAgentInput, session: str) -> str:
     return run
 
 
-def _data(said: RunAgentInput) -> dict[str, Any]:
+def _data(run_input: RunAgentInput) -> dict[str, Any]:
     """What the client has made of the shared state: what the tools of the new run find there.
 
     A client sends back the state that it was shown. `data` is what it may change; the rest is ours.
@@ -372,7 +372,7 @@ def _data(said: RunAgentInput) -> dict[str, Any]:
     Raises:
         Problem: 422, it is too large.
     """
-    state: Any = said.state
+    state: Any = run_input.state
     data: Any = state.get("data") if is_object(state) else None
     if not is_object(data):
         return {}
@@ -381,10 +381,10 @@ def _data(said: RunAgentInput) -> dict[str, Any]:
     return data
 
 
-def _asked(said: RunAgentInput) -> dict[str, str]:
+def _asked(run_input: RunAgentInput) -> dict[str, str]:
     """Kept with the run, to know the request again."""
-    message = _said(said)
-    return {"run": said.run_id, "message": "" if message is None else _identity(message)}
+    message = _said(run_input)
+    return {"run": run_input.run_id, "message": "" if message is None else _identity(message)}
 
 
 async def _decide(call: ApiCall, answers: dict[str, Decide]) -> tuple[list[str], list[BaseEvent]]:
@@ -422,13 +422,13 @@ def _asking(last: RunRow | None, answers: Iterable[str]) -> str:
     return last.run
 
 
-def _goal(said: RunAgentInput) -> Prompt:
+def _goal(run_input: RunAgentInput) -> Prompt:
     """What the user said last, with its media.
 
     Raises:
         Problem: 422, it is missing, without text, too long, or of an unknown kind.
     """
-    last = said.messages[-1] if said.messages else None
+    last = run_input.messages[-1] if run_input.messages else None
     if not isinstance(last, UserMessage):
         raise Problem(422, "messages", "the last message must be the user's")
     content, files = last.content, list[Attachment]()

@@ -49,28 +49,28 @@ def call_events(here: str, name: str, action: Action) -> Iterator[ag.BaseEvent]:
     yield ag.ToolCallEndEvent(tool_call_id=name)
 
 
-def result_event(name: str, seen: Observation) -> ag.ToolCallResultEvent:
+def result_event(name: str, observation: Observation) -> ag.ToolCallResultEvent:
     """What came back from the call `name`, also if it was refused and never ran."""
-    meta: dict[str, Any] = {"status": seen.status, "ms": seen.duration_ms}
-    if seen.extraction:
-        meta["extraction"] = seen.extraction
-    if seen.refused:
-        meta["refused"] = seen.refused
-    if seen.facts:
-        meta["facts"], meta["remark"] = seen.facts, seen.remark
+    meta: dict[str, Any] = {"status": observation.status, "ms": observation.duration_ms}
+    if observation.extraction:
+        meta["extraction"] = observation.extraction
+    if observation.refused:
+        meta["refused"] = observation.refused
+    if observation.facts:
+        meta["facts"], meta["remark"] = observation.facts, observation.remark
     return ag.ToolCallResultEvent(
         message_id=f"{name}:result",
         tool_call_id=name,
-        content=render(seen.result),
+        content=render(observation.result),
         role="tool",
         metadata=meta,
     )
 
 
-def resolved_event(asked: e.Record, event: e.Decided) -> ag.CustomEvent:
-    """The end of the question that `asked` put."""
+def resolved_event(question: e.Record, event: e.Decided) -> ag.CustomEvent:
+    """The end of the question that the record `question` put."""
     value: dict[str, Any] = {
-        "actionId": f"{asked.run}:{asked.seq}",
+        "actionId": f"{question.run}:{question.seq}",
         "verdict": event.verdict,
         "by": event.decider,
         "reason": event.reason,

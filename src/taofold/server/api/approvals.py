@@ -218,44 +218,47 @@ def _fits(approval: Approval, body: Decide) -> None:
             raise Problem(422, code, detail)
 
 
-def _filled(one: Approval, decision: Decision) -> Decision:
+def _filled(approval: Approval, decision: Decision) -> Decision:
     """The decision with what was filled in as the form wants it.
 
     Raises:
         Problem: 422, it does not fit the form.
     """
-    if not one.form or decision.verdict == "deny":
+    if not approval.form or decision.verdict == "deny":
         return decision
     if decision.parameters is not None:
-        check(one.form, decision.parameters, "parameters")
+        check(approval.form, decision.parameters, "parameters")
         return decision
-    return replace(decision, answer=answer(one.form, decision.answer or ""))
+    return replace(decision, answer=answer(approval.form, decision.answer or ""))
 
 
 async def _requester(
-    call: ApiCall, one: Approval, facts: Facts | None, policy: Policy, body: Decide
+    call: ApiCall, approval: Approval, facts: Facts | None, policy: Policy, body: Decide
 ) -> None:
     """The requester must still be one who may use the tool (RCT-18).
 
     Raises:
         Problem: 403.
     """
-    started = opening(await call.server.log.read(one.run, limit=1))
-    requester = started.principal if started is not None else Principal(one.requester, ())
+    started = opening(await call.server.log.read(approval.run, limit=1))
+    requester = started.principal if started is not None else Principal(approval.requester, ())
     now = call.server.tokens.current(requester)
-    required = {policy.required.get(one.action.tool, ""), facts.role if facts is not None else ""}
-    required.update(one.deciders.roles if one.deciders is not None else ())
+    required = {
+        policy.required.get(approval.action.tool, ""),
+        facts.role if facts is not None else "",
+    }
+    required.update(approval.deciders.roles if approval.deciders is not None else ())
     if not all(may(now.roles, role, policy.roles) for role in required):
         # Denying stays possible: else nobody could close the question.
-        detail = f"{one.requester!r} may not use {one.action.tool!r} any more: deny it"
+        detail = f"{approval.requester!r} may not use {approval.action.tool!r} any more: deny it"
         if body.decision != "deny":
             raise Problem(403, "requester", detail)
 
 
-def _facts(agent: AnyAgent | None, one: Approval | None) -> Facts | None:
-    if agent is None or one is None:
+def _facts(agent: AnyAgent | None, approval: Approval | None) -> Facts | None:
+    if agent is None or approval is None:
         return None
-    return facts_of(agent, one.action.tool)
+    return facts_of(agent, approval.action.tool)
 
 
 def _decision(body: Decide) -> Decision:

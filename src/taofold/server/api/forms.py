@@ -51,7 +51,7 @@ def answer(form: Mapping[str, Any], text: str) -> str:
     return msgspec.json.encode(filled).decode()
 
 
-def check(form: Mapping[str, Any], said: Mapping[str, Any], where: str) -> None:
+def check(form: Mapping[str, Any], filled: Mapping[str, Any], where: str) -> None:
     """Refuse what does not fit the form.
 
     Raises:
@@ -59,12 +59,12 @@ def check(form: Mapping[str, Any], said: Mapping[str, Any], where: str) -> None:
     """
     fields = _fields(form)
     if fields:
-        _check(where, _model(form, fields), said)
+        _check(where, _model(form, fields), filled)
 
 
-def _check(where: str, kind: Any, said: Any) -> None:
+def _check(where: str, kind: Any, filled: Any) -> None:
     try:
-        TypeAdapter[Any](kind).validate_python(said)
+        TypeAdapter[Any](kind).validate_python(filled)
     except ValidationError as error:
         raise invalid(error, "body", where) from None
 

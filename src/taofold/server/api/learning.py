@@ -206,22 +206,22 @@ def _source(source: PatternSource) -> dict[str, Any]:
     }
 
 
-def _pattern(one: Pattern) -> schemas.PatternView:
-    counts = one.counts
+def _pattern(pattern: Pattern) -> schemas.PatternView:
+    counts = pattern.counts
     return schemas.PatternView(
-        id=one.id,
-        name=one.name,
-        kind=one.kind,
-        tags=list(one.tags),
+        id=pattern.id,
+        name=pattern.name,
+        kind=pattern.kind,
+        tags=list(pattern.tags),
         rate=counts.rate,
         usage=counts.usage,
         successes=counts.successes,
         failures=counts.failures,
-        loops=len(one.loops),
-        probation=one.probation,
-        retired=one.retired,
-        first_discovered=iso(one.first_discovered) if one.first_discovered else None,
-        last_used=iso(one.last_used) if one.last_used else None,
+        loops=len(pattern.loops),
+        probation=pattern.probation,
+        retired=pattern.retired,
+        first_discovered=iso(pattern.first_discovered) if pattern.first_discovered else None,
+        last_used=iso(pattern.last_used) if pattern.last_used else None,
     )
 
 

@@ -77,12 +77,12 @@ def moment(name: str, records: Sequence[e.Record]) -> schemas.StateView:
     return schemas.StateView(**run_state_json(name, records))
 
 
-def record(one: e.Record) -> schemas.RecordView:
+def record(entry: e.Record) -> schemas.RecordView:
     """An event as the log keeps it, as far as it is for those who watch."""
-    event = one.event.public
+    event = entry.event.public
     return schemas.RecordView(
-        seq=one.seq,
-        at=iso(one.at),
+        seq=entry.seq,
+        at=iso(entry.at),
         event=msgspec.to_builtins(event),
         summary=line(event.summary, _SUMMARY),
         alarming=event.alarming,
@@ -173,27 +173,27 @@ def approval(question: Approval, row: RunRow) -> schemas.ApprovalView:
     )
 
 
-def agent(name: str, known: Agent[Any, Any]) -> schemas.AgentShown:
+def agent(name: str, offered: Agent[Any, Any]) -> schemas.AgentShown:
     """An agent that is offered."""
-    model = cast("Model", known.model)
-    strategy = known.strategy if isinstance(known.strategy, str) else "custom"
+    model = cast("Model", offered.model)
+    strategy = offered.strategy if isinstance(offered.strategy, str) else "custom"
     tools = [
         schemas.ToolShown(
             name=tool.name,
             description=tool.description,
             # As the policy has it: it may raise what the tool declares.
-            tier=int(known.policy.tier(tool.name, Facts(tool.tier, tool.effect))),
+            tier=int(offered.policy.tier(tool.name, Facts(tool.tier, tool.effect))),
             effect=tool.effect,
-            role=known.policy.required.get(tool.name, tool.role),
+            role=offered.policy.required.get(tool.name, tool.role),
             parameters=tool.schema,
             # A role may be the policy's: it is above.
             options={name: value for name, value in tool.declared.items() if name != "role"},
         )
-        for tool in known.toolset.values()
+        for tool in offered.toolset.values()
     ]
     return schemas.AgentShown(
         name=name,
-        description=known.description,
+        description=offered.description,
         model=model.name,
         strategy=strategy,
         tools=tools,

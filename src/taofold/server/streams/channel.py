@@ -263,11 +263,11 @@ class RunChannel:
             return ResumePoint(begin, None)
         return ResumePoint(begin, dict(position))
 
-    def own(self, told: DeliveredEvent, position: dict[str, SeqPart]) -> bytes:
+    def own(self, delivered: DeliveredEvent, position: dict[str, SeqPart]) -> bytes:
         """The frame for a client whose server saw the runs in another order."""
-        name = self._name(told.event.run)
-        position[name] = further(position.get(name), (told.event.seq, told.event.part))
-        return told.event.frame(told.sequence, position_text(position))
+        name = self._name(delivered.event.run)
+        position[name] = further(position.get(name), (delivered.event.seq, delivered.event.part))
+        return delivered.event.frame(delivered.sequence, position_text(position))
 
 
 class ResumePoint(NamedTuple):
@@ -349,10 +349,10 @@ class ChannelReader:
             self._last = delivered.sequence
             yield self._frame(delivered)
 
-    def _frame(self, told: DeliveredEvent) -> bytes:
+    def _frame(self, delivered: DeliveredEvent) -> bytes:
         if self._position is None:
-            return told.frame
-        return self._channel.own(told, self._position)
+            return delivered.frame
+        return self._channel.own(delivered, self._position)
 
     def _chunk(self, text: str) -> list[bytes]:
         """What the client has not yet got of `text`, in one piece."""

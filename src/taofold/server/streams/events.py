@@ -320,8 +320,8 @@ class EventProjection:
 
 def note(event: e.Event) -> dict[str, Any]:
     """What an event says of itself, as clients get it that know nothing of its kind."""
-    shown = msgspec.to_builtins(event.public)
-    return {"text": event.announcement, "alarming": event.alarming, "event": shown}
+    public = msgspec.to_builtins(event.public)
+    return {"text": event.announcement, "alarming": event.alarming, "event": public}
 
 
 def _medium(part: MediaPart) -> dict[str, Any]:
@@ -407,9 +407,9 @@ def position_text(position: Position) -> str:
     return root + "".join(children)
 
 
-def further(one: SeqPart | None, other: SeqPart) -> SeqPart:
+def further(first: SeqPart | None, other: SeqPart) -> SeqPart:
     """The later of two points."""
-    return other if one is None or _order(other) > _order(one) else one
+    return other if first is None or _order(other) > _order(first) else first
 
 
 def covers(point: SeqPart, event: WireEvent) -> bool:
