@@ -147,11 +147,11 @@ class AgentChoice:
     """What a loop told the agent instead of its own instructions; "" = nothing."""
 
     @classmethod
-    def of(cls, said: Mapping[Any, Any]) -> "AgentChoice":
+    def of(cls, record: Mapping[Any, Any]) -> "AgentChoice":
         """The choice that was told so, perhaps by another release."""
         # What this release does not know is dropped: a newer one may have written the log.
         names = {attribute.name for attribute in fields(cls)}
-        return cls(**{str(name): value for name, value in said.items() if name in names})
+        return cls(**{str(name): value for name, value in record.items() if name in names})
 
     def told(self) -> dict[str, Any]:
         """What was said of it, as JSON."""

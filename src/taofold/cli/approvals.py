@@ -161,13 +161,13 @@ async def _waiting(log: "Log", runs: "list[str]") -> "list[Approval]":
     return waiting
 
 
-async def _decide(log: "Log", said: str, decision: "Decision") -> "tuple[Approval, bool]":
+async def _decide(log: "Log", reference: str, decision: "Decision") -> "tuple[Approval, bool]":
     """Decide; what was decided, and whether a process waits for it and goes on by itself."""
     from taofold.cli.project import operator_policy
     from taofold.runtime import control
     from taofold.runtime.ownership import driven
 
-    approval = await _pending(log, said)
+    approval = await _pending(log, reference)
     question = approval.wants_text
     if question and decision.answer is None and decision.verdict not in ("deny", "edit"):
         fail(f"it asks {approval.question!r}: answer with --answer TEXT")
@@ -205,10 +205,10 @@ async def _tools(log: "Log", approval: "Approval") -> "Mapping[str, Tool]":
     return {}
 
 
-async def _pending(log: "Log", said: str) -> "Approval":
+async def _pending(log: "Log", reference: str) -> "Approval":
     from taofold.runtime import control
 
-    name, colon, seq = said.partition(":")
+    name, colon, seq = reference.partition(":")
     run = await find(log, name)
     if colon:
         return await control.find(log, f"{run}:{seq}")

@@ -118,11 +118,11 @@ def demo(
     raise typer.Exit(OK if all(state.status == "completed" for _, state in done[:2]) else UNREACHED)
 
 
-def _store(place: Path) -> Path:
+def _store(folder: Path) -> Path:
     """The demo's own store, and what is configured there."""
     from taofold.log.open import make_home
 
-    store = place / ".taofold"
+    store = folder / ".taofold"
     make_home(store)
     (store / "config.yml").write_text(_CONFIG, encoding="utf-8")
     return store
@@ -264,12 +264,12 @@ def _applied(state: "LoopState") -> list[str]:
     return with_registry(names)
 
 
-def _look(place: Path, elsewhere: Path | None) -> None:
+def _look(folder: Path, elsewhere: Path | None) -> None:
     """Commands with which to look at what happened."""
     say("\nlook at it:")
     if elsewhere is not None:
         say(f"  export TAOFOLD_HOME={quote(str(elsewhere))}")
-    say(f"  cd {quote(str(place))}")
+    say(f"  cd {quote(str(folder))}")
     call = invocation()
     for rest in (
         "loops list",

@@ -28,7 +28,7 @@ class Finding:
 
     what: str
     good: bool | None
-    said: str
+    text: str
 
 
 def doctor(
@@ -47,10 +47,10 @@ def doctor(
 
     findings = examine(model) if model else _here()
     if json:
-        give_json([{"what": f.what, "good": f.good, "said": f.said} for f in findings])
+        give_json([{"what": f.what, "good": f.good, "said": f.text} for f in findings])
     else:
         for finding in findings:
-            give(f"{_MARKS[finding.good]}  {finding.what:<16} {finding.said}")
+            give(f"{_MARKS[finding.good]}  {finding.what:<16} {finding.text}")
     if any(finding.good is False for finding in findings):
         raise typer.Exit(UNREACHED)
     if not model and not json:

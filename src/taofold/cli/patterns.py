@@ -180,12 +180,12 @@ Rate = Annotated[float | None, typer.Option("--min-success-rate", metavar="RATE"
 _MOST: Final = 200
 
 
-def kinds_of(said: str) -> "tuple[Kind, ...]":
+def kinds_of(text: str) -> "tuple[Kind, ...]":
     """The kinds in a list with commas; every kind if it is empty."""
     from taofold.learning.patterns.kinds import Kind
 
     kinds = get_args(Kind)
-    words = [word.strip().lower() for word in said.split(",") if word.strip()]
+    words = [word.strip().lower() for word in text.split(",") if word.strip()]
     wrong = [word for word in words if word not in kinds]
     if wrong:
         fail(f"the types are {', '.join(kinds)}, not {', '.join(map(repr, wrong))}")
@@ -372,7 +372,7 @@ def export(
 
 @app.command("import")
 def import_(
-    given: Annotated[
+    source: Annotated[
         Path,
         typer.Option("--input", "-i", metavar="FILE", help="A file or folder that was exported."),
     ],
@@ -382,7 +382,7 @@ def import_(
     from taofold.log.patterns.json_files import import_from
 
     async def work(registry: "Registry") -> "ImportReport":
-        return await import_from(registry, given)
+        return await import_from(registry, source)
 
     done = with_registry(work, create=True)
     if json:

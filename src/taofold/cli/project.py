@@ -55,16 +55,16 @@ def home(environment: Mapping[str, str] = os.environ, start: Path | None = None)
     return start / FOLDER
 
 
-def _ours(place: Path) -> Path:
+def _ours(folder: Path) -> Path:
     """A folder that another user left on the way up decides nothing for us."""
-    owner = place.stat().st_uid
+    owner = folder.stat().st_uid
     # Else a folder in /tmp could hand its configuration to everybody who works below it.
     if hasattr(os, "getuid") and owner != os.getuid():
         raise ConfigError(
-            f"{str(place)!r} belongs to another user ({owner}): "
+            f"{str(folder)!r} belongs to another user ({owner}): "
             "set TAOFOLD_HOME, or make a .taofold folder of your own in the project"
         )
-    return place
+    return folder
 
 
 def operator_policy() -> "Policy":

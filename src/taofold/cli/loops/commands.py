@@ -31,13 +31,15 @@ _SHOWN: Final = 10
 """Loops that are named where one must be chosen."""
 
 
-async def which(dependencies: "LoopDependencies", said: str, fit: "Collection[str]" = ()) -> str:
+async def which(
+    dependencies: "LoopDependencies", reference: str, fit: "Collection[str]" = ()
+) -> str:
     """The loop that is meant: named, or the only one that comes into question (RLP-14)."""
     from taofold.loop.stream import ids, load
 
     names = list(await ids(dependencies.journal))
-    if said:
-        return _named_loop(names, said)
+    if reference:
+        return _named_loop(names, reference)
     if fit:
         names = [
             name for name in names if (await load(dependencies.journal, name)).state.status in fit
@@ -50,19 +52,21 @@ async def which(dependencies: "LoopDependencies", said: str, fit: "Collection[st
     raise ConfigError(f"say which loop is meant; {len(names)} come into question:\n{listed}")
 
 
-def _named_loop(names: "Sequence[str]", said: str) -> str:
+def _named_loop(names: "Sequence[str]", reference: str) -> str:
     """The one of the loops, the newest first, that has or begins with this name."""
-    if said == "last" and names:
+    if reference == "last" and names:
         return names[0]
-    if said in names:
-        return said
+    if reference in names:
+        return reference
     # A whole id went before: it may be the beginning of others.
-    matching = [name for name in names if name.startswith(said)]
+    matching = [name for name in names if name.startswith(reference)]
     if len(matching) == 1:
         return matching[0]
     if matching:
-        raise ConfigError(f"{said!r} is the beginning of {len(matching)}: {_some(matching, ', ')}")
-    raise UnknownRun(f"no loop {said!r}; there are {_some(names, ', ') or 'none'}")
+        raise ConfigError(
+            f"{reference!r} is the beginning of {len(matching)}: {_some(matching, ', ')}"
+        )
+    raise UnknownRun(f"no loop {reference!r}; there are {_some(names, ', ') or 'none'}")
 
 
 def _some(names: "Sequence[str]", between: str) -> str:

@@ -99,14 +99,14 @@ def loop_agent(
     return make(replace(choice, root=str(folder))).but(approve=approver)
 
 
-def run_settings(state: "LoopState", made: "Agent[Any, Any]") -> dict[str, Any]:
+def run_settings(state: "LoopState", agent: "Agent[Any, Any]") -> dict[str, Any]:
     """What an iteration's run keeps, so that it can be replayed by itself."""
     from taofold.cli.agent_argument import AgentChoice
 
     limits = {
         name: value
         for name in ("steps", "seconds", "usd")
-        if (value := getattr(made.limits, name)) is not None
+        if (value := getattr(agent.limits, name)) is not None
     }
     # Where the iteration worked: a worktree or a copy has a folder of its own.
     folder = state.baseline.folder if state.baseline is not None else state.wish.root
@@ -114,8 +114,8 @@ def run_settings(state: "LoopState", made: "Agent[Any, Any]") -> dict[str, Any]:
         AgentChoice.of(state.wish.agent),
         root=folder,
         limits=limits,
-        strict=made.strict,
-        instructions=made.instructions,
+        strict=agent.strict,
+        instructions=agent.instructions,
     )
     return choice.settings()
 

@@ -215,14 +215,14 @@ def _workspace(*, in_place: bool, worktree: bool, copy: bool) -> "Mode":
             return "copy"
 
 
-def _memory(said: str) -> int:
+def _memory(word: str) -> int:
     from taofold.loop.values import MEMORY, MOST_MEMORY
 
-    if said in MEMORY:
-        return MEMORY[said]
-    if said.isdigit() and int(said) <= MOST_MEMORY:
-        return int(said)
-    return fail(f"--memory is 0 to {MOST_MEMORY} or one of {', '.join(MEMORY)}, not {said!r}")
+    if word in MEMORY:
+        return MEMORY[word]
+    if word.isdigit() and int(word) <= MOST_MEMORY:
+        return int(word)
+    return fail(f"--memory is 0 to {MOST_MEMORY} or one of {', '.join(MEMORY)}, not {word!r}")
 
 
 Ask = Callable[[str], Awaitable[str | None]]

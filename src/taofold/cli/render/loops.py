@@ -324,9 +324,9 @@ class LoopDisplay:
             case _:
                 pass
 
-    def _observed(self, action: Action, seen: Observation) -> None:
-        sign, colour = _SIGNS.get(seen.status, ("?", ""))
-        if action.tool == FINISH and seen.status == "success":
+    def _observed(self, action: Action, observation: Observation) -> None:
+        sign, colour = _SIGNS.get(observation.status, ("?", ""))
+        if action.tool == FINISH and observation.status == "success":
             answer = action.parameters.get("answer", "")
             self._say(
                 (f"{self._steps:>4} ", "dim"),
@@ -345,7 +345,7 @@ class LoopDisplay:
             (arguments, "dim"),
             "  ",
             (
-                key_line(seen, max(24, room - len(arguments) - 4)),
+                key_line(observation, max(24, room - len(arguments) - 4)),
                 "" if colour == "green" else colour,
             ),
         )

@@ -36,32 +36,33 @@ def approval_reason(reason: str) -> str:
     return _WHY.get(reason, reason)
 
 
-def doubtful(one: "Approval") -> bool:
+def doubtful(approval: "Approval") -> bool:
     """Was it started before an interruption, so that nobody knows whether it happened?"""
-    return bool(one.question) and one.action.tool != ASK_USER and one.form is None
+    return bool(approval.question) and approval.action.tool != ASK_USER and approval.form is None
 
 
-def question(one: "Approval") -> list[str]:
+def question(approval: "Approval") -> list[str]:
     """What is asked, and the commands that answer it."""
     call = f"{invocation()} approvals"
-    if one.action.tool == ASK_USER:
-        return [f"it asks: {one.question}", f'  {call} approve {one.id} --answer "…"']
-    if one.form is not None:
-        asks = f"{one.action.tool} asks: {line(one.question, 400)}"
-        if not one.form:
-            return [asks, f"  {call} approve {one.id}    (or deny)"]
-        fields = ", ".join(map(str, one.form.get("properties", {})))
+    if approval.action.tool == ASK_USER:
+        return [f"it asks: {approval.question}", f'  {call} approve {approval.id} --answer "…"']
+    if approval.form is not None:
+        asks = f"{approval.action.tool} asks: {line(approval.question, 400)}"
+        if not approval.form:
+            return [asks, f"  {call} approve {approval.id}    (or deny)"]
+        fields = ", ".join(map(str, approval.form.get("properties", {})))
         field_lines = [f"  it wants: {line(fields, 200)}"] if fields else []
-        return [asks, *field_lines, f'  {call} approve {one.id} --answer "…"    (or deny)']
-    what = f"it waits for: {one.preview.splitlines()[0] if one.preview else one.action.tool}"
-    if not doubtful(one):
-        return [what, f"  {call} approve {one.id}    (or deny)"]
+        return [asks, *field_lines, f'  {call} approve {approval.id} --answer "…"    (or deny)']
+    preview = approval.preview or approval.action.tool
+    what = f"it waits for: {preview.splitlines()[0]}"
+    if not doubtful(approval):
+        return [what, f"  {call} approve {approval.id}    (or deny)"]
     return [
         what,
-        f"  {line(one.question, 300)}",
-        f"  it happened:   {call} approve {one.id} --done",
-        f"  run it again:  {call} approve {one.id}",
-        f"  skip it:       {call} deny {one.id}",
+        f"  {line(approval.question, 300)}",
+        f"  it happened:   {call} approve {approval.id} --done",
+        f"  run it again:  {call} approve {approval.id}",
+        f"  skip it:       {call} deny {approval.id}",
     ]
 
 
@@ -179,49 +180,49 @@ class Story:
         followed = self._runs.get(run)
         return "" if followed is None else totals(followed.state)
 
-    def _tell(self, run: str, event: e.Event, known: _Known, before: RunState) -> None:
+    def _tell(self, run: str, event: e.Event, trace: _Known, before: RunState) -> None:
         voice, child = self._voice, run != self._run
         match event:
             case e.RunStarted():
                 voice.opening(run, event, child=child)
                 voice.busy("the model thinks")
             case e.Proposed():
-                self._proposed(event, known, child=child)
+                self._proposed(event, trace, child=child)
             case e.Decided():
                 self._decided(event, child=child)
             case e.Started():
-                voice.busy(f"{_tool(known.state, event.key, event.index)} is running")
+                voice.busy(f"{_tool(trace.state, event.key, event.index)} is running")
             case e.Observed():
-                self._observed(event, known, before, child=child)
+                self._observed(event, trace, before, child=child)
             # A child's end is told as the result of the call that started it.
             case e.RunFinished() | e.Parked() if not child:
                 voice.busy("")
                 self._release()
-                voice.ending(run, event, totals(known.state))
+                voice.ending(run, event, totals(trace.state))
             case e.Replied():
-                known.thinking = thoughts(parts_of(event.content))
+                trace.thinking = thoughts(parts_of(event.content))
                 voice.busy("reading the reply")
             case _:
                 announcement = event.announcement
                 if announcement is not None:
                     voice.note(line(announcement, 160), alarm=event.alarming, child=child)
 
-    def _proposed(self, event: e.Proposed, known: _Known, *, child: bool) -> None:
-        known.steps += 1
-        self._voice.thought(known.steps, event.thought, child=child)
-        if known.thinking.strip():
-            self._voice.thinking(known.thinking, child=child)
-        known.thinking = ""
+    def _proposed(self, event: e.Proposed, trace: _Known, *, child: bool) -> None:
+        trace.steps += 1
+        self._voice.thought(trace.steps, event.thought, child=child)
+        if trace.thinking.strip():
+            self._voice.thinking(trace.thinking, child=child)
+        trace.thinking = ""
         batch = len(event.actions) > 1
         for index, action in enumerate(event.actions):
             if action.tool != FINISH:
                 self._voice.action(action, _mark(index, batch), child=child)
 
-    def _observed(self, event: e.Observed, known: _Known, before: RunState, *, child: bool) -> None:
-        closed = event.key not in known.state.open
+    def _observed(self, event: e.Observed, trace: _Known, before: RunState, *, child: bool) -> None:
+        closed = event.key not in trace.state.open
         opened = before.open.get(event.key)
         slots = () if opened is None else opened.slots
-        sums = totals(known.state) if closed else ""
+        sums = totals(trace.state) if closed else ""
         finish = event.index < len(slots) and slots[event.index].action.tool == FINISH
         observation = event.observation
         if not finish:
@@ -402,14 +403,18 @@ def thought_line(thinking: str) -> str:
     return f"thinking, {len(thinking):,} characters: {line(thinking, 100)}"
 
 
-def key_line(seen: Observation, width: int) -> str:
+def key_line(observation: Observation, width: int) -> str:
     """What matters of an observation, on one line."""
-    remark = f" ({clip(seen.remark, width // 3)})" if seen.remark else ""
+    remark = f" ({clip(observation.remark, width // 3)})" if observation.remark else ""
     width -= len(remark)
-    if seen.extraction:
-        media = [part.line for part in media_of(seen.parts) if part.line not in seen.extraction]
-        return line(" ".join([seen.extraction, *media]), width) + remark
-    result = seen.result
+    if observation.extraction:
+        media = [
+            part.line
+            for part in media_of(observation.parts)
+            if part.line not in observation.extraction
+        ]
+        return line(" ".join([observation.extraction, *media]), width) + remark
+    result = observation.result
     return (line(result, width) if isinstance(result, str) else value(result, width)) + remark
 
 

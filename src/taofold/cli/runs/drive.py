@@ -50,13 +50,13 @@ APPROVE: Final = ("ask", "all", "wait")
 _NAME: Final = re.compile(r"[^\W\d][\w-]*")
 
 
-def assignments(said: Sequence[str]) -> dict[str, Any]:
+def assignments(pairs: Sequence[str]) -> dict[str, Any]:
     """The values by key: JSON where a value can be read as such, else its text.
 
     Ends the program if one is not KEY=VALUE, or a key is given twice.
     """
     assignments: dict[str, Any] = {}
-    for assignment in said:
+    for assignment in pairs:
         key, sign, text = assignment.partition("=")
         if not sign or not _NAME.fullmatch(key):
             fail(f"--set takes KEY=VALUE, KEY being a name, not {assignment!r}")
@@ -73,9 +73,9 @@ def _value(text: str) -> Any:
         return text
 
 
-def _no_number(said: str) -> NoReturn:
+def _no_number(word: str) -> NoReturn:
     """`NaN` and `Infinity` are Python's, not JSON's."""
-    raise ValueError(said)
+    raise ValueError(word)
 
 
 def run(

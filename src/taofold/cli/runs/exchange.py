@@ -55,11 +55,11 @@ def trace_of(run: str, content: bool = False) -> "tuple[str, list[Span]]":
 
 
 async def _prompts(
-    made: "Agent[Any, Any] | None", log: "Log", run: str
+    agent: "Agent[Any, Any] | None", log: "Log", run: str
 ) -> "dict[str, Prompt] | None":
     from taofold.telemetry.prompt import prompts_of
 
-    return None if made is None else await prompts_of(made, log, run)
+    return None if agent is None else await prompts_of(agent, log, run)
 
 
 def _agent(started: "RunStarted", caller: "Agent[Any, Any] | None") -> "Agent[Any, Any] | None":

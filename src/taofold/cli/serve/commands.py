@@ -183,12 +183,12 @@ def start(
     )
 
 
-def _named(said: Sequence[str], root: Path | None, model: str) -> "dict[str, Agent[Any, Any]]":
+def _named(arguments: Sequence[str], root: Path | None, model: str) -> "dict[str, Agent[Any, Any]]":
     """The agents by name: what stands before `=`, else the file's stem or the attribute."""
     from taofold.cli.agent_argument import chosen, is_file, make
 
     named: dict[str, Agent[Any, Any]] = {}
-    for argument in said or [""]:
+    for argument in arguments or [""]:
         name, sign, agent = argument.partition("=")
         if not sign:
             agent = argument
