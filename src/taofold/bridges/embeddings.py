@@ -172,6 +172,6 @@ def _unit(vector: list[float]) -> list[float]:
     return [x / length for x in vector] if length else vector
 
 
-def cosine(one: Sequence[float], other: Sequence[float]) -> float:
+def cosine(first: Sequence[float], other: Sequence[float]) -> float:
     """How alike two vectors are: 1 the same, 0 unrelated. Both must have length 1."""
-    return cast("float", sum([a * b for a, b in zip(one, other, strict=True)]))
+    return cast("float", sum([a * b for a, b in zip(first, other, strict=True)]))

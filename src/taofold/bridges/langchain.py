@@ -92,11 +92,11 @@ def parameters_of(thing: Any) -> LangChainParameters:
     return _of_schema(thing, schema) if isinstance(schema, dict) else _of_model(thing, schema)
 
 
-def _of_schema(thing: Any, shown: dict[str, Any]) -> LangChainParameters:
+def _of_schema(thing: Any, schema: dict[str, Any]) -> LangChainParameters:
     marked = _marked(thing)
-    properties: Mapping[str, Any] = shown.get("properties", {})
+    properties: Mapping[str, Any] = schema.get("properties", {})
     return LangChainParameters(
-        _without(shown, marked & properties.keys()),
+        _without(schema, marked & properties.keys()),
         {name: name for name in marked},
         # A schema may have a parameter called `config` of its own; then the model may write it.
         frozenset(marked | (_SUPPLIED - properties.keys())),
@@ -104,9 +104,9 @@ def _of_schema(thing: Any, shown: dict[str, Any]) -> LangChainParameters:
     )
 
 
-def _of_model(thing: Any, shown: Any) -> LangChainParameters:
+def _of_model(thing: Any, model: Any) -> LangChainParameters:
     fields: Mapping[str, Any] = getattr(thing.get_input_schema(), "model_fields", {})
-    own: Mapping[str, Any] = getattr(shown, "model_fields", {})
+    own: Mapping[str, Any] = getattr(model, "model_fields", {})
     configured = {name for name, field in fields.items() if _is_config(field.annotation)}
     # LangChain hides a field by leaving it out of the
     # schema that it shows; that is no protection.
@@ -119,7 +119,7 @@ def _of_model(thing: Any, shown: Any) -> LangChainParameters:
         or (name not in fields and _required(thing, name))
     ]
     return LangChainParameters(
-        _subset(shown, hidden),
+        _subset(model, hidden),
         {name: getattr(fields.get(name), "alias", None) or name for name in hidden},
         frozenset(_aliased(hidden, fields)),
         tuple(needed),
@@ -181,20 +181,20 @@ def _refuse_nested(thing: Any, fields: Mapping[str, Any], hidden: set[str]) -> N
             )
 
 
-def _nested(annotation: Any, seen: set[int]) -> str:
+def _nested(annotation: Any, visited: set[int]) -> str:
     """The name of an injected field within a type, "" if there is none."""
     # Models may refer to themselves.
-    if id(annotation) in seen:
+    if id(annotation) in visited:
         return ""
-    seen.add(id(annotation))
+    visited.add(id(annotation))
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         for name, info in annotation.model_fields.items():
             if any(mark in repr(info.metadata) for mark in _MARKS):
                 return name
-            if path := _nested(info.annotation, seen):
+            if path := _nested(info.annotation, visited):
                 return path
         return ""
-    return next((path for part in get_args(annotation) if (path := _nested(part, seen))), "")
+    return next((path for part in get_args(annotation) if (path := _nested(part, visited))), "")
 
 
 def _subset(model: Any, hidden: set[str]) -> Any:
@@ -250,9 +250,9 @@ def tool_of(
     supplied = dict(inject or {})
     _refuse(thing, parameters, supplied)
 
-    async def perform(ctx: RunContext[Any], given: dict[str, Any]) -> Outcome:
+    async def perform(ctx: RunContext[Any], arguments: dict[str, Any]) -> Outcome:
         injected = {parameters.injected[key]: value(ctx) for key, value in supplied.items()}
-        return await call(thing, ctx, {**given, **injected})
+        return await call(thing, ctx, {**arguments, **injected})
 
     return foreign_tool(
         name or str(thing.name),

@@ -456,26 +456,28 @@ def _outcome(turn: CodeTurn) -> Outcome:
             return Outcome({**printed, "error": turn.end.text}, extraction=last)
 
 
-def _ended(said: dict[str, Any], printed: str) -> Answer:
-    if "error" in said:
-        return Answer(None, "error", f"{printed}{said['error']}")
-    value = said.get("value")
+def _ended(reply: dict[str, Any], printed: str) -> Answer:
+    if "error" in reply:
+        return Answer(None, "error", f"{printed}{reply['error']}")
+    value = reply.get("value")
     if not printed:
         return Answer("(no output)" if value is None else value)
     return Answer(printed if value is None else {"printed": printed, "value": value})
 
 
-def _unread(seen: Observation) -> str:
-    if seen.status == "success":
+def _unread(observation: Observation) -> str:
+    if observation.status == "success":
         return "the code gives a call more than 16,000 characters: give it less at a time"
-    return str(seen.result)
+    return str(observation.result)
 
 
-def _reply(seen: Observation) -> Reply:
-    if seen.status in ("failure", "timeout"):
-        kind = "TimeoutError" if seen.status == "timeout" else _ERRORS.get(seen.refused)
-        return {"error": kind or "RuntimeError", "text": str(seen.result)}
-    return {"value": seen.result}
+def _reply(observation: Observation) -> Reply:
+    if observation.status in ("failure", "timeout"):
+        kind = (
+            "TimeoutError" if observation.status == "timeout" else _ERRORS.get(observation.refused)
+        )
+        return {"error": kind or "RuntimeError", "text": str(observation.result)}
+    return {"value": observation.result}
 
 
 def _parameters(named: Tool, call: FunctionCall) -> dict[str, Any] | None:
@@ -506,9 +508,9 @@ def _described(tools: Toolset) -> str:
     )
 
 
-def _arguments(one: Tool) -> list[str]:
-    required = one.schema.get("required", ())
-    properties: dict[str, Any] = one.schema.get("properties", {})
+def _arguments(tool: Tool) -> list[str]:
+    required = tool.schema.get("required", ())
+    properties: dict[str, Any] = tool.schema.get("properties", {})
     return [
         f"{name}: {_kind(rules)}{'' if name in required else ' = …'}"
         for name, rules in properties.items()

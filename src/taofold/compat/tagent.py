@@ -515,10 +515,10 @@ def _message(role: str, content: str) -> Message:
             raise ConfigError(f"a message is of system, user or assistant, not of {role!r}")
 
 
-def _text(said: Any) -> str | None:
+def _text(answer: Any) -> str | None:
     """The text of an answer in one of the forms that clients have, None if there is none."""
-    content: Any = said if isinstance(said, str) else _part(said, "content")
-    choices: Any = _part(said, "choices")
+    content: Any = answer if isinstance(answer, str) else _part(answer, "content")
+    choices: Any = _part(answer, "choices")
     if content is None and choices:
         content = _part(_part(choices[0], "message"), "content")
     return content if isinstance(content, str) else None

@@ -111,8 +111,8 @@ def attributes(span: Span, content: Disclosure | None = None) -> Attributes:
 def mark_attributes(mark: Mark, content: Disclosure | None = None) -> Attributes:
     """The same for a moment of a run."""
     result: Attributes = {f"taofold.{name}": fact for name, fact in mark.facts.items()}
-    if content is not None and mark.said:
-        result["taofold.said"] = content.text(mark.said)
+    if content is not None and mark.quoted:
+        result["taofold.said"] = content.text(mark.quoted)
     return result
 
 
@@ -145,72 +145,74 @@ def _is_model(span: Span) -> bool:
     return isinstance(span, ModelSpan)
 
 
-def _agent(span: AgentSpan, found: Attributes) -> None:
+def _agent(span: AgentSpan, result: Attributes) -> None:
     provider, model = model_of(span)
-    found["gen_ai.operation.name"] = "invoke_agent"
-    found["agent.name"] = span.agent
-    found["gen_ai.request.model"] = model
-    _provider(provider, found)
+    result["gen_ai.operation.name"] = "invoke_agent"
+    result["agent.name"] = span.agent
+    result["gen_ai.request.model"] = model
+    _provider(provider, result)
     # Not `gen_ai.usage`: the spans below have that, and a back end adds up what it finds.
     usage = span.usage
-    found["gen_ai.aggregated_usage.input_tokens"] = usage.input_tokens
-    found["gen_ai.aggregated_usage.output_tokens"] = usage.output_tokens
+    result["gen_ai.aggregated_usage.input_tokens"] = usage.input_tokens
+    result["gen_ai.aggregated_usage.output_tokens"] = usage.output_tokens
     for name, count in _details(usage):
-        found[f"gen_ai.aggregated_usage.{name}"] = count
-    found["taofold.strategy"] = span.strategy
-    found["taofold.status"] = span.status
-    found["taofold.steps"] = span.steps
+        result[f"gen_ai.aggregated_usage.{name}"] = count
+    result["taofold.strategy"] = span.strategy
+    result["taofold.status"] = span.status
+    result["taofold.steps"] = span.steps
     if span.stop_reason:
-        found["taofold.stop_reason"] = span.stop_reason
-        found["taofold.success"] = span.success
+        result["taofold.stop_reason"] = span.stop_reason
+        result["taofold.success"] = span.success
     if span.forked_from:
-        found["taofold.forked_from"] = span.forked_from
+        result["taofold.forked_from"] = span.forked_from
 
 
-def _model(span: ModelSpan, found: Attributes) -> None:
+def _model(span: ModelSpan, result: Attributes) -> None:
     provider, model = model_of(span)
-    found["gen_ai.operation.name"] = "chat"
-    found["gen_ai.request.model"] = span.requested.partition(":")[2] or span.requested
-    _provider(provider, found)
+    result["gen_ai.operation.name"] = "chat"
+    result["gen_ai.request.model"] = span.requested.partition(":")[2] or span.requested
+    _provider(provider, result)
     prompt = span.prompt
     if prompt.temperature is not None:
-        found["gen_ai.request.temperature"] = prompt.temperature
+        result["gen_ai.request.temperature"] = prompt.temperature
     if prompt.max_tokens:
-        found["gen_ai.request.max_tokens"] = prompt.max_tokens
+        result["gen_ai.request.max_tokens"] = prompt.max_tokens
     if span.role:
-        found["taofold.role"] = span.role
+        result["taofold.role"] = span.role
     if span.issuer is not None:
-        _server(span.issuer.host, found)
+        _server(span.issuer.host, result)
     if span.error:
         return
-    found["gen_ai.response.model"] = found["llm.model_name"] = model
+    result["gen_ai.response.model"] = result["llm.model_name"] = model
     usage = span.usage
-    found["gen_ai.usage.input_tokens"] = found["llm.token_count.prompt"] = usage.input_tokens
-    found["gen_ai.usage.output_tokens"] = found["llm.token_count.completion"] = usage.output_tokens
-    found["llm.token_count.total"] = usage.tokens
+    result["gen_ai.usage.input_tokens"] = result["llm.token_count.prompt"] = usage.input_tokens
+    result["gen_ai.usage.output_tokens"] = result["llm.token_count.completion"] = (
+        usage.output_tokens
+    )
+    result["llm.token_count.total"] = usage.tokens
     for name, count in _details(usage):
-        found[f"gen_ai.usage.{name}"] = count
-        found[_OPENINFERENCE[name]] = count
+        result[f"gen_ai.usage.{name}"] = count
+        result[_OPENINFERENCE[name]] = count
     if usage.usd:
-        found["llm.cost.total"] = usage.usd
+        result["llm.cost.total"] = usage.usd
     if span.finish:
-        found["gen_ai.response.finish_reasons"] = [_FINISH.get(span.finish, span.finish)]
+        result["gen_ai.response.finish_reasons"] = [_FINISH.get(span.finish, span.finish)]
     if span.cached:
-        found["taofold.cached"] = True
+        result["taofold.cached"] = True
 
 
-def _tool(span: ToolSpan, found: Attributes) -> None:
+def _tool(span: ToolSpan, result: Attributes) -> None:
     name = tool_of(span)
-    found["gen_ai.operation.name"] = "execute_tool"
-    found["gen_ai.tool.name"] = found["tool.name"] = name
-    found["gen_ai.tool.type"] = "function"
-    found["gen_ai.tool.call.id"] = found["tool_call.id"] = span.call
+    result["gen_ai.operation.name"] = "execute_tool"
+    result["gen_ai.tool.name"] = result["tool.name"] = name
+    result["gen_ai.tool.type"] = "function"
+    result["gen_ai.tool.call.id"] = result["tool_call.id"] = span.call
     if span.thought_type:
-        found["taofold.thought.type"] = span.thought_type
+        result["taofold.thought.type"] = span.thought_type
     if span.refused:
-        found["taofold.refused"] = span.refused
+        result["taofold.refused"] = span.refused
     for name, figure in span.figures.items():
-        found[f"taofold.{name}"] = figure
+        result[f"taofold.{name}"] = figure
 
 
 def _details(usage: Usage) -> list[tuple[str, int]]:
@@ -223,24 +225,24 @@ def _details(usage: Usage) -> list[tuple[str, int]]:
     return [(name, count) for name, count in counts if count]
 
 
-def _server(host: str, found: Attributes) -> None:
+def _server(host: str, result: Attributes) -> None:
     """Where the reply came from: `host` or `host:port`; "bedrock:eu-west-1" is no address."""
     address, colon, port = host.rpartition(":")
     if not colon:
         address = port
     elif port.isdecimal():
-        found["server.port"] = int(port)
+        result["server.port"] = int(port)
     else:
         return
     if address:
-        found["server.address"] = address
+        result["server.address"] = address
 
 
-def _provider(provider: str, found: Attributes) -> None:
+def _provider(provider: str, result: Attributes) -> None:
     if provider:
         # The convention's name, the one it had before
         # (some back ends still read it), OpenInference's.
-        found["gen_ai.provider.name"] = found["gen_ai.system"] = found["llm.provider"] = provider
+        result["gen_ai.provider.name"] = result["gen_ai.system"] = result["llm.provider"] = provider
 
 
 def _content(span: Span, content: Disclosure) -> Attributes:
@@ -269,28 +271,28 @@ def _content(span: Span, content: Disclosure) -> Attributes:
     return result
 
 
-def _called(span: ToolSpan, found: Attributes, content: Disclosure) -> None:
-    _value("input", span.parameters, found, content)
-    found["gen_ai.tool.call.arguments"] = found["tool.parameters"] = found["input.value"]
+def _called(span: ToolSpan, result: Attributes, content: Disclosure) -> None:
+    _value("input", span.parameters, result, content)
+    result["gen_ai.tool.call.arguments"] = result["tool.parameters"] = result["input.value"]
     if span.result is not None:
-        _value("output", span.result, found, content)
-        found["gen_ai.tool.call.result"] = found["tool.output"] = found["output.value"]
+        _value("output", span.result, result, content)
+        result["gen_ai.tool.call.result"] = result["tool.output"] = result["output.value"]
     if span.thought:
-        found["taofold.thought"] = content.text(span.thought)
+        result["taofold.thought"] = content.text(span.thought)
     if tool_of(span) != span.tool:
-        found["taofold.tool.called"] = content.text(span.tool)
+        result["taofold.tool.called"] = content.text(span.tool)
 
 
-def _messages(span: ModelSpan, found: Attributes, content: Disclosure) -> None:
+def _messages(span: ModelSpan, result: Attributes, content: Disclosure) -> None:
     prompt = span.prompt
-    found["taofold.prompt"] = "sent" if prompt.exact else "rebuilt"
+    result["taofold.prompt"] = "sent" if prompt.exact else "rebuilt"
     if system := prompt.system(content):
-        found["gen_ai.system_instructions"] = _json(system)
-    found["gen_ai.input.messages"] = prompt.input(content)
+        result["gen_ai.system_instructions"] = _json(system)
+    result["gen_ai.input.messages"] = prompt.input(content)
     if definitions := prompt.definitions(content):
-        found["gen_ai.tool.definitions"] = definitions
+        result["gen_ai.tool.definitions"] = definitions
     if prompt.length:
-        found["input.value"] = content.text(prompt.transcript.messages[prompt.length - 1].shown)
+        result["input.value"] = content.text(prompt.transcript.messages[prompt.length - 1].shown)
     if span.error:
         return
     text = content.text(span.text)
@@ -299,17 +301,17 @@ def _messages(span: ModelSpan, found: Attributes, content: Disclosure) -> None:
         parts.insert(0, {"type": "reasoning", "content": content.text(span.reasoning)})
     parts += [call_of(call, content) for call in span.calls]
     finish = _FINISH.get(span.finish, span.finish)
-    found["gen_ai.output.messages"] = _json(
+    result["gen_ai.output.messages"] = _json(
         [{"role": "assistant", "parts": parts, "finish_reason": finish}]
     )
     # A reply may be tool calls alone.
-    found["output.value"] = text or found["gen_ai.output.messages"]
+    result["output.value"] = text or result["gen_ai.output.messages"]
 
 
-def _value(word: str, value: Any, found: Attributes, content: Disclosure) -> None:
+def _value(word: str, value: Any, result: Attributes, content: Disclosure) -> None:
     text = isinstance(value, str)
-    found[f"{word}.value"] = content.text(value) if text else content.json(value)
-    found[f"{word}.mime_type"] = "text/plain" if text else "application/json"
+    result[f"{word}.value"] = content.text(value) if text else content.json(value)
+    result[f"{word}.mime_type"] = "text/plain" if text else "application/json"
 
 
 def _json(value: Any) -> str:

@@ -425,8 +425,8 @@ def nanoseconds(ms: float) -> int:
     return round(ms * 1000) * 1000
 
 
-def _attributes(number: int, found: Mapping[str, Any]) -> bytes:
-    return b"".join([_attribute(number, name, value) for name, value in found.items()])
+def _attributes(number: int, attributes: Mapping[str, Any]) -> bytes:
+    return b"".join([_attribute(number, name, value) for name, value in attributes.items()])
 
 
 def _attribute(number: int, name: str, value: Any) -> bytes:

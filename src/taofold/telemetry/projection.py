@@ -154,23 +154,23 @@ class Calls:
         self._left.clear()
 
     def _approval(
-        self, asked: e.Record, said: e.Decided, end: float, answer: e.Decided | None = None
+        self, question: e.Record, decision: e.Decided, end: float, answer: e.Decided | None = None
     ) -> ApprovalSpan:
-        origin, call = self._origin, self._known.get((said.key, said.index))
+        origin, call = self._origin, self._known.get((decision.key, decision.index))
         refused = answer is not None and answer.verdict not in ("allow", "done")
         return ApprovalSpan(
             **origin.shared,
-            id=span_id(origin.run, f"approval {asked.seq}"),
+            id=span_id(origin.run, f"approval {question.seq}"),
             parent=origin.root,
-            start=moment(asked),
+            start=moment(question),
             end=end,
             error=answer.verdict if answer is not None and refused else "",
             message=answer.reason if answer is not None else "",
             tool=call.action.tool if call is not None else "",
-            call=f"{said.key}[{said.index}]",
+            call=f"{decision.key}[{decision.index}]",
             parameters=call.action.parameters if call is not None else {},
-            tier=said.tier,
-            reason=said.reason,
+            tier=decision.tier,
+            reason=decision.reason,
             verdict=answer.verdict if answer is not None else "open",
             by=answer.by if answer is not None else "",
         )
@@ -381,10 +381,10 @@ class SpanProjection:
             case _:
                 pass
 
-    def _mark(self, record: e.Record, name: str, said: str = "", **facts: str | float) -> None:
+    def _mark(self, record: e.Record, name: str, quoted: str = "", **facts: str | float) -> None:
         # A run may be parked and resumed for months; its span is sent whole each time.
         if len(self._marks) < _MARKS:
-            self._marks.append(Mark(name, moment(record), dict(facts), said))
+            self._marks.append(Mark(name, moment(record), dict(facts), quoted))
 
     def _hear(self, key: str, message: Message) -> None:
         if message.content and self._rebuild:

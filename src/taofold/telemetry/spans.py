@@ -40,12 +40,12 @@ class Timed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Mark(msgspec.Struct, frozen=True, gc=False):
-    """Something that happened at one moment of a run. `said` may quote models and tools."""
+    """Something that happened at one moment of a run. `quoted` may be words of models and tools."""
 
     name: str
     at: float
     facts: dict[str, str | int | float | bool]
-    said: str = ""
+    quoted: str = ""
 
 
 class Link(msgspec.Struct, frozen=True, gc=False):
@@ -175,9 +175,9 @@ def span_id(run: str, part: str) -> str:
     return blake2b(identity, digest_size=8, person=b"taofold.span").hexdigest()
 
 
-def uuid7(at: int, said: str) -> str:
-    """The UUID of version 7 for `said`, which began at `at` (milliseconds since the epoch)."""
-    digest = blake2b(said.encode(), digest_size=10, person=b"taofold.uuid").digest()
+def uuid7(at: int, name: str) -> str:
+    """The UUID of version 7 for `name`, which began at `at` (milliseconds since the epoch)."""
+    digest = blake2b(name.encode(), digest_size=10, person=b"taofold.uuid").digest()
     # Derived instead of random: what is sent again replaces what was sent before.
     random = int.from_bytes(digest) & ((1 << _RANDOM) - 1)
     high, low = random >> 62, random & ((1 << 62) - 1)

@@ -239,7 +239,7 @@ async def test_a_run_that_was_cut_off_with_its_server_goes_on_when_its_task_is_a
     worker = Agent(Memo(script), name="worker", tools=[ponder])
     offers = Offers.of([worker], log=log)
     first, run = RunTasks(), await offers.begin("worker", {"goal": "think"})
-    driving = first.drive(offers, run, offers.known["worker"].agent)
+    driving = first.drive(offers, run, offers.by_name["worker"].agent)
     await asyncio.sleep(0.3)
     driving.cancel()  # as when the process of the server ends
     await asyncio.wait([driving])

@@ -139,11 +139,11 @@ expected text occurs in the given one."""
 
 
 def _all(
-    compare: Callable[[Any, Any], bool], names: Sequence[str], case: Any, made: Any
+    compare: Callable[[Any, Any], bool], names: Sequence[str], case: Any, prediction: Any
 ) -> MetricScore:
     """Every expected output must be right."""
     for name in names:
-        expected, got = _at(case, name), _at(made, name)
+        expected, got = _at(case, name), _at(prediction, name)
         if expected is not None and not compare(expected, got):
             return MetricScore(
                 0.0, f"{name} should be {as_json_text(expected)} but is {as_json_text(got)}"
@@ -295,12 +295,12 @@ def _arguments(
     return {key: value for key, value in whole.items() if key in taken}, of_compile
 
 
-def _defaults(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def _defaults(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Ours for the teleprompter `name`, without those that the given options stand in for."""
     defaults = dict(_DEFAULTS.get(name, {}))
-    if _BOUNDS & set(given):
+    if _BOUNDS & set(options):
         defaults = {key: value for key, value in defaults.items() if key not in _BOUNDS}
-    if name == "MIPROv2" and "num_candidates" in given:
+    if name == "MIPROv2" and "num_candidates" in options:
         defaults["auto"] = None
     return defaults
 
@@ -457,7 +457,7 @@ def _compiled(channel: EffectChannel, options: Compile, task: Task) -> Program:
 
 def _refuse_unread(at: DspySession) -> None:
     """A teleprompter takes replies that nobody can read for wrong answers, and goes on."""
-    if at.rendered.asked and not at.rendered.read:
+    if at.rendered.replies and not at.rendered.read:
         raise ConfigError("no reply of the model could be read: there is nothing to learn from")
 
 

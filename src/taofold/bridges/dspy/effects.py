@@ -395,7 +395,7 @@ def _warm(strategy: Strategy[T], temperature: float | None) -> Strategy[T]:
         strategy.close()
 
 
-def values_of(said: ModelResponse, prompt: PredictorPrompt) -> dict[str, JSON]:
+def values_of(response: ModelResponse, prompt: PredictorPrompt) -> dict[str, JSON]:
     """The outputs as JSON."""
-    assert said.values is not None
-    return {name: jsonable(value) for name, value in prompt.values(said.values).items()}
+    assert response.values is not None
+    return {name: jsonable(value) for name, value in prompt.values(response.values).items()}

@@ -99,7 +99,7 @@ class RenderedPrompt:
 
     messages: tuple[Message, ...] = ()
     prompt: PredictorPrompt | None = None
-    asked: int = 0
+    replies: int = 0
     """Replies to our prompts so far, and how many of them could be read."""
     read: int = 0
 
@@ -135,7 +135,7 @@ class DspyEngine:
                 messages, prompt, _schema(config.response_format), self.role, config.temperature
             )
         )
-        self.rendered.asked += prompt is not None
+        self.rendered.replies += prompt is not None
         self.rendered.read += response.values is not None
         lm15 = _module("dspy.lm15")
         if response.overflow:
@@ -157,12 +157,12 @@ class DspyEngine:
         """Nothing is held."""
 
 
-def _reply(said: ModelResponse, prompt: PredictorPrompt | None) -> str:
+def _reply(response: ModelResponse, prompt: PredictorPrompt | None) -> str:
     """The reply; if it was read, as what was read, so that nobody repairs it a second time."""
-    if prompt is None or said.values is None:
+    if prompt is None or response.values is None:
         # A part of text must not be empty in DSPy's own types.
-        return said.reply.text or " "
-    return said.values.model_dump_json(by_alias=True)
+        return response.reply.text or " "
+    return response.values.model_dump_json(by_alias=True)
 
 
 def _messages(request: Any) -> Iterator[Message]:
@@ -181,11 +181,11 @@ def _messages(request: Any) -> Iterator[Message]:
         yield Message(role, message.text)
 
 
-def _schema(wanted: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def _schema(requested: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """The JSON Schema in a request for structured output."""
-    if not wanted:
+    if not requested:
         return None
-    inner: Mapping[str, Any] = wanted.get("json_schema") or wanted
+    inner: Mapping[str, Any] = requested.get("json_schema") or requested
     schema = inner.get("schema")
     return dict(schema) if isinstance(schema, Mapping) else None
 
@@ -369,10 +369,10 @@ def stored_program(
     return Program(module=module, predictors=tuple(predictors), teleprompter=teleprompter)
 
 
-def _stored(name: str, predictor: Any, known: Mapping[str, Slot]) -> Predictor:
+def _stored(name: str, predictor: Any, slots: Mapping[str, Slot]) -> Predictor:
     prompt = prompt_of_theirs(predictor.signature)
     inputs, outputs = (
-        tuple([known.get(field.name) or _slot(field) for field in side])
+        tuple([slots.get(field.name) or _slot(field) for field in side])
         for side in (prompt.inputs, prompt.outputs)
     )
     names = [slot.name for slot in (*inputs, *outputs)]
@@ -384,5 +384,5 @@ def _stored(name: str, predictor: Any, known: Mapping[str, Slot]) -> Predictor:
     return Predictor("predict" if name == "self" else name, signature, tuple(demos))
 
 
-def _slot(one: PromptField) -> Slot:
-    return Slot(one.name, written_of(one.type), one.description)
+def _slot(field: PromptField) -> Slot:
+    return Slot(field.name, written_of(field.type), field.description)

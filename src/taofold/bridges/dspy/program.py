@@ -91,14 +91,14 @@ class Program(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return {"format": FORMAT, **built, "version": self.version}
 
 
-def imported(given: Any) -> Program:
+def imported(document: Any) -> Program:
     """The program that `export` wrote, as a mapping or as JSON text.
 
     Raises:
         ConfigError: it is none, or it is not the one that its version names.
     """
     try:
-        raw: Any = msgspec.json.decode(given) if isinstance(given, str | bytes) else given
+        raw: Any = msgspec.json.decode(document) if isinstance(document, str | bytes) else document
         fields = dict(raw)
         version = fields.pop("version", "")
         if fields.get("format") != FORMAT:

@@ -45,8 +45,8 @@ _open: Final[set["ServerConnection"]] = set()
 class Unreachable(Exception):
     """The server could not be reached, or went away. `maybe`: while it worked on a call."""
 
-    def __init__(self, said: str, *, maybe: bool = False) -> None:
-        super().__init__(said)
+    def __init__(self, message: str, *, maybe: bool = False) -> None:
+        super().__init__(message)
         self.maybe = maybe
 
 

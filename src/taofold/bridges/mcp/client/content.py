@@ -103,17 +103,17 @@ def block_text(block: Any) -> str:
             return f"[{kind or 'something'} that cannot be shown: {str(plain(block))[:200]}]"
 
 
-def resource(held: Any) -> str:
+def resource(contents: Any) -> str:
     """The contents of a resource: its text, or what it is."""
-    text = get(held, "text")
+    text = get(contents, "text")
     if text is not None:
         return str(text)
-    kind = get(held, "mime_type", "unknown type")
-    size = round(len(str(get(held, "blob", ""))) / _QUARTER)
-    return f"[resource {get(held, 'uri', '')}: {kind}, {size} bytes, not shown]"
+    kind = get(contents, "mime_type", "unknown type")
+    size = round(len(str(get(contents, "blob", ""))) / _QUARTER)
+    return f"[resource {get(contents, 'uri', '')}: {kind}, {size} bytes, not shown]"
 
 
-def message(said: Any) -> str:
+def message(prompt_message: Any) -> str:
     """One message of a prompt."""
-    content = get(said, "content")
-    return f"{get(said, 'role', 'user')}: {block_text(content)}"
+    content = get(prompt_message, "content")
+    return f"{get(prompt_message, 'role', 'user')}: {block_text(content)}"

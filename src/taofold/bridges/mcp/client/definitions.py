@@ -74,21 +74,21 @@ class Definition:
         return lambda value: "there is none" if value is None else promised(value)
 
 
-def read(said: Any) -> "Definition | str":
+def read(listed: Any) -> "Definition | str":
     """The definition in what a server listed, or why its tool cannot be offered."""
-    name, schema = str(get(said, "name", "")), get(said, "input_schema")
+    name, schema = str(get(listed, "name", "")), get(listed, "input_schema")
     if not name.strip():
         return "a tool without a name"
     if not is_object(schema) or schema.get("type", "object") != "object":
         return f"{name[:80]!r}: its schema is no object"
-    output = get(said, "output_schema")
+    output = get(listed, "output_schema")
     definition = Definition(
         name,
-        str(get(said, "description", "") or get(said, "title", "")),
+        str(get(listed, "description", "") or get(listed, "title", "")),
         schema,
         output if is_object(output) else None,
-        _hints(get(said, "annotations")),
-        _proposed(get(said, "meta")),
+        _hints(get(listed, "annotations")),
+        _proposed(get(listed, "meta")),
     )
     try:
         size = len(msgspec.json.encode(asdict(definition)))
@@ -100,9 +100,9 @@ def read(said: Any) -> "Definition | str":
     return f"{name[:80]!r}: its schema cannot be used ({flaw})" if flaw else definition
 
 
-def _hints(said: Any) -> dict[str, bool]:
+def _hints(listed: Any) -> dict[str, bool]:
     names = ("read_only_hint", "destructive_hint", "idempotent_hint", "open_world_hint")
-    hints = {name: get(said, name) for name in names}
+    hints = {name: get(listed, name) for name in names}
     return {name: value for name, value in hints.items() if isinstance(value, bool)}
 
 
@@ -111,30 +111,30 @@ def _proposed(meta: Any) -> int:
     return tier if isinstance(tier, int) and tier in (1, 2, 3, 4) else 0
 
 
-def tier_and_effect(said: Definition, *, trusted: bool) -> tuple[Tier, Sideeffect]:
+def tier_and_effect(definition: Definition, *, trusted: bool) -> tuple[Tier, Sideeffect]:
     """Tier and effect by a server's hints: believed where they raise, else if `trusted` (D8)."""
-    reads = trusted and said.hints.get("read_only_hint", False)
+    reads = trusted and definition.hints.get("read_only_hint", False)
     effect: Sideeffect = "read" if reads else "once"
-    if trusted and not reads and said.hints.get("idempotent_hint", False):
+    if trusted and not reads and definition.hints.get("idempotent_hint", False):
         effect = "idempotent"
     tier = Tier.AUTO if reads else Tier.CARD
     # A destructive hint counts without trust: it can only raise the tier.
-    writes = not said.hints.get("read_only_hint", False)
-    if writes and said.hints.get("destructive_hint", False):
+    writes = not definition.hints.get("read_only_hint", False)
+    if writes and definition.hints.get("destructive_hint", False):
         tier = Tier.CONFIRM
-    return Tier(max(tier, said.tier)), effect
+    return Tier(max(tier, definition.tier)), effect
 
 
 def tool_of(
-    said: Definition, name: str, call: Call, *, trusted: bool, toolset: str, timeout: float
+    definition: Definition, name: str, call: Call, *, trusted: bool, toolset: str, timeout: float
 ) -> Tool:
     """The tool that calls it."""
-    tier, effect = tier_and_effect(said, trusted=trusted)
-    text = visible(said.description)
+    tier, effect = tier_and_effect(definition, trusted=trusted)
+    text = visible(definition.description)
     return external(
         name,
         text if len(text) <= DESCRIPTION else f"{text[:DESCRIPTION]}…",
-        shown_schema(said.schema),
+        shown_schema(definition.schema),
         call,
         context=True,
         tier=tier,
@@ -144,14 +144,19 @@ def tool_of(
     )
 
 
-def without_prose(said: Definition) -> Definition:
+def without_prose(definition: Definition) -> Definition:
     """What a model is shown of a tool that no person has accepted: how to call it, no prose.
 
     Nothing of it lowers a tier: without hints it is what a server says nothing about.
     """
-    raising = {name: True for name in ("destructive_hint",) if said.hints.get(name)}
+    raising = {name: True for name in ("destructive_hint",) if definition.hints.get(name)}
     return Definition(
-        said.name, UNACCEPTED, _wordless(said.schema), said.output, raising, said.tier
+        definition.name,
+        UNACCEPTED,
+        _wordless(definition.schema),
+        definition.output,
+        raising,
+        definition.tier,
     )
 
 
@@ -174,12 +179,14 @@ def _wordless(schema: Any) -> Any:
     return stripped
 
 
-def summary(said: Definition) -> str:
+def summary(definition: Definition) -> str:
     """What a server says of its tool, in words for the person who is asked about it."""
-    hints = [f"{name.removesuffix('_hint')}: {_hint(value)}" for name, value in said.hints.items()]
-    parameters = ", ".join(map(repr, said.schema.get("properties", {}))) or "none"
+    hints = [
+        f"{name.removesuffix('_hint')}: {_hint(value)}" for name, value in definition.hints.items()
+    ]
+    parameters = ", ".join(map(repr, definition.schema.get("properties", {}))) or "none"
     sentences = [
-        f"its description is {_short(said.description)}",
+        f"its description is {_short(definition.description)}",
         f"its parameters are {parameters}",
     ]
     return "; ".join([*sentences, *hints])
@@ -218,8 +225,8 @@ def _parameter_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> li
     return [*gone, *fresh, *changed]
 
 
-def _hint(said: bool | None) -> str:
-    return "not said" if said is None else str(said).lower()
+def _hint(hint: bool | None) -> str:
+    return "not said" if hint is None else str(hint).lower()
 
 
 def _short(value: Any) -> str:
@@ -340,10 +347,10 @@ class Pins:
 
 
 def offered_definition(
-    known: dict[str, Definition], listed: Iterable[Definition]
+    accepted: dict[str, Definition], listed: Iterable[Definition]
 ) -> list[Definition]:
     """What a model may be shown: of what is listed now, the definition that was accepted.
 
     Of a tool that nobody has accepted, the bare form of its call.
     """
-    return [known.get(definition.name) or without_prose(definition) for definition in listed]
+    return [accepted.get(definition.name) or without_prose(definition) for definition in listed]

@@ -331,16 +331,16 @@ def question_key(params: Any) -> str:
     return blake2b(msgspec.json.encode(relevant, order="sorted"), digest_size=8).hexdigest()
 
 
-def elicitation_text(server: str, said: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+def elicitation_text(server: str, request: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """The question as a person reads it, and the form of the answer.
 
     Raises:
         Unaskable: it asks for a secret, or leads to something that is no web page.
     """
-    message = visible(str(said.get("message", "")))[:MESSAGE]
-    if said.get("mode") == "url":
-        return _linked(server, message, str(said.get("url", ""))), {}
-    schema: Any = said.get("requestedSchema")
+    message = visible(str(request.get("message", "")))[:MESSAGE]
+    if request.get("mode") == "url":
+        return _linked(server, message, str(request.get("url", ""))), {}
+    schema: Any = request.get("requestedSchema")
     if not is_object(schema) or not is_object(schema.get("properties", {})):
         raise Unaskable("the server asks a person for something without saying what")
     properties: Any = schema.get("properties", {})
@@ -448,7 +448,7 @@ class OpenCall:
     """One call: what is answered, and what was asked and could not be answered."""
 
     answers: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
-    asked: dict[str, Any] | None = None
+    open_request: dict[str, Any] | None = None
     method: str = ELICIT
     key: str = ""
     ask: Ask | None = None
@@ -491,7 +491,7 @@ class OpenCalls:
         [open_call], key = self._under_way, question_key(params)
         if key in open_call.answers or await self._answered(open_call, key, plain(params)):
             return result(**open_call.answers[key])
-        open_call.key, open_call.asked, open_call.method = key, plain(params), ELICIT
+        open_call.key, open_call.open_request, open_call.method = key, plain(params), ELICIT
         return result(action="cancel")
 
     async def sampled(self, _context: Any, params: Any) -> Any:
@@ -504,7 +504,7 @@ class OpenCalls:
         if key not in open_call.answers and not await self._answered(
             open_call, key, fields, SAMPLE
         ):
-            open_call.key, open_call.asked, open_call.method = key, fields, SAMPLE
+            open_call.key, open_call.open_request, open_call.method = key, fields, SAMPLE
             return refusal("nobody is there who could allow it now")
         if open_call.answers[key]["action"] != "accept":
             return refusal("a person did not let the server use the run's model")

@@ -78,12 +78,12 @@ class RemoteServer:
         *,
         mode: str,
         connect_timeout: float,
-        wanted: frozenset[str] | None = None,
+        selection: frozenset[str] | None = None,
         offer: ServerInputs = ServerInputs(),
     ) -> None:
         self.name, self.address, self.pins = name, address, pins
         self.offer = offer
-        self._wanted = wanted
+        self._selection = selection
         self._seconds = connect_timeout
         self._open_calls = OpenCalls(name)
         self.connection = ServerConnection(
@@ -156,7 +156,7 @@ class RemoteServer:
             page = await session.listed("tools", cursor)
             for raw in get(page, "tools", ()):
                 names.append(str(get(raw, "name", "")))
-                if self._wanted is not None and names[-1] not in self._wanted:
+                if self._selection is not None and names[-1] not in self._selection:
                     continue
                 definition = definitions.read(raw)
                 if isinstance(definition, str):
@@ -271,8 +271,8 @@ class RemoteServer:
         """
         answer = ctx.answer
         state: Any = None if answer is None else answer.state
-        asked = answer is not None and is_object(state) and state.get(ACCEPT) == now.digest
-        if answer is not None and asked and not answer.accepted:
+        was_asked = answer is not None and is_object(state) and state.get(ACCEPT) == now.digest
+        if answer is not None and was_asked and not answer.accepted:
             return f"{pinned.name!r} was not accepted as it is now: it was not called"
         accepted: Definition | None = None
         for fresh in (False, True):  # another process may have accepted it meanwhile
@@ -280,7 +280,7 @@ class RemoteServer:
             if accepted is not None and now.digest == accepted.digest:
                 break
         else:
-            if asked:
+            if was_asked:
                 # What is accepted is what the person was shown: the digest in the state says so.
                 self.pins.add([now])
                 accepted = now
@@ -291,7 +291,7 @@ class RemoteServer:
             raise DefinitionChanged(
                 f"{pinned.name!r} was changed by its server and accepted since this call was "
                 "allowed: it was not called; look at it and call it again",
-                accepted=asked,
+                accepted=was_asked,
             )
         if accepted is None:
             news = f"has a new tool {pinned.name!r}: {definitions.summary(now)}"
@@ -403,9 +403,12 @@ class RemoteServer:
         Raises:
             InputRequired: it asked something.
         """
-        if open_call.asked is None:
+        if open_call.open_request is None:
             return
-        asks = {**({} if question is None else question.asks), open_call.key: open_call.asked}
+        asks = {
+            **({} if question is None else question.asks),
+            open_call.key: open_call.open_request,
+        }
         methods = {} if question is None else dict(question.methods)
         if open_call.method != ELICIT:
             methods[open_call.key] = open_call.method
@@ -449,11 +452,11 @@ class RemoteServer:
         hint = 'it asks people in the older way: set mode="legacy" (in a file elicitation: legacy)'
         return msgspec.structs.replace(outcome, value=f"{outcome.value} ({hint})")
 
-    def _failed(self, error: Exception, asked: PendingQuestions | None) -> Outcome:
+    def _failed(self, error: Exception, question: PendingQuestions | None) -> Outcome:
         """The observation for an error of the protocol. Some of them are questions."""
         held: Any = data(error)
         if code(error) == URL_REQUIRED and is_object(held) and is_array(held.get("elicitations")):
-            done = {} if asked is None else asked.done
+            done = {} if question is None else question.done
             asks: dict[str, dict[str, Any]] = {
                 str(elicitation.get("elicitationId", n)): {**elicitation, "mode": "url"}
                 for n, elicitation in enumerate(held["elicitations"])
@@ -491,11 +494,11 @@ class RemoteServer:
         return await self.connection.use(all_)
 
 
-def _responses(question: PendingQuestions, given: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def _responses(question: PendingQuestions, answers: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """The answers as the package sends them."""
     types = load("mcp.types")
     kinds = {SAMPLE: types.CreateMessageResult, ROOTS: types.ListRootsResult}
     return {
         key: kinds.get(question.methods.get(key, ""), types.ElicitResult).model_validate(answer)
-        for key, answer in given.items()
+        for key, answer in answers.items()
     }

@@ -129,14 +129,14 @@ def readers(
     async def prompts(ctx: RunContext[Any], _: dict[str, Any]) -> Any:
         return await on_loop((await server_for(ctx.principal)).pages("prompts"))
 
-    async def read(ctx: RunContext[Any], said: dict[str, Any]) -> str:
-        return await on_loop((await server_for(ctx.principal)).read(said["uri"]))
+    async def read(ctx: RunContext[Any], parameters: dict[str, Any]) -> str:
+        return await on_loop((await server_for(ctx.principal)).read(parameters["uri"]))
 
-    async def fill(ctx: RunContext[Any], said: dict[str, Any]) -> str:
+    async def fill(ctx: RunContext[Any], parameters: dict[str, Any]) -> str:
         remote = await server_for(ctx.principal)
-        return await on_loop(remote.prompt(said["name"], said.get("arguments", {})))
+        return await on_loop(remote.prompt(parameters["name"], parameters.get("arguments", {})))
 
-    def made(name: str, text: str, schema: dict[str, Any], call: Callable[..., Any]) -> Tool:
+    def reader(name: str, text: str, schema: dict[str, Any], call: Callable[..., Any]) -> Tool:
         description = f"{text} (MCP server {server})"
         return external(
             prefix + name, description, schema, call, context=True, tier=tier, effect="read"
@@ -144,13 +144,13 @@ def readers(
 
     tools: list[Tool] = []
     if options.get("resources", False):
-        tools.append(made("list_resources", "List what can be read", _NOTHING, resources))
+        tools.append(reader("list_resources", "List what can be read", _NOTHING, resources))
         about = "List the forms of uris, in braces what to fill in, that read_resource takes"
-        tools.append(made("list_resource_templates", about, _NOTHING, templates))
-        tools.append(made("read_resource", "Read a resource", _URI, read))
+        tools.append(reader("list_resource_templates", about, _NOTHING, templates))
+        tools.append(reader("read_resource", "Read a resource", _URI, read))
     if options.get("prompts", False):
-        tools.append(made("list_prompts", "List the prompts", _NOTHING, prompts))
-        tools.append(made("get_prompt", "Fill in a prompt", _PROMPT, fill))
+        tools.append(reader("list_prompts", "List the prompts", _NOTHING, prompts))
+        tools.append(reader("get_prompt", "Fill in a prompt", _PROMPT, fill))
     return tools
 
 
@@ -162,26 +162,26 @@ PRINCIPALS: Final = 64
 _LOGGER: Final = logging.getLogger("taofold.mcp")
 
 
-def _renewed_copy(copy: Tool, made: Tool, renewed: Tool) -> Tool:
-    """What becomes of somebody's changed copy of `made`: nothing that he raised is lowered."""
+def _renewed_copy(copy: Tool, original: Tool, renewed: Tool) -> Tool:
+    """What becomes of somebody's changed copy of `original`: nothing that he raised is lowered."""
     effect = max(copy.effect, renewed.effect, key=EFFECTS.index)
     return replace(
         copy,
         description=(
-            renewed.description if copy.description == made.description else copy.description
+            renewed.description if copy.description == original.description else copy.description
         ),
         schema=renewed.schema,
         signature=renewed.signature,
         tier=max(copy.tier, renewed.tier),
         effect=effect,
         retries=0 if effect == "once" else copy.retries,
-        function=renewed.function if copy.function is made.function else copy.function,
+        function=renewed.function if copy.function is original.function else copy.function,
         renew=renewed.renew,
     )
 
 
-async def _awaited(made: Awaitable[T]) -> T:
-    return await made
+async def _awaited(work: Awaitable[T]) -> T:
+    return await work
 
 
 def _place(
@@ -225,9 +225,9 @@ class McpServer(Toolset):
                 f"McpServer.within(server), not McpServer({argument!r:.100})"
             )
         self.address = address
-        wanted = options.get("tools")
-        if wanted is not None:
-            options["tools"] = list(wanted)  # it is gone through more than once
+        selection = options.get("tools")
+        if selection is not None:
+            options["tools"] = list(selection)  # it is gone through more than once
         self._options = options
         self._offered_inputs = ServerInputs(
             tuple([Path(folder) for folder in options.get("roots", ())]),
@@ -417,7 +417,7 @@ class McpServer(Toolset):
             self._pins,
             mode=options.get("mode", "auto"),
             connect_timeout=options.get("connect_timeout", 30.0),
-            wanted=None if only is None else frozenset(only),
+            selection=None if only is None else frozenset(only),
             offer=self._offered_inputs,
         )
 
@@ -433,8 +433,8 @@ class McpServer(Toolset):
             oldest.connection.retire()
         return server
 
-    def _tool(self, one: Definition, name: str, aliases: tuple[str, ...]) -> Tool:
-        """The tool that `one` describes, which becomes another when another is accepted."""
+    def _tool(self, definition: Definition, name: str, aliases: tuple[str, ...]) -> Tool:
+        """The tool that `definition` describes, which becomes another when another is accepted."""
 
         async def call(ctx: RunContext[Any], parameters: dict[str, Any]) -> Outcome:
             loop = asyncio.get_running_loop()
@@ -443,9 +443,9 @@ class McpServer(Toolset):
                 # Back from the connections' thread to the loop of the run.
                 loop.call_soon_threadsafe(ctx.report, text)
 
-            async def back(made: Awaitable[T]) -> T:
+            async def back(work: Awaitable[T]) -> T:
                 return await asyncio.wrap_future(
-                    asyncio.run_coroutine_threadsafe(_awaited(made), loop)
+                    asyncio.run_coroutine_threadsafe(_awaited(work), loop)
                 )
 
             async def ask(wants: InputRequired) -> PersonAnswer:
@@ -462,7 +462,7 @@ class McpServer(Toolset):
 
             async def called() -> Outcome:
                 return await self._for(ctx.principal).call(
-                    one,
+                    definition,
                     ctx,
                     parameters,
                     report,
@@ -474,23 +474,23 @@ class McpServer(Toolset):
             return await on_loop(called())
 
         def renew(tool: Tool) -> Tool:
-            accepted = self._pins.known().get(one.name)
-            if accepted is None or accepted.digest == one.digest:
+            accepted = self._pins.known().get(definition.name)
+            if accepted is None or accepted.digest == definition.digest:
                 return tool
             renewed = self._tool(accepted, name, aliases)
-            return renewed if tool is made else _renewed_copy(tool, made, renewed)
+            return renewed if tool is original else _renewed_copy(tool, original, renewed)
 
         options = self._options
         plain = definitions.tool_of(
-            one,
+            definition,
             name,
             call,
             trusted=options.get("trust", False),
             toolset=self.label,
             timeout=options.get("timeout", 60.0),
         )
-        made = replace(plain, aliases=aliases, renew=renew)
-        return made
+        original = replace(plain, aliases=aliases, renew=renew)
+        return original
 
     async def _served(self) -> RemoteServer:
         await self.open()

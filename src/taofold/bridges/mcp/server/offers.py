@@ -104,7 +104,7 @@ class McpOffer:
 class Offers:
     """Everything on offer, with the log and on whose behalf it runs."""
 
-    known: Mapping[str, McpOffer]
+    by_name: Mapping[str, McpOffer]
     log: Log
     principal: Principal = Principal()
     policy: Policy = field(default_factory=Policy)
@@ -148,7 +148,7 @@ class Offers:
         Raises:
             ConfigError: the agent cannot run; the goal is empty.
         """
-        offer, run = self.known[name], new_id()
+        offer, run = self.by_name[name], new_id()
         if hear is not None:
             hear(Progress(run, name, f"run {run}"))
         goal, options = offer.start(arguments)
@@ -162,7 +162,7 @@ class Offers:
         Raises:
             ConfigError: the agent cannot run; the goal is empty.
         """
-        offer = self.known[name]
+        offer = self.by_name[name]
         goal, options = offer.start(arguments)
         return await offer.agent.begin(goal, principal=self.principal, **options)
 
@@ -193,7 +193,7 @@ class Offers:
             Refused: it is not one of the principal's, or was not started here.
         """
         first = await self._first(run)
-        offer = self.known.get(first.agent.removeprefix(PREFIX))
+        offer = self.by_name.get(first.agent.removeprefix(PREFIX))
         if (
             offer is None
             or offer.agent.name != first.agent

@@ -112,7 +112,7 @@ class ClientRequests:
         """Of the tool `name`."""
         if name == RESUME:
             return _RUN
-        offer = self._offers.known.get(name)
+        offer = self._offers.by_name.get(name)
         return None if offer is None else offer.schema
 
     def _admitted(self, context: Any, right: Right) -> Offers:
@@ -142,7 +142,7 @@ class ClientRequests:
             input_schema=_RUN,
             annotations=types.ToolAnnotations(destructive_hint=False, idempotent_hint=True),
         )
-        tools = [described(offer) for offer in self._offers.known.values()]
+        tools = [described(offer) for offer in self._offers.by_name.values()]
         return types.ListToolsResult(tools=[*tools, again])
 
     async def call_tool(self, context: Any, params: Any) -> Any:

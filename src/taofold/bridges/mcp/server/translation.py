@@ -83,19 +83,19 @@ class ProgressReporter:
             self._last.cancel()
 
 
-def described(one: McpOffer) -> Any:
+def described(offer: McpOffer) -> Any:
     return types.Tool(
-        name=one.name,
-        description=one.description,
-        input_schema=one.schema,
-        output_schema=None if one.result_schema is None else dict(one.result_schema),
+        name=offer.name,
+        description=offer.description,
+        input_schema=offer.schema,
+        output_schema=None if offer.result_schema is None else dict(offer.result_schema),
         annotations=types.ToolAnnotations(
-            read_only_hint=one.reads,
-            destructive_hint=not one.reads and one.tier >= Tier.CONFIRM,
-            idempotent_hint=one.repeatable,
-            open_world_hint=not one.tool,
+            read_only_hint=offer.reads,
+            destructive_hint=not offer.reads and offer.tier >= Tier.CONFIRM,
+            idempotent_hint=offer.repeatable,
+            open_world_hint=not offer.tool,
         ),
-        _meta={"tier": int(one.tier)},
+        _meta={"tier": int(offer.tier)},
     )
 
 
@@ -107,18 +107,20 @@ def can_ask(context: Any) -> bool:
     return asking.form is not None or asking.url is None  # older clients do not say which
 
 
-def question_text(one: Approval) -> str:
-    what = one.question or f"{one.preview}\n(tier {int(one.tier)}: {one.reason})"
-    return f"{one.action.tool}: {what}"
+def question_text(approval: Approval) -> str:
+    what = (
+        approval.question or f"{approval.preview}\n(tier {int(approval.tier)}: {approval.reason})"
+    )
+    return f"{approval.action.tool}: {what}"
 
 
-def answer_form(one: Approval) -> dict[str, Any]:
-    if one.form:
-        return dict(one.form)
-    return _ANSWER if one.wants_text else _CONSENT
+def answer_form(approval: Approval) -> dict[str, Any]:
+    if approval.form:
+        return dict(approval.form)
+    return _ANSWER if approval.wants_text else _CONSENT
 
 
-def decision_of(one: Approval, action: str, content: Mapping[str, Any]) -> Decision | None:
+def decision_of(approval: Approval, action: str, content: Mapping[str, Any]) -> Decision | None:
     """What the person at the client said; None if he said nothing.
 
     Raises:
@@ -126,14 +128,14 @@ def decision_of(one: Approval, action: str, content: Mapping[str, Any]) -> Decis
     """
     for path in not_finite(dict(content)):
         raise Refused(f"{path}: NaN and Infinity are no numbers of JSON")
-    by = one.requester
+    by = approval.requester
     if action == "decline":
         return Decision("deny", by=by, reason="declined at the MCP client")
     if action != "accept":
         return None
-    if one.form:
+    if approval.form:
         return Decision("answer", by=by, answer=msgspec.json.encode(dict(content)).decode())
-    if one.wants_text:
+    if approval.wants_text:
         return Decision("answer", by=by, answer=str(content.get("answer", "")))
     # Anything but a plain yes is a no.
     verdict = "approve" if content.get("approve") is True else "deny"
