@@ -50,9 +50,9 @@ def about_tests(goal: str) -> bool:
     )
 
 
-def command_in(said: str) -> str:
+def command_in(goal: str) -> str:
     """The command that people named, without what stops at the first failure."""
-    command = _NAMED.search(said)
+    command = _NAMED.search(goal)
     # The bare word is most often prose ("make pytest pass"), not a command.
     if command is None or command[0] == "pytest":
         return COMMAND
@@ -83,9 +83,9 @@ def unread(files: Files, project: Project, report: PytestReport, *, lists: bool)
     return paths[: max(min(BATCH, MOST - len(files.known)), 0)]
 
 
-def _foreign(path: str, known: Sequence[str]) -> bool:
+def _foreign(path: str, paths: Sequence[str]) -> bool:
     """Does a traceback's place lie outside the project?"""
-    return path.startswith(("/", "<", "..")) or (bool(known) and path not in known)
+    return path.startswith(("/", "<", "..")) or (bool(paths) and path not in paths)
 
 
 NEEDED: Final = ("run_command", "read_file", "edit_file")
@@ -320,18 +320,18 @@ class _Move:
         ]
         return read[-1:]
 
-    def _read(self, report: PytestReport, wanted: list[str]) -> str:
+    def _read(self, report: PytestReport, paths: list[str]) -> str:
         calls: list[dict[str, Any]] = []
         if not self.files.asked and self.transcript.offers("list_files"):
             calls.append(replies.call("list_files", "find the modules behind the tests"))
-        for path in wanted:
+        for path in paths:
             file = self.files.known.get(path)
             part = file.missing() if file else None
             lines = {"start": part[0], "end": part[1]} if part else {}
             calls.append(
                 replies.call("read_file", "the failing tests lead here", path=path, **lines)
             )
-        thought = f"{replies.failing(report)}. Read {', '.join(wanted)}."
+        thought = f"{replies.failing(report)}. Read {', '.join(paths)}."
         return replies.reply(thought, self.kind("extraction"), [self.state.step], *calls)
 
     def _done(self, report: PytestReport) -> str:

@@ -141,19 +141,19 @@ class Candidate:
 class _Order:
     """Candidates found so far, and where the next ones come from; many may read it."""
 
-    def __init__(self, found: Iterator[Candidate]) -> None:
-        self._found, self._known, self._lock = found, list[Candidate](), Lock()
+    def __init__(self, candidates: Iterator[Candidate]) -> None:
+        self._found, self._known, self._lock = candidates, list[Candidate](), Lock()
 
-    def at(self, place: int) -> Candidate | None:
+    def at(self, index: int) -> Candidate | None:
         # Several runs of one process may search the same
         # project at once (`lru_cache` shares the order).
         with self._lock:
-            while place >= len(self._known):
+            while index >= len(self._known):
                 following = next(self._found, None)
                 if following is None:
                     return None
                 self._known.append(following)
-            return self._known[place]
+            return self._known[index]
 
 
 def ranked(project: Project, report: PytestReport, learnt: LearntOrder) -> Iterator[Candidate]:
@@ -363,7 +363,7 @@ def _spectrum(key: Key, passing: list[dict[Key, int]]) -> float:
 
 
 def _modules(
-    project: Project, failure: Check, found: list[tuple[Unit, float]]
+    project: Project, failure: Check, units: list[tuple[Unit, float]]
 ) -> list[tuple[Unit, float]]:
     """The modules' own lines: constants that a suspicious function uses, or a broken import."""
     named = {p.path for p in failure.places if p.function in ("", "<module>")}
@@ -371,7 +371,7 @@ def _modules(
     for path, source in project.sources.items():
         if is_test(path):
             continue
-        inside = max([weight for unit, weight in found if unit.source is source], default=0.0)
+        inside = max([weight for unit, weight in units if unit.source is source], default=0.0)
         weight = 1.0 if path in named else 0.35 * inside
         if weight:
             modules.append((Unit(source, None), weight))

@@ -107,9 +107,9 @@ def tried(keys: Iterable[tuple[str, str]]) -> str:
     return f" Tried without success: [{' '.join(marks)}]." if marks else ""
 
 
-def marks(said: str) -> frozenset[str]:
+def marks(answer: str) -> frozenset[str]:
     """The marks in what an earlier attempt answered."""
-    lists = _TRIED.findall(said)
+    lists = _TRIED.findall(answer)
     return frozenset([mark for marks in lists for mark in marks.split()])
 
 

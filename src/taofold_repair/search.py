@@ -80,9 +80,9 @@ def key_of(parameters: Mapping[str, Any]) -> str:
     return f"{path}\0{old}\0{new}"
 
 
-def inverse(one: PastAction, other: PastAction) -> bool:
-    """Does `other` take back `one`?"""
-    a, b = one.parameters, other.parameters
+def inverse(action: PastAction, other: PastAction) -> bool:
+    """Does `other` take back `action`?"""
+    a, b = action.parameters, other.parameters
     return a.get("path") == b.get("path") and (a.get("old"), a.get("new")) == (
         b.get("new"),
         b.get("old"),

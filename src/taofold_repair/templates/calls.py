@@ -41,12 +41,12 @@ def _expected_names(site: Site, node: ast.Call) -> list[str]:
     return []
 
 
-def _crossed(site: Site, node: ast.Call, names: list[str], place: int) -> float:
+def _crossed(site: Site, node: ast.Call, names: list[str], index: int) -> float:
     """High if the arguments bear each other's parameter names."""
-    left, right = site.text(node.args[place]), site.text(node.args[place + 1])
-    if place + 1 >= len(names):
+    left, right = site.text(node.args[index]), site.text(node.args[index + 1])
+    if index + 1 >= len(names):
         return 0.7
-    here, there = names[place], names[place + 1]
+    here, there = names[index], names[index + 1]
     if here == there:
         return 0.7
     crossed = (there in left or left in there) + (here in right or right in here)

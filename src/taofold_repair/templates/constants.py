@@ -164,7 +164,7 @@ def _for_none(site: Site, node: ast.Constant) -> Iterator[Change]:
                 yield site.swap("wrong_constant", node, text, 0.8)
 
 
-def _text(site: Site, node: ast.Constant, value: str, wanted: list[str]) -> Iterator[Change]:
+def _text(site: Site, node: ast.Constant, value: str, texts: list[str]) -> Iterator[Change]:
     quote = site.text(node)[-1:]
     # `",".join(…)`: a sign in front of a dot is a separator.
     joins = isinstance(site.parents.get(node), ast.Attribute)
@@ -179,7 +179,7 @@ def _text(site: Site, node: ast.Constant, value: str, wanted: list[str]) -> Iter
                 if quote not in escaped:
                     yield site.swap("wrong_constant", node, f"{quote}{escaped}{quote}", near)
         return
-    for other in wanted:
+    for other in texts:
         if other != value and len(other) <= 40 and _similar(value, other):
             yield site.swap("wrong_constant", node, repr(other), 2.0)
 
