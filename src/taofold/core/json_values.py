@@ -1,11 +1,17 @@
 """What can be done with any JSON value: guards that type checkers follow, a pointer into it, a
-copy, its text, numbers that JSON has not; and `Value`, the base class of all that is stored as
-JSON.
+copy, its text, numbers that JSON has not; its strict decoder; and `Value`, the base class of all
+that is stored as JSON.
 
-Pure; knows nothing about files or HTTP, nor what a schema asks for.
+The decoder takes JSON as the standard has it, and nothing that is merely close to it: `NaN`,
+numbers too large for a float and objects that say two things under one key are refused. What a
+model nearly wrote is for `parsing.jsonlike`. Pure; knows nothing about files or HTTP, nor what a
+schema asks for.
 """
 
+import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from math import isfinite
 from typing import Any, Final, TypeAlias, TypeGuard, cast
 
@@ -14,6 +20,7 @@ import msgspec
 JSON: TypeAlias = Any
 """What JSON can say: None, bool, int, float, str, list of JSON, dict of str to JSON."""
 _SCALARS: Final = frozenset({str, int, float, bool, type(None)})
+_HALF: Final = re.compile("[\ud800-\udfff]")
 
 
 # gc=False keeps these objects out of the collector's lists, of which a long run has hundreds of
@@ -108,3 +115,57 @@ def plain(value: Any) -> JSON:
 def is_sequence(value: Any) -> TypeGuard[Sequence[Any]]:
     """A JSON array, or a tuple that becomes one."""
     return isinstance(value, list | tuple)
+
+
+def _constant(name: str) -> Any:
+    raise ValueError(name)
+
+
+def _float(token: str) -> float:
+    value = float(token)
+    if not isfinite(value):
+        raise ValueError(token)
+    return value
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    out = dict(pairs)
+    # A dict keeps the last one in silence.
+    if len(out) != len(pairs):
+        raise ValueError("a key occurs twice")
+    return out
+
+
+_decoder = partial(
+    json.JSONDecoder, parse_constant=_constant, parse_float=_float, object_pairs_hook=_object
+)
+DECODER = _decoder()
+"""Raises ValueError, or RecursionError for text that is nested too deep."""
+ENCODED = _decoder(strict=False)
+"""The same, with line breaks in strings, as JSON that is encoded in a string often has."""
+
+
+def decoded(text: str) -> Any:
+    """The one value that makes up `text`.
+
+    Raises:
+        ValueError: it is none, or more than one.
+        RecursionError: it is nested too deep.
+    """
+    if text.startswith("{"):  # nothing to skip before it, and most often nothing after it
+        value, end = DECODER.raw_decode(text)
+        if end == len(text):
+            return value
+    return DECODER.decode(text)
+
+
+def flaw_of(value: Any) -> str:
+    """What a value holds that JSON has not, else empty; its depth is bounded by the reader's."""
+    if isinstance(value, float):
+        return "" if isfinite(value) else "a number that is not finite"
+    if isinstance(value, str):
+        is_torn = not value.isascii() and _HALF.search(value)
+        return "half of a surrogate pair, which is no character" if is_torn else ""
+    parts: list[Any] = [*value, *value.values()] if is_object(value) else []
+    flaws = [flaw_of(each) for each in (value if is_array(value) else parts)]
+    return next(filter(None, flaws), "")

@@ -13,8 +13,7 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Any, cast
 
-from taofold.core.json_values import is_object
-from taofold.parsing.jsonlike.strict import decoded
+from taofold.core.json_values import decoded, is_object
 from taofold.parsing.markup.tags import elements_in
 from taofold.parsing.outcome import Repair
 from taofold.parsing.protocol_keys import FINISH, PARAMETER_KEYS, Object, Tools

@@ -14,11 +14,11 @@ from typing import Any, Final
 
 from msgspec.structs import replace as cut
 
-from taofold.core.json_values import is_object
+from taofold.core.json_values import decoded, is_object
 from taofold.parsing.arguments import offered_name, parameter_names
 from taofold.parsing.decision import call_of_request, calls_in, turn_of
+from taofold.parsing.jsonlike.quoting import unescaped
 from taofold.parsing.jsonlike.reader import JsonReader, JsonReading
-from taofold.parsing.jsonlike.strict import decoded, unescaped
 from taofold.parsing.markup.calls import CallReader, RawCall
 from taofold.parsing.outcome import (
     BESIDE,

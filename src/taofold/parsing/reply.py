@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from taofold.core.json_values import is_array, is_object
+from taofold.core.json_values import DECODER, flaw_of, is_array, is_object
 from taofold.core.reply import is_cut
 from taofold.parsing.arguments import arguments_of, as_declared, parameter_names
 from taofold.parsing.decision import (
@@ -31,7 +31,6 @@ from taofold.parsing.decision import (
     turn_of,
 )
 from taofold.parsing.jsonlike.seams import doubt_of
-from taofold.parsing.jsonlike.strict import DECODER, flaw_of
 from taofold.parsing.labels import is_labelled, read_labelled
 from taofold.parsing.markup.calls import Block, CallReader, RawCall
 from taofold.parsing.markup.families import (

@@ -11,9 +11,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from taofold.core.json_values import is_object
+from taofold.core.json_values import DECODER, decoded, flaw_of, is_object
 from taofold.parsing.jsonlike.reader import JsonReader, JsonReading
-from taofold.parsing.jsonlike.strict import DECODER, decoded, flaw_of
 from taofold.parsing.markup.calls import RECIPIENT, TO_NOBODY, Block, CallReader, MarkFinder
 from taofold.parsing.markup.families import (
     MARKS,

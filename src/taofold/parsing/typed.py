@@ -18,7 +18,7 @@ from pydantic_core import from_json
 
 from taofold.core.json_values import is_array
 from taofold.core.reply import is_cut
-from taofold.parsing.jsonlike.strict import unescaped
+from taofold.parsing.jsonlike.quoting import unescaped
 from taofold.parsing.labels import has_action, has_lead, labelled
 from taofold.parsing.markup.calls import CallReader, RawCall, blocks_in
 from taofold.parsing.markup.families import CALL_OPEN, HEADER, NOISE, REASONING_CLOSE

@@ -6,13 +6,12 @@ with.
 """
 
 import asyncio
-import json
 import re
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar
 
 import typer
 
@@ -28,6 +27,7 @@ from taofold.cli.output import (
     say,
 )
 from taofold.core.errors import LogError
+from taofold.core.json_values import decoded
 
 if TYPE_CHECKING:
     from taofold.agent import RunResult
@@ -68,14 +68,9 @@ def assignments(pairs: Sequence[str]) -> dict[str, Any]:
 
 def _value(text: str) -> Any:
     try:
-        return json.loads(text, parse_constant=_no_number)
+        return decoded(text)
     except (ValueError, RecursionError):
         return text
-
-
-def _no_number(word: str) -> NoReturn:
-    """`NaN` and `Infinity` are Python's, not JSON's."""
-    raise ValueError(word)
 
 
 def run(

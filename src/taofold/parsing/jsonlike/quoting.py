@@ -1,14 +1,16 @@
 """Decides where a quoted string ends when its quotes were not escaped.
 
 The evidence is what follows a quote: a separator, a closer, or a key that the schema knows.
-Every decision looks at a bounded stretch of text. Knows nothing about values.
+Every decision looks at a bounded stretch of text. `unescaped` reads the other mistake: JSON that
+was quoted once more. Knows nothing about values.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Set
-from typing import Literal
+from typing import Any, Literal
 
 from taofold.parsing.schema.reading_plan import fold
 
@@ -155,3 +157,17 @@ class Quoting:
         if self._last < 0:
             self._last = max(text.rfind(quote + closer) for quote in "\"'" for closer in "}]")
         return self._last <= after
+
+
+def unescaped(text: str) -> str:
+    """A JSON string that holds JSON, or one without its quotes, decoded; else empty."""
+    body = text.strip()
+    if len(body) > 4 and body[0] == '"' == body[-1] and body[1:].lstrip()[:1] in "{[":
+        body = body[1:-1]
+    elif not body.startswith(('{\\"', '[{\\"', "{\\n", '[\\"')):
+        return ""
+    try:
+        value: Any = json.loads(f'"{body}"', strict=False)
+    except ValueError:
+        return ""
+    return str(value)

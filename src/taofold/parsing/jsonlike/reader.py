@@ -11,8 +11,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from taofold.core.json_values import DECODER
 from taofold.parsing.jsonlike.quoting import CLOSING, MARK
-from taofold.parsing.jsonlike.strict import DECODER
 from taofold.parsing.jsonlike.tokens import MISSING, RAW_QUOTE, TextEnd, TokenReader
 from taofold.parsing.outcome import Repair
 from taofold.parsing.schema.reading_plan import ReadingPlan

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any
 
-from taofold.core.json_values import is_array, is_object
+from taofold.core.json_values import ENCODED, is_array, is_object
+from taofold.parsing.jsonlike.quoting import unescaped
 from taofold.parsing.jsonlike.reader import JsonReader
-from taofold.parsing.jsonlike.strict import ENCODED, unescaped
 from taofold.parsing.jsonlike.tokens import MISSING
 from taofold.parsing.markup.tags import elements_in
 from taofold.parsing.outcome import RAW_LIMIT, Reason, Repair, Unparsed

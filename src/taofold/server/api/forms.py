@@ -12,8 +12,7 @@ import msgspec
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic import create_model as model_of
 
-from taofold.core.json_values import is_array, is_object
-from taofold.parsing.jsonlike.strict import decoded
+from taofold.core.json_values import decoded, is_array, is_object
 from taofold.server.endpoint import Problem, invalid
 
 _STRICT: Final = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
