@@ -4,11 +4,12 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, cast
+from typing import Final, TypeVar, cast
 
 from taofold_repair.clue import UNKNOWN, Clue
 from taofold_repair.source import Change, Function, Project, Source, Unit
 
+N = TypeVar("N", bound=ast.AST)
 _NOTHING: Final[dict[type, str]] = {
     str: '""',
     int: "0",
@@ -60,6 +61,10 @@ class Site:
         else:
             roots = [n for n in _own_lines(self.source.tree) if not isinstance(n, ast.Expr)]
         return [node for root in roots for node in _walk(root)]
+
+    def each(self, kind: type[N]) -> Iterator[N]:
+        """The nodes of this kind."""
+        return (node for node in self.nodes if isinstance(node, kind))
 
     @cached_property
     def statements(self) -> list[ast.stmt]:

@@ -66,7 +66,8 @@ def fix_call(site: Site) -> Iterator[Change]:
     message = site.clue.failure.message
     if site.clue.kind == "call":
         yield from _keywords(site, message)
-        yield from _arity(site, message)
+        yield from _missing_self(site, message)
+        yield from _missing_argument(site, message)
     if site.clue.kind in ("callable", "concat"):
         for node in site.nodes:
             if isinstance(node, ast.Call) and not node.args and not node.keywords:
@@ -87,38 +88,42 @@ def _is_method(site: Site, node: ast.Attribute) -> bool:
 
 def _keywords(site: Site, message: str) -> Iterator[Change]:
     wrong = re.search(r"unexpected keyword argument '(\w+)'", message)
-    for node in site.nodes if wrong else ():
-        if isinstance(node, ast.Call):
-            accepted = _expected_names(site, node)
-            for keyword in node.keywords:
-                if wrong and keyword.arg == wrong[1]:
-                    value = site.text(keyword.value)
-                    for other, ratio in close(wrong[1], accepted) or [(k, 0.3) for k in accepted]:
-                        yield site.swap("fix_call", keyword, f"{other}={value}", 2 * ratio)
+    if wrong is None:
+        return
+    for node in site.each(ast.Call):
+        accepted = _expected_names(site, node)
+        for keyword in [keyword for keyword in node.keywords if keyword.arg == wrong[1]]:
+            value = site.text(keyword.value)
+            for other, ratio in close(wrong[1], accepted) or [(name, 0.3) for name in accepted]:
+                yield site.swap("fix_call", keyword, f"{other}={value}", 2 * ratio)
 
 
-def _arity(site: Site, message: str) -> Iterator[Change]:
+def _missing_self(site: Site, message: str) -> Iterator[Change]:
     function = site.function
-    counted = re.search(r"takes \d+ positional arguments? but", message)
-    if function is not None and counted and site.unit.owner and function.name in message:
-        names = [a.arg for a in function.args.args]
-        if not names or names[0] not in ("self", "cls"):
-            start = site.source.text.index("(", site.source.span(function)[0]) + 1
-            yield Change("fix_call", start, start, "self, " if names else "self", 3.0)
+    if function is None or not site.unit.owner or function.name not in message:
+        return
+    names = [argument.arg for argument in function.args.args]
+    has_self = bool(names) and names[0] in ("self", "cls")
+    if re.search(r"takes \d+ positional arguments? but", message) and not has_self:
+        start = site.source.text.index("(", site.source.span(function)[0]) + 1
+        yield Change("fix_call", start, start, "self, " if names else "self", 3.0)
+
+
+def _missing_argument(site: Site, message: str) -> Iterator[Change]:
     missing = re.search(r"missing \d+ required positional arguments?: '(\w+)'", message)
-    for node in site.nodes if missing else ():
-        if (
-            isinstance(node, ast.Call)
-            and missing
-            and ast.unparse(node.func).split(".")[-1] in message
-        ):
-            # In front of the closing bracket.
-            end = site.source.span(node)[1] - 1
-            lead = ", " if node.args or node.keywords else ""
-            near = [missing[1]] if missing[1] in site.locals else []
-            for name in [*near, *[n for n in site.locals if n not in near]]:
-                weight = 3.0 if name == missing[1] else 0.8
-                yield Change("fix_call", end, end, f"{lead}{name}", weight)
+    if missing is None:
+        return
+    # `sorted` keeps the order of equals: the name that is missing comes first.
+    names = sorted(site.locals, key=lambda name: name != missing[1])
+    for node in site.each(ast.Call):
+        if ast.unparse(node.func).split(".")[-1] not in message:
+            continue
+        # In front of the closing bracket.
+        end = site.source.span(node)[1] - 1
+        lead = ", " if node.args or node.keywords else ""
+        for name in names:
+            weight = 3.0 if name == missing[1] else 0.8
+            yield Change("fix_call", end, end, f"{lead}{name}", weight)
 
 
 def convert_type(site: Site) -> Iterator[Change]:

@@ -165,23 +165,28 @@ def _for_none(site: Site, node: ast.Constant) -> Iterator[Change]:
 
 
 def _text(site: Site, node: ast.Constant, value: str, texts: list[str]) -> Iterator[Change]:
-    quote = site.text(node)[-1:]
     # `",".join(…)`: a sign in front of a dot is a separator.
     joins = isinstance(site.parents.get(node), ast.Attribute)
     if value in _GLUE or (len(value) == 1 and joins):
-        expected = site.clue.expected if isinstance(site.clue.expected, str) else ""
-        signs = [sign for sign in dict.fromkeys(expected) if not sign.isalnum()]
-        for other in dict.fromkeys([*signs, *_GLUE]):
-            if other != value:
-                escaped = repr(other)[1:-1]
-                near = 3.0 if other in signs else 1.0 if abs(len(other) - len(value)) <= 1 else 0.6
-                # Written with the quotes that the literal has, so it must not hold one.
-                if quote not in escaped:
-                    yield site.swap("wrong_constant", node, f"{quote}{escaped}{quote}", near)
+        yield from _separators(site, node, value)
         return
     for other in texts:
         if other != value and len(other) <= 40 and _similar(value, other):
             yield site.swap("wrong_constant", node, repr(other), 2.0)
+
+
+def _separators(site: Site, node: ast.Constant, value: str) -> Iterator[Change]:
+    quote = site.text(node)[-1:]
+    expected = site.clue.expected if isinstance(site.clue.expected, str) else ""
+    signs = [sign for sign in dict.fromkeys(expected) if not sign.isalnum()]
+    for other in dict.fromkeys([*signs, *_GLUE]):
+        escaped = repr(other)[1:-1]
+        # Written with the quotes that the literal has, so it must not hold one.
+        if other == value or quote in escaped:
+            continue
+        as_long = abs(len(other) - len(value)) <= 1
+        weight = 3.0 if other in signs else 1.0 if as_long else 0.6
+        yield site.swap("wrong_constant", node, f"{quote}{escaped}{quote}", weight)
 
 
 def _similar(left: str, right: str) -> bool:
@@ -289,9 +294,7 @@ def _returned(site: Site, value: ast.expr | None) -> Iterator[Change]:
 
 
 def _calls(site: Site) -> Iterator[Change]:
-    for node in site.nodes:
-        if not isinstance(node, ast.Call):
-            continue
+    for node in site.each(ast.Call):
         function = node.func
         name = function.attr if isinstance(function, ast.Attribute) else ""
         name = function.id if isinstance(function, ast.Name) else name

@@ -204,11 +204,7 @@ def _imports(site: Site, name: str) -> Iterator[tuple[str, float]]:
         if path == site.source.path or is_test(path):
             continue
         for node in source.tree.body:
-            named = isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name
-            bound = isinstance(node, ast.Assign) and any(
-                isinstance(t, ast.Name) and t.id == name for t in node.targets
-            )
-            if named or bound:
+            if name in _bound_names(node):
                 yield f"from {_dotted(site, path)} import {name}", 4.0
     if name == "datetime":
         # `datetime.datetime` in the text means the module, `datetime.now` the class.
@@ -218,6 +214,17 @@ def _imports(site: Site, name: str) -> Iterator[tuple[str, float]]:
         yield f"import {name}", 2.0
     if name in _FROM:
         yield f"from {_FROM[name]} import {name}", 3.0
+
+
+def _bound_names(statement: ast.stmt) -> list[str]:
+    """The names that a statement of a module defines, as far as others may import them."""
+    match statement:
+        case ast.FunctionDef() | ast.ClassDef():
+            return [statement.name]
+        case ast.Assign():
+            return [target.id for target in statement.targets if isinstance(target, ast.Name)]
+        case _:
+            return []
 
 
 def _dotted(site: Site, path: str) -> str:
@@ -263,14 +270,16 @@ def rename_attribute(site: Site) -> Iterator[Change]:
             # `datetime.now` after `import datetime` is `datetime.datetime.now`.
             yield site.swap("rename_attribute", node, f"{held}.{held}.{wrong}", 0.8)
         elif isinstance(node, ast.ImportFrom):
-            for alias in node.names:
-                if alias.name == wrong:
-                    for other, ratio in close(
-                        wrong, [u.name for u in site.project.units] + attributes
-                    ):
-                        import_text = f"{other} as {alias.asname or wrong}"
-                        yield site.swap("rename_attribute", alias, import_text, 2 * ratio)
-                        yield site.swap("rename_attribute", alias, other, ratio)
+            for alias in [alias for alias in node.names if alias.name == wrong]:
+                yield from _other_imports(site, alias, attributes)
+
+
+def _other_imports(site: Site, alias: ast.alias, attributes: list[str]) -> Iterator[Change]:
+    names = [unit.name for unit in site.project.units] + attributes
+    for other, ratio in close(alias.name, names):
+        import_text = f"{other} as {alias.asname or alias.name}"
+        yield site.swap("rename_attribute", alias, import_text, 2 * ratio)
+        yield site.swap("rename_attribute", alias, other, ratio)
 
 
 def _attributes(site: Site, owner: str) -> list[str]:
@@ -279,13 +288,15 @@ def _attributes(site: Site, owner: str) -> list[str]:
     attributes: list[str] = [u.name for u in site.project.units if u.owner and _of(u, owner)]
     for source in site.project.sources.values():
         for node in ast.walk(source.tree):
-            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-                if node.value.id == "self":
+            match node:
+                case ast.Attribute(value=ast.Name(id="self")):
                     attributes.append(node.attr)
-            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-                attributes.append(node.target.id)
-            elif isinstance(node, ast.ClassDef):
-                attributes.append(node.name)
+                case ast.AnnAssign(target=ast.Name(id=name)):
+                    attributes.append(name)
+                case ast.ClassDef():
+                    attributes.append(node.name)
+                case _:
+                    pass
     return attributes
 
 

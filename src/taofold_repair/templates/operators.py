@@ -84,9 +84,7 @@ def comparisons(site: Site) -> Iterator[Change]:
     """`<` for `<=`, `==` for `!=`, `in` for `not in`, and so on."""
     docstring = (ast.get_docstring(site.function) or "").lower() if site.function else ""
     described = {sign for word, sign in _WORDS if word in docstring}
-    for node in site.nodes:
-        if not isinstance(node, ast.Compare):
-            continue
+    for node in site.each(ast.Compare):
         left = node.left
         for operation, right in zip(node.ops, node.comparators, strict=True):
             sign = _SIGN[type(operation)]

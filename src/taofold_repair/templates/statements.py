@@ -186,33 +186,37 @@ def add_null_check(site: Site) -> Iterator[Change]:
 
 def _needs(site: Site, node: ast.AST) -> ast.expr | None:
     """The expression that must not be None in `node`, as far as the message fits."""
+    expression = _operand(site, node)
+    if isinstance(expression, ast.Name):
+        is_local = expression.id != "self" and expression.id in site.locals
+        return expression if is_local else None
+    return expression if isinstance(expression, ast.Attribute | ast.Call | ast.Subscript) else None
+
+
+def _operand(site: Site, node: ast.AST) -> ast.expr | None:
     message = site.clue.failure.message
-    expression: ast.expr | None = None
-    if (
-        isinstance(node, ast.Attribute)
-        and (site.clue.kind != "none" or "attribute" not in message or repr(node.attr) in message)
-    ) or (isinstance(node, ast.Subscript) and "attribute" not in message):
-        expression = node.value
-    elif isinstance(node, ast.For) and "iterable" in message:
-        expression = node.iter
-    elif isinstance(node, ast.BinOp | ast.Compare) and "NoneType" in message:
-        expression = node.left
-        other = node.right if isinstance(node, ast.BinOp) else node.comparators[0]
-        expression = (
-            other if isinstance(expression, ast.Constant) or _solid(expression) else expression
-        )
-    if isinstance(expression, ast.Name) and (
-        expression.id == "self" or expression.id not in site.locals
-    ):
-        return None
-    return (
-        expression
-        if isinstance(expression, ast.Name | ast.Attribute | ast.Call | ast.Subscript)
-        else None
-    )
+    on_attribute = "attribute" in message
+    match node:
+        case ast.Attribute() if not on_attribute or repr(node.attr) in message:
+            return node.value
+        case ast.Attribute() if site.clue.kind != "none":
+            return node.value
+        case ast.Subscript() if not on_attribute:
+            return node.value
+        case ast.For() if "iterable" in message:
+            return node.iter
+        case ast.BinOp() if "NoneType" in message:
+            return node.right if _solid(node.left) else node.left
+        case ast.Compare() if "NoneType" in message:
+            return node.comparators[0] if _solid(node.left) else node.left
+        case _:
+            return None
 
 
 def _solid(node: ast.expr) -> bool:
+    """Is it surely not None?"""
+    if isinstance(node, ast.Constant):
+        return True
     return isinstance(node, ast.Call) and ast.unparse(node.func) in ("len", "sum", "int", "round")
 
 
@@ -301,15 +305,19 @@ def add_base_case(site: Site) -> Iterator[Change]:
     # Behind the docstring, or it would be none any more.
     at = function.body[1] if docstring and len(function.body) > 1 else first
     name = site.parameters[0]
-    results = [str(v) for v in ("1", "0", name, "[]", '""', "None", "True", "False")]
-    returned = [site.text(n.value) for n in site.nodes if isinstance(n, ast.Return) and n.value]
-    if any("+ 1" in text or "1 +" in text or "sum" in text for text in returned):
-        # What is added up begins with 0.
-        results = ["0", *results]
-    for rank, value in enumerate(dict.fromkeys(results)):
+    for rank, value in enumerate(_first_results(site, name)):
         for test, weight in ((f"not {name}", 1.5), (f"{name} <= 1", 1.4), (f"{name} <= 0", 1.2)):
             lines = [f"if {test}:", f"    return {value}"]
             yield site.before("add_base_case", at, lines, weight - 0.15 * rank)
+
+
+def _first_results(site: Site, name: str) -> list[str]:
+    """What the recursion on `name` may end in, the likeliest first."""
+    results = ["1", "0", name, "[]", '""', "None", "True", "False"]
+    returned = [site.text(node.value) for node in site.each(ast.Return) if node.value]
+    # What is added up begins with 0.
+    adds_up = any(sign in text for text in returned for sign in ("+ 1", "1 +", "sum"))
+    return list(dict.fromkeys(["0", *results] if adds_up else results))
 
 
 def mutable_default(site: Site) -> Iterator[Change]:
