@@ -1,7 +1,8 @@
 """The approval prompt: what would happen, why it asks, and a person's word.
 
-Nothing that was typed before the question is taken for an answer; the end of the input
-leaves the run waiting. It knows the terminal only as lines in and lines out.
+`PromptApprover` asks, about each action or about all of a step at once; it knows the terminal only
+as lines in and lines out (`Terminal`). Nothing that was typed before the question is taken for an
+answer; the end of the input leaves the run waiting.
 
 What is decided from another process goes through `approvals`.
 """

@@ -1,4 +1,5 @@
-"""What every request passes first: host and origin, rates, headers, counts, the audit.
+"""What every request passes first: host and origin (CORS preflights are answered here), rates,
+headers, counts, the audit.
 
 Pure ASGI, so that a stream is passed on as it comes. It knows routes only by their names, and
 stands before everything that answers on a port: the server's routes, and MCP over HTTP

@@ -1,7 +1,8 @@
 """`taofold runs export|import` and `taofold log migrate`: runs and logs into and out of the log.
 
-Runs as text that another log can import, and as traces (otlp, opik) with their child runs; a whole
-log from a file to a database, or back.
+Runs as text that another log can import, and as traces (otlp, opik) with their child runs, in a
+file or sent to a back end; with `--content` also what was said, for which the run's agent is made
+again. A whole log goes from a file to a database, or back.
 """
 
 import sys

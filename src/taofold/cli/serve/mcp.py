@@ -1,4 +1,5 @@
-"""The process of `taofold serve --mcp`: agents and tools for MCP clients.
+"""The process of `taofold serve --mcp`: agents and tools for MCP clients, over standard input and
+output, or over HTTP for this machine alone, where each request needs a token.
 
 The options are in `commands`; requests are answered by `taofold.bridges.mcp.server`.
 """

@@ -1,4 +1,5 @@
-"""`ServerAddress`: how one MCP server is started or reached, and as whom (headers, `OAuth`).
+"""`ServerAddress`: how one MCP server is started or reached, and as whom (headers, `OAuth`); and
+what it is called: a digest that outlasts its secrets, words for messages, a short label.
 
 Values of the environment and headers may hold `${NAME}`: they are filled in from this process's
 environment when the server is started, so that no secret stands in a file. Nothing here connects.
