@@ -1,6 +1,6 @@
 """Which places of a change are the fix of an error.
 
-A change may settle several errors at once. A place belongs to the error whose statement it changes;
+A change may settle several errors at once. A hunk belongs to the error whose statement it changes;
 one that no error points at belongs to it if it binds a name that the others use (an import, a
 definition), or takes over a line of theirs. An error that points at none has those that bind a name
 of its message or its lines, lie in a function of these, or in a file that it alone leads into. If
@@ -68,49 +68,49 @@ def blame(
     """
     edit = [(part.path, *hunk) for part in last for hunk in hunks(part)]
     lines_of_edit = {(path, line.strip()) for path, *both in edit for line in chain(*both)}
-    own: list[_Place] = []
-    free: list[_Place] = []
-    foreign = [place for other in others for place in other.places]
+    own: list[_Hunk] = []
+    free: list[_Hunk] = []
+    foreign = [frame for other in others for frame in other.places]
     for change in changes:
         # Of a part of a file it is not known where it stands.
         path = "" if change.part else change.path
-        mine = [place.line - 1 for place in check.places if place.path == path]
-        theirs = [place.line - 1 for place in foreign if place.path == path]
-        for place, whole in _apart(change, mine, theirs, several=several):
-            span = place.span
+        own_lines = [frame.line - 1 for frame in check.places if frame.path == path]
+        theirs = [frame.line - 1 for frame in foreign if frame.path == path]
+        for hunk, whole in _apart(change, own_lines, theirs, several=several):
+            span = hunk.span
             # The very line first: edits of neighbouring lines may be of two errors.
-            beside = whole and not _near(span, theirs, 0) and _near(span, mine, 1)
-            if _near(span, mine, 0) or beside:
-                own.append(place)
+            beside = whole and not _near(span, theirs, 0) and _near(span, own_lines, 1)
+            if _near(span, own_lines, 0) or beside:
+                own.append(hunk)
             elif not _near(span, theirs, 0):
-                free.append(place)
+                free.append(hunk)
     if several and not own:
         subject = _subject(check, changes)
         # A file that this error alone leads into was edited for it.
         alone = {p.path for p in check.places} - {p.path for p in foreign}
         linked = [
-            place
-            for place in free
-            if place.change.path in alone or not subject.isdisjoint(place.binds | place.within)
+            hunk
+            for hunk in free
+            if hunk.change.path in alone or not subject.isdisjoint(hunk.binds | hunk.within)
         ]
-        linked += _linked(linked, [place for place in free if place not in linked])
+        linked += _linked(linked, [hunk for hunk in free if hunk not in linked])
     else:
         linked = _linked(own, free) if own else free
     rest = [
-        place for place in free if place not in linked and not lines_of_edit.isdisjoint(place.lines)
+        hunk for hunk in free if hunk not in linked and not lines_of_edit.isdisjoint(hunk.lines)
     ]
-    wanted = [*own, *linked, *([] if others else rest)]
+    chosen = [*own, *linked, *([] if others else rest)]
     parts = tuple(
         [
             narrowed(change, spans_there)
             for change in changes
-            if (spans_there := [place.span for place in wanted if place.change is change])
+            if (spans_there := [hunk.span for hunk in chosen if hunk.change is change])
         ]
     )
     return Blame(parts, bool(own), partial=bool(others and rest))
 
 
-class _Place(NamedTuple):
+class _Hunk(NamedTuple):
     """A changed place of a file."""
 
     change: FileChange
@@ -161,15 +161,15 @@ class _Place(NamedTuple):
 
 def _apart(
     change: FileChange, mine: Collection[int], theirs: Collection[int], *, several: bool
-) -> Iterator[tuple[_Place, bool]]:
+) -> Iterator[tuple[_Hunk, bool]]:
     """The changed places, each whole, or line by line where lines may be of different errors."""
     for span in spans(change):
-        place = _Place(change, span)
+        hunk = _Hunk(change, span)
         pointed = _near(span, mine, 0) or _near(span, theirs, 0)
         if _mixed(span, mine, theirs) or (several and not pointed):
-            yield from [(_Place(change, line), False) for line in _lines_of(place)]
+            yield from [(_Hunk(change, line), False) for line in _lines_of(hunk)]
         else:
-            yield place, True
+            yield hunk, True
 
 
 def _mixed(span: ChangedLines, mine: Collection[int], theirs: Collection[int]) -> bool:
@@ -178,15 +178,15 @@ def _mixed(span: ChangedLines, mine: Collection[int], theirs: Collection[int]) -
     return not old.isdisjoint(mine) and not old.isdisjoint({*theirs} - {*mine})
 
 
-def _lines_of(place: _Place) -> list[ChangedLines]:
+def _lines_of(hunk: _Hunk) -> list[ChangedLines]:
     """The place in single lines, each with what became of it."""
-    start, end, new_start, new_end = place.span
+    start, end, new_start, new_end = hunk.span
     if end - start == new_end - new_start:
-        return [ChangedLines(start + n, start + n + 1, new_start + n, new_start + n + 1)
-                for n in range(end - start)]  # fmt: skip
+        pairs = zip(range(start, end), range(new_start, new_end), strict=True)
+        return [ChangedLines(old, old + 1, new, new + 1) for old, new in pairs]
     if max(end - start, new_end - new_start) > _LONGEST:
-        return [place.span]
-    old, new = (text.split("\n") for text in place.texts)
+        return [hunk.span]
+    old, new = (text.split("\n") for text in hunk.texts)
     lines: list[ChangedLines] = []
     at = new_start
     for number in range(end - start):
@@ -203,32 +203,32 @@ def _lines_of(place: _Place) -> list[ChangedLines]:
             first = at
         lines.append(ChangedLines(start + number, start + number + 1, first, match + 1))
         at = match + 1
-    return [*lines[:-1], lines[-1]._replace(new_end=new_end)] if lines else [place.span]
+    return [*lines[:-1], lines[-1]._replace(new_end=new_end)] if lines else [hunk.span]
 
 
 def _subject(check: Check, changes: Iterable[FileChange]) -> set[str]:
     """The names in the check's message and on its lines, and the functions that these are in."""
     texts = {part.path: part.before.splitlines() for part in changes if not part.part}
-    names = {name for place in check.places for name in _NAME.findall(place.function)}
-    for place in check.places:
-        names |= {*_NAME.findall("\n".join(texts.get(place.path, [])[place.line - 1 : place.line]))}
-    said = [check.message, *[frame.statement for frame in frames_of(check)]]
-    return (names | {*_NAME.findall("\n".join(said))}) - KNOWN - {"self", "cls", "this"}
+    names = {name for frame in check.places for name in _NAME.findall(frame.function)}
+    for frame in check.places:
+        names |= {*_NAME.findall("\n".join(texts.get(frame.path, [])[frame.line - 1 : frame.line]))}
+    sentences = [check.message, *[frame.statement for frame in frames_of(check)]]
+    return (names | {*_NAME.findall("\n".join(sentences))}) - KNOWN - {"self", "cls", "this"}
 
 
 def _near(span: ChangedLines, lines: Iterable[int], around: int) -> bool:
     return any(span.start - around <= line < span.end + around for line in lines)
 
 
-def _linked(own: Sequence[_Place], free: Iterable[_Place]) -> list[_Place]:
+def _linked(own: Sequence[_Hunk], free: Iterable[_Hunk]) -> list[_Hunk]:
     """The free places that bind a name which the own ones bring or call, or that share a line."""
-    used = {name for place in own for name in place.names}
-    called = {name for place in own for text in place.texts for name in _NAME.findall(text)}
-    lines = {line for place in own for line in place.lines}
+    used = {name for hunk in own for name in hunk.names}
+    called = {name for hunk in own for text in hunk.texts for name in _NAME.findall(text)}
+    lines = {line for hunk in own for line in hunk.lines}
     return [
-        place
-        for place in free
-        if place.names & place.binds & used
-        or called.intersection(_DEFINED.findall("\n".join(place.texts)))
-        or not lines.isdisjoint(place.lines)
+        hunk
+        for hunk in free
+        if hunk.names & hunk.binds & used
+        or called.intersection(_DEFINED.findall("\n".join(hunk.texts)))
+        or not lines.isdisjoint(hunk.lines)
     ]
