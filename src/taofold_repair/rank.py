@@ -171,8 +171,8 @@ def ranked(project: Project, report: PytestReport, learnt: LearntOrder) -> Itera
         tuple(learnt.rates.items()),
         learnt.belief,
     )
-    for place in count():
-        candidate = order.at(place)
+    for index in count():
+        candidate = order.at(index)
         if candidate is None:
             return
         yield candidate
@@ -238,12 +238,12 @@ def _all(project: Project, report: PytestReport) -> list[_Scored]:
         # with many candidates does not drown the others.
         total = sum([score for score, *_ in scored]) or 1.0
         for score, source, change in scored:
-            one = _Scored(score / total, source, change, failure)
-            summed = sums.get(one.place)
+            entry = _Scored(score / total, source, change, failure)
+            summed = sums.get(entry.place)
             if summed is not None:
-                larger = one if one.score > summed.score else summed
-                one = larger._replace(score=summed.score + one.score)
-            sums[one.place] = one
+                larger = entry if entry.score > summed.score else summed
+                entry = larger._replace(score=summed.score + entry.score)
+            sums[entry.place] = entry
     return list(sums.values())
 
 
@@ -275,8 +275,8 @@ def _with_helpers(project: Project, path: str, test: ast.AST) -> list[ast.AST]:
     names = {n.id for n in ast.walk(test) if isinstance(n, ast.Name)}
     names |= {n.arg for n in ast.walk(test) if isinstance(n, ast.arg)}
     used: list[ast.AST] = [test]
-    for place, source in project.sources.items():
-        if place == path or place.endswith("conftest.py"):
+    for name, source in project.sources.items():
+        if name == path or name.endswith("conftest.py"):
             used += [
                 node for _, node in source.functions() if node.name in names and node is not test
             ]
@@ -320,9 +320,9 @@ def _suspicion(
         for frame in failure.places
         if frame.path in project.sources and not is_test(frame.path)
     ]
-    for age, place in enumerate(reversed(own)):
+    for age, frame in enumerate(reversed(own)):
         for unit in project.units:
-            if unit.holds(place.path, place.line):
+            if unit.holds(frame.path, frame.line):
                 # The innermost frame is the most suspicious; each one further out is less so.
                 weights[unit.key] = max(weights.get(unit.key, 0), 1.5 * _FADE**age)
     # With a traceback into the project, what the test merely mentions counts half.
@@ -330,12 +330,12 @@ def _suspicion(
     for nodes, share in _looked_at(project, failure, test):
         for key, depth in project.reach(nodes).items():
             weights[key] = max(weights.get(key, 0), fallen * share * _FADE**depth)
-    found = [
+    suspects = [
         (unit, weights[unit.key] * _spectrum(unit.key, passing))
         for unit in project.units
         if unit.key in weights
     ]
-    return found + _modules(project, failure, found)
+    return suspects + _modules(project, failure, suspects)
 
 
 def _looked_at(
