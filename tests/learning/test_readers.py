@@ -586,15 +586,20 @@ def test_a_lesson_about_another_error_is_not_told(other: Check) -> None:
     assert told([loop("first", FIX, node(NULL))], other) == ""
 
 
-def test_an_assertion_alone_brings_no_lesson_and_the_very_function_does() -> None:
-    def wrong(test: str, message: str, function: str) -> Check:
+@pytest.mark.parametrize(
+    ("kind", "said"), [("AssertionError", "assert {} == {}"), ("FAIL", "the fee is {}, want {}")]
+)
+def test_an_assertion_alone_brings_no_lesson_and_the_very_function_does(
+    kind: str, said: str
+) -> None:
+    def wrong(test: str, is_: int, want: int, function: str) -> Check:
         place = Location("shop.py", 1, function)
-        return Check(f"t::{test}", "failed", "AssertionError", message, (place,))
+        return Check(f"t::{test}", "failed", kind, said.format(is_, want), (place,))
 
     bound = FileChange("shop.py", "    if amount > LIMIT:\n", "    if amount >= LIMIT:\n")
-    first = [loop("first", bound, wrong("a", "assert 2 == 3", "fee"))]
-    assert told(first, wrong("b", "assert 2 == 3", "rebate")) == ""
-    assert "LIMIT" in told(first, wrong("b", "assert 7 == 9", "fee"))
+    first = [loop("first", bound, wrong("a", 2, 3, "fee"))]
+    assert told(first, wrong("b", 2, 3, "rebate")) == ""
+    assert "LIMIT" in told(first, wrong("b", 7, 9, "fee"))
 
 
 def test_the_same_file_in_another_project_is_not_the_same_place() -> None:

@@ -24,9 +24,16 @@ _NOISE: Final = re.compile(
 )
 _LONGEST_SIGNATURE: Final = 200
 _ASSERTIONS: Final = frozenset(
-    {"AssertionError", "AssertionFailedError", "ERR_ASSERTION", "ERR_TEST_FAILURE", "Failed"}
+    {
+        "AssertionError",
+        "AssertionFailedError",
+        "ERR_ASSERTION",
+        "ERR_TEST_FAILURE",
+        "Failed",
+        "FAIL",
+    }
 )
-"""How Python, JUnit, node and pytest call it."""
+"""How Python, JUnit, node, pytest and Go call it."""
 
 
 class Location(Value, frozen=True):

@@ -196,6 +196,7 @@ _SENTENCE: Final = 30
 _FEWEST_SHARED: Final = 2
 """Words that two texts must share: one, such as "total", stands in anything."""
 _NOT_YET: Final = "it says no more than the message: it is told once this loop has failed at it"
+_NO_NEED: Final = "it answers no error: it is told once this loop has failed at one"
 _LOCAL: Final = re.compile(
     # A name is not there, or an index is out of bounds; who owns a value; what type it has.
     r"(?:Key|Index|Name|Reference|UnboundLocal|ZeroDivision)Error|E0425|E0433|F821|no-undef"
@@ -248,7 +249,7 @@ def relevance(pattern: Pattern, stems: str, question: Question) -> Relevance:
             return _of_error(pattern, body.signature, question)
         # Ways of working answer no error: a loop that has failed at nothing needs none.
         case Approach() | CodeTemplate() if not case.failed:
-            return Relevance(0.0, refused=_NOT_YET if text >= LEAST else "")
+            return Relevance(0.0, refused=_NO_NEED if text >= LEAST else "")
         case CodeTemplate(language=language) if not {language, case.language} & {"other", ""}:
             return Relevance(text if language == case.language else 0.0)
         case Approach() | CodeTemplate():
