@@ -287,6 +287,38 @@ def test_what_the_message_says_itself_is_told_to_a_loop_that_failed_at_the_error
     asyncio.run(story())
 
 
+@pytest.mark.parametrize(
+    ("there", "here", "folder", "told"),
+    [
+        ("assert 404 == 200", "assert 404 == 200", "shop", True),
+        ("assert 404 == 200", "assert 404 == 200", "bank", False),
+        ("assert 404 == 200", "assert 403 == 200", "shop", False),
+        ("assert 0 == 1", "assert 0 == 1", "shop", False),
+    ],
+    ids=["the same", "another project", "other values", "values of every day"],
+)
+def test_the_very_values_of_an_assertion_tell_a_cause_in_their_own_project(
+    tmp_path: Path, there: str, here: str, folder: str, told: bool
+) -> None:
+    def wrong(said: str, test: str) -> Check:
+        return Check(
+            test, "failed", "AssertionError", said, (Location(test.partition("::")[0], 3),)
+        )
+
+    async def story() -> None:
+        mind = CrossLoopLearner(memory_registry(), ALWAYS)
+        views = FileChange("app.py", "VIEWS = ['home']\n", "VIEWS = ['home', 'rooms']\n")
+        first = attempt(views, before=(wrong(there, "tests/test_rooms.py::test_get"),))
+        await mind.take_in(replace(history(first), loop="loop-1", repository="shop"))
+        later = state(tmp_path / folder)
+        lessons = await mind.lessons(
+            "loop-2", later, [wrong(here, "tests/test_bills.py::test_all")]
+        )
+        assert bool(lessons.text) is told
+
+    asyncio.run(story())
+
+
 WRONG = Check("tests/t.py::test_x", "failed", "AssertionError", "assert 'a' == 'b'")
 
 

@@ -97,7 +97,7 @@ async def _extracted(
         return name, None, why
     work = LoopWork(dependencies.log, dependencies.environment(name, state))
     learner = cast("CrossLoopLearner", dependencies.learner)
-    history = await history_of(name, state, work, repository=learner.repository, by=learner.by)
+    history = await history_of(name, state, work, repository=learner.home(state), by=learner.by)
     return name, await learner.take_in(history, kinds), ""
 
 
@@ -127,7 +127,7 @@ def _inject(loop: str, rate: float | None, top_k: int | None, *, json: bool) -> 
         if state.status in ENDED - RESUMABLE:
             raise Refused(f"loop {name!r} is {state.status}: it has no next iteration")
         learner = cast("CrossLoopLearner", dependencies.learner)
-        case = case_of(state.wish.task, _failing(state), learner.repository)
+        case = case_of(state.wish.task, _failing(state), learner.home(state))
         injection = _wanted(learner.learning.injection, rate, top_k)
         lessons = await learner.inject(name, case, injection, manual=True)
         # Iterations count from 1, so 0 says that nothing was injected.

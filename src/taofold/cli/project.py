@@ -285,8 +285,3 @@ def learning_files() -> "list[Path]":
     configuration = config_path()
     seeds = [home().parent / name for name in AIWG]
     return [*seeds, configuration] if configuration else seeds
-
-
-def project_name() -> str:
-    """The name under which what is learnt here is known."""
-    return home().parent.name

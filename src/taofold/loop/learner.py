@@ -12,6 +12,7 @@ iteration belongs to the agent, the gate does not.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from pathlib import Path
 from typing import Final, Protocol
 
 from msgspec.structs import replace
@@ -387,8 +388,8 @@ _MOST_SEARCHED: Final = 4000
 class CrossLoopLearner:
     """A `Learner` over the registry of patterns.
 
-    `repository` scopes what is learnt, `by` says who contributed it. Loops whose model is
-    `search` are told its rates as well, and add to them.
+    `repository` names the project that loops work on ("": by its folder), `by` who contributes.
+    Loops whose model is `search` are told its rates as well, and add to them.
     """
 
     def __init__(
@@ -411,7 +412,7 @@ class CrossLoopLearner:
         if state.wish.min_success_rate is not None:
             injection = replace(injection, min_success_rate=state.wish.min_success_rate)
         case = replace(
-            case_of(state.wish.task, failing, self.repository),
+            case_of(state.wish.task, failing, self.home(state)),
             failed=failed_at(state, failing),
             exchanged=exchanged_by(state, failing),
             after=len(state.done),
@@ -421,6 +422,10 @@ class CrossLoopLearner:
         if state.done or lessons.control or not injection.enabled or not self._searches(state):
             return lessons
         return replace(lessons, rates=await self.rates())
+
+    def home(self, state: LoopState) -> str:
+        """The project that the loop works on."""
+        return self.repository or Path(state.wish.root).name
 
     def _searches(self, state: LoopState) -> bool:
         return self.search is not None and state.wish.model == self.search.name
@@ -461,7 +466,7 @@ class CrossLoopLearner:
         if state.status in SILENT or state.green_before:
             return Learnt(notes=(f"a loop that ended as {state.status} teaches nothing",))
         extraction = self.learning.extraction
-        history = await history_of(loop, state, work, repository=self.repository, by=self.by)
+        history = await history_of(loop, state, work, repository=self.home(state), by=self.by)
         automatic = extraction.enabled and extraction.auto_extract_on_completion
         if automatic and history.succeeded and state.done and self._searches(state):
             # Only the last run: its edits are what the gates passed.

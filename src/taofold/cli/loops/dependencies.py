@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from taofold.cli.project import home, learning_settings, open_store, project_name
+from taofold.cli.project import home, learning_settings, open_store
 from taofold.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -61,9 +61,7 @@ async def loop_dependencies(
             journal=journal,
             environment=lambda loop, state: loop_environment(loop, state, network=voice.network),
             agent=lambda folder, state: loop_agent(folder, state, voice.approver),
-            learner=CrossLoopLearner(
-                registry, learning_settings(), repository=project_name(), search=search
-            ),
+            learner=CrossLoopLearner(registry, learning_settings(), search=search),
             settings=run_settings,
             hear=voice.hear,
             before=voice.before,

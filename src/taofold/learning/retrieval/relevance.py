@@ -196,6 +196,7 @@ _SENTENCE: Final = 30
 _FEWEST_SHARED: Final = 2
 """Words that two texts must share: one, such as "total", stands in anything."""
 _NOT_YET: Final = "it says no more than the message: it is told once this loop has failed at it"
+_TELLING_VALUE: Final = re.compile(r"\d{3}|['\"][^'\"]{3,}['\"]")
 _NO_NEED: Final = "it answers no error: it is told once this loop has failed at one"
 _LOCAL: Final = re.compile(
     # A name is not there, or an index is out of bounds; who owns a value; what type it has.
@@ -268,7 +269,9 @@ def _of_error(pattern: Pattern, signature: ErrorSignature, question: Question) -
         if chained and not any(_error(one, other) for one in there[1:] for other in here[1:]):
             continue
         for form, failing in product(there, here):
-            error = _error(form, failing)
+            error = _error(form, failing) or _SAME_PLACE * _recurs_at_home(
+                pattern, form, failing, question.case
+            )
             if not error or error <= best.value:
                 continue
             known = _no_news(pattern, form, failing, question.case)
@@ -315,10 +318,13 @@ def _no_news(pattern: Pattern, signature: ErrorSignature, failing: Check, case: 
     match pattern.body:
         case ErrorFix(fix=fix):
             alike = _says_the_same(signature, failing) and not is_assertion(failing)
-            news = same_place(signature, failing) or alike
+            again = same_place(signature, failing) or _recurs_at_home(
+                pattern, signature, failing, case
+            )
+            news = again or alike
             # What only a file claims may be anything.
             hard = news and not (pattern.claimed or _obvious(fix, failing))
-            hard = hard and (_brings(signature, fix) or same_place(signature, failing))
+            hard = hard and (again or _brings(signature, fix))
             vain = bool(fix.vain)
         case Avoidance():
             # Dead ends spare a reader who meets the very message the way there; to others they say
@@ -427,6 +433,20 @@ def same_place(signature: ErrorSignature, failing: Check) -> bool:
     # Compilers tell no function, and every crate has a `src/lib.rs`.
     known = ":" in signature.seen or (signature.seen and signature.example == failing.message)
     return bool(known) and signature.seen == seen_at(failing)
+
+
+def _recurs_at_home(
+    pattern: Pattern, signature: ErrorSignature, failing: Check, case: LoopCase
+) -> bool:
+    """Does an assertion of the lesson's own project fail again with the very values?
+
+    Of small numbers and empty values that says nothing.
+    """
+    return (
+        "" != case.repository == pattern.scope.repository
+        and signature.example == failing.message
+        and bool(_TELLING_VALUE.search(failing.message))
+    )
 
 
 def recurs(lesson: ErrorFix, failing: Check) -> bool:
