@@ -22,7 +22,7 @@ from taofold.learning.fold import step
 from taofold.learning.patterns.case import LoopCase
 from taofold.learning.patterns.kinds import ErrorFix, ErrorSignature, Fix
 from taofold.learning.patterns.pattern import Pattern, PatternScope
-from taofold.learning.retrieval.relevance import ask
+from taofold.learning.retrieval.question import ask
 from taofold.learning.settings import Injection
 from taofold.log.patterns import stores as registry_tables
 from taofold.log.patterns.stores import open_registry

@@ -48,7 +48,7 @@ from taofold.learning.patterns.pattern import (
     RatePoint,
     UseCounts,
 )
-from taofold.learning.retrieval.relevance import recurs
+from taofold.learning.retrieval.same_error import recurs
 
 Sum = TypeVar("Sum", Arm, UseCounts)
 
@@ -223,8 +223,8 @@ def applications(history: LoopHistory, patterns: Iterable[Pattern]) -> tuple[App
     proposals = [(pattern, fix) for pattern in patterns if (fix := _proposed(pattern))]
     if not proposals:
         return ()
-    kept = [attempt for attempt in history.attempts if attempt.kept]
-    total = _Edits(joined((), [change for attempt in kept for change in attempt.changes]))
+    standing = [attempt for attempt in history.attempts if attempt.kept]
+    total = _Edits(joined((), [change for attempt in standing for change in attempt.changes]))
     errors: defaultdict[str, set[Check]] = defaultdict(set)
     for attempt in history.attempts:
         for check in attempt.before:
@@ -300,8 +300,10 @@ class Refutation:
 
     @cached_property
     def _net(self) -> list[Line]:
-        kept = [attempt for attempt in self._history.attempts if attempt.kept]
-        return added_lines(joined((), [change for attempt in kept for change in attempt.changes]))
+        standing = [attempt for attempt in self._history.attempts if attempt.kept]
+        return added_lines(
+            joined((), [change for attempt in standing for change in attempt.changes])
+        )
 
     def reason(self, pattern: Pattern) -> str:
         """Why the lesson's change was no lasting cure; "" if the loop does not show it.

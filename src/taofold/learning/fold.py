@@ -1,7 +1,8 @@
 """From facts to state: what one event changes. Pure, and the same in memory and on disk.
 
 An event touches few patterns, one loop, and the sums; a store hands in what it touches and
-keeps what comes out. An event about a pattern that is not there changes nothing.
+keeps what comes out. An event about a pattern that is not there changes nothing. How a loop's end
+counts for each pattern is `attribution`.
 """
 
 from collections.abc import Mapping
@@ -9,6 +10,7 @@ from collections.abc import Mapping
 import msgspec
 
 from taofold.learning import attribution
+from taofold.learning.book import View
 from taofold.learning.events import (
     LearningEvent,
     LoopReopened,
@@ -34,7 +36,6 @@ from taofold.learning.patterns.pattern import (
     RatePoint,
 )
 from taofold.learning.rates import after
-from taofold.learning.state import View
 
 
 class Changes(msgspec.Struct, frozen=True, gc=False):

@@ -1,4 +1,4 @@
-"""What a loop is told: chosen once, frozen, and by lot nothing at all.
+"""What an iteration is told: chosen for the errors that stand, kept with it; by lot nothing.
 
 Pure but for `emit`: the same state and the same question give the same events.
 """
@@ -6,14 +6,14 @@ Pure but for `emit`: the same state and the same question give the same events.
 from hashlib import blake2b
 from typing import NamedTuple
 
+from taofold.learning.book import View, Writing
 from taofold.learning.events import LoopReopened, PatternsInjected, ShownPattern
 from taofold.learning.loops import LoopNote
 from taofold.learning.patterns.case import LoopCase
 from taofold.learning.retrieval.choice import PatternChoice, choose, rank
-from taofold.learning.retrieval.relevance import ask, context_of
+from taofold.learning.retrieval.question import ask, context_of
 from taofold.learning.retrieval.render import render
 from taofold.learning.settings import Injection
-from taofold.learning.state import View, Writing
 
 
 class ChosenLessons(NamedTuple):

@@ -15,6 +15,7 @@ import msgspec
 from taofold.core.errors import Refused
 from taofold.core.text import iso
 from taofold.learning import injection
+from taofold.learning.book import Book, View, Writing
 from taofold.learning.events import (
     LoopReopened,
     LoopSettled,
@@ -41,7 +42,6 @@ from taofold.learning.retrieval.choice import PatternChoice
 from taofold.learning.retrieval.index import entry
 from taofold.learning.retrieval.relevance import likeness
 from taofold.learning.settings import Extraction, Injection, Pruning
-from taofold.learning.state import Book, View, Writing
 
 _COMPARED: Final = 20
 _DAY_MS: Final = 86_400_000
@@ -345,20 +345,20 @@ def _taken_in(
     tx: Writing, loop: str, draft: Pattern, settings: Extraction, by: str
 ) -> tuple[str, bool]:
     """The id under which the draft is known now, and whether that is new."""
-    known = tx.pattern(tx.same(draft))
-    if known is None or known.claim is not None:
-        known = _alike(tx, draft, settings.similarity_threshold)
-    if known is None or not (settings.merge_similar_patterns or loop in known.loops):
+    stored = tx.pattern(tx.same(draft))
+    if stored is None or stored.claim is not None:
+        stored = _alike(tx, draft, settings.similarity_threshold)
+    if stored is None or not (settings.merge_similar_patterns or loop in stored.loops):
         # The id is given here, within the transaction: two loops that end at once get two.
         new = msgspec.structs.replace(draft, id=fresh(draft, tx.ids))
         tx.emit(PatternDiscovered(loop, new, by))
         return new.id, True
     note = tx.loop(loop)
-    noted = note is not None and any(extract.id == known.id for extract in note.extracts)
+    noted = note is not None and any(extract.id == stored.id for extract in note.extracts)
     # Once per loop, so that taking a loop in again changes nothing.
-    if loop not in known.loops or not noted:
-        tx.emit(PatternMerged(loop, known.id, draft, by))
-    return known.id, False
+    if loop not in stored.loops or not noted:
+        tx.emit(PatternMerged(loop, stored.id, draft, by))
+    return stored.id, False
 
 
 def _alike(view: View, draft: Pattern, threshold: float) -> Pattern | None:
@@ -369,7 +369,7 @@ def _alike(view: View, draft: Pattern, threshold: float) -> Pattern | None:
     best, most = None, threshold
     hits = (view.pattern(hit.id) for hit in view.search(entry(draft).split()))
     # Likeness compares tokens and costs; only the nearest by rare words are loaded and compared.
-    for other in islice((known for known in hits if known and known.claim is None), _COMPARED):
+    for other in islice((stored for stored in hits if stored and stored.claim is None), _COMPARED):
         if (value := likeness(draft, other)) > most:
             best, most = other, value
     return best

@@ -41,7 +41,7 @@ from taofold.learning.rates import EditRates
 from taofold.learning.registry import Registry, UnknownPattern
 from taofold.learning.retrieval.contrast import EXPECTS
 from taofold.learning.retrieval.index import words
-from taofold.learning.retrieval.relevance import ask
+from taofold.learning.retrieval.question import ask
 from taofold.learning.settings import Injection, Learning
 from taofold.loop.events import IterationEnded
 from taofold.loop.state import LoopState

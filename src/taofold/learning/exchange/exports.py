@@ -11,13 +11,13 @@ from typing import Final
 import msgspec
 
 from taofold.core.text import iso
+from taofold.learning.book import View
 from taofold.learning.exchange.records import FORMATS, VERSION, Json, written
 from taofold.learning.loops import LoopNote, LoopStats
 from taofold.learning.metrics import improvement, measure
 from taofold.learning.patterns.kinds import Kind
 from taofold.learning.patterns.pattern import Pattern
 from taofold.learning.settings import Pruning
-from taofold.learning.state import View
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -48,7 +48,7 @@ def exported(view: View) -> Json:
         home, learning = f"loops/{_folder(note.loop)}", _learning(note, stats)
         seen = learning["injected_patterns"]
         summary = {"loop_id": note.loop, "iterations": note.iterations, "solved": note.solved}
-        effect = [{**one, **_so_far(view.pattern(one["pattern_id"]))} for one in seen]
+        effect = [{**entry, **_so_far(view.pattern(entry["pattern_id"]))} for entry in seen]
         contents[f"{home}/state.json"] = {"loop_id": note.loop, "cross_loop_learning": learning}
         contents[f"{home}/analytics/analytics.json"] = summary | {"pattern_effectiveness": effect}
         tasks.append(
@@ -57,8 +57,8 @@ def exported(view: View) -> Json:
                 "timestamp": iso(note.ended or note.at),
                 "language": note.context.language,
                 "errors": [*note.context.errors],
-                "injected": [one["pattern_id"] for one in seen],
-                "extracted": [one["pattern_id"] for one in learning["extracted_patterns"]],
+                "injected": [entry["pattern_id"] for entry in seen],
+                "extracted": [entry["pattern_id"] for entry in learning["extracted_patterns"]],
             }
         )
     contents["memory/task-index.json"] = {"version": VERSION, "tasks": tasks}

@@ -12,11 +12,11 @@ import msgspec
 
 from taofold.core.json_values import is_array, is_object
 from taofold.core.text import clip
+from taofold.learning.book import Writing
 from taofold.learning.events import PatternArchived, PatternImported
 from taofold.learning.exchange.records import FORMATS, pattern_of
 from taofold.learning.patterns.kinds import Kind
 from taofold.learning.patterns.pattern import PREFIXES, ImportClaim, Pattern, fresh
-from taofold.learning.state import Writing
 
 _ARCHIVE: Final = re.compile(r"(?:^|/)archive/(\d{4}-(?:0[1-9]|1[0-2]))-patterns\.json$")
 _METRICS: Final = re.compile(r"(?:^|/)effectiveness-metrics\.json$")

@@ -1,6 +1,7 @@
 """What an edit does, apart from where it does it: hunks, tokens, and whether it follows another.
 
-Knows nothing about errors or patterns.
+Edits of a loop are read from the texts before and after (`hunks`, `joined`), those of a lesson from
+its stored difference (`sides`, `edits_in`). Knows nothing about errors or patterns.
 """
 
 import builtins

@@ -2,7 +2,7 @@
 
 Plain values between the log and the extraction: failing checks, the changes made after them, what
 failed then. An edit is judged by the next run of the checks; an edit that is the reverse of the
-last one takes it back.
+last one takes it back. Also when two reports tell of the same check, whoever words them.
 """
 
 import re

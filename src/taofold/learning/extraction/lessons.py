@@ -1,7 +1,8 @@
 """What a finished loop teaches: fixes of errors, approaches, code templates, and what failed.
 
-A loop that failed teaches no success, only what to avoid (D18). Nothing is taught where the log
-does not say what a file held.
+`pairs` are the errors that a loop settled, each with the changes after which it was gone, from its
+first text to its last; all rules but those for failures stand on them. A loop that failed teaches
+no success, only what to avoid (D18). Nothing is taught where the log does not say what a file held.
 """
 
 from collections import Counter
@@ -79,7 +80,11 @@ Sign = tuple[str, str]
 
 def avoidances(history: LoopHistory) -> Iterator[Pattern]:
     """The mistakes in a loop; of an error that it settled its lesson tells what failed before."""
-    settled = {_sign_of(check) for one in pairs(history) for check in (one.first, *one.alike)}
+    settled = {
+        _sign_of(check)
+        for settling in pairs(history)
+        for check in (settling.first, *settling.alike)
+    }
     judged = [attempt for attempt in history.attempts if attempt.judged and attempt.changes]
     for sign in [sign for sign in _signs(judged) if sign not in settled]:
         stayed = [attempt for attempt in judged if _in_vain(attempt, sign)]
@@ -301,14 +306,14 @@ def pairs(history: LoopHistory) -> Iterator[SettledError]:
                 forms = {*own, *[_sign_of(c) for c in states if c.id == alike[0].id]}
                 vain = [added_lines(_in_vain_for(past, forms)) for past in earlier]
                 tried = _tried(vain, added_lines(fix.changes), lost)
-                one = SettledError(alike, first, fix.changes, tried, fix.partial)
+                lesson = SettledError(alike, first, fix.changes, tried, fix.partial)
                 if stayed:
                     settled_signs.add(_sign_of(first))
-                    yield one
+                    yield lesson
                 else:
-                    replaced.append(one)
+                    replaced.append(lesson)
     # Unless it was the way to what settled the error in the end.
-    yield from [one for one in replaced if _sign_of(one.first) not in settled_signs]
+    yield from [lesson for lesson in replaced if _sign_of(lesson.first) not in settled_signs]
 
 
 class _Moved(NamedTuple):

@@ -1,4 +1,4 @@
-"""A pattern: what was learnt, where from, how it has done since, and its id.
+"""A pattern: what was learnt, where from, how it has done since (`UseCounts`, `Arm`), and its id.
 
 Counts are our own; what an imported file claims is kept apart and never believed. Times are
 milliseconds since the epoch. Ids are `pat-<kind>-<slug>-<3 digits>` and `tmpl-<slug>-<3 digits>`.

@@ -1,8 +1,8 @@
 """Which patterns a loop is shown: relevance x effectiveness, spread over the errors that are there.
 
 A lesson is for a reader. Whether its edit could be replayed here decides nothing: the error is
-what it answers. Of every pattern that was looked at and left out, the reason is kept. Pure; the
-same input gives the same choice.
+what it answers. How good a pattern has been (`effectiveness`) is our own evidence. Of every pattern
+about such an error that is left out, the reason is kept. Pure: the same input, the same choice.
 """
 
 from collections import Counter
@@ -21,9 +21,9 @@ from taofold.learning.patterns.kinds import (
     Kind,
 )
 from taofold.learning.patterns.pattern import Pattern
+from taofold.learning.retrieval.question import Question
 from taofold.learning.retrieval.relevance import (
     LEAST,
-    Question,
     Relevance,
     likeness,
     relevance,
@@ -165,11 +165,11 @@ def _spread(ranked: Sequence[Ranked]) -> list[Ranked]:
     """In the order of choice: a loop with two errors hears of both before it hears of one twice."""
     lessons: Counter[int] = Counter()
     keys: list[tuple[float, int]] = []
-    for place, candidate in enumerate(ranked):
+    for position, candidate in enumerate(ranked):
         beside = lessons[candidate.answers] if candidate.answers >= 0 else 0
         lessons[candidate.answers] += 1
-        keys.append((-candidate.score * _AGAIN**beside, place))
-    return [ranked[place] for _, place in sorted(keys)]
+        keys.append((-candidate.score * _AGAIN**beside, position))
+    return [ranked[position] for _, position in sorted(keys)]
 
 
 def _surplus(candidate: Ranked, chosen: Sequence[Ranked], ranked: Sequence[Ranked]) -> str:

@@ -22,6 +22,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from taofold.core.errors import Conflict, LogError
+from taofold.learning.book import View, Writing
 from taofold.learning.events import (
     STREAM,
     LearningEvent,
@@ -42,7 +43,6 @@ from taofold.learning.retrieval.index import (
     PatternHit,
     entry,
 )
-from taofold.learning.state import View, Writing
 from taofold.log.journal import Fact, Journal, MemoryJournal
 from taofold.log.log import Log
 from taofold.log.open import innermost, journal_beside

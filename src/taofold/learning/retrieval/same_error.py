@@ -1,0 +1,153 @@
+"""Whether an error that fails now is the one of a lesson: its class, its sentence, its place.
+
+A message is compared as a sentence, word after word, for names come and go; that it stands in the
+same function tells more than its words. Of an assertion, which says only that a value is not the
+expected one, nothing but the place or the very values tell.
+"""
+
+import re
+from difflib import SequenceMatcher
+from typing import Final
+
+from msgspec.structs import replace
+
+from taofold.core.failing_checks import Check, is_assertion, is_exception
+from taofold.learning.extraction.diffs import (
+    sides,
+)
+from taofold.learning.extraction.generalisation import (
+    error_type_of,
+    frames_of,
+    pattern_of,
+    raised_at,
+    seen_at,
+)
+from taofold.learning.patterns.case import LoopCase
+from taofold.learning.patterns.kinds import (
+    ErrorFix,
+    ErrorSignature,
+)
+from taofold.learning.patterns.pattern import Pattern
+from taofold.learning.retrieval.index import (
+    literal,
+    matches,
+    plain_words,
+    telling,
+)
+
+GENERIC_ERRORS: Final = frozenset(
+    {"", "Error", "Exception", "error", "command", "timeout", "shell", "panic"}
+)
+"""Classes that do not tell one cause from another."""
+_SAME_WORDS: Final = 0.6
+_SAME_SENTENCE: Final = 0.5
+_NEARLY: Final = 0.8
+SAME_PLACE: Final = 0.6
+_SENTENCE: Final = 30
+"""Words of a message that are compared in order."""
+FEWEST_SHARED: Final = 2
+"""Words that two texts must share: one, such as "total", stands in anything."""
+_TELLING_VALUE: Final = re.compile(r"\d{3}|['\"][^'\"]{3,}['\"]")
+
+
+def error_likeness(signature: ErrorSignature, failing: Check) -> float:
+    """How much a failing check is the error of the signature, 0 to 1; 0 for another one."""
+    here = SAME_PLACE * same_place(signature, failing)
+    # An assertion's words are of the values that were compared, or of the test's author.
+    if is_assertion(failing):
+        return here
+    named = failing.error_type not in GENERIC_ERRORS
+    # Files of the seed's schema name one of nine types, of which the ninth says nothing.
+    own = signature.name or signature.type
+    name = failing.error_type if signature.name else error_type_of(failing.error_type)
+    if named and own not in (name, "Other"):
+        return 0.0
+    alike = same_sentence(literal(signature.pattern), failing.message)
+    if matches(signature.pattern, failing.message):
+        alike = 1.0
+    if named and own == name != "Other":
+        # A class such as TypeError has many causes: the words must agree.
+        agreed = alike >= _SAME_WORDS or not is_exception(failing)
+        return 0.3 + 0.7 * alike if agreed else 0.0
+    # The class says nothing: the words must, or the place. Generic ones are those of many errors.
+    agreed = alike >= _SAME_SENTENCE and bool(telling(literal(signature.pattern)))
+    return max(alike if agreed else 0.0, here)
+
+
+def chain_of_lesson(signature: ErrorSignature) -> tuple[ErrorSignature, ...]:
+    """The same of what a lesson is about."""
+    causes = [cause.partition(": ")[::2] for cause in signature.causes]
+    return (
+        signature,
+        *[
+            replace(
+                signature,
+                type=error_type_of(error),
+                name=error,
+                pattern=pattern_of(message),
+                example=message,
+                raised="",
+            )
+            for error, message in causes
+        ],
+    )
+
+
+def says_the_same(signature: ErrorSignature, failing: Check) -> bool:
+    """Is it the same sentence but for names, or for one word in five?"""
+    alike = same_sentence(literal(signature.pattern), failing.message)
+    return matches(signature.pattern, failing.message) or alike >= _NEARLY
+
+
+def same_place(signature: ErrorSignature, failing: Check) -> bool:
+    """Does the function fail where the lesson was learnt, or the file in the same words?"""
+    # Compilers tell no function, and every crate has a `src/lib.rs`.
+    comparable = ":" in signature.seen or (signature.seen and signature.example == failing.message)
+    return bool(comparable) and signature.seen == seen_at(failing)
+
+
+def recurs_at_home(
+    pattern: Pattern, signature: ErrorSignature, failing: Check, case: LoopCase
+) -> bool:
+    """Does an assertion of the lesson's own project fail again with the very values?
+
+    Of small numbers and empty values that says nothing.
+    """
+    return (
+        "" != case.repository == pattern.scope.repository
+        and signature.example == failing.message
+        and bool(_TELLING_VALUE.search(failing.message))
+    )
+
+
+def recurs(lesson: ErrorFix, failing: Check) -> bool:
+    """Is it the error of the lesson, in the very function, raised by the line or by its cure?"""
+    signature, raised = lesson.signature, raised_at(failing)
+    lines = {signature.raised, *[line.strip() for line in sides(lesson.fix.diff)[1]]}
+    return (
+        ":" in signature.seen
+        and same_place(signature, failing)
+        and failing.error_type == signature.name
+        and matches(signature.pattern, failing.message)
+        and (not (raised and signature.raised) or raised in lines)
+    )
+
+
+def stands(lesson: ErrorFix, failing: Check) -> bool:
+    """Does all that the lesson puts in stand in the function that fails, which it changed?"""
+    new = [line.strip() for line in sides(lesson.fix.diff)[1] if line.strip()]
+    code = {line.strip() for frame in frames_of(failing) for line in frame.code.split("\n")}
+    return bool(new) and code.issuperset(new) and recurs(lesson, failing)
+
+
+def same_sentence(one: str, other: str) -> float:
+    """How much two messages are one sentence with other names in it, 0 to 1.
+
+    Dice's coefficient of the words that stand in the same order in both; 0 if these are fewer than
+    two. Words that say nothing elsewhere count here: "has no" is not "is not".
+    """
+    left, right = plain_words(one)[:_SENTENCE], plain_words(other)[:_SENTENCE]
+    shared = sum(
+        [block.size for block in SequenceMatcher(None, left, right, False).get_matching_blocks()]
+    )
+    return 2 * shared / (len(left) + len(right)) if shared >= FEWEST_SHARED else 0.0
