@@ -170,13 +170,13 @@ def batch(messages: Sequence[Message], end: int) -> CallBatch:
             )
         if isinstance(content, str):
             continue
-        shown: list[MediaPart] = []
+        own: list[MediaPart] = []
         for part in content:
             if type(part) is ToolResult:
                 answered.add(part.id)
                 if type(part.content) is tuple:
-                    shown += media_of(part.content)
-        media[:0] = shown
+                    own += media_of(part.content)
+        media[:0] = own
     return CallBatch((), tuple(media)) if media else _NO_BATCH
 
 

@@ -236,11 +236,9 @@ class GeminiModel(RemoteModel):
         if self._rules.media_results and not isinstance(result.content, str):
             media = [part for part in result.content if isinstance(part, MediaPart)]
             pictures = self._visible_content(media)
-            held = [
-                picture for picture in pictures if "inlineData" in picture or "fileData" in picture
-            ]
-            if held:
-                parts["functionResponse"]["parts"] = held
+            encoded = [picture for picture in pictures if {"inlineData", "fileData"} & {*picture}]
+            if encoded:
+                parts["functionResponse"]["parts"] = encoded
         return parts
 
     def _response(self, name: str, call_id: str, response: dict[str, Any]) -> dict[str, Any]:

@@ -394,8 +394,8 @@ class ResponsesReader(EventReader):
         match event.type:
             case "response.output_item.done" if event.item is not None:
                 # Where the server does not number its items, they are in order.
-                place = len(self._items) if event.output_index is None else event.output_index
-                self._items[place] = event.item
+                index = len(self._items) if event.output_index is None else event.output_index
+                self._items[index] = event.item
             case "response.output_text.delta" | "response.refusal.delta":
                 self._frame.speak(event.delta)
             case "error":

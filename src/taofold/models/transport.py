@@ -167,7 +167,7 @@ class _Lane:
 
     url: Any
     proxy: str | None
-    kept: bool = False
+    was_kept: bool = False
     """A connection may have been kept open from an earlier request."""
 
 
@@ -336,11 +336,11 @@ async def _start(
             # (llama.cpp does so after a stream): that is no failure yet.
             # Tried again once, and only on a connection that was kept. The server may
             # have read the request before it closed: a model call is made at least once.
-            if not lane.kept or isinstance(error, _refused()):
+            if not lane.was_kept or isinstance(error, _refused()):
                 raise
-            lane.kept = False
+            lane.was_kept = False
         else:
-            lane.kept = True
+            lane.was_kept = True
             return response
 
 

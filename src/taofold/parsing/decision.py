@@ -196,22 +196,22 @@ def _decisions(value: Object, tools: Tools, *, decided: bool = False) -> Iterato
     decides. Beside another decision (`decided`) what is empty is none.
     """
     for key in _HOLDERS:
-        held = value.get(key)
+        inner = value.get(key)
         # Most are not there, and the others are a text: no call is made for these.
-        if isinstance(held, dict):
-            if not held and decided:
+        if isinstance(inner, dict):
+            if not inner and decided:
                 continue
             # Of a batch or an action what stands beside it may be its own, of a call its number is.
             is_call = key in CALL_KEYS
-            call = call_of(held, tools, None if is_call else value)
+            call = call_of(inner, tools, None if is_call else value)
             yield _beside(value, (_with_id(call, value) if is_call else call,))
             decided = True
-        elif held and is_array(held) and key not in CALL_KEYS:
-            yield _beside(value, tuple(call_of(item, tools) for item in held))
+        elif inner and is_array(inner) and key not in CALL_KEYS:
+            yield _beside(value, tuple(call_of(item, tools) for item in inner))
             decided = True
-    inner = _executed(value) if "action" in value else None
-    if inner is not None:
-        yield _beside(value, (call_of(inner, tools, value),))
+    executed = _executed(value) if "action" in value else None
+    if executed is not None:
+        yield _beside(value, (call_of(executed, tools, value),))
         decided = True
     names = [key for key in TOOL_KEYS if isinstance(value.get(key), str)]
     if names and not decided:

@@ -104,16 +104,16 @@ class _Layout:
             raise ValueError(body)
         self._member(self._container(indent, is_item=False), match[1], match[2] or "", indent)
 
-    def _member(self, top: dict[str, Any], key: str, given: str, indent: int) -> None:
-        given = given.strip()
+    def _member(self, top: dict[str, Any], key: str, text: str, indent: int) -> None:
+        text = text.strip()
         # A quote that does not close on its line: a form of YAML that is not read here.
-        if key in top or (given[:1] in ("'", '"') and given[0] not in given[1:]):
+        if key in top or (text[:1] in ("'", '"') and text[0] not in text[1:]):
             raise ValueError(key)
-        if _BLOCK.match(given):
+        if _BLOCK.match(text):
             block, self._number = indented(self._lines, self._number, indent)
-            top[key] = dedent(block) + ("" if given.endswith("-") else "\n")
-        elif given:
-            top[key] = scalar(given)
+            top[key] = dedent(block) + ("" if text.endswith("-") else "\n")
+        elif text:
+            top[key] = scalar(text)
         else:
             top[key] = None
             self._waiting = (top, key, indent)

@@ -102,15 +102,15 @@ class _Scanner:
         """Where the last closing mark begins: -1 if there is none, -2 if not searched."""
 
     def run(self) -> None:
-        known = MARKS if self._calls is None else MARKS_AND_CALLS
-        patterns = (known.pattern, *([self._calls.tags] if self._calls else []))
+        table = MARKS if self._calls is None else MARKS_AND_CALLS
+        patterns = (table.pattern, *([self._calls.tags] if self._calls else []))
         marks = MarkFinder(self._text, patterns)
         position = followed = 0
         while not (self.out.unfinished or self.out.exhausted or self.out.cut):
             match = marks.next(position)
             if match is None:
                 break
-            kind = known.role(match)
+            kind = table.role(match)
             at = match.start()
             if kind == "value":
                 position = self._value(at)

@@ -57,8 +57,8 @@ def quoted(text: str) -> str:
 
 def join_names(names: Sequence[str], most: int) -> str:
     """`a, b, c` on one line, of more than `most` names the first ones: `a, b, …`."""
-    shown = [one_line(name) for name in names[:most]]
-    return ", ".join([*shown, "…"] if len(names) > most else shown)
+    first = [one_line(name) for name in names[:most]]
+    return ", ".join([*first, "…"] if len(names) > most else first)
 
 
 def first_names(names: Sequence[str], most: int = 5) -> str:

@@ -57,11 +57,11 @@ def stubs(root: Path, names: Sequence[str]) -> Generator[Stubs]:
         OSError: a name cannot be had, or is a link, over which nothing can be mounted.
     """
     held_stubs = Stubs()
-    with ExitStack() as held:
+    with ExitStack() as locks:
         for name in names:
             fd = _held(root, root / name)
             if fd >= 0:
-                held.callback(_release, root / name, fd, held_stubs)
+                locks.callback(_release, root / name, fd, held_stubs)
         yield held_stubs
 
 

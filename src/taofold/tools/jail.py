@@ -95,8 +95,8 @@ class Jail:
         if b"\0" in encoded:
             raise OutsideJail(f"{path!r} is no file name: it holds a NUL character")
         folded = {part.casefold() for part in parts}  # some file systems ignore case
-        place = self.root.joinpath(*parts)
-        if folded & set(self.hidden) or reserved_places.holds(self.root, place):
+        target = self.root.joinpath(*parts)
+        if folded & set(self.hidden) or reserved_places.holds(self.root, target):
             raise OutsideJail(f"{path!r} belongs to the runtime and cannot be used")
         inner = "/".join(parts)
         # With a slash on both sides: `src` protects `src/x`, not `srcx`.

@@ -78,14 +78,14 @@ class FunctionSignature:
         As they were, without a receipt, if they do not fit.
         """
         coercion = Coercion(keeps=True)
-        given = dict(parameters)
+        unchanged = dict(parameters)
         # The second: of a server's schema that is none.
         with suppress(Misfit, TypeError, AttributeError, RecursionError):
-            fitted = coercion.fit(given, plan_of_schema(self.schema).shape, ("parameters",))
+            fitted = coercion.fit(unchanged, plan_of_schema(self.schema).shape, ("parameters",))
             # Of a number a text would be a guess: it may have been `02134`.
             if all(each.kind != "number_to_text" for each in coercion.repairs):
                 return fitted, tuple(coercion.repairs)
-        return given, ()
+        return unchanged, ()
 
     def overlooks(self, parameters: Mapping[str, Any]) -> bool:
         """Whether an object in the parameters has a declared key in another case."""
@@ -116,20 +116,20 @@ class FunctionSignature:
         first = tuple(named.pop(p.name, p.default) for p in self.positional)
         return first, named
 
-    def _modelled(self, model: type[BaseModel], given: dict[str, Any]) -> Arguments:
-        fields = {name: given.pop(name) for name in list(given) if name in self.model_fields}
+    def _modelled(self, model: type[BaseModel], rest: dict[str, Any]) -> Arguments:
+        fields = {name: rest.pop(name) for name in list(rest) if name in self.model_fields}
         # A model that allows extra fields takes whatever the function has no parameter for.
         if self.validate is None and model.model_config.get("extra") == "allow":
-            fields, given = fields | given, {}
+            fields, rest = fields | rest, {}
         faults: list[str] = []
         named: dict[str, Any] = {}
         try:
             if self.validate is not None:
                 # Both parts are checked before anything is raised: the model
                 # hears of all faults at once.
-                named = self.validate(given)
+                named = self.validate(rest)
             else:
-                faults += unknown(given, self.schema)
+                faults += unknown(rest, self.schema)
         except ValidationError as error:
             faults += explain(error, self.schema)
         try:

@@ -169,12 +169,12 @@ class Tool(Generic[P, R]):
     def declared(self) -> dict[str, Any]:
         """The options that its author has set, as far as they are plain values."""
         options = ToolOptions.__optional_keys__
-        held = {
+        values = {
             each.name: getattr(self, each.name)
             for each in fields(self)
             if each.name in options and getattr(self, each.name) != each.default
         }
-        return {name: value for name, value in held.items() if is_scalar(value)}
+        return {name: value for name, value in values.items() if is_scalar(value)}
 
     def renewed(self) -> "Tool":
         """The tool as its source describes it now; this very object if nothing changed."""
@@ -233,15 +233,17 @@ class Tool(Generic[P, R]):
 
     def fitted(self, action: Action) -> Action:
         """An action for it with its parameters in the declared types, and how they got them."""
-        given = dict(action.parameters)
-        held = {name: given.pop(name) for name in (RESERVED_PARAMETER,) if name in given}
-        fitted, repairs = self.signature.fitted(given)
+        parameters = dict(action.parameters)
+        reserved = {
+            name: parameters.pop(name) for name in (RESERVED_PARAMETER,) if name in parameters
+        }
+        fitted, repairs = self.signature.fitted(parameters)
         if not repairs:
             return action
         kinds = dict.fromkeys([*action.repairs, *[each.kind for each in repairs]])
         return msgspec.structs.replace(
             action,
-            parameters=fitted | held,
+            parameters=fitted | reserved,
             repairs=tuple(kinds),
             guessed=action.guessed or any(each.content for each in repairs),
         )

@@ -119,7 +119,7 @@ class Compiler:
             started |= expression.reads - set(variables)
             for name in sorted(expression.reads - set(variables)):
                 # A list and one of its entries are two variables.
-                others = [known for known in variables if name not in (f"{known}s", known[:-1])]
+                others = [other for other in variables if name not in (f"{other}s", other[:-1])]
                 similar = get_close_matches(name, others, n=1, cutoff=0.8)
                 if similar:
                     hint = f"did you mean {similar[0]!r}? If it is there at the start, name it in"
@@ -351,7 +351,7 @@ class Nodes:
             for name in kind.models
             if isinstance(written.get(name), str) and written[name]
         }
-        return {"kind": kind, "given": values, "models": models, "deferred": deferred}
+        return {"kind": kind, "inputs": values, "models": models, "deferred": deferred}
 
     def _parallel(
         self, keys: NodeKeys, spread: Parallel, raw: Any, path: KeyPath, extra: frozenset[str]

@@ -359,7 +359,7 @@ def _wanted(file: FlowFile) -> Iterator[tuple[FlowFile, Node, str]]:
     for flow_file in _files(file):
         for node in flow_file.flow.every:
             names = list(node.kind.tools) if node.kind is not None else []
-            values: Any = node.given.raw
+            values: Any = node.inputs.raw
             listed = values.get("tools") if isinstance(values, Mapping) else None
             names += [tool_name(str(name)) for name in (listed or ())]
             names += [APPROVE] if node.approve is not None else []
@@ -426,7 +426,7 @@ def _check_calls(file: FlowFile, tools: Mapping[str, Tool], faults: list[Fault])
                 continue
             schema = tools[name].schema
             accepted = [*schema.get("properties", {}), "timeout_s"]
-            keys = list(node.given.raw)
+            keys = list(node.inputs.raw)
             key_path = (*node.key_path, "with")
             if schema.get("additionalProperties") is False:
                 for key in [key for key in keys if key not in accepted]:

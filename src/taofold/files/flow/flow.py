@@ -251,7 +251,7 @@ class Node:
     key_path: KeyPath
     description: str = ""
     kind: Kind | None = None
-    given: Given = field(default_factory=lambda: Given({}))
+    inputs: Given = field(default_factory=lambda: Given({}))
     models: Mapping[str, str] = field(default_factory=dict[str, str])
     """From keys that name a model to the name among the run's models."""
     deferred: Mapping[str, Template] = field(default_factory=dict[str, Template])

@@ -284,7 +284,7 @@ class Scope:
     def _act(self, node: Node) -> Strategy[Done]:
         """Run the node's action with its keys rendered and checked."""
         assert node.kind is not None
-        values = node.given.render(self.variables)
+        values = node.inputs.render(self.variables)
         values |= {key: template.source for key, template in node.deferred.items()}
         try:
             keys = node.kind.keys.model_validate(values)

@@ -89,18 +89,18 @@ class PytestReporter:
         seconds = before[2] + report.duration
         order = ("passed", "skipped", "failed", "error")
         worse = order.index(status) > order.index(before[0])
-        kept, shown = (status, report) if worse else before[:2]
-        self._phases[report.nodeid] = (kept, shown, seconds)
+        worst, evidence = (status, report) if worse else before[:2]
+        self._phases[report.nodeid] = (worst, evidence, seconds)
         if report.when == "teardown":
             del self._phases[report.nodeid]
             self._watch.look()
-            self._send(report.nodeid, kept, shown, seconds)
+            self._send(report.nodeid, worst, evidence, seconds)
 
     def _send(self, node: str, status: str, report: Any, seconds: float) -> None:
-        crash, places, text = _told(report) if status != "passed" else ("", [], "")
+        crash, places, text = _failure_of(report) if status != "passed" else ("", [], "")
         kind, functions = self._types.pop(node, ""), self._functions.pop(node, {})
-        for place in places:
-            place[2] = functions.get((Path(str(place[0])).name, place[1]), "")
+        for frame in places:
+            frame[2] = functions.get((Path(str(frame[0])).name, frame[1]), "")
         if kind == "CollectError":  # pytest's own; the first word says what was raised
             kind = crash.partition(":")[0] if crash.partition(":")[0].isidentifier() else kind
         self._wire.send(
@@ -115,19 +115,19 @@ class PytestReporter:
         )
 
 
-def _told(report: Any) -> tuple[str, list[list[Any]], str]:
+def _failure_of(report: Any) -> tuple[str, list[list[Any]], str]:
     """Message, places and text of a failure, whatever shape pytest gave it."""
-    shown: Any = report.longrepr
-    if isinstance(shown, tuple):  # a skip: path, line, reason
-        path, line, reason = shown  # pyright: ignore[reportUnknownVariableType]
+    failure: Any = report.longrepr
+    if isinstance(failure, tuple):  # a skip: path, line, reason
+        path, line, reason = failure  # pyright: ignore[reportUnknownVariableType]
         return str(reason), [[str(path), int(line), ""]], ""  # pyright: ignore[reportUnknownArgumentType]
-    text = _short(str(getattr(report, "longreprtext", "") or shown or ""))
+    text = _short(str(getattr(report, "longreprtext", "") or failure or ""))
     places: list[list[Any]] = []
-    for entry in getattr(getattr(shown, "reprtraceback", None), "reprentries", ()):
+    for entry in getattr(getattr(failure, "reprtraceback", None), "reprentries", ()):
         spot = getattr(entry, "reprfileloc", None)
         if spot is not None:
             places.append([str(spot.path), int(spot.lineno), ""])
-    crash = getattr(shown, "reprcrash", None)
+    crash = getattr(failure, "reprcrash", None)
     if crash is None:
         lines = [line for line in text.splitlines() if line.startswith("E ")]
         return (lines[-1][1:].strip() if lines else text[:300]), places, text
