@@ -122,13 +122,9 @@ class _Course:
 
     def _stuck(self) -> _Finding | None:
         recent = self.fresh[-RECENT:]
-        counted = Counter([signature for ended in recent for signature in ended.verdict.signatures])
-        now = recent[-1].verdict.signatures if recent else frozenset[str]()
-        times = {error: count for error, count in counted.items() if error in now}
-        if not times or max(times.values()) < REPEATS:
+        most, error = _most_frequent(recent)
+        if most < REPEATS:
             return None
-        most = max(times.values())
-        error = min([signature for signature, count in times.items() if count == most])
         first = next(n for n, ended in enumerate(recent) if error in ended.verdict.signatures)
         # Progress counts from where the error was first seen: what was gained before it came up
         # says nothing about whether the loop gets past it.
@@ -191,6 +187,16 @@ class _Course:
             return None
         why = f"{apart} of the last {len(recent)} iterations speak of something else than the task"
         return _Finding("deviation", why, "Keep to the task; do not widen it.")
+
+
+def _most_frequent(done: Sequence[IterationEnded]) -> tuple[int, str]:
+    """How often the most frequent of the errors of now occurred in `done`, and which it is."""
+    if not done:
+        return 0, ""
+    counted = Counter([signature for ended in done for signature in ended.verdict.signatures])
+    times = {error: counted[error] for error in done[-1].verdict.signatures}
+    most = max(times.values(), default=0)
+    return most, min([error for error, count in times.items() if count == most], default="")
 
 
 def _reverts(before: IterationEnded, middle: IterationEnded, now: IterationEnded) -> bool:

@@ -17,7 +17,7 @@ from taofold.core.text import iso
 from taofold.loop import events as loop_events
 from taofold.loop.gates.verdict_texts import limits
 from taofold.loop.state import LoopState, fold
-from taofold.loop.values import OLD, Learnt
+from taofold.loop.values import OLD, Learnt, Used
 from taofold.loop.verdict import Verdict
 from taofold.parsing.untrusted_text import join_names, one_line, readable
 
@@ -217,20 +217,22 @@ def ended_at(records: Sequence[loop_events.LoopRecord]) -> dict[int, int]:
 def cross_loop(state: LoopState) -> dict[str, Any]:
     """`cross_loop_learning` with the seed's names (XTL-31)."""
     learnt = state.learnt or Learnt()
-    used = {use.pattern: use for use in learnt.injected}
-    ids = dict.fromkeys(
-        [pattern for injection in state.injected for pattern in injection.lessons.patterns]
-    )
+    reported = {use.pattern: use for use in learnt.injected}
+    uses = {
+        pattern: reported.get(pattern, Used(pattern))
+        for injection in state.injected
+        for pattern in injection.lessons.patterns
+    }
     return {
         "control": any(injection.lessons.control for injection in state.injected),
         "injected_patterns": [
             {
                 "pattern_id": pattern,
-                "applied": pattern in used and used[pattern].applied,
-                "successful": pattern in used and used[pattern].successful,
-                "iteration_used": used[pattern].iteration or None if pattern in used else None,
+                "applied": use.applied,
+                "successful": use.successful,
+                "iteration_used": use.iteration or None,
             }
-            for pattern in ids
+            for pattern, use in uses.items()
         ],
         "extracted_patterns": [
             {

@@ -26,6 +26,9 @@ MADE_AGAIN: Final = (
     *("target/release/", ".DS_Store"),
 )
 """Caches and installed packages: never kept, and no loss."""
+_NAMES: Final = frozenset([pattern.rstrip("/") for pattern in MADE_AGAIN])
+_BUILT: Final = tuple([pattern for pattern in MADE_AGAIN if "/" in pattern.rstrip("/")])
+"""Those of them that are a folder in a folder."""
 PLAIN: Final = "* -text -eol -filter -ident -working-tree-encoding\n"
 LARGEST: Final = 32_000_000
 """Bytes of a file; larger ones are left out and named."""
@@ -232,8 +235,8 @@ def _empty(top: Path) -> None:
 
 
 def _made_again(name: str) -> bool:
-    parts = name.rstrip("/").split("/")
-    plain = {pattern.rstrip("/") for pattern in MADE_AGAIN}
-    inside = any([f"{part}/" in MADE_AGAIN for part in parts])
-    built = any([pattern in name for pattern in MADE_AGAIN if "/" in pattern.rstrip("/")])
-    return inside or built or parts[-1] in plain or parts[-1].endswith(".pyc")
+    *folders, last = name.rstrip("/").split("/")
+    if last in _NAMES or last.endswith(".pyc"):
+        return True
+    inside = any([f"{folder}/" in MADE_AGAIN for folder in folders])
+    return inside or any([folder in name for folder in _BUILT])

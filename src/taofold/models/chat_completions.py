@@ -539,6 +539,22 @@ class ChatModel(RemoteModel):
             return content
         return text_or_blocks(content, self.profile.inputs, _block)
 
+    def _droppable(self, request: Request) -> list[str]:
+        """The parameters that were sent and may be left out."""
+        settings = request.asked(self.connection.settings)
+        sent = {
+            "temperature": settings.temperature is not None,
+            "top_p": settings.top_p is not None,
+            "stop": bool(request.stop),
+            "stream_options": True,
+            "max_tokens": bool(settings.max_tokens),
+            "tool_choice": request.allowed is not None,
+            "reasoning_effort": settings.effort is not None,
+            "service_tier": bool(settings.service_tier),
+            "cache_control": self._marks_cache(settings),
+        }
+        return [name for name in _DROPPABLE if sent[name]]
+
     def _less(self, request: Request, error: ModelError) -> tuple[int, frozenset[str]] | None:
         """What to ask for next, None if nothing can be left out."""
         level, without = self._level, self._without
@@ -547,20 +563,8 @@ class ChatModel(RemoteModel):
             # The text is all there is: servers have no
             # common code for "this parameter is not known".
             reason = str(error).lower().replace("max_completion_tokens", "max_tokens")
-            settings = request.asked(self.connection.settings)
-            sent = {
-                "temperature": settings.temperature is not None,
-                "top_p": settings.top_p is not None,
-                "stop": bool(request.stop),
-                "stream_options": True,
-                "max_tokens": bool(settings.max_tokens),
-                "tool_choice": request.allowed is not None,
-                "reasoning_effort": settings.effort is not None,
-                "service_tier": bool(settings.service_tier),
-                "cache_control": self._marks_cache(settings),
-            }
-            for name in _DROPPABLE:
-                if sent[name] and name not in without and name in reason:
+            for name in self._droppable(request):
+                if name not in without and name in reason:
                     return level, without | {name}
         # Some servers answer 500 to a response format they do not know.
         if shaped and error.kind in ("request", "server") and error.status >= 400:

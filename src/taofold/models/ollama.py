@@ -291,11 +291,15 @@ class OllamaModel(RemoteModel):
 
     def _content(self, parts: Sequence[Part]) -> dict[str, Any]:
         """The text, and the images beside it; other media are lines of the text."""
-        plain = flat(parts)
-        images = [blob(part) for part in plain if isinstance(part, MediaPart) and self._takes(part)]
-        others = [part for part in plain if not (isinstance(part, MediaPart) and self._takes(part))]
+        images: list[Any] = []
+        others: list[Part] = []
+        for part in flat(parts):
+            if isinstance(part, MediaPart) and self._takes(part):
+                images.append(blob(part))
+            else:
+                others.append(part)
         texts = [part.text for part in acceptable_parts(others, ()) if isinstance(part, TextPart)]
-        return {"content": "".join(texts)} | ({"images": images} if images else {})
+        return {"content": "".join(texts)} | present({"images": images})
 
 
 def address(base: str | None = None) -> str:

@@ -416,14 +416,11 @@ class ResponsesReader(EventReader):
         if response.status is None and not items:
             raise self._frame.unreadable("it holds no output")
         parts: list[Part] = []
-        refused = False
-        for index, item in enumerate(items):
-            refused = self._take(item, index, parts) or refused
-        finish = self._finish(response, parts)
+        refusals = [self._take(item, index, parts) for index, item in enumerate(items)]
         return self._frame.reply(
             parts,
             self._count(response),
-            "refusal" if refused else finish,
+            "refusal" if any(refusals) else self._finish(response, parts),
             _notes(response.input_transformations or ()),
         )
 
@@ -437,22 +434,21 @@ class ResponsesReader(EventReader):
         """Add the item's parts. True if it is a refusal."""
         match item.get("type"):
             case "message":
-                phase, blocks = str(item.get("phase") or ""), [*objects(item.get("content"))]
-                texts = [str(block.get("text") or block.get("refusal") or "") for block in blocks]
-                parts += [TextPart(text, phase) for text in texts if text]
+                blocks = [*objects(item.get("content"))]
+                texts = [_text_of(block, "text") or _text_of(block, "refusal") for block in blocks]
+                parts += [TextPart(text, _text_of(item, "phase")) for text in texts if text]
                 return any(block.get("type") == "refusal" for block in blocks)
             case "function_call":
-                call_id, name = str(item.get("call_id") or ""), str(item.get("name") or "")
-                arguments = str(item.get("arguments") or "")
-                parts.append(self._frame.call(name, arguments, call_id, place))
+                name, arguments = _text_of(item, "name"), _text_of(item, "arguments")
+                call = self._frame.call(name, arguments, _text_of(item, "call_id"), place)
+                parts.append(call)
+            case "reasoning" if not item.get("encrypted_content"):
+                pass  # without its ciphertext nobody takes it back
             case kind:
+                summary = "\n\n".join(_summaries(item)) if kind == "reasoning" else ""
+                parts += [ThinkingPart(summary)] if summary else []
                 # Absent fields come as null; they are left out of what goes back.
                 stored = {name: value for name, value in item.items() if value is not None}
-                if kind == "reasoning":
-                    if not item.get("encrypted_content"):
-                        return False  # without its ciphertext nobody takes it back
-                    summary = "\n\n".join(_summaries(item))
-                    parts += [ThinkingPart(summary)] if summary else []
                 parts.append(OpaquePart(encode(stored).decode(), str(kind or "item")))
         return False
 
@@ -472,6 +468,10 @@ def _texts(item: dict[str, Any]) -> list[str]:
     if item.get("type") != "message":
         return []
     return [str(block.get("text") or "") for block in objects(item.get("content"))]
+
+
+def _text_of(item: dict[str, Any], name: str) -> str:
+    return str(item.get(name) or "")
 
 
 def _summaries(item: dict[str, Any]) -> list[str]:

@@ -218,12 +218,11 @@ def _is_of_type(value: Any, kind: Any) -> bool:
         # bool is an int in Python, and true is no number in JSON Schema.
         if isinstance(value, bool) and name != "boolean":
             continue
-        # JSON Schema counts 2.0 as an integer; from 2**53 on a float stands for several.
-        if isinstance(value, _TYPES[name]) or (
-            name == "integer"
-            and isinstance(value, float)
-            and value.is_integer()
-            and abs(value) < _EXACT
-        ):
+        if isinstance(value, _TYPES[name]) or (name == "integer" and _is_whole(value)):
             return True
     return False
+
+
+def _is_whole(value: Any) -> bool:
+    # JSON Schema counts 2.0 as an integer; from 2**53 on a float stands for several.
+    return isinstance(value, float) and value.is_integer() and abs(value) < _EXACT

@@ -180,21 +180,30 @@ class Template:
 
 def _check(tree: nodes.Template) -> None:
     for node in tree.find_all(nodes.Node):
-        if not isinstance(node, _NODES):
-            what = type(node).__name__.lower()
-            raise Unrenderable(f"templates here have no {what!r}: only expressions, if and for")
-        if isinstance(node, nodes.For) and node.recursive:
-            raise Unrenderable("a loop cannot be recursive")
-        if isinstance(node, nodes.Getattr) and node.attr.startswith("_"):
-            raise Unrenderable(f"{node.attr!r} cannot be reached from a template")
-        # 1e999 in a source is infinite.
-        if isinstance(node, nodes.Const) and node.value in _ENDLESS:
-            raise Unrenderable("a number is not finite: JSON has none")
-        if isinstance(node, nodes.Filter) and node.name not in FILTERS:
+        flaw = _flaw(node)
+        if flaw:
+            raise Unrenderable(flaw)
+
+
+def _flaw(node: nodes.Node) -> str:
+    """Why a template may not hold this node by itself; "" if it may."""
+    match node:
+        case nodes.For() if node.recursive:
+            return "a loop cannot be recursive"
+        case nodes.Getattr() if node.attr.startswith("_"):
+            return f"{node.attr!r} cannot be reached from a template"
+        case nodes.Const() if node.value in _ENDLESS:  # 1e999 in a source is infinite
+            return "a number is not finite: JSON has none"
+        case nodes.Filter() if node.name not in FILTERS:
             hint = near(node.name, FILTERS)
-            raise Unrenderable(f"there is no filter {node.name!r}{f'; {hint}' if hint else ''}")
-        if isinstance(node, nodes.Test) and node.name not in TESTS:
-            raise Unrenderable(f"there is no test {node.name!r}; {near(node.name, TESTS)}")
+            return f"there is no filter {node.name!r}{f'; {hint}' if hint else ''}"
+        case nodes.Test() if node.name not in TESTS:
+            return f"there is no test {node.name!r}; {near(node.name, TESTS)}"
+        case _ if not isinstance(node, _NODES):
+            what = type(node).__name__.lower()
+            return f"templates here have no {what!r}: only expressions, if and for"
+        case _:
+            return ""
 
 
 def _free(tree: nodes.Template) -> Iterator[str]:

@@ -358,14 +358,20 @@ def _wanted(file: FlowFile) -> Iterator[tuple[FlowFile, Node, str]]:
     """The tools that nodes use, with the nodes."""
     for flow_file in _files(file):
         for node in flow_file.flow.every:
-            names = list(node.kind.tools) if node.kind is not None else []
-            values: Any = node.inputs.raw
-            listed = values.get("tools") if isinstance(values, Mapping) else None
-            names += [tool_name(str(name)) for name in (listed or ())]
-            names += [APPROVE] if node.approve is not None else []
-            names += [WAIT] if node.on_error.retry is not None else []
-            for name in names:
+            for name in _tools_of(node):
                 yield flow_file, node, name
+
+
+def _tools_of(node: Node) -> Iterator[str]:
+    if node.kind is not None:
+        yield from node.kind.tools
+    values: Any = node.inputs.raw
+    listed = values.get("tools") if isinstance(values, Mapping) else None
+    yield from [tool_name(str(name)) for name in listed or ()]
+    if node.approve is not None:
+        yield APPROVE
+    if node.on_error.retry is not None:
+        yield WAIT
 
 
 def _provided(

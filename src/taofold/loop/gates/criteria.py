@@ -200,19 +200,9 @@ def _checked(text: str, words: list[str], root: Path, folder: str, path: str | N
     if not words or not words[0]:
         raise refusal(text, "it names no program", root)
     program = words[0]
-    if program in _BUILTINS:
-        runnable = True
-    elif "/" in program:
-        runnable = shutil.which(str(root / folder / program)) is not None
-    else:
-        # The gates' path begins with the folder of this interpreter, whatever `path` is.
-        runnable = program == "python" or shutil.which(program, path=path) is not None
-    if not runnable and "/" in program and (root / folder / program).is_file():
-        why = f"{program} is not executable; make it so (chmod +x), or say: sh {program}"
-        raise refusal(text, why, root)
-    if not runnable:
-        on = "" if "/" in program else f" on the gates' PATH ({path})"
-        raise refusal(text, f"there is no program {program!r}{on}", root)
+    lack = _lack(program, root / folder, path)
+    if lack:
+        raise refusal(text, lack, root)
     if program == "make" and not _targets(words[1:], root / folder):
         raise refusal(text, "the Makefile has no such target", root)
     script = _script(words) if program == "npm" else ""
@@ -220,6 +210,21 @@ def _checked(text: str, words: list[str], root: Path, folder: str, path: str | N
         raise refusal(text, f"package.json has no script {script!r}", root)
     if len(words) >= 3 and _prose(words, root / folder):
         raise refusal(text, "it reads like a sentence, not like a command", root)
+
+
+def _lack(program: str, folder: Path, path: str | None) -> str:
+    """Why a program cannot be started; "" if it can."""
+    # The gates' path begins with the folder of this interpreter, whatever `path` is.
+    if program in _BUILTINS or program == "python":
+        return ""
+    if "/" not in program:
+        lack = f"there is no program {program!r} on the gates' PATH ({path})"
+        return "" if shutil.which(program, path=path) else lack
+    if shutil.which(str(folder / program)):
+        return ""
+    if (folder / program).is_file():
+        return f"{program} is not executable; make it so (chmod +x), or say: sh {program}"
+    return f"there is no program {program!r}"
 
 
 def _prose(words: list[str], folder: Path) -> bool:

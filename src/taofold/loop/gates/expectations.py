@@ -76,13 +76,12 @@ def missing(runner: Runner, was: Expected, checks: Iterable[Check]) -> tuple[str
     ran = [name for name, status in now.items() if status != "skipped"]
     joint = JOINTS[runner]
     for whole, tests in was.names.items():
-        prefix = whole + joint
-        inside = [name for name in ran if name.startswith(prefix)]
+        inside = [name for name in ran if name.startswith(whole + joint)]
         if not inside and whole not in now:
             lacking.append(whole)
         # A test with parameters is several checks, `name[…]`.
         functions = {name.rpartition(joint)[2].partition("[")[0] for name in inside}
-        lacking += [prefix + test for test in tests if test not in functions]
+        lacking += [whole + joint + test for test in tests if test not in functions]
     return tuple(lacking)
 
 
@@ -95,12 +94,9 @@ def unchecked(was: Expected, now: Collection[str], tree: Collection[str]) -> tup
     """What speaks against a linter: it looks at less than before. `tree` is what there is now."""
     lost = [path for path in was.files if path in tree and path not in now]
     gone = [path for path in was.files if path not in tree]
-    languages = {_language(path) for path in gone}
-    aside = [
-        path
-        for path in tree
-        if path not in was.files and path not in now and _language(path) in languages - {""}
-    ]
+    languages = {_language(path) for path in gone} - {""}
+    unseen = [path for path in tree if path not in was.files and path not in now]
+    aside = [path for path in unseen if _language(path) in languages]
     doubts: list[str] = []
     if lost:
         doubts.append(f"not checked any more: {join_names(lost, _NAMED)}")
@@ -176,12 +172,16 @@ def share(runner: Runner, was: Expected, checks: Iterable[Check], passed: bool) 
         return int(passed), 1
     names = {**was.checks, **dict.fromkeys(now)}
     if runner not in TESTS:  # findings: what is no longer found is right
-        return len([name for name in names if name not in now]), len(names)
+        return len(names.keys() - now.keys()), len(names)
     # Tests that were skipped and still are say nothing in either direction.
-    counted = [n for n in names if not (now.get(n) == was.checks.get(n) == "skipped")]
-    lost = [n for n in was.names if now.get(n) not in (None, "passed")]
-    good = len([name for name in counted if now.get(name) == "passed"])
-    return good, max(len({*counted, *lost}), 1)
+    idle = _of_status(now, "skipped") & _of_status(was.checks, "skipped")
+    lost = [name for name in was.names if now.get(name) not in (None, "passed")]
+    counted = names.keys() - idle
+    return len(_of_status(now, "passed")), max(len(counted | {*lost}), 1)
+
+
+def _of_status(checks: Mapping[str, Status | None], status: Status) -> set[str]:
+    return {name for name, its in checks.items() if its == status}
 
 
 OUTPUT: Final = 12_000

@@ -83,17 +83,12 @@ def _rust(text: str) -> Iterator[tuple[str, tuple[int, int]]]:
     tokens = list(_tokens(text))
     at, counts = 0, dict[str, int]()
     while at < len(tokens):
-        if tokens[at][0] != "#" or at + 1 == len(tokens) or tokens[at + 1][0] != "[":
+        if not _opens_attribute(tokens, at):
             at += 1
             continue
-        start, attributes = at, list[str]()
-        while at + 1 < len(tokens) and tokens[at][0] == "#" and tokens[at + 1][0] == "[":
-            end = _closing(tokens, at + 1)
-            attributes.append("".join([token[0] for token in tokens[at + 2 : end]]))
-            at = end + 1
-        if not any(
-            [_CFG_TEST.match(attribute) or _TEST.match(attribute) for attribute in attributes]
-        ):
+        start = at
+        at, attributes = _attributes(tokens, at)
+        if not any([_CFG_TEST.match(text) or _TEST.match(text) for text in attributes]):
             continue
         end = _item_end(tokens, at)
         # The name alone may occur twice (`#[cfg]` variants), so occurrences are counted.
@@ -106,6 +101,20 @@ def _rust(text: str) -> Iterator[tuple[str, tuple[int, int]]]:
         name = f"doc {after[1] if after else ''}"
         counts[name] = counts.get(name, 0) + 1
         yield f"{name} {counts[name]}", match.span()
+
+
+def _opens_attribute(tokens: list[re.Match[str]], at: int) -> bool:
+    return [token[0] for token in tokens[at : at + 2]] == ["#", "["]
+
+
+def _attributes(tokens: list[re.Match[str]], at: int) -> tuple[int, list[str]]:
+    """What stands in the attributes that begin at `at`, and where they end."""
+    attributes: list[str] = []
+    while _opens_attribute(tokens, at):
+        end = _closing(tokens, at + 1)
+        attributes.append("".join([token[0] for token in tokens[at + 2 : end]]))
+        at = end + 1
+    return at, attributes
 
 
 def _tokens(text: str) -> Iterator[re.Match[str]]:

@@ -82,11 +82,7 @@ class TreeWalk:
         if folder and ("pyvenv.cfg" in names or folder.rpartition("/")[2] in ENVIRONMENTS):
             self.environments.append(folder)
             return []
-        if folder and ".git" in names:
-            self.repositories.append(f"{folder}/.git")
-        # A bare repository needs no `.git`: git recognises it by these three.
-        if {"HEAD", "objects", "refs"} <= names:
-            self.repositories.append(f"{folder}/HEAD".lstrip("/"))
+        self._note_repositories(folder, names)
         # Build outputs are made again by the gate; see `Tree.built`.
         if folder and TAG in names:
             return []
@@ -98,6 +94,13 @@ class TreeWalk:
             else:
                 self.files.append(path)
         return inner
+
+    def _note_repositories(self, folder: str, names: set[str]) -> None:
+        if folder and ".git" in names:
+            self.repositories.append(f"{folder}/.git")
+        # A bare repository needs no `.git`: git recognises it by these three.
+        if {"HEAD", "objects", "refs"} <= names:
+            self.repositories.append(f"{folder}/HEAD".lstrip("/"))
 
 
 class FileCache:
@@ -238,16 +241,8 @@ class Tree:
             for path, file in files.items()
             if file.stored and file.link != "\0other" and path not in self.shown
         }
-        # Re-laying only what changed makes a verdict on a large tree cheap; the stamp says whether
-        # a gate touched a file, and no program can set a change time.
-        standing = {
-            path
-            for path, (file, late, stamp) in self._laid.items()
-            if path in files
-            and files[path] == file
-            and late == (path in new)
-            and _stamp(self.folder / path) == stamp
-        }
+        # Re-laying only what changed makes a verdict on a large tree cheap.
+        standing = {path for path in self._laid if self._stands(path, files.get(path), path in new)}
         folders = {parent for path in files for parent in _parents(path)}
         _clean(self.folder, "", standing, folders)
         self._laid = {path: self._laid[path] for path in standing}
@@ -258,6 +253,11 @@ class Tree:
             copy_folder(source, self.folder / name)
         for name, source in self.shown.items():
             self._show(name, source)
+
+    def _stands(self, path: str, file: KeptFile | None, late: bool) -> bool:
+        laid, was_late, stamp = self._laid[path]
+        # The stamp says whether a gate touched a file: no program can set a change time.
+        return laid == file and was_late == late and _stamp(self.folder / path) == stamp
 
     def touched(self) -> tuple[str, ...]:
         """Files that are not as they were laid, whatever is in them now."""

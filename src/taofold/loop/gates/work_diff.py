@@ -23,7 +23,15 @@ from taofold.core.errors import ConfigError, LogError
 from taofold.core.values import Value
 from taofold.loop.gates.baseline import Baseline
 from taofold.loop.gates.inline_tests import replaces_assertions, splice
-from taofold.loop.gates.scope import DECIDES, TEST_FOLDERS, TEST_ROOTS, exclusion, is_allowed, role
+from taofold.loop.gates.scope import (
+    DECIDES,
+    TEST_FOLDERS,
+    TEST_ROOTS,
+    ScopeRules,
+    exclusion,
+    is_allowed,
+    role,
+)
 from taofold.loop.gates.tree import MOST_FILES, FileCache, KeptFile, TreeWalk, content, store
 from taofold.loop.verdict import ChangeKind, Runner, TreeChange
 from taofold.parsing.untrusted_text import first_names
@@ -135,18 +143,23 @@ def _sorted(
     left_out: dict[str, str] = {}
     tampering: list[str] = []
     for path, file in now.items():
-        was = baseline.files.get(path)
-        why = exclusion(path, new=was is None, rules=rules)
-        if not baseline.whole and was is None and role(path, rules.named) not in DECIDES:
-            why = ""  # an older release kept nothing else: it cannot be told from what was there
-        link = (file is not None and file.link) or (was is not None and was.link)
-        if not why and link and not is_allowed(path, rules.allow_edit):
-            why = LINK
-        if why:
-            left_out[path] = why
-            if was is not None and role(path, rules.named) in DECIDES:
-                tampering.append(path)
+        why = _why_left_out(path, file, baseline, rules)
+        if not why:
+            continue
+        left_out[path] = why
+        if path in baseline.files and role(path, rules.named) in DECIDES:
+            tampering.append(path)
     return left_out, tuple(tampering)
+
+
+def _why_left_out(path: str, now: KeptFile | None, baseline: Baseline, rules: ScopeRules) -> str:
+    was = baseline.files.get(path)
+    why = exclusion(path, new=was is None, rules=rules)
+    if not baseline.whole and was is None and role(path, rules.named) not in DECIDES:
+        why = ""  # an older release kept nothing else: it cannot be told from what was there
+    if why or is_allowed(path, rules.allow_edit):
+        return why
+    return LINK if any([file is not None and file.link for file in (now, was)]) else ""
 
 
 def _with(
