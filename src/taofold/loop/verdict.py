@@ -1,9 +1,9 @@
 """A gate (`Gate`), what one run of it showed, what was tampered with (`TreeChange`), and the
-verdict over all gates. Pure.
+verdict over all gates, with why a tree may not be returned though it passed (`unexecuted`). Pure.
 
-Values with one JSON form. A gate whose runner gave no report is read like a person would read
-it, from its output; one that printed nothing recognisable counts as one check, named after its
-command. Knows nothing about processes, files or test runners.
+Values with one JSON form. A gate whose runner gave no report is read like a person would read it,
+from its output; one that printed nothing recognisable counts as one check, named after its command.
+Knows nothing about processes, files or test runners.
 """
 
 from typing import Final, Literal

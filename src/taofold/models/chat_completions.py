@@ -1,9 +1,9 @@
 """Chat completions: everybody who speaks the format that OpenAI began, requests and replies.
 
-Servers differ in what they refuse and in what they want back. What they want back is kept as it
-came and belongs to them: `reasoning_content` and `reasoning` as thinking with a field to echo,
-`reasoning_details` and `extra_content` as opaque parts. What a server does not support (a response
-format, a parameter) is left out after its first 4xx, and that is remembered.
+Servers differ (`Dialect`) in what they refuse and in what they want back. What they want back is
+kept as it came and belongs to them: `reasoning_content` and `reasoning` as thinking with a field to
+echo, `reasoning_details` and `extra_content` as opaque parts. What a server does not support (a
+response format, a parameter) is left out after its first 4xx, and that is remembered.
 
 The readers of replies are lenient where servers differ (missing indices, objects for strings, null
 for absent), and strict about the end: a stream without one is an error.

@@ -1,10 +1,11 @@
 """What all models over HTTP share: their options, and one call as a body, a reader, an endpoint.
 
 A provider's module subclasses `RemoteModel` and says how its format is written (`_head` and
-`_messages`) and read (`_reader`). A body is the head, which is the same from call to call of a
-run, then the messages, each encoded once in its life: so one request is a prefix of the next.
+`_messages`) and read (`_reader`). A body is the head, which is the same from call to call of a run,
+then the messages, each encoded once in its life: so one request is a prefix of the next.
 
-`ModelOptions` are what a person may set when connecting to a model; they are checked here.
+`ModelOptions` are what a person may set when connecting to a model; they are checked here, the key
+is looked for, and a level of effort is brought down to one that the model has.
 """
 
 import os

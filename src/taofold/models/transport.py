@@ -1,4 +1,5 @@
-"""The network under all providers: POST a body, get an answer or a stream of bytes.
+"""The network under all providers: POST a body, get an answer or a stream of bytes, through the
+proxy that the environment asks for.
 
 `Transport` is the interface, `Http` the one over real HTTP, `forbid_model_requests` the switch that
 keeps tests off it. One `aiohttp` session per event loop is shared by all adapters (docs/adr/0006: a

@@ -1,9 +1,10 @@
 """What an object, or a call that was found in text, decides: its thought and its calls.
 
-`is_decision` tells a decision from data, `turn_of` reads one, `call_of` one call, and `given_in`
-says which of an object's entries are the parameters. Keys that decide different things are an
-error; what might be a parameter of the call is never left out silently. It finds no calls in a
-text itself. The keys are in `protocol_keys`, the reading and typing of arguments in `arguments`.
+`is_decision` tells a decision from data (`names_a_tool`: data that looks like a call), `turn_of`
+reads one, `call_of` one call, and `given_in` says which of an object's entries are the parameters.
+Keys that decide different things are an error; what might be a parameter of the call is never left
+out silently. It finds no calls in a text itself. The keys are in `protocol_keys`, the reading and
+typing of arguments in `arguments`.
 """
 
 from __future__ import annotations

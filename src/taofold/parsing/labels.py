@@ -1,4 +1,5 @@
-"""Reads the labelled text forms: TAO (`THOUGHT [Type]: … ACTION: tool …`) and ReAct.
+"""Reads the labelled text forms: TAO (`THOUGHT [Type]: … ACTION: tool …`) and ReAct; and the lines
+`key: value` that give parameters in them (`parameters_of`).
 
 One pass over the lines gives labels and their bodies; a reply in labels is a thought, a tool and
 its parameters. Knows nothing about which tools exist but the schemas it is given.

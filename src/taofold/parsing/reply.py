@@ -1,10 +1,11 @@
-"""Reads the reply of an agent's model: a remark and calls, prose, or a refusal.
+"""Reads the reply of an agent's model: a remark and calls, prose, or a refusal; and a provider's
+native call (`read_call`).
 
-Where a call stands decides what it is, never the words around it. A call is a decision as the
-whole reply, in the only fence at its end, or behind a mark of a model family; anywhere else it
-is a question back to the model. What stands beside prose is marked. A reply is never half read:
-what looks like a call and cannot be understood is an error, never prose. Knows nothing about
-running tools.
+Where a call stands decides what it is, never the words around it. A call is a decision as the whole
+reply, in the only fence at its end, or behind a mark of a model family; anywhere else it is a
+question back to the model. What stands beside prose is marked. A reply is never half read: what
+looks like a call and cannot be understood is an error, never prose. Knows nothing about running
+tools.
 """
 
 from __future__ import annotations

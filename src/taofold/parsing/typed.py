@@ -1,7 +1,8 @@
-"""Reads one typed value out of a model's text, whole or as far as it has arrived.
+"""Reads one typed value out of a model's text, whole (`parse`) or as far as it has arrived
+(`parse_partial`).
 
-The stages, from the cheapest: the compiled validator on the text as it stands; JSON-like values
-in the text; tool-call dialects and labels; forms without brackets. A partial value is for display
+The stages, from the cheapest: the compiled validator on the text as it stands; JSON-like values in
+the text; tool-call dialects and labels; forms without brackets. A partial value is for display
 only: never executed, never stored as final. Knows nothing about agents.
 """
 

@@ -1,8 +1,9 @@
 """What an agent can do: a typed function with the facts that govern its use.
 
-A `Tool` is declared once, by the decorator `tool` or by `as_tool` for what was not decorated;
-`bind` checks what a model wrote, `Bound.run` makes the call. Time limits, approvals and what
-becomes of errors are the runtime's: nothing here knows about runs, policy decisions or prompts.
+A `Tool` is declared once, by the decorator `tool`, by `as_tool` for what was not decorated, or by
+`external` for what comes with a JSON Schema; `bind` checks what a model wrote, `Bound.run` makes
+the call. Time limits, approvals and what becomes of errors are the runtime's: nothing here knows
+about runs, policy decisions or prompts.
 
 A new option is a field of `Tool`, its key in `ToolOptions`, and the place where it takes effect;
 `docs/changing.md` has the places. Toolsets of tools are in `toolset`, how a function is read in

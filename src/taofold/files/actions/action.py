@@ -2,7 +2,7 @@
 
 A `Kind` is a name, the schema of its keys (`Keys`) and a generator of effects, which is given an
 `ActionCall` and returns `Done`. With `think` that generator runs a strategy on a task of its own,
-watched and in a branch of its own.
+watched and in a branch of its own. `Asking` are the keys of every action that asks a model.
 
 Watched means: sent to the node's models, kept to its tools and steps, and traced. Effects are
 changed on their way out and results on their way in; what runs inside knows nothing of it. Branches

@@ -3,7 +3,8 @@ with the baseline's tests in the place of its own (`splice`). Pure: text in, tex
 
 Rust has `#[cfg(test)]` modules, the files that these name (`modules`), and examples in doc
 comments; Python has examples in docstrings and sometimes test functions beside the product. A
-source file joins the proof, so without this the agent would write the tests that judge it.
+source file joins the proof, so without this the agent would write the tests that judge it, or a
+macro that takes the place of an assertion (`replaces_assertions`).
 """
 
 import ast

@@ -1,9 +1,10 @@
 """Decides whether the work is done: lays a fresh tree, runs the gates there, says why not.
 
-The *proof* is a run in a tree that holds the baseline and those changes that are part of the
-work (`scope`): no test, no configuration and no tool in it is the agent's. If it passes, and
-more was done than that, the gates run once more with all of it, which can only take a verdict
-back. Everything doubtful counts as not passed.
+The *proof* is a run in a tree that holds the baseline and those changes that are part of the work
+(`scope`): no test, no configuration and no tool in it is the agent's. If it passes, and more was
+done than that, the gates run once more with all of it, which can only take a verdict back; where it
+can be, tests are run with the product in a process of its own, too. Everything doubtful counts as
+not passed.
 
 A person's word about protected files that were edited while the loop stood still is a command of
 that person: no iteration reaches it. To keep an edit makes it what later verdicts are compared

@@ -1,4 +1,5 @@
-"""Converts scalars without loss: the table of what may become what, and at which price.
+"""Converts scalars without loss: the table of what may become what, and at which price; the texts
+that may become more (`LooseText`, `TaggedText`).
 
 Knows nothing about containers. Never rounds, clamps or picks one of two.
 """
