@@ -243,7 +243,7 @@ class Tree:
         }
         # Re-laying only what changed makes a verdict on a large tree cheap.
         standing = {path for path in self._laid if self._stands(path, files.get(path), path in new)}
-        folders = {parent for path in files for parent in _parents(path)}
+        folders = {parent for path in files for parent in parents_of(path)}
         _clean(self.folder, "", standing, folders)
         self._laid = {path: self._laid[path] for path in standing}
         for path in sorted(files.keys() - standing):
@@ -342,7 +342,7 @@ def _stamp(path: Path) -> Stamp:
     return (status.st_ino, status.st_ctime_ns, status.st_size, status.st_mode)
 
 
-def _parents(path: str) -> list[str]:
+def parents_of(path: str) -> list[str]:
     return [path[:at] for at, sign in enumerate(path) if sign == "/"]
 
 

@@ -32,7 +32,15 @@ from taofold.loop.gates.scope import (
     is_allowed,
     role,
 )
-from taofold.loop.gates.tree import MOST_FILES, FileCache, KeptFile, TreeWalk, content, store
+from taofold.loop.gates.tree import (
+    MOST_FILES,
+    FileCache,
+    KeptFile,
+    TreeWalk,
+    content,
+    parents_of,
+    store,
+)
 from taofold.loop.verdict import ChangeKind, Runner, TreeChange
 from taofold.parsing.untrusted_text import first_names
 from taofold.tools.jail import Jail
@@ -171,12 +179,8 @@ def _with(
         if change is None:
             tree.pop(path, None)
     # A file cannot lie below another file: where one took a folder's place, its files are gone.
-    blocked = {path for path in tree for at in _above(path) if at in tree}
+    blocked = {path for path in tree for at in parents_of(path) if at in tree}
     return {path: file for path, file in tree.items() if path not in blocked}
-
-
-def _above(path: str) -> list[str]:
-    return [path[:at] for at, sign in enumerate(path) if sign == "/"]
 
 
 PARENTS: Final = (
