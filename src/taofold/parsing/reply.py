@@ -484,17 +484,9 @@ class _Reply:
         between = "".join(self._text[left.end : right.start] for left, right in pairwise(pieces))
         others = [s for s in spans if not first.start <= s.start < last.end]
         outside = _bare(lead) + _bare(between) + _bare(trail)
-        # `{A}, {B}` is a batch; `{A} {B}` is a decision and another one.
-        if len(turns) > 1 and not _bare(between) and set(between) & {",", ";"}:
-            turns = [_joined(turns)]
-        if len(turns) > 1:
-            if any(map(_is_torn, turns)):
-                return self._refuse("ambiguous", _SEVERAL)
-            # Only those compete that could run.
-            turns = [each for each in turns if self._is_offered(each)]
-            if len(turns) != 1:
-                return self._refuse("ambiguous", _SEVERAL)
-        turn = turns[0]
+        turn = self._chosen(turns, between)
+        if isinstance(turn, Unparsed):
+            return turn
         if CALL_CLOSE.search(lead) or CALL_CLOSE.search(trail):
             turn = replace(turn, repairs=(*turn.repairs, UNOPENED))
         if not outside and not others:
@@ -539,6 +531,16 @@ class _Reply:
         turns = self._turns([_Piece(0, 0, value)])
         return any(is_offered(call.tool, self._tools) for turn in turns for call in turn.calls)
 
+    def _chosen(self, turns: list[Turn], between: str) -> Turn | Unparsed:
+        """What values that are decisions mean together: a batch, or the only one that could run."""
+        if len(turns) == 1:
+            return turns[0]
+        # `{A}, {B}` is a batch; `{A} {B}` is a decision and another one.
+        if not _bare(between) and set(between) & {",", ";"}:
+            return _joined(turns)
+        offered = [] if any(map(_is_torn, turns)) else [*filter(self._is_offered, turns)]
+        return offered[0] if len(offered) == 1 else self._refuse("ambiguous", _SEVERAL)
+
     def _pythonic(self, scanned: Scan) -> Turn | Unparsed | None:
         """Calls in Python's notation: the whole reply, or all that follows a lead-in."""
         if "(" not in scanned.visible and "{" not in scanned.visible:
@@ -554,7 +556,10 @@ class _Reply:
             at = self._listed(body)
         if not body or at < 0 or not reader.is_python(at):
             return None
-        block = reader.python_block(at)
+        return self._python_turn(body, at, reader.python_block(at))
+
+    def _python_turn(self, body: str, at: int, block: Block) -> Turn | Unparsed | None:
+        """The calls in Python's notation that stand in `body` from `at` on."""
         # A lone `f(x=1)` in prose is code, a list of calls to tools on offer is not.
         is_list = body[at] == "["
         unknown = sum(call.tool not in self._names for call in block.calls)

@@ -431,14 +431,13 @@ class CallReader:
             return self._written(name, at, after)
         if char == "(" and named[0].startswith("call:"):
             return self._arguments(name, at, after)
-        if KEY.match(self._text, after) or CHILD.match(self._text, after):
-            opener = CALL_OPEN.match(self._text, after)
-            if opener is None:
-                # The block's own mark ends the arguments.
-                entries = self._tags.entries(after, NO_TAG, children=True)
-                is_ended = CALL_CLOSE.match(self._text, entries.end) is not None
-                entries.closed = is_ended or bool(entries.error)
-                return _of_entries(name, at, entries), entries.end
+        has_tags = KEY.match(self._text, after) or CHILD.match(self._text, after)
+        if has_tags and CALL_OPEN.match(self._text, after) is None:
+            # The block's own mark ends the arguments.
+            entries = self._tags.entries(after, NO_TAG, children=True)
+            is_ended = CALL_CLOSE.match(self._text, entries.end) is not None
+            entries.closed = is_ended or bool(entries.error)
+            return _of_entries(name, at, entries), entries.end
         if CALL_CLOSE.match(self._text, after) or CALL_OPEN.match(self._text, after):
             # Families whose arguments are one object always write it, others leave tags out.
             is_object = self._family.separated or named[0].startswith("call:")

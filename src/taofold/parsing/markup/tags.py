@@ -182,29 +182,8 @@ class TagReader:
         while following and key in declared and _key_of(following) not in declared:
             nested.append(following.start())
             following = follower and self._search(follower, following.end())
-        first = stop
-        # A closing tag inside the value (code that writes XML) is followed by more of the value;
-        # the argument's own by another argument, or by the end of the call.
-        while stop and not (following and following.start() < stop.start()):
-            after = self._blank(stop.end())
-            if self._is_next(after, end, opener.re):
-                break
-            stop = self._search(closer, stop.end())
-        if stop and not (following and following.start() < stop.start()):
-            written, at = self._text[begin : stop.start()], stop.end()
-            body = _unframed(written, opener)
-            is_plain = _CDATA.fullmatch(written) is None
-            doubt = _doubt_of(written, opener) if is_plain and not groups.get("rest") else ""
-            inner = [each for each in nested if each < stop.start()]
-            if inner and first and first.start() < inner[-1]:
-                out.error = f"the parameter {key!r} holds what may be another one"
-            # Its own closing tag without an opening one: text about tags, or one tag too many.
-            is_split = is_plain and first is not stop and opener.re.search(written) is None
-            doubt = "inner_tags" if inner or is_split else doubt
-            if doubt:
-                path = f"parameters.{key}"
-                out.repairs.append(Repair(doubt, "none", content=True, at=begin, path=path))
-        else:
+        first, stop = stop, self._own_closer(stop, closer, following, end, opener)
+        if stop is None:
             # The closing tag was lost: the value ends where anything else begins, and is marked.
             ends = (following, self._search(end, begin), self._search(CALL_CLOSE, begin))
             edges = [each.start() for each in ends if each]
@@ -217,8 +196,38 @@ class TagReader:
                 out.error = f"the parameter {key!r} has no value"
             note = Repair("missing_closer", "syntax", content=True, at=at, cost=3)
             out.repairs.append(note)
+        else:
+            written, at = self._text[begin : stop.start()], stop.end()
+            body = _unframed(written, opener)
+            inner = [each for each in nested if each < stop.start()]
+            if inner and first and first.start() < inner[-1]:
+                out.error = f"the parameter {key!r} holds what may be another one"
+            doubt = "inner_tags" if inner else _doubt_of(written, opener, first is stop)
+            if doubt:
+                path = f"parameters.{key}"
+                out.repairs.append(Repair(doubt, "none", content=True, at=begin, path=path))
         out.put(key, _leaf(body, groups.get("rest") or ""))
         return at
+
+    def _own_closer(
+        self,
+        first: re.Match[str] | None,
+        closer: re.Pattern[str],
+        following: re.Match[str] | None,
+        end: re.Pattern[str],
+        opener: re.Match[str],
+    ) -> re.Match[str] | None:
+        """The closing tag of an argument, from the `first` one on; `None` if it was lost.
+
+        A closing tag inside the value (code that writes XML) is followed by more of the value;
+        the argument's own by another argument, or by the end of the call.
+        """
+        stop = first
+        while stop and not (following and following.start() < stop.start()):
+            if self._is_next(self._blank(stop.end()), end, opener.re):
+                return stop
+            stop = self._search(closer, stop.end())
+        return None
 
     def _is_next(self, at: int, end: re.Pattern[str], opener: re.Pattern[str]) -> bool:
         return bool(end.match(self._text, at) or opener.match(self._text, at)) or (
@@ -272,8 +281,18 @@ def _is_assigned(opener: re.Match[str]) -> bool:
     return "tag" in opener.re.groupindex and opener.string.startswith("=", opener.end("tag"))
 
 
-def _doubt_of(written: str, opener: re.Match[str]) -> str:
-    """What a value between its tags may hold that is none of it: layout, XML's escapes, quotes."""
+def _doubt_of(written: str, opener: re.Match[str], is_first: bool) -> str:
+    """What a value between its tags may hold that is none of it: layout, XML's escapes, quotes.
+
+    `is_first`: no closing tag of its kind stands in the value.
+    """
+    if _CDATA.fullmatch(written):
+        return ""
+    # A closing tag in it without an opening one: text about tags, or one tag too many.
+    if not is_first and opener.re.search(written) is None:
+        return "inner_tags"
+    if opener.groupdict().get("rest"):
+        return ""
     # Of one line it is layout; the last break of several lines may be the end of a file.
     is_half_framed = written[-1:] == "\n" and written[:1] != "\n" and "\n" in written[:-1]
     if is_half_framed and _is_assigned(opener):

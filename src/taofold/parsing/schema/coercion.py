@@ -123,11 +123,12 @@ class Coercion:
         # `{"path": "/home"` would else run without the `recursive: false` that was to follow.
         needed = shape.fields.keys() if opened else shape.required
         absent = [name for name in shape.fields if name in needed and name not in value]
-        failed = {fault.path[: len(path) + 1] for fault in faults}
-        absent = [name for name in absent if name not in out and (*path, name) not in failed]
-        faults += [
-            Mismatch((*path, name), expectation(shape.fields[name]), MISSING) for name in absent
-        ]
+        if absent:
+            failed = {fault.path[: len(path) + 1] for fault in faults}
+            absent = [name for name in absent if name not in out and (*path, name) not in failed]
+            faults += [
+                Mismatch((*path, name), expectation(shape.fields[name]), MISSING) for name in absent
+            ]
         # All fields are optional, and none is there: any object at all would fit with its defaults.
         if not out and value and shape.fields and not faults:
             faults.append(Mismatch(path, f"one of the keys {', '.join(shape.fields)}", value))
