@@ -490,8 +490,8 @@ class Samples:
         spent = await self._children(parent)
         usage, calls, models = Usage(), 0, dict[str, Usage]()
         for run in [run for run in spent if run.startswith(f"{call}s")]:
-            by_model, asked = spent[run] or await self._write_to_log(run)
-            calls += asked
+            by_model, model_calls = spent[run] or await self._write_to_log(run)
+            calls += model_calls
             for name, tokens in by_model.items():
                 usage += tokens
                 models[name] = models.get(name, Usage()) + tokens

@@ -157,9 +157,9 @@ class Agent(Generic[Deps, Out]):
         Raises:
             ConfigError: a tool cannot be used; an ExceptionGroup of them if several cannot.
         """
-        made = self._made_toolset
-        current = made.renewed()
-        if current is not made:
+        toolset = self._made_toolset
+        current = toolset.renewed()
+        if current is not toolset:
             # What was made of the older tools stays with the runs that have it.
             for name in ("offers", "offered", "noted"):
                 self.__dict__.pop(name, None)

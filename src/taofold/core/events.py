@@ -568,8 +568,8 @@ class Observed(Happened, frozen=True, tag="observed"):
     @property
     def public(self) -> Self:
         """With as much of the observation as `Observation.public` says."""
-        seen = self.observation.public
-        return self if seen is self.observation else structs.replace(self, observation=seen)
+        public = self.observation.public
+        return self if public is self.observation else structs.replace(self, observation=public)
 
     def blobs(self) -> tuple[str, ...]:
         """Of the whole result, if it was cut, and of the media in it."""

@@ -128,13 +128,7 @@ class RunState(Value, frozen=True):
 def reduce(state: RunState, record: e.Record) -> RunState:  # noqa: C901  # one case per event
     """The state after `record`. Pure: same arguments, same result; `state` is not touched."""
     event, at = record.event, record.at
-    active = state.active_ms
-    # Only where the machine's clock was set meanwhile does an event carry its own time.
-    if event.elapsed is not None:
-        active += event.elapsed
-    # The state before decides: a `Resolved` ends a wait that was no activity.
-    elif at > state.at and event.timed and state.status not in IDLE:
-        active += at - state.at
+    active = state.active_ms + _activity(state, event, at)
     match event:
         case e.Replied():
             return _replied(state, event, at, active)
@@ -149,23 +143,7 @@ def reduce(state: RunState, record: e.Record) -> RunState:  # noqa: C901  # one 
             # A decision is what ends the waiting of a parked run.
             return replace(state, open=slots, status="running", at=at, active_ms=active)
         case e.Started():
-            slot = _slot(state, event)
-            begun = replace(slot, started=True, attempts=slot.attempts + 1)
-            opened_again = _slots(state, event, begun)
-            # A call that an earlier life began costs its limit once, however
-            # often it has to be started; one that is made again because it raised is another.
-            if slot.started and not event.retry:
-                return replace(state, open=opened_again, at=at, active_ms=active)
-            tool = slot.action.tool
-            return replace(
-                state,
-                open=opened_again,
-                tool_calls=state.tool_calls + 1,
-                per_tool={**state.per_tool, tool: state.per_tool.get(tool, 0) + 1},
-                refused_row=0,
-                at=at,
-                active_ms=active,
-            )
+            return _started(state, event, at, active)
         case e.Observed():
             return _observed(state, event, at, active)
         # Before the general `Noted` below: the order of these two cases matters.
@@ -233,6 +211,37 @@ def _replied(state: RunState, event: e.Replied, at: int, active: int) -> RunStat
     )
 
 
+def _activity(state: RunState, event: e.Event, at: int) -> int:
+    """Milliseconds of work from the last record to this one."""
+    # Only where the machine's clock was set meanwhile does an event carry its own time.
+    if event.elapsed is not None:
+        return event.elapsed
+    # The state before decides: a `Resolved` ends a wait that was no activity.
+    if at > state.at and event.timed and state.status not in IDLE:
+        return at - state.at
+    return 0
+
+
+def _started(state: RunState, event: e.Started, at: int, active: int) -> RunState:
+    slot = _slot(state, event)
+    begun = replace(slot, started=True, attempts=slot.attempts + 1)
+    opened = _slots(state, event, begun)
+    # A call that an earlier life began costs its limit once, however often it has to be started;
+    # one that is made again because it raised is another.
+    if slot.started and not event.retry:
+        return replace(state, open=opened, at=at, active_ms=active)
+    tool = slot.action.tool
+    return replace(
+        state,
+        open=opened,
+        tool_calls=state.tool_calls + 1,
+        per_tool={**state.per_tool, tool: state.per_tool.get(tool, 0) + 1},
+        refused_row=0,
+        at=at,
+        active_ms=active,
+    )
+
+
 def _observed(state: RunState, event: e.Observed, at: int, active: int) -> RunState:
     observation = event.observation
     refused = bool(observation.refused)
@@ -293,8 +302,8 @@ def _slot(state: RunState, event: _Called) -> ActionSlot:
     """
     opened = state.open.get(event.key)
     if opened is None or not 0 <= event.index < len(opened.slots):
-        place = f"{type(event).__name__} of {event.key}[{event.index}]"
-        raise LogError(f"{place} belongs to no open step: the log was changed")
+        call = f"{type(event).__name__} of {event.key}[{event.index}]"
+        raise LogError(f"{call} belongs to no open step: the log was changed")
     return opened.slots[event.index]
 
 

@@ -146,11 +146,11 @@ class Observation(Value, frozen=True):
     @property
     def remark(self) -> str:
         """The same for people; "" if there is nothing to say."""
-        told = [
+        remarks = [
             self.wording.get(name, _bare(name, value)).format(value)
             for name, value in self.facts.items()
         ]
-        return ", ".join(filter(None, told))
+        return ", ".join(filter(None, remarks))
 
 
 def _bare(name: str, value: JSON) -> str:

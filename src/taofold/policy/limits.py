@@ -232,9 +232,9 @@ class Limits:
         """
         bounds = dict(self.per_tool)
         for name, own in aliases.items():
-            said = [self.per_tool[form] for form in (name, *own) if form in self.per_tool]
-            if said:
-                bounds[name] = min(said)
+            of_tool = [self.per_tool[form] for form in (name, *own) if form in self.per_tool]
+            if of_tool:
+                bounds[name] = min(of_tool)
         return self if bounds == self.per_tool else replace(self, per_tool=bounds)
 
     def reserved(self) -> Reserved:
