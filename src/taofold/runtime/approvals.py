@@ -106,8 +106,8 @@ class OpenQuestion:
         """
         while True:
             # Asked once: what became void is asked anew.
-            asked, self._asked = self._asked or self._ask(ruling), None
-            resolved = await self._resolve(asked)
+            question, self._asked = self._asked or self._ask(ruling), None
+            resolved = await self._resolve(question)
             if resolved.verdict != "void":
                 return _outcome(resolved, self.action, self.tool, doubt=ruling is None)
             self._renew()
@@ -221,10 +221,9 @@ class OpenQuestion:
 
         The run waits for another answer: a message that stays would wake it for nothing.
         """
-        asked = self._asked
-        if asked is None or self._resolved is not None or self._is_recorded():
+        if self._asked is None or self._resolved is not None or self._is_recorded():
             return
-        self._resolved = self._from_inbox(asked)
+        self._resolved = self._from_inbox(self._asked)
         if self._resolved is not None:
             self.ledger.put(self._resolved)
 
@@ -292,8 +291,8 @@ class OpenQuestion:
         answers = cast("Sequence[Any]", answer)
         if len(answers) != 1 + len(self.behind):
             # Which of them is about which call is anybody's guess: nothing is approved.
-            asked = f"{1 + len(self.behind)} call" + ("s" if self.behind else "")
-            wrong = f"approve gave {len(answers)} answers about {asked}"
+            calls = f"{1 + len(self.behind)} call" + ("s" if self.behind else "")
+            wrong = f"approve gave {len(answers)} answers about {calls}"
             refusal = Decision("deny", by=self.ledger.setup.principal.id, reason=wrong)
             return [refusal] * (1 + len(self.behind))
         return [self._decision(each) for each in answers]
@@ -332,38 +331,47 @@ class OpenQuestion:
 
     async def _callback(self, asked: _Asked) -> Any:
         """What the callback says; while it waits, a person elsewhere may decide or cancel."""
-        ledger, event = self.ledger, asked.event
-        approve = ledger.setup.approve
+        approve = self.ledger.setup.approve
         assert approve is not None
         request = self._approval(asked)
         if self.behind:
             others = [q._approval(q._asked) for q in self.behind if q._asked is not None]
             request = dataclasses.replace(request, batch=(request, *others))
-        before = [copied(each.action.parameters) for each in (request, *(request.batch or ()))]
+        actions = [each.action for each in (request, *(request.batch or ()))]
+        before = [copied(action.parameters) for action in actions]
+
         decision: Any = approve(request)
         if inspect.isawaitable(decision):
             asking = asyncio.ensure_future(decision)
-            try:
-                # asyncio.wait with a timeout, not wait_for: that would cancel
-                # the callback at each look.
-                while not (await asyncio.wait({asking}, timeout=LOOK))[0]:
-                    await ledger.inbox.refresh(ledger.store)
-                    ended = self._from_inbox(asked) or self._expiry(event)
-                    if ended is not None:
-                        return ended
-                    await ledger.raise_if_cancelled()
-                decision = asking.result()
-            finally:
-                if not asking.done():
-                    # The prompt of a callback must not stay open when somebody else has answered.
-                    asking.cancel()
-                    await asyncio.gather(asking, return_exceptions=True)
-        seen = (request, *(request.batch or ()))
-        changed = any(each.action.parameters != own for each, own in zip(seen, before, strict=True))
-        if changed:
-            by = ledger.setup.principal.id
+            ended = await self._ended_before(asking, asked)
+            if ended is not None:
+                return ended
+            decision = asking.result()
+        if [action.parameters for action in actions] != before:
+            by = self.ledger.setup.principal.id
             return Decision("deny", by=by, reason=_EDITED_IN_PLACE)
         return decision
+
+    async def _ended_before(
+        self, asking: "asyncio.Future[Any]", asked: _Asked
+    ) -> e.Resolved | None:
+        """What a person elsewhere or the clock said before the callback; None: it was first."""
+        ledger = self.ledger
+        try:
+            # asyncio.wait with a timeout, not wait_for: that would cancel the callback at each
+            # look.
+            while not (await asyncio.wait({asking}, timeout=LOOK))[0]:
+                await ledger.inbox.refresh(ledger.store)
+                ended = self._from_inbox(asked) or self._expiry(asked.event)
+                if ended is not None:
+                    return ended
+                await ledger.raise_if_cancelled()
+            return None
+        finally:
+            if not asking.done():
+                # The prompt of a callback must not stay open when somebody else has answered.
+                asking.cancel()
+                await asyncio.gather(asking, return_exceptions=True)
 
     def _decision(self, answer: Any) -> Decision:
         requester = self.ledger.setup.principal.id
@@ -559,12 +567,13 @@ def _outcome(
         return Observation(resolved.reason or "(no answer)", extraction=resolved.reason, auto=True)
     match resolved.verdict:
         case "allow":
-            edited = resolved.action or action
-            if tool is not None and resolved.action is not None:
-                # Only in the logs of earlier releases: such an edit is void today.
-                wrong = tool.misfit(edited.parameters)
-                if wrong:
-                    return Observation(f"edited parameters: {wrong}", "failure", refused="invalid")
+            edited = resolved.action
+            if edited is None:
+                return action
+            # Only in the logs of earlier releases: such an edit is void today.
+            wrong = "" if tool is None else tool.misfit(edited.parameters)
+            if wrong:
+                return Observation(f"edited parameters: {wrong}", "failure", refused="invalid")
             return edited
         case "done":
             return Observation("a person says that it had already happened", extraction="done")

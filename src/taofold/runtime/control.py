@@ -187,15 +187,7 @@ async def _check(
         raise Refused(wrong)
     first = (await log.read(request.run, limit=1))[0].event
     requester = first.principal if isinstance(first, e.RunStarted) else LOCAL
-    facts = facts or Facts(request.tier, "once")
-    why = policy.may_decide(by, requester, facts, request.action.tool)
-    # The policy of this door, and the one under which the run asked: perhaps a child's, which
-    # nobody at this door knows.
-    if not why and request.deciders is not None:
-        asked_of = request.deciders
-        # A policy that names no approvers says nothing of others: then the door's word holds.
-        asked_of = replace(asked_of, others=asked_of.others or policy.approvers)
-        why = refusal(asked_of, by, requester, policy.roles)
+    why = _not_theirs(request, by, requester, policy, facts or Facts(request.tier, "once"))
     if why:
         raise Refused(why)
     if decision.digest and decision.digest != request.digest:
@@ -205,6 +197,22 @@ async def _check(
         # nobody can decide any more.
         await expire(log, await log.row(request.run), at)
         raise Refused(f"EXPIRED: the approval of {request.action.tool!r} was open until then")
+
+
+def _not_theirs(
+    request: Approval, by: Principal, requester: Principal, policy: Policy, facts: Facts
+) -> str:
+    """Why `by` may not decide, or "": by the policy here and by that under which the run asked.
+
+    The latter is perhaps a child's, which nobody here knows.
+    """
+    why = policy.may_decide(by, requester, facts, request.action.tool)
+    deciders = request.deciders
+    if why or deciders is None:
+        return why
+    # A policy that names no approvers says nothing of others: then the word of the one here holds.
+    deciders = replace(deciders, others=deciders.others or policy.approvers)
+    return refusal(deciders, by, requester, policy.roles)
 
 
 def _unusable_edit(request: Approval, decision: Decision, redactor: Redactor) -> str:
@@ -379,13 +387,13 @@ async def steer(
     at = clock()
     # An id of the sender's makes a repeated POST harmless; without one each message is its own.
     name = message_id or f"steer:{at}:{abs(hash(text)) % 10**8}"
-    shown = redactor.text(name)
-    if shown != name:
+    redacted_name = redactor.text(name)
+    if redacted_name != name:
         # Ids that hold secrets must stay different from each other.
         name = f"steer:{blake2b(name.encode('utf-8', 'replace'), digest_size=12).hexdigest()}"
     data = {"text": redactor.text(text)}
     if not await log.post(run, Signal(name, "steer", redactor.text(by.id), at, data)):
-        raise Refused(f"message {shown!r} was sent already")
+        raise Refused(f"message {redacted_name!r} was sent already")
 
 
 async def cancel(

@@ -15,6 +15,7 @@ not answer within the run's seconds, rejects: a guard that is broken lets nothin
 
 import asyncio
 import inspect
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypeVar
@@ -174,14 +175,14 @@ class HookOutcome:
     """What one hook said."""
 
     hook: str
-    said: Reject | AddMessage | Replace
+    verdict: Reject | AddMessage | Replace
     late: bool = False
-    """It was stopped because the run's time was over; `said` is a rejection."""
+    """It was stopped because the run's time was over; `verdict` is a rejection."""
 
     @property
     def reason(self) -> str:
         """Why it rejected the call; "" = it did not."""
-        return self.said.reason if isinstance(self.said, Reject) else ""
+        return self.verdict.reason if isinstance(self.verdict, Reject) else ""
 
 
 _POINTS: Final = {
@@ -197,28 +198,21 @@ class Hooks:
     """The hooks of a run, called one after the other."""
 
     def __init__(self, hooks: Sequence[Hook] = ()) -> None:
-        for hook in hooks:
-            # Checkers know it; a function in its place would silently never be called.
-            candidate: Any = hook
-            if not isinstance(candidate, Hook):
-                instance = "; pass an instance of it" if isinstance(candidate, type) else ""
-                raise ConfigError(f"{candidate!r} is no taofold.Hook{instance}", path="hooks")
         self.hooks = tuple(hooks)
-        bases = [hook.name for hook in hooks]
         # Each has its own name in the log: by it a resumed run knows who has spoken.
-        names = [
-            base if bases[:number].count(base) == 0 else f"{base} {bases[:number].count(base) + 1}"
-            for number, base in enumerate(bases)
-        ]
+        uses = Counter[str]()
+        named: list[tuple[str, Hook]] = []
+        for hook in hooks:
+            _check_hook(hook)
+            uses[hook.name] += 1
+            number = uses[hook.name]
+            named.append((hook.name if number == 1 else f"{hook.name} {number}", hook))
+
         self._at = {
-            point: [
-                (name, hook)
-                for name, hook in zip(names, hooks, strict=True)
-                if overrides(hook, point)
-            ]
+            point: [(name, hook) for name, hook in named if overrides(hook, point)]
             for point in _POINTS
         }
-        self.points = frozenset([point for point, found in self._at.items() if found])
+        self.points = frozenset([point for point, watchers in self._at.items() if watchers])
         """At which any hook looks. Most agents have none: nothing is prepared then."""
 
     async def call(
@@ -245,31 +239,43 @@ class Hooks:
             timer, late = asyncio.timeout_at(end), False
             try:
                 async with timer:
-                    verdict = await _value(getattr(hook, point)(context, *copies))
+                    answer = await _value(getattr(hook, point)(context, *copies))
             except Exception as error:  # noqa: BLE001 - whatever it is, the guard did not pass it
                 # A TimeoutError of the hook's own is a failure like any other.
                 late = isinstance(error, TimeoutError) and timer.expired()
                 why = "did not answer within the run's seconds" if late else ""
-                verdict = Reject(f"the hook {name} {why or f'failed: {error_text(error)}'}")
-            if verdict is None and _changed(copies, arguments):
-                # Whoever clamps a parameter in place must not believe that it was clamped.
-                verdict = Reject(f"the hook {name} changed the parameters, which it cannot replace")
-            if verdict is None:
+                answer = Reject(f"the hook {name} {why or f'failed: {error_text(error)}'}")
+
+            if answer is None and not _changed(copies, arguments):
                 continue
-            if not isinstance(verdict, _POINTS[point]):
-                allowed = " or ".join([kind.__name__ for kind in _POINTS[point]])
-                wrong = type(verdict).__name__
-                verdict = Reject(
-                    f"the hook {name} returned {wrong} in {point}, not None or {allowed}"
-                )
-            if isinstance(verdict, Reject) and not verdict.reason:
-                verdict = Reject(f"rejected by {name}")
+            verdict = _verdict(name, point, answer)
             outcomes.append(HookOutcome(name, verdict, late))
             if isinstance(verdict, Reject):
                 break
             if isinstance(verdict, Replace):  # the next hook sees what the model will see
                 arguments = (*arguments[:-1], verdict.value)
         return outcomes
+
+
+def _check_hook(candidate: Any) -> None:
+    # Checkers know it; a function in its place would silently never be called.
+    if not isinstance(candidate, Hook):
+        instance = "; pass an instance of it" if isinstance(candidate, type) else ""
+        raise ConfigError(f"{candidate!r} is no taofold.Hook{instance}", path="hooks")
+
+
+def _verdict(name: str, point: str, answer: Any) -> Reject | AddMessage | Replace:
+    """What the answer of the hook means; one that it may not give rejects."""
+    if answer is None:
+        # Whoever clamps a parameter in place must not believe that it was clamped.
+        return Reject(f"the hook {name} changed the parameters, which it cannot replace")
+    if not isinstance(answer, _POINTS[point]):
+        allowed = " or ".join([kind.__name__ for kind in _POINTS[point]])
+        wrong = type(answer).__name__
+        return Reject(f"the hook {name} returned {wrong} in {point}, not None or {allowed}")
+    if isinstance(answer, Reject) and not answer.reason:
+        return Reject(f"rejected by {name}")
+    return answer
 
 
 def _changed(given: Sequence[Any], arguments: Sequence[Any]) -> bool:

@@ -260,10 +260,10 @@ class Ledger:
 
     def guard(self, key: str) -> Repetition:
         """The repetition guard of the branch in which `key` stands."""
-        place = branch(key)
-        guard = self._guards.get(place)
+        branch_key = branch(key)
+        guard = self._guards.get(branch_key)
         if guard is None:
-            guard = self._guards[place] = Repetition(self.tools)
+            guard = self._guards[branch_key] = Repetition(self.tools)
         return guard
 
     def tell_guard(

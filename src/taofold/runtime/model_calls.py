@@ -301,7 +301,7 @@ class ModelCall:
     def _record(self, point: str, outcome: HookOutcome) -> None:
         if outcome.late:
             self._end_out_of_time()
-        redactor, verdict = self.ledger.setup.redactor, outcome.said
+        redactor, verdict = self.ledger.setup.redactor, outcome.verdict
         message = verdict.text if isinstance(verdict, AddMessage) else ""
         self._step_in(
             e.Hooked(

@@ -391,30 +391,39 @@ async def replay(log: Log, run: str, strategy: MakeStrategy, setup: Setup) -> Ru
     recording = ReplayedRecording(records, store)
     drive = Drive(setup, store, recording, Inbox(None, run))
     ended = fold(records)
-    try:
-        finish = drive.finished(await drive(strategy()))
-    except EndOfTape:
-        finish = None
-    except ModelError as error:
-        finish = failed(error)
-    except Denied as denied:
-        finish = e.RunFinished(
-            status="failed", stop_reason="denied", success=False, error=denied.reason
-        )
+    derived = await _derived_ending(drive, strategy)
+
     # Nobody asks again for starts that were repeated and for answers that became void.
     surplus = [r for r in recording.tape.rest() if not isinstance(r.event, e.Resolved | e.Started)]
     # Events that this code does not produce are a divergence like events that differ.
     if surplus:
         raise ReplayDiverged(getattr(surplus[0].event, "key", ""), surplus[0].event, None)
+
     end = ending(records)
-    recorded = None if end is None else end.timeless()
-    if finish is not None and finish.status == "limited" and recorded and not recorded.error:
-        finish = msgspec.structs.replace(finish, error="")  # older releases did not explain limits
     # Cancelled or cut off: that came from the world, which a replay does not touch.
-    world = recorded is None or recorded.stop_reason in RESUMABLE
-    if not world and recorded != finish:
-        raise ReplayDiverged("end", recorded, finish)
+    if end is None or end.stop_reason in RESUMABLE:
+        return ended
+    recorded = end.timeless()
+    if derived is not None and derived.status == "limited" and not recorded.error:
+        # Older releases did not explain limits.
+        derived = msgspec.structs.replace(derived, error="")
+    if recorded != derived:
+        raise ReplayDiverged("end", recorded, derived)
     return ended
+
+
+async def _derived_ending(drive: Drive, strategy: MakeStrategy) -> e.RunFinished | None:
+    """How the drive of a replay ends; None at the end of its tape."""
+    try:
+        return drive.finished(await drive(strategy()))
+    except EndOfTape:
+        return None
+    except ModelError as error:
+        return failed(error)
+    except Denied as denied:
+        return e.RunFinished(
+            status="failed", stop_reason="denied", success=False, error=denied.reason
+        )
 
 
 async def fork(

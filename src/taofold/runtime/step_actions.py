@@ -135,10 +135,7 @@ class ActionBatch:
 
     async def _consider(self, index: int, action: Action) -> None:
         tool = self.ledger.tool(action.tool)
-        checked = self._bound.pop(index, None)
-        if checked is not None and checked.tool is not tool:  # it changed since the batch was made
-            checked = None
-        bound = self._refusal(index, action, tool) or checked or self._checked(tool, action)
+        bound = self._refusal(index, action, tool) or self._as_bound(index, action, tool)
         # Even a call that cannot be made now may have been started under an
         # earlier release of its tool.
         if isinstance(bound, Observation):
@@ -180,6 +177,12 @@ class ActionBatch:
         self._ready.append(ReadyCall(index, action, tool, bound))
         if tool.sequential:
             await self._run_ready()
+
+    def _as_bound(self, index: int, action: Action, tool: Tool | None) -> Bound | Observation:
+        """The call as it was checked when the batch was made, if its tool is still the same."""
+        bound = self._bound.pop(index, None)
+        unchanged = bound is not None and bound.tool is tool
+        return bound if bound is not None and unchanged else self._checked(tool, action)
 
     def _current(self, tool: Tool) -> Tool:
         """The tool as it is now."""
@@ -243,12 +246,13 @@ class ActionBatch:
         """What the policy says, and the doubt whether it has happened."""
         ledger, setup, thought = self.ledger, self.ledger.setup, self.effect.thought
         critical = thought.critical and thought.type == "exception"
-        known = facts(tool)
-        recorded = ledger.recording.event(e.Decided, self.key, index) if known.delegated else None
-        # Older releases asked about the call of an agent, too: what was asked stays asked.
-        if recorded is not None and recorded.verdict == "ask":
-            known = replace(known, delegated=False)
-        ruling = setup.policy.rule(action, known, setup.principal, critical=critical)
+        tool_facts = facts(tool)
+        if tool_facts.delegated:
+            recorded = ledger.recording.event(e.Decided, self.key, index)
+            # Older releases asked about the call of an agent, too: what was asked stays asked.
+            if recorded is not None and recorded.verdict == "ask":
+                tool_facts = replace(tool_facts, delegated=False)
+        ruling = setup.policy.rule(action, tool_facts, setup.principal, critical=critical)
         if tool.effect == "read":
             return ruling
         return PastCall(ledger, self.key, index, action, tool).rule(ruling)

@@ -223,9 +223,8 @@ class Invocation:
                 # A tool that lets `InputRequired` pass ends here; one that swallowed it, below.
                 if questions.signal is not None:
                     raise questions.signal from None
-                flaw = f"{tool.name} asks too many questions"
-                if questions_left:
-                    flaw = self.unanswerable(wants)
+                too_many = f"{tool.name} asks too many questions"
+                flaw = self.unanswerable(wants) if questions_left else too_many
                 if not flaw:
                     answer = await self.answered(wants)
                     self.start()
@@ -242,11 +241,11 @@ class Invocation:
                     continue
                 outcome = Outcome(renewed, "failure")
             except Exception as error:  # noqa: BLE001 - whatever a tool raises is for the model to read
-                # The tool's own TimeoutError is a failure like any other; ours is the deadline.
-                late = isinstance(error, TimeoutError) and timer is not None and timer.expired()
+                late = _is_deadline(error, timer)
                 # For what needs too much memory there is no more of it the next time.
-                raised = not late and not isinstance(error, MemoryError)
+                raised = not (late or isinstance(error, MemoryError))
                 outcome = _timed_out(tool, context, seconds) if late else _failed(error)
+
             if questions.signal is not None:
                 raise questions.signal
             if not (raised and failures < tool.retries and await self._restarted(failures)):
@@ -254,6 +253,7 @@ class Invocation:
             failures += 1
             # Bound anew, as it was approved: the tool may have changed the arguments it got.
             bound = tool.bind(self.action.parameters)
+
         if raised and failures:
             outcome = Outcome(f"tried {failures + 1} times: {outcome.value}", "failure")
         ledger.inbox.stale = True
@@ -365,7 +365,7 @@ class Invocation:
             seconds=None if left is None else left - spent,
         )
         for change in changes:
-            match change.said:
+            match change.verdict:
                 case Replace(value=value):
                     outcome = Outcome(jsonable(value), outcome.status, update=outcome.update)
                 case _:  # rejected: nothing of it reaches the model or the state
@@ -610,6 +610,11 @@ def _stored(redactor: Redactor, tool: Tool, outcome: Outcome) -> StoredResult:
         update = (outcome.update[0], redactor.json(outcome.update[1]))
         outcome = msgspec.structs.replace(outcome, update=update)
     return StoredResult(outcome, result, redactor.text(extraction), auto, shortened, whole, digest)
+
+
+def _is_deadline(error: Exception, timer: asyncio.Timeout | None) -> bool:
+    """Is it ours? The tool's own TimeoutError is a failure like any other."""
+    return isinstance(error, TimeoutError) and timer is not None and timer.expired()
 
 
 def _failed(error: Exception) -> Outcome:

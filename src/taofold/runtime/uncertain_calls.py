@@ -135,35 +135,43 @@ class PastCall:
         since = await invocation.answered_since()
         # What asked a person after its last start was waiting, not at work: nothing is in doubt.
         # Nor is what the tool goes on with by itself.
-        # The order: ask the tool itself first (`verify`), a person only if it cannot say.
         doubtful = since is None and attempts.kept is None
         if doubtful and (tool.effect == "once" or attempts.once):
-            text = (
-                f"{tool.name} was started before an interruption and may already have "
-                "happened; its old process may even still finish it"
-            )
-            unknown = tool.verify is None
-            try:
-                verified = await self._verify(invocation, bound)
-            except Exception as error:  # noqa: BLE001 - a provider that is down has said nothing
-                unknown = True
-                late = isinstance(error, TimeoutError)
-                why = "it did not answer in time" if late else error_text(error)
-                text = f"{text}. Its verify could not say: {excerpt(why, WHY)}"
-            else:
-                if verified is not None:
-                    return action, verified
-            if unknown:
-                settled = await self._ask(action, text)
-                if isinstance(settled, Observation):
-                    observed = e.Observed(key=self.key, index=self.index, observation=settled)
-                    return action, observed
+            settled = await self._happened(tool, invocation, bound)
+            if isinstance(settled, e.Observed):
+                return action, settled
+            if settled is not None:
                 action, bound = settled, tool.bind(settled.parameters)
                 invocation = Invocation(self.ledger, self.key, self.index, action, tool)
+
         # A start of its own on record: the answer given above was about the earlier ones only.
         invocation.start()
         answer = since or attempts.answer
         return action, await invocation.perform(bound, answer, failures=attempts.failures)
+
+    async def _happened(
+        self, tool: Tool, invocation: Invocation, bound: Bound
+    ) -> Action | e.Observed | None:
+        """What became of the call, asked of the tool itself (`verify`), else of a person.
+
+        Returns what is observed of it; the action as which a person has it made once more; or
+        None: the tool says that it did not happen.
+        """
+        text = (
+            f"{tool.name} was started before an interruption and may already have "
+            "happened; its old process may even still finish it"
+        )
+        if tool.verify is not None:
+            try:
+                return await self._verify(invocation, bound)
+            except Exception as error:  # noqa: BLE001 - a provider that is down has said nothing
+                late = isinstance(error, TimeoutError)
+                why = "it did not answer in time" if late else error_text(error)
+                text = f"{text}. Its verify could not say: {excerpt(why, WHY)}"
+        settled = await self._ask(self.action, text)
+        if isinstance(settled, Observation):
+            return e.Observed(key=self.key, index=self.index, observation=settled)
+        return settled
 
     async def _ask(self, action: Action, text: str) -> Action | Observation:
         question = OpenQuestion(self.ledger, self.key, self.index, action, self.tool, text)
