@@ -5,7 +5,7 @@ that others register), child runs are started, the earlier turns of a session ar
 `Samples` lets a tool ask the run's own model.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Final, TypedDict
@@ -168,16 +168,7 @@ class Activation:
         tools = agent.toolset
         limits, policy = limits.covering(tools.aliases), policy.covering(tools.aliases)
         if limits.usd is not None or self.purse is not None:
-            # price(1, 1) asks whether there is a price at all; without one
-            # the limit could never hold.
-            for model in self.models.values():
-                if model.price(1, 1) is None:
-                    raise ConfigError(
-                        f"a usd limit needs the price of {model.name!r}, which is unknown: give it "
-                        f"as Agent({{'model': {model.name!r}, 'prices': {{{model.name!r}: "
-                        "(1.0, 2.0)}}, …), in dollars per million tokens of input and output",
-                        path="limits.usd",
-                    )
+            _check_prices(self.models.values())
         return Setup(
             models=self.models,
             tools=tools,
@@ -521,6 +512,18 @@ async def _exists(log: Log, run: str) -> bool:
         return (await log.row(run)).events > 0
     except LookupError:
         return False
+
+
+def _check_prices(models: Iterable[Model]) -> None:
+    for model in models:
+        # Is there a price at all? Without one a limit could never hold.
+        if model.price(1, 1) is None:
+            raise ConfigError(
+                f"a usd limit needs the price of {model.name!r}, which is unknown: give it "
+                f"as Agent({{'model': {model.name!r}, 'prices': {{{model.name!r}: "
+                "(1.0, 2.0)}}, …), in dollars per million tokens of input and output",
+                path="limits.usd",
+            )
 
 
 def _approver(approve: "Approver | str | None") -> Approver | None:

@@ -136,15 +136,8 @@ class Reconciler:
         run = row.run
         if row.status == "running" and not self._abandoned(row):
             return
-        if await remove_unbegun(self._log, row):
-            _logger.info("run %s was registered and never began", run)
-            return
-        try:
-            top = await control.root(self._log, row)
-        except UnknownRun:
-            return
-        if top.run != run and top.status in ENDED:
-            await control.end_orphan(self._log, row, self._now())
+        top = await self._goes_on_for(row)
+        if top is None:
             return
         allowed = await self.may(top.run)
         # A message for a run of others is theirs; that its approval expired anybody may note.
@@ -154,6 +147,23 @@ class Reconciler:
                 return
         if allowed and run not in self.stuck and not self._drives(top.run):
             await self._wake(top.run)
+
+    async def _goes_on_for(self, row: RunRow) -> RunRow | None:
+        """The run whose resumption resumes this one: itself, or what called it.
+
+        None where nothing goes on: a run that never began is forgotten, an orphan is ended.
+        """
+        if await remove_unbegun(self._log, row):
+            _logger.info("run %s was registered and never began", row.run)
+            return None
+        try:
+            top = await control.root(self._log, row)
+        except UnknownRun:
+            return None
+        if top.run != row.run and top.status in ENDED:
+            await control.end_orphan(self._log, row, self._now())
+            return None
+        return top
 
     async def _settled(self, row: RunRow) -> bool:
         """Is there nothing to do for a waiting run after all? Then it is noted when there will."""

@@ -83,7 +83,7 @@ class Limits:
     """How deep agents may call agents."""
 
     def __post_init__(self) -> None:
-        for name in ("steps", "model_calls", "tool_calls", "seconds", "tokens", "usd"):
+        for name in STOP_REASON:
             value = getattr(self, name)
             if value is None:
                 continue
@@ -250,12 +250,11 @@ class Limits:
             bounds = [b for b in (getattr(self, name), getattr(other, name)) if b is not None]
             return min(bounds) if bounds else None
 
-        names = ("steps", "model_calls", "tool_calls", "seconds", "tokens", "usd")
         per_tool = {
             tool: min(own.per_tool[tool] for own in (self, other) if tool in own.per_tool)
             for tool in {*self.per_tool, *other.per_tool}
         }
-        bounds: dict[str, Any] = {name: tighter(name) for name in names}
+        bounds: dict[str, Any] = {name: tighter(name) for name in STOP_REASON}
         return replace(
             self,
             **bounds,

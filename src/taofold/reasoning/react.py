@@ -243,9 +243,7 @@ class _Attempts:
         if isinstance(thought, _Broken):
             return thought
         others = [call for call in turn.calls if call.tool != FINISH]
-        finish = None
-        if len(others) < len(turn.calls):
-            finish = next(call for call in turn.calls if call.tool == FINISH)
+        finish = next((call for call in turn.calls if call.tool == FINISH), None)
         if toolless and finish is None:
             return _Broken(
                 "tools_withdrawn", 'No tool can be used any more: answer with "tool": "finish".'

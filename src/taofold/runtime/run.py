@@ -356,18 +356,18 @@ async def _claim_and_drive(
     records = await log.read(run)
     state = fold(records)
     try:
-        _resumable(run, state)
-    except Refused:  # its owner ended it between our look and our claim
-        # The claim set the row to running; it is put back to how the run had ended.
-        await log.append(run, claim.epoch, [], status=state.status)
+        _resumable(run, state)  # its owner may have ended it between our look and our claim
+        if not may_be_resumed(records):
+            raise Refused(
+                f"run {run!r} was imported by an older release, with calls that it says were "
+                "decided or begun: import its file again, then what is not done is asked anew"
+            )
+    except Refused:
+        # The claim set the row to running: it is put back.
+        ended = state.status in ENDED
+        status, waiting_for = (state.status, "") if ended else ("waiting", row.waiting_for)
+        await log.append(run, claim.epoch, [], status=status, waiting_for=waiting_for)
         raise
-    if not may_be_resumed(records):
-        status = state.status if state.status in ENDED else "waiting"
-        await log.append(run, claim.epoch, [], status=status, waiting_for=row.waiting_for)
-        raise Refused(
-            f"run {run!r} was imported by an older release, with calls that it says were decided "
-            "or begun: import its file again, then what is not done is asked anew"
-        )
     # The store starts empty: the drive takes the records in, one by one, as it comes to them.
     # The next number to write; the claim fences all who would write there, too.
     head = records[-1].seq + 1 if records else 0

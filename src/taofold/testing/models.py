@@ -440,27 +440,28 @@ def _joined(schema: dict[str, Any], options: list[Mapping[str, Any]]) -> dict[st
 
 def _number(subject: str, schema: Mapping[str, Any], *, whole: bool) -> int | float:
     """0 if it is allowed, else a number at one of the bounds, or between them."""
-    step = schema.get("multipleOf") or (1 if whole else None)
-    lows = [schema[key] for key in ("minimum", "exclusiveMinimum") if key in schema]
-    highs = [schema[key] for key in ("maximum", "exclusiveMaximum") if key in schema]
-    # Tried in order: 0, the bounds (rounded to a multiple) and one step inside, their middles.
-    middles: list[float] = []
-    if step is None:
-        middles = [(low + high) / 2 for low in lows for high in highs]
-    else:
-        lows = [ceil(low / step) * step for low in lows]
-        highs = [floor(high / step) * step for high in highs]
-    inside = step or 1
-    candidates: list[float] = [
-        0,
-        *[value for low in lows for value in (low, low + inside)],
-        *[value for high in highs for value in (high, high - inside)],
-        *middles,
-    ]
-    for value in candidates:
+    for value in _likely_numbers(schema, whole=whole):
         if _allows(schema, value) and (not whole or value == int(value)):
             return int(value) if whole else value
     raise ConfigError(f"{subject}: no number was found that lies within {dict(schema)!r}")
+
+
+def _likely_numbers(schema: Mapping[str, Any], *, whole: bool) -> Iterator[float]:
+    """In turn: 0, the bounds (rounded to a multiple) and one step inside, their middles."""
+    step = schema.get("multipleOf") or (1 if whole else None)
+    lows = [schema[key] for key in ("minimum", "exclusiveMinimum") if key in schema]
+    highs = [schema[key] for key in ("maximum", "exclusiveMaximum") if key in schema]
+    if step is not None:
+        lows = [ceil(low / step) * step for low in lows]
+        highs = [floor(high / step) * step for high in highs]
+    inside = step or 1
+    yield 0
+    for low in lows:
+        yield from (low, low + inside)
+    for high in highs:
+        yield from (high, high - inside)
+    if step is None:
+        yield from [(low + high) / 2 for low in lows for high in highs]
 
 
 def _allows(schema: Mapping[str, Any], value: float) -> bool:
