@@ -189,6 +189,23 @@ def says(name: str) -> Says:
     """What `name` says of its value."""
     if len(name) > LONGEST:
         return Says.NOTHING
+    words = _words_of(name)
+    # Public keys and tokens are meant to be seen.
+    if not words or "public" in words:
+        return Says.NOTHING
+
+    before, last = ["", *words][-2:]
+    noun = _NOUNS.get(last) or next(
+        (noun for ending, noun in _NOUNS_BY_ENDING if ending.search(last)), None
+    )
+    if noun is not None:
+        return noun.before.get(before, noun.says)
+    strong = any(word in _STRONG or _ENDINGS.search(word) for word in words)
+    return Says.PERHAPS if strong or (before == "key" and "api" in words) else Says.NOTHING
+
+
+def _words_of(name: str) -> list[str]:
+    """The words of a name in lower case, the last of which says what it is about."""
     if not name.isascii():
         # Letters that look alike or are wide would hide a name from the list of words.
         name = normalize("NFKC", name).translate(_TURKISH)  # a long s, a wide letter
@@ -197,19 +214,7 @@ def says(name: str) -> Says:
     # From the end: what a name is about stands last in English, in front of its number or stage.
     while words and (words[-1] in _STILL or words[-1].isdigit()):
         words.pop()
-    # Public keys and tokens are meant to be seen.
-    if not words or "public" in words:
-        return Says.NOTHING
-    before, last = ["", *words][-2:]
-    noun = _NOUNS.get(last)
-    for ending, ended in _NOUNS_BY_ENDING if noun is None else ():
-        if ending.search(last):
-            noun = ended
-            break
-    if noun is not None:
-        return noun.before.get(before, noun.says)
-    strong = any(word in _STRONG or _ENDINGS.search(word) for word in words)
-    return Says.PERHAPS if strong or (before == "key" and "api" in words) else Says.NOTHING
+    return words
 
 
 SHORTEST: Final = 6
@@ -573,44 +578,56 @@ def _value(
     text: str, start: int, end: int, name: str, says_: Says, most: int
 ) -> tuple[Span | None, int]:
     """The secret value of a name, if it has one, and how far was read."""
-    read = end
+    reach = end
+    for span, form in _candidates(text, start, end, name, most):
+        reach = max(reach, span[1])
+        if form is not None and secret(text[slice(*span)], says_, form):
+            return span, reach
+    return None, reach
+
+
+def _candidates(
+    text: str, start: int, end: int, name: str, most: int
+) -> Iterator[tuple[Span, ValueForm | None]]:
+    """What may be the value of a name, in turn, and in which form; None = it was read in vain."""
     separated = _SEPARATED.match(text, end)
     if separated is not None:
-        listed = _is_listed(text, start, separated, name)
-        element = separated["element"] is not None
-        span = _read(text, separated.end(), listed, most, element=element)
-        read = span[1] if span is not None else read
-        loose = separated["comma"] is not None or separated["space"] is not None
-        if loose and span is not None and not _is_value(text, start, separated, name, span):
-            span = None
-        if span is not None:
-            quoted = span[0] > separated.end() and text[separated.end() : span[0]].rstrip()[
-                -1:
-            ] in ("'", '"', "`")
-            form = ValueForm.QUOTED if quoted else ValueForm.LISTED if listed else ValueForm.BARE
-            if form is ValueForm.BARE:
-                longer = _with_brackets(text, span, most)
-                read = max(read, longer[1])
-                if longer != span and secret(text[slice(*longer)], says_, form):
-                    return longer, read
-            if secret(text[slice(*span)], says_, form):
-                return span, read
+        yield from _separated_values(text, start, separated, name, most)
         # `password: hunter22 = x`: what was read as a type may be the value itself.
         colon = _COLON.match(text, end)
         if colon is not None and colon.end() < separated.end():
             span = _read(text, colon.end(), False, most, element=False)
             if span is not None:
-                read = max(read, span[1])
-                if secret(text[slice(*span)], says_, ValueForm.BARE):
-                    return span, read
+                yield span, ValueForm.BARE
+
     paired = _PAIRED.match(text, end)
     if paired is not None:
         span = _read(text, paired.end(), True, most, element=False)
         if span is not None:
-            read = max(read, span[1])
-            if secret(text[slice(*span)], says_, ValueForm.LISTED):
-                return span, read
-    return None, read
+            yield span, ValueForm.LISTED
+
+
+def _separated_values(
+    text: str, start: int, separated: re.Match[str], name: str, most: int
+) -> Iterator[tuple[Span, ValueForm | None]]:
+    """The value behind a sign, a blank or a tag; a bare one also with its brackets."""
+    listed = _is_listed(text, start, separated, name)
+    begin = separated.end()
+    span = _read(text, begin, listed, most, element=separated["element"] is not None)
+    if span is None:
+        return
+    loose = separated["comma"] is not None or separated["space"] is not None
+    if loose and not _is_value(text, start, separated, name, span):
+        yield span, None
+    elif text[begin : span[0]].rstrip().endswith(("'", '"', "`")):
+        yield span, ValueForm.QUOTED
+    elif listed:
+        yield span, ValueForm.LISTED
+    else:
+        longer = _with_brackets(text, span, most)
+        if longer != span:
+            yield longer, ValueForm.BARE
+        yield span, ValueForm.BARE
 
 
 def _with_brackets(text: str, span: Span, most: int) -> Span:

@@ -264,19 +264,22 @@ class Redactor:
                 ends.append(cut.start())
                 starts.append(cut.end())
         for end in ends:
-            if text[max(0, end - _SHORTEST) : end] in self._grams:
-                for secret in self._divisible:
-                    for size in range(min(len(secret) - 1, end), least_part(secret) - 1, -1):
-                        if text.startswith(secret[:size], end - size):
-                            yield end - size, end
-                            break
+            if text[max(0, end - _SHORTEST) : end] not in self._grams:
+                continue
+            for value in self._divisible:
+                sizes = range(min(len(value) - 1, end), least_part(value) - 1, -1)
+                size = next((n for n in sizes if text.startswith(value[:n], end - n)), 0)
+                if size:
+                    yield end - size, end
+
         for start in starts:
-            if text[start : start + _SHORTEST] in self._grams:
-                for secret in self._divisible:
-                    for size in range(len(secret) - 1, least_part(secret) - 1, -1):
-                        if text.startswith(secret[-size:], start):
-                            yield start, start + size
-                            break
+            if text[start : start + _SHORTEST] not in self._grams:
+                continue
+            for value in self._divisible:
+                sizes = range(len(value) - 1, least_part(value) - 1, -1)
+                size = next((n for n in sizes if text.startswith(value[-n:], start)), 0)
+                if size:
+                    yield start, start + size
 
     def number(self, value: Any) -> Any:
         """`value`, a number or None, unless it is one of the known secrets.
