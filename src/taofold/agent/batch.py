@@ -125,17 +125,8 @@ async def run_batch(
     options: Mapping[str, Any],
 ) -> Batch[Out]:
     """Work on the goals; see `Agent.map`."""
-    # Each letter would be a goal, and a run of its own.
-    if isinstance(goals, str):
-        raise ConfigError(f"is a list: write [{goals!r}]", path="goals")
+    _check_arguments(agent, goals, name, concurrency, options)
     prompts = list(goals)
-    if concurrency < 1:
-        raise ConfigError(f"runs at once are 1 or more, not {concurrency!r}", path="concurrency")
-    if name and agent.opened_log is None:
-        raise ConfigError('a batch with a name needs a log: pass log="…" to the agent', path="name")
-    unknown = set(options) - _KEPT
-    if unknown:
-        raise TypeError(f"map takes no {min(unknown)!r}; it takes {', '.join(sorted(_KEPT))}")
     batch = Batch[Out](name or f"batch-{urandom(4).hex()}", tuple(map(_text, prompts)))
     started = monotonic()
     with _progress_display(progress, len(prompts)) as tell:
@@ -157,6 +148,25 @@ async def run_batch(
             await asyncio.gather(*tasks, return_exceptions=True)
     batch.seconds = monotonic() - started
     return batch
+
+
+def _check_arguments(
+    agent: "Agent[Any, Any]",
+    goals: Iterable[Prompt],
+    name: str,
+    concurrency: int,
+    options: Mapping[str, Any],
+) -> None:
+    # Each letter would be a goal, and a run of its own.
+    if isinstance(goals, str):
+        raise ConfigError(f"is a list: write [{goals!r}]", path="goals")
+    if concurrency < 1:
+        raise ConfigError(f"runs at once are 1 or more, not {concurrency!r}", path="concurrency")
+    if name and agent.opened_log is None:
+        raise ConfigError('a batch with a name needs a log: pass log="…" to the agent', path="name")
+    unknown = set(options) - _KEPT
+    if unknown:
+        raise TypeError(f"map takes no {min(unknown)!r}; it takes {', '.join(sorted(_KEPT))}")
 
 
 def _tell_interruption(state: BatchState, name: str) -> None:

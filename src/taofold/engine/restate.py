@@ -110,9 +110,14 @@ class RestateDispatcher:
             listener = self._listener()
             app = self._app(drive, asyncio.get_running_loop(), most)
             config = uvicorn.Config(
-                app, http="h11", ws="none", lifespan="off", log_config=None, access_log=False,
+                app,
+                http="h11",
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
                 timeout_graceful_shutdown=_STOP_S,
-            )  # fmt: skip
+            )
             # In a thread of its own: the SDK and uvicorn would take the process's signals.
             self._server = uvicorn.Server(config)
             serving = partial(asyncio.run, self._server.serve(sockets=[listener]))

@@ -19,7 +19,7 @@ Data sets of pydantic-evals (YAML or JSON) and of Inspect (JSON lines with `inpu
 are read too.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Final, cast
@@ -196,7 +196,13 @@ def _with_unique_names(cases: Sequence[Case]) -> tuple[Case, ...]:
 
 # --- data sets of others -------------------------------------------------------------------------
 
-_EVALUATORS: Final = ("Contains", "EqualsExpected", "IsInstance", "LLMJudge")
+_EVALUATORS: Final[Mapping[str, Callable[[Any, Judging], Scorer]]] = {
+    "Contains": lambda option, _: contains(str(option)),
+    "EqualsExpected": lambda *_: exact,
+    "IsInstance": lambda option, _: schema(option),
+    "LLMJudge": lambda option, judging: judging(str(option)),
+}
+"""Evaluators of pydantic-evals: from the one argument of each to our scorer."""
 
 
 def _pydantic(document: YamlDocument, judging: Judging) -> CaseFile:
@@ -239,22 +245,18 @@ def _evaluators(
             parameters = cast("dict[str, Any]", options)
             # Each evaluator names its one argument differently; a bare value stands for it.
             options = parameters.get("value", parameters.get("rubric", parameters.get("type_name")))
+
+        location = (*key_path, number)
+        make = _EVALUATORS.get(name) if isinstance(name, str) else None
+        if make is None:
+            hint = near(str(name), _EVALUATORS)
+            fault = f"the evaluator {name!r} is not known here"
+            faults.append(document.fault(location, fault, hint))
+            continue
         try:
-            match name:
-                case "EqualsExpected":
-                    scorers.append(exact)
-                case "Contains":
-                    scorers.append(contains(str(options)))
-                case "IsInstance":
-                    scorers.append(schema(options))
-                case "LLMJudge":
-                    scorers.append(judging(str(options)))
-                case _:
-                    hint = near(str(name), _EVALUATORS)
-                    fault = f"the evaluator {name!r} is not known here"
-                    faults.append(document.fault((*key_path, number), fault, hint))
+            scorers.append(make(options, judging))
         except ConfigError as error:
-            faults.append(document.fault((*key_path, number), str(error)))
+            faults.append(document.fault(location, str(error)))
     return scorers
 
 

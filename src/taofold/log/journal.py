@@ -3,7 +3,8 @@
 A journal holds named streams of facts: append-only, numbered, JSON bodies that only their
 owner can read. Whoever appends says what it has seen; if somebody else was quicker it gets
 `Conflict`, reads on, and decides again. A stream's state is a fold of its facts. Whoever drives
-what a stream is about does so under a lease, as with runs.
+what a stream is about does so under a lease, as with runs. `MemoryJournal` is the plainest
+implementation; those that last are beside the logs.
 """
 
 from collections.abc import Callable, Collection, Sequence

@@ -39,12 +39,13 @@ def open_log(spec: Log | str | Path) -> Log:
     if text == "memory":
         # A new one each time: "memory" names nothing that could be shared.
         return MemoryLog()
+
     scheme, sign, rest = text.partition(":")
-    foreign = ""
-    if not sign or scheme not in _BUILTIN:
-        # Only SCHEME:// may be a foreign log; `a:b` alone is a file of that name.
-        foreign = _entry(scheme) if rest.startswith("//") else ""
-        scheme, rest = (scheme, rest) if foreign else ("sqlite", text)
+    # Only SCHEME:// may be a foreign log; `a:b` alone is a file of that name.
+    is_foreign = scheme not in _BUILTIN and rest.startswith("//")
+    foreign = _entry(scheme) if is_foreign else ""
+    if not is_foreign and (not sign or scheme not in _BUILTIN):
+        scheme, rest = "sqlite", text
     if not rest:
         raise ConfigError(
             f"a log is 'memory', 'sqlite:PATH', a path or 'postgresql://…', not {text!r}",

@@ -278,10 +278,9 @@ class _Attempts:
                 FINISH, {"answer": answer, "success": False}, finish.rationale, finish.id
             )
             return Taken(reply, reply.text, thought, (action,), None, "final_answer", why)
-        if answer is None and not self._task.output.text:
-            accepted = self._task.output.accept("null")
-        else:
-            accepted = self._task.output.accept(answer if answer is not None else "")
+        if answer is None:
+            answer = "" if self._task.output.text else "null"
+        accepted = self._task.output.accept(answer)
         if isinstance(accepted, Unparsed):
             return _Broken("output", f"The answer is not accepted: {accepted.feedback}")
         # The accepted value, not what the model wrote: the observation is the run's output.

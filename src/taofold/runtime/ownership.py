@@ -16,7 +16,7 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Collection, Generator
+from collections.abc import Collection, Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -256,22 +256,28 @@ class Heartbeat:
             except RuntimeError:  # there are too many threads, or the process ends
                 self._renew()
 
+    def _begin_renewal(self, identity: str, drives: Sequence[_Drive]) -> list[_Drive]:
+        """Those whose leases are to be renewed now; none while an earlier beat is still at it."""
+        with self._changed:
+            if identity in self._renewing:
+                return []
+            # Looked at now: what was released while others were renewed stays released.
+            current = self._driven.get
+            driven = [drive for drive in drives if current((identity, drive.name)) is drive]
+            driven = [drive for drive in driven if not (drive.released or drive.lost)]
+            if driven:
+                self._renewing.add(identity)
+            return driven
+
     def _renew(self) -> None:
         with self._changed:
             stores: dict[tuple[str, int], list[_Drive]] = {}
             for (identity, _), drive in self._driven.items():
                 stores.setdefault((identity, id(drive.store)), []).append(drive)
         for (identity, _), drives in stores.items():
-            with self._changed:
-                if identity in self._renewing:
-                    continue
-                # Looked at now: what was released while others were renewed stays released.
-                current = self._driven.get
-                driven = [drive for drive in drives if current((identity, drive.name)) is drive]
-                driven = [drive for drive in driven if not (drive.released or drive.lost)]
-                if not driven:
-                    continue
-                self._renewing.add(identity)
+            driven = self._begin_renewal(identity, drives)
+            if not driven:
+                continue
             # Not under the lock: a slow store must not hold up who begins to drive.
             try:
                 driven[0].store.renew(me(), [drive.name for drive in driven], self._lease_ms)

@@ -11,7 +11,6 @@ import asyncio
 import os
 import re
 import sqlite3
-import time
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,6 +20,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from taofold.clocks import clock
 from taofold.core.errors import Conflict, LogError
 from taofold.learning.book import View, Writing
 from taofold.learning.events import (
@@ -59,16 +59,11 @@ _HANDLES: Final = frozenset({"e", "loop", "id", "shown", "month"})
 """Fields of an event by which things are found again; all others are prose, or hold some."""
 
 
-def now() -> int:
-    """Milliseconds since the epoch."""
-    return time.time_ns() // 1_000_000
-
-
 def open_registry(
     path: str | Path,
     *,
     adopt: bool = False,
-    now: Callable[[], int] = now,
+    now: Callable[[], int] = clock,
 ) -> Registry:
     """The registry in the log's file, made if it is missing; "memory" for one that passes.
 
@@ -85,7 +80,7 @@ def open_registry(
 def memory_registry(
     journal: Journal | None = None,
     *,
-    now: Callable[[], int] = now,
+    now: Callable[[], int] = clock,
 ) -> Registry:
     """A registry that is folded in memory, from a journal's facts if one is given."""
     return Registry(JournalBook(journal or MemoryJournal()), now)

@@ -1,8 +1,9 @@
 """Opens a log's SQLite file: found or created, known to be ours, brought to this release's layout.
 
-All connections to such a file are made here, and SQLite's errors are explained; transactions are
-in `file`. Nothing is written before the file is known to be a log, ours and readable. `faults_in`
-says whether one is sound, for `doctor` and for whoever restored a backup.
+All connections to such a file are made here, SQLite's errors are explained, the -wal file is moved
+into the database, and a copy is made before a layout changes; transactions are in `file`. Nothing
+is written before the file is known to be a log, ours and readable. `faults_in` says whether one is
+sound, for `doctor` and for whoever restored a backup.
 
 *Ours* is a log of this user on this machine, or one that never left its place (D16). A log that
 came with a cloned repository holds somebody else's approvals. Two things tell it from our own: the

@@ -1,4 +1,7 @@
-"""How the contracts of logs check a fact. It knows nothing about any contract."""
+"""What the contracts of logs share: records to write, and how a fact or an error is checked.
+
+`Broken` is raised where a contract is not kept. It knows nothing about any contract.
+"""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeAlias

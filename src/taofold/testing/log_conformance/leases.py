@@ -1,8 +1,9 @@
-"""Contracts 24 to 35 of a log: who drives a run, what is due, counts and cursors, and races.
+"""Contracts 24 to 35 of a log: leases, what is due, counts and cursors, lost answers, races.
 
-Contracts 32 to 35 are races, in one loop, two threads, two processes. Each is told to two sides,
-which meet at a barrier before each of its rounds. What must hold afterwards is looked up in the
-log, so it does not matter who was quicker, only that somebody was.
+Contract 31 is about writes whose answer was lost (`Severed` loses them); 32 to 35 are races, in one
+loop, two threads, two processes. Each is told to two sides, which meet at a barrier before each of
+its rounds. What must hold afterwards is looked up in the log, so it does not matter who was
+quicker, only that somebody was.
 """
 
 import asyncio
