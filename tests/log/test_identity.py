@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from taofold.cli.app import app
 from taofold.core.errors import Incompatible
 from taofold.log.log import RunRow
-from taofold.log.sqlite import open as opening
+from taofold.log.sqlite import origin
 from taofold.log.sqlite.log import SqliteLog
 
 
@@ -37,8 +37,8 @@ def host(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Become another machine, with this id and name."""
 
     def become(machine_id: str = "", name: str = "") -> None:
-        monkeypatch.setattr(opening, "machine", lambda: machine_id)
-        monkeypatch.setattr(opening.socket, "gethostname", lambda: name)
+        monkeypatch.setattr(origin, "machine", lambda: machine_id)
+        monkeypatch.setattr(origin.socket, "gethostname", lambda: name)
 
     return become
 
@@ -81,7 +81,7 @@ def test_a_file_that_only_says_that_it_was_marked_is_not_ours(
     opened(path)
     copy = tmp_path / "copy.db"
     shutil.copyfile(path, copy)
-    if not opening._markable(copy):
+    if not origin._markable(copy):
         pytest.skip("this file system keeps no extended attributes")
     with closing(sqlite3.connect(copy)) as db:
         db.execute("update meta set value = ? where key = 'inode'", (str(copy.stat().st_ino),))
@@ -108,7 +108,7 @@ def test_a_log_of_an_earlier_release_is_known_by_the_machines_name(
     opened(path)
     with closing(sqlite3.connect(path)) as db:
         db.execute("delete from meta where key in ('mark', 'inode')")
-        db.execute("update meta set value = ? where key = 'owner'", (opening._fingerprint("box"),))
+        db.execute("update meta set value = ? where key = 'owner'", (origin._fingerprint("box"),))
         db.commit()
     assert opened(path) == 1
     host("", "other")

@@ -12,7 +12,8 @@ import pytest
 from taofold.log.sqlite import statements
 from taofold.log.sqlite.journal import SqliteJournal
 from taofold.log.sqlite.log import SqliteLog
-from taofold.log.sqlite.open import creator, number
+from taofold.log.sqlite.open import number
+from taofold.log.sqlite.origin import creator
 
 LAYOUT_1 = (
     """create table runs(

@@ -17,7 +17,7 @@ from taofold.log.formats.export import export, read
 from taofold.log.memory import MemoryLog
 from taofold.log.sqlite.journal import SqliteJournal
 from taofold.log.sqlite.log import SqliteLog
-from taofold.log.sqlite.open import creator
+from taofold.log.sqlite.origin import creator
 from taofold.loop.lifecycle import resume
 from taofold.loop.stream import load
 from taofold.runtime.control import decide, pending
