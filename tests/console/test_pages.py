@@ -24,7 +24,7 @@ from tests.server.agents import Bench, act, batch, finish
 from taofold.clocks import clock
 from taofold.core.text import iso
 from taofold.evals import Case, evaluate
-from taofold.evals.evaluation import store_report
+from taofold.evals.report_files import store_report
 from taofold.log.journal import MemoryJournal
 from taofold.testing.models import ScriptedModel
 

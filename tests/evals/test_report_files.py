@@ -7,7 +7,7 @@ import pytest
 
 from taofold import Agent
 from taofold.evals import Case, compare, evaluate
-from taofold.evals.evaluation import FOLDER, store_report, stored_report, stored_reports
+from taofold.evals.report_files import FOLDER, store_report, stored_report, stored_reports
 from taofold.testing.models import ScriptedModel
 
 pytestmark = pytest.mark.anyio

@@ -90,7 +90,7 @@ def evaluate(
         fail("name a file of cases: taofold eval cases.yaml (see docs/evals.md)")
     from taofold.cli.project import home
     from taofold.evals import compare, read_cases
-    from taofold.evals.evaluation import store_report
+    from taofold.evals.report_files import store_report
 
     progress = None if quiet or json else "terminal"
     evaluation = _Evaluation(root, judge, concurrency, usd, progress)

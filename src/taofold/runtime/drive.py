@@ -1,8 +1,10 @@
 """The drive: performs the effects of a strategy, one after the other, until it returns.
 
-Run, resume, replay and fork are one operation: drive the strategy, answering from
-the recording what happened before and from the world what did not. They differ only
-in the recording (`recording.py`).
+Run, resume, replay and fork are one operation: drive the strategy, answering from the recording
+what happened before and from the world what did not. They differ only in the recording
+(`recording.py`). Models and tools are asked by neighbours (`model_calls`, `step_actions`); here are
+what a turn starts with (messages of people, limits, the guard's hint), forks of the strategy, whose
+branches all run to their end, and how a drive ends.
 """
 
 import asyncio

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict
 from starlette.responses import Response
 
 from taofold.core.state import ENDED, fold
-from taofold.evals.evaluation import stored_report, stored_reports
+from taofold.evals.report_files import stored_report, stored_reports
 from taofold.log.log import Log
 from taofold.server.api import mcp_signins, runs, schemas
 from taofold.server.api.schemas import RunsQuery

@@ -9,8 +9,9 @@
 
 A contract is given a function that makes an engine, not yet started, and an empty log. The
 function gets the log, what advances a run, and by name `now`, `ours` and `most` as `LocalEngine`
-does. It raises `Broken` if the contract is not kept. Nothing here knows how an engine works; one
-that shares its work with other processes may take seconds, but not `PATIENCE_S`.
+does. `EngineBench` is the agent that they drive, with people and dead processes around it. A
+contract raises `Broken` if it is not kept. Nothing here knows how an engine works; one that shares
+its work with other processes may take seconds, but not `PATIENCE_S`.
 """
 
 import asyncio

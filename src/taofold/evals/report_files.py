@@ -1,0 +1,121 @@
+"""Reports of evaluations as files in the project, for whoever looks at them later.
+
+They hold figures and the ids of runs, which themselves lie in the log. What is read back is data
+from a file: whatever is no report is left out, and a name from a request leads nowhere else.
+"""
+
+import json
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from taofold.clocks import clock
+from taofold.core.text import iso
+from taofold.evals.evaluation import Comparison, Report
+
+FOLDER: Final = "evals"
+"""Where they lie in the project's folder."""
+_SHOWN: Final = 100
+_LARGEST: Final = 16_000_000
+_ID: Final = re.compile(r"[0-9]{13}-[0-9a-f]{8}")
+
+
+class StoredTrial(msgspec.Struct):
+    """One case, run once."""
+
+    case: str
+    repetition: int
+    passed: bool
+    run: str | None
+    scores: list[dict[str, Any]]
+
+
+class StoredReport(msgspec.Struct):
+    """What `Report.as_json` says of one agent."""
+
+    agent: str
+    name: str
+    rate: float
+    interval: tuple[float, float]
+    cases: dict[str, float]
+    scorers: dict[str, float]
+    tokens: int
+    usd: float
+    seconds: float
+    trials: list[StoredTrial]
+
+
+class StoredComparison(msgspec.Struct):
+    """What `Comparison.as_json` says of two."""
+
+    first: str
+    second: str
+    cases: int
+    difference: float
+    p: float
+    better: list[str]
+    worse: list[str]
+
+
+class StoredEval(msgspec.Struct):
+    """A file."""
+
+    at: str
+    name: str
+    reports: list[StoredReport]
+    comparisons: list[StoredComparison]
+
+
+def store_report(
+    home: Path, name: str, reports: Sequence[Report], comparison: Comparison | None = None
+) -> Path:
+    """Write the reports of one eval below `home`; the file.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    at = clock()
+    folder = home / FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    document = {
+        "at": iso(at),
+        "name": name,
+        "reports": [report.as_json() for report in reports],
+        "comparisons": [] if comparison is None else [comparison.as_json()],
+    }
+    path = folder / f"{at}-{os.urandom(4).hex()}.json"
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(document), encoding="utf-8")
+    part.replace(path)
+    return path
+
+
+def stored_reports(home: Path) -> list[dict[str, Any]]:
+    """The newest reports, without their trials."""
+    names = sorted([path.stem for path in (home / FOLDER).glob("*.json")], reverse=True)
+    documents = [stored_report(home, name) for name in names[:_SHOWN]]
+    return [_brief(document) for document in documents if document is not None]
+
+
+def stored_report(home: Path, name: str) -> dict[str, Any] | None:
+    """One eval by its id; None if there is no such file, or it holds no reports."""
+    # The name comes from a request: only what looks like an id becomes part of a path.
+    if not _ID.fullmatch(name):
+        return None
+    path = home / FOLDER / f"{name}.json"
+    try:
+        if path.stat().st_size > _LARGEST:
+            return None
+        stored = msgspec.json.decode(path.read_bytes(), type=StoredEval)
+    except (OSError, ValueError, RecursionError):
+        return None
+    return {"id": name, **msgspec.to_builtins(stored)}
+
+
+def _brief(document: dict[str, Any]) -> dict[str, Any]:
+    reports = [{"agent": each["agent"], "rate": each["rate"]} for each in document["reports"]]
+    return {key: document[key] for key in ("id", "at", "name")} | {"reports": reports}
