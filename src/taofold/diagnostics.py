@@ -14,7 +14,7 @@ is `"name-defined"`.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from html import unescape
 from itertools import pairwise
@@ -292,14 +292,17 @@ def _cargo(lines: list[str]) -> Iterator[Check]:
             if following.startswith(("----", "stack backtrace")):
                 break
             body.append(following)
-        at = next(
-            (m for line in body if (m := re.search(r"panicked at (\S+?):(\d+):\d+", line))), None
-        )
+        at = _first(re.compile(r".*?panicked at (\S+?):(\d+):\d+"), body)
         start = next((n for n, line in enumerate(body) if "panicked at" in line), -1)
         message = " ".join(
             line.strip() for line in body[start + 1 :] if line.strip()[:5] != "note:"
         )
         yield _check(head[1], "panic", message, [Location(at[1], int(at[2]))] if at else [])
+
+
+def _first(pattern: re.Pattern[str], lines: Iterable[str]) -> re.Match[str] | None:
+    """The match of the first line that begins so."""
+    return next(filter(None, map(pattern.match, lines)), None)
 
 
 def _go(lines: list[str]) -> Iterator[Check]:
@@ -316,10 +319,8 @@ def _go(lines: list[str]) -> Iterator[Check]:
         if any("--- FAIL:" in line for line in body):  # its subtests say what failed
             continue
         # Looked for behind the body too: `panic:` is not indented, so it ended the body.
-        panic = next((m for line in lines[number:] if (m := re.match(r"panic: (.*)", line))), None)
-        message = next(
-            (m for line in body if (m := re.match(r"\s*([\w./-]+\.go):(\d+): ?(.*)", line))), None
-        )
+        panic = _first(re.compile(r"panic: (.*)"), lines[number:])
+        message = _first(re.compile(r"\s*([\w./-]+\.go):(\d+): ?(.*)"), body)
         if message is not None:
             yield _check(head[1], "", message[3], [Location(message[1], int(message[2]))])
         elif panic is not None:
@@ -421,9 +422,7 @@ def _node(lines: list[str]) -> Iterator[Check]:
         if head and any(re.match(r"\s+at ", frame) for frame in frames):
             places = _js_places(frames)
             if not places:  # a syntax error stands above its message only
-                at = next(
-                    (m for line in lines[:number] if (m := re.match(r"(/\S+):(\d+)$", line))), None
-                )
+                at = _first(re.compile(r"(/\S+):(\d+)$"), lines[:number])
                 places = [Location(at[1], int(at[2]))] if at else []
             # A plain `Error` says nothing, and its code does.
             error = head[2] if head[1] == "Error" and head[2] else head[1]

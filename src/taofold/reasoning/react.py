@@ -129,11 +129,8 @@ class _Attempts:
         for self.number in range(1, attempts + 1):
             reply: Reply = yield from self._ask(toolless)
             if reply.finish == "overflow":
-                folded = self._talk.compact()
-                if folded is None:
+                if not (yield from _compact(self._talk)):
                     return Lost("the conversation does not fit the model's context window")
-                upto, before, after = folded
-                yield from note("compacted", upto=upto, chars_before=before, chars_after=after)
                 # The overflow used up one attempt: folding without end is impossible.
                 continue
             if reply.finish in REFUSED:
@@ -426,10 +423,7 @@ def react(task: Task, system: OwnActions | None = None) -> Strategy[Answer]:
                 return Answer(None, outlook.stop)
             # Before the turn is opened: what people say now must not be folded away.
             if talk.crowded:
-                folded = talk.compact()
-                if folded is not None:
-                    upto, before, after = folded
-                    yield from note("compacted", upto=upto, chars_before=before, chars_after=after)
+                yield from _compact(talk)
             talk.open(outlook)
             attempts = _Attempts(task, talk, after_failure=failed)
             taken = yield from attempts.run(outlook)
@@ -455,6 +449,16 @@ def react(task: Task, system: OwnActions | None = None) -> Strategy[Answer]:
             talk.tell(number, taken.reply, taken.kept, taken.actions, observations)
     except Halt as halt:
         return Answer(None, halt.reason)
+
+
+def _compact(talk: Talk) -> Strategy[bool]:
+    """Fold older observations, on record; False if nothing is left to fold."""
+    folded = talk.compact()
+    if folded is None:
+        return False
+    upto, before, after = folded
+    yield from note("compacted", upto=upto, chars_before=before, chars_after=after)
+    return True
 
 
 def _limit(outlook: Outlook) -> Strategy[str]:

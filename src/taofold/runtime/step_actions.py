@@ -159,18 +159,17 @@ class ActionBatch:
                 verdict = action
             if verdict is None or self._refuse_over_limit(index, verdict.tool):
                 return
-        # A person edited it, or an earlier life started something else: the
-        # guard judged another call. Or the tool changed while a person thought.
+
+        # A person edited it, or an earlier life started something else: the guard judged another
+        # call. Or the tool changed while a person thought.
         tool = self._current(tool)
         if verdict is not action or bound.tool is not tool:
-            action = self.actions[index] = verdict
-            self.calls[index] = None
-            bound = self._checked(tool, action)
-            if isinstance(bound, Observation):  # edited for another version of the tool
-                await self._answer_unmakeable(index, action, tool, bound)
+            action = verdict
+            bound_anew = await self._bind_anew(index, action, tool)
+            if bound_anew is None:
                 return
-            if index not in self._attempts and await self._rejected_by_hook(index, action):
-                return
+            bound = bound_anew
+
         # Nothing else of the batch runs beside it: what stands before ends first, it runs alone.
         if tool.sequential:
             await self._run_ready()
@@ -183,6 +182,17 @@ class ActionBatch:
         bound = self._bound.pop(index, None)
         unchanged = bound is not None and bound.tool is tool
         return bound if bound is not None and unchanged else self._checked(tool, action)
+
+    async def _bind_anew(self, index: int, action: Action, tool: Tool) -> Bound | None:
+        """A call that is another one than the guard has judged; None if it was answered."""
+        self.actions[index], self.calls[index] = action, None
+        bound = self._checked(tool, action)
+        if isinstance(bound, Observation):  # edited for another version of the tool
+            await self._answer_unmakeable(index, action, tool, bound)
+            return None
+        if index not in self._attempts and await self._rejected_by_hook(index, action):
+            return None
+        return bound
 
     def _current(self, tool: Tool) -> Tool:
         """The tool as it is now."""
