@@ -56,7 +56,7 @@ def variables(records: Iterable[e.Record]) -> dict[str, Any]:
 
 def trace_entries(records: Iterable[e.Record]) -> list[dict[str, Any]]:
     """The trace as plain JSON, each branch in one piece."""
-    # A stable sort by place: what ran at once is told one branch after the other.
+    # A stable sort by place: what ran at once stands one branch after the other.
     return [msgspec.to_builtins(entry) for entry in sorted(trace(records), key=_place)]
 
 
@@ -71,7 +71,7 @@ def trace_ndjson(records: Iterable[e.Record]) -> str:
     return "".join([encode(entry).decode() + "\n" for entry in trace_entries(records)])
 
 
-def react_steps(told: Sequence[TracedTurn]) -> list[dict[str, Any]]:
+def react_steps(all_turns: Sequence[TracedTurn]) -> list[dict[str, Any]]:
     """The tool calls in the seed's form; a batch is several entries with one number."""
     return [
         {
@@ -81,26 +81,26 @@ def react_steps(told: Sequence[TracedTurn]) -> list[dict[str, Any]]:
             "action_input": call.action.parameters,
             "observation": None if call.observation is None else call.observation.result,
         }
-        for turn in told
+        for turn in all_turns
         for call in turn.calls
         if not call.local
     ]
 
 
-def _own(told: Sequence[TracedTurn], *names: str) -> list[tuple[TracedTurn, TracedCall]]:
+def _own(all_turns: Sequence[TracedTurn], *names: str) -> list[tuple[TracedTurn, TracedCall]]:
     """The strategy's own named steps, in order, with their only call."""
     return [
         (turn, turn.calls[0])
-        for turn in told
+        for turn in all_turns
         if turn.calls and turn.calls[0].action.tool in names
         # Not a tool that happens to have such a name.
         if turn.calls[0].local or turn.calls[0].action.tool in RESERVED
     ]
 
 
-def _thinking(told: Sequence[TracedTurn]) -> str:
+def _thinking(all_turns: Sequence[TracedTurn]) -> str:
     """The thinking behind the answer: of the newest step that gave one and said why."""
-    for turn, _ in reversed(_own(told, *_ANSWERS)):
+    for turn, _ in reversed(_own(all_turns, *_ANSWERS)):
         if not turn.thought.synthesized:
             return turn.thought.content
     return ""
@@ -114,12 +114,12 @@ def _ok(call: TracedCall) -> bool:
     return call.observation is not None and call.observation.status == "success"
 
 
-def _corrected(told: Sequence[TracedTurn]) -> dict[str, Any]:
+def _corrected(all_turns: Sequence[TracedTurn]) -> dict[str, Any]:
     """The versions with their critiques. A critic or a reviser that failed has an entry too."""
     history: list[dict[str, Any]] = []
     versions: dict[int, dict[str, Any]] = {}
     done = 0
-    for turn, call in _own(told, "critique", *_VERSIONS):
+    for turn, call in _own(all_turns, "critique", *_VERSIONS):
         tool, parameters = call.action.tool, call.action.parameters
         if not _ok(call):
             history.append({"round": parameters.get("round"), "step": tool, "error": _result(call)})
@@ -145,14 +145,14 @@ def _stopped(kept: Iterable[e.Record]) -> dict[str, Any]:
     return {}
 
 
-def _decomposed(told: Sequence[TracedTurn]) -> dict[str, Any]:
+def _decomposed(all_turns: Sequence[TracedTurn]) -> dict[str, Any]:
     """The parts of the whole problem with their answers, and how deep it went."""
     splits = {
         call.action.parameters.get("path", ""): call
-        for _, call in _own(told, "decompose")
+        for _, call in _own(all_turns, "decompose")
         if _ok(call) and _result(call)
     }
-    solved = {call.action.parameters.get("path"): (t, call) for t, call in _own(told, "solve")}
+    solved = {call.action.parameters.get("path"): (t, call) for t, call in _own(all_turns, "solve")}
     top = splits.get("")
     parts = cast("list[dict[str, Any]]", _result(top)) if top is not None else []
     depth = max([call.action.parameters.get("level", 0) for call in splits.values()], default=0)
@@ -173,10 +173,10 @@ def _sub_answer(
     return entry | {"answer": _result(call), "reasoning": thinking}
 
 
-def _planned(told: Sequence[TracedTurn]) -> dict[str, Any]:
+def _planned(all_turns: Sequence[TracedTurn]) -> dict[str, Any]:
     """The plans, the results of their tasks, and what the evaluator said."""
     # TAgent's action of that name has a list of steps, and fails where no plan could be read.
-    outcomes = [_result(call) for _, call in _own(told, "plan") if _ok(call)]
+    outcomes = [_result(call) for _, call in _own(all_turns, "plan") if _ok(call)]
     plans = [plan["tasks"] if is_object(plan) else plan for plan in outcomes]
     results = {
         call.action.id: {
@@ -184,11 +184,11 @@ def _planned(told: Sequence[TracedTurn]) -> dict[str, Any]:
             "status": call.observation.status if call.observation else "interrupted",
             "output": _result(call),
         }
-        for turn in told
+        for turn in all_turns
         for call in turn.calls
         if call.action.id and call.action.tool not in RESERVED
     }
-    verdicts = [_result(call) for _, call in _own(told, "evaluate")]
+    verdicts = [_result(call) for _, call in _own(all_turns, "evaluate")]
     return {"plans": plans, "task_results": results, "evaluations": verdicts}
 
 

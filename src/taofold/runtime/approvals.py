@@ -109,7 +109,7 @@ class OpenQuestion:
             question, self._asked = self._asked or self._ask(ruling), None
             resolved = await self._resolve(question)
             if resolved.verdict != "void":
-                return _outcome(resolved, self.action, self.tool, doubt=ruling is None)
+                return _consequence(resolved, self.action, self.tool, doubt=ruling is None)
             self._renew()
             if ruling is not None and rule is not None:
                 ruling = rule()
@@ -559,7 +559,7 @@ def approval(
     )
 
 
-def _outcome(
+def _consequence(
     resolved: e.Resolved, action: Action, tool: Tool | None, *, doubt: bool
 ) -> Action | Observation:
     """`doubt`: the question was whether an interrupted call had happened."""

@@ -27,7 +27,7 @@ from taofold.core.effects import (
 from taofold.core.errors import Conflict, LogError, ReplayDiverged, RunError
 from taofold.core.values import Message
 from taofold.policy.limits import REFUSED_ROW, STOP_REASON
-from taofold.runtime.endings import cancelled, failed, finished
+from taofold.runtime.endings import cancelled, failed, finished, stopped_by_denial
 from taofold.runtime.ledger import Cancelled, Denied, Ledger, Park
 from taofold.runtime.model_calls import ModelCall
 from taofold.runtime.recording import EndOfTape
@@ -64,7 +64,7 @@ class Drive(Ledger):
             # Its `finally` blocks run now, not when the garbage collector comes by.
             strategy.close()
 
-    async def outcome(self, strategy: Strategy[Any]) -> e.RunFinished | e.Parked:
+    async def until_end(self, strategy: Strategy[Any]) -> e.RunFinished | e.Parked:
         """Drive `strategy` once; whatever ends it, as an event.
 
         Raises:
@@ -79,9 +79,7 @@ class Drive(Ledger):
         except Cancelled as signal:
             return cancelled(signal.by)
         except Denied as denied:
-            return e.RunFinished(
-                status="failed", stop_reason="denied", success=False, error=denied.reason
-            )
+            return stopped_by_denial(denied.reason)
         except Halt as halt:
             # A limit was hit where the strategy had no last turn to make: what it has is the
             # answer.

@@ -67,6 +67,11 @@ def interrupted() -> e.RunFinished:
     )
 
 
+def stopped_by_denial(reason: str) -> e.RunFinished:
+    """The end of a run of which an action was denied, where that stops it."""
+    return e.RunFinished(status="failed", stop_reason="denied", success=False, error=reason)
+
+
 def failed(error: Exception, redactor: Redactor | None = None) -> e.RunFinished:
     """An error that ends the run, without the secrets that its text may hold."""
     text = error_text(error)

@@ -100,11 +100,11 @@ class Ledger:
 
         To be asked for whenever a call is judged: it may change while a run goes on or waits.
         """
-        held = self.tools.get(name)
-        if held is None or held.renew is None or self.recording.exact:
-            return held
-        tool = self.tools[name] = held.renewed()
-        if tool is not held:
+        current = self.tools.get(name)
+        if current is None or current.renew is None or self.recording.exact:
+            return current
+        tool = self.tools[name] = current.renewed()
+        if tool is not current:
             self._mutating = self._mutating_tools()
         return tool
 

@@ -235,8 +235,8 @@ class ModelCall:
             raise Denied(event.rejected)
         self.conversation.append(Message("user", event.message))
 
-    async def _before(self, request: Request, model: Model, told: list[str]) -> Request:
-        """The request, with what hooks add to it. `told` are those that spoke in an earlier life.
+    async def _before(self, request: Request, model: Model, spoken: list[str]) -> Request:
+        """The request, with what hooks add to it. `spoken` are those that spoke in an earlier life.
 
         Raises:
             Denied: a hook rejected the call.
@@ -252,7 +252,7 @@ class ModelCall:
             hook_context(ledger, self.key, people),
             request,
             seconds=ledger.budget.seconds_left(),
-            without=told,
+            without=spoken,
         )
         for outcome in outcomes:
             self._record("before_model", outcome)

@@ -43,6 +43,7 @@ from taofold.runtime.endings import (
     failed,
     interrupted,
     is_due,
+    stopped_by_denial,
     wake_time,
 )
 from taofold.runtime.inbox import Inbox
@@ -421,9 +422,7 @@ async def _derived_ending(drive: Drive, strategy: MakeStrategy) -> e.RunFinished
     except ModelError as error:
         return failed(error)
     except Denied as denied:
-        return e.RunFinished(
-            status="failed", stop_reason="denied", success=False, error=denied.reason
-        )
+        return stopped_by_denial(denied.reason)
 
 
 async def fork(
@@ -516,7 +515,7 @@ async def _drive(
         drive = Drive(setup, store, recording, inbox, resumed=resumed)
         try:
             # A new generator for each drive: the old one has been fed already.
-            event = await drive.outcome(strategy())
+            event = await drive.until_end(strategy())
         # The task was cancelled: a deadline, Ctrl-C, or a server that stops
         # (then `pause` has a reason).
         except asyncio.CancelledError:
