@@ -1,5 +1,9 @@
 """Everything that can happen in a run, and its JSON form.
 
+How it starts, forks, resumes, parks, rewinds and ends; replies of models and what became of calls
+that gave none; steps with their decisions, starts and observations; what people said; limits and
+broken rules; what strategies note. `Event` is the union of them all.
+
 `key` is the place of an effect in its strategy ("0", "3", inside a fork "3.1.0"), the same on
 replay; `index` that of an action in its batch. Events are never changed; a `Record` is one with its
 number and time. `encode` and `decode` are their JSON, also that of older releases, which upcasters

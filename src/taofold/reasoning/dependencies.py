@@ -1,5 +1,8 @@
 """Dependencies between named parts, and references to their results. Pure.
 
+Parts are ordered in waves: what depends on nothing unsolved can be done at once; what cannot be
+ordered, a circle or a name twice, is a `Tangle`.
+
 A reference, `{{ task_1.output.path[0] }}`, is data, not a template language: an id, `output`, and
 keys or indexes to walk. What it leads to is never read again for references, so that the result
 of a tool cannot refer to anything. Alone it gives the native value, inside text its text.

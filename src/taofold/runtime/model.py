@@ -1,10 +1,11 @@
 """`Model`, the interface of models: what one is asked, what it answers and costs.
 
-A `Model` is anything that turns a conversation into a reply. Three of our own ask nobody, or
-others: `FallbackModel` moves on to the next model only after failures that another provider may
-not share (a bad key, a rate limit, an outage, no network, a timeout), `ReplayModel` stands where a
-model was while a log is replayed, `SilentModel` where none is needed. How a name becomes a model
-is in `providers`.
+A `Model` is anything that turns a `Request`, with its conversation, into a reply. What a call may
+cost at most, and how the text of a reply streams whose attempt may be repeated (`Speaker`), is
+settled here for all of them. Three of our own ask nobody, or others: `FallbackModel` moves on to
+the next model only after failures that another provider may not share (a bad key, a rate limit, an
+outage, no network, a timeout), `ReplayModel` stands where a model was while a log is replayed,
+`SilentModel` where none is needed. How a name becomes a model is in `providers`.
 """
 
 import time
