@@ -125,7 +125,7 @@ async def run_batch(
     options: Mapping[str, Any],
 ) -> Batch[Out]:
     """Work on the goals; see `Agent.map`."""
-    _check_arguments(agent, goals, name, concurrency, options)
+    _check_arguments(goals, agent, name, concurrency, options)
     prompts = list(goals)
     batch = Batch[Out](name or f"batch-{urandom(4).hex()}", tuple(map(_text, prompts)))
     started = monotonic()
@@ -146,13 +146,14 @@ async def run_batch(
                 # everybody's: no run stays behind.
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
     batch.seconds = monotonic() - started
     return batch
 
 
 def _check_arguments(
-    agent: "Agent[Any, Any]",
     goals: Iterable[Prompt],
+    agent: "Agent[Any, Any]",
     name: str,
     concurrency: int,
     options: Mapping[str, Any],
@@ -339,6 +340,7 @@ def _progress_display(
         raise ConfigError(
             f"progress is a function or 'terminal', not {progress!r}", path="progress"
         )
+
     # Loaded only for those who want a bar.
     console, bars = import_module("rich.console"), import_module("rich.progress")
     with bars.Progress(console=console.Console(stderr=True)) as bar:

@@ -24,7 +24,7 @@ from taofold.core.effects import (
     Outlook,
     Strategy,
 )
-from taofold.core.errors import Conflict, LogError, ReplayDiverged, RunError
+from taofold.core.errors import Conflict, LogError, ModelError, ReplayDiverged, RunError
 from taofold.core.values import Message
 from taofold.policy.limits import REFUSED_ROW, STOP_REASON
 from taofold.runtime.endings import cancelled, failed, finished, stopped_by_denial
@@ -88,6 +88,17 @@ class Drive(Ledger):
             raise
         except RunError as error:
             return failed(error, self.setup.redactor)
+
+    async def until_end_of_tape(self, strategy: Strategy[Any]) -> e.RunFinished | None:
+        """The end as an exact replay derives it; None if what is recorded stops before one."""
+        try:
+            return self.finished(await self(strategy))
+        except EndOfTape:
+            return None
+        except ModelError as error:
+            return failed(error)
+        except Denied as denied:
+            return stopped_by_denial(denied.reason)
 
     def finished(self, answer: Any) -> e.RunFinished:
         """The end that a strategy's answer means."""

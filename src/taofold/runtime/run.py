@@ -20,7 +20,6 @@ from taofold.core.effects import Strategy
 from taofold.core.errors import (
     Conflict,
     LogError,
-    ModelError,
     Refused,
     ReplayDiverged,
     UnknownRun,
@@ -43,13 +42,11 @@ from taofold.runtime.endings import (
     failed,
     interrupted,
     is_due,
-    stopped_by_denial,
     wake_time,
 )
 from taofold.runtime.inbox import Inbox
-from taofold.runtime.ledger import Denied
 from taofold.runtime.ownership import HEART, LEASE_MS, SILENT_S
-from taofold.runtime.recording import EndOfTape, Recording, ReplayedRecording
+from taofold.runtime.recording import Recording, ReplayedRecording
 from taofold.runtime.setup import Setup
 
 
@@ -294,6 +291,7 @@ async def advance(log: Log, run: str, strategy: MakeStrategy, setup: Setup) -> A
     except Conflict:
         # The row is read again below: it says what became of the run, whoever drove it.
         pass  # somebody was quicker, or took it from us
+
     row = await log.row(run)
     if row.status in ENDED:
         return Finished(run, row.status)
@@ -346,6 +344,7 @@ async def _claim_and_drive(
             f"run {run!r} is being driven by {ownership.described(row.owner)}: wait until its "
             "lease is over, or take it over if you know that it is stuck"
         )
+
     # Only a worker that taofold spawned is killed; for anybody else the
     # fence of the epoch is enough.
     if row.status == "running" and not free:
@@ -369,6 +368,7 @@ async def _claim_and_drive(
         status, waiting_for = (state.status, "") if ended else ("waiting", row.waiting_for)
         await log.append(run, claim.epoch, [], status=status, waiting_for=waiting_for)
         raise
+
     # The store starts empty: the drive takes the records in, one by one, as it comes to them.
     # The next number to write; the claim fences all who would write there, too.
     head = records[-1].seq + 1 if records else 0
@@ -392,7 +392,7 @@ async def replay(log: Log, run: str, strategy: MakeStrategy, setup: Setup) -> Ru
     recording = ReplayedRecording(records, store)
     drive = Drive(setup, store, recording, Inbox(None, run))
     ended = fold(records)
-    derived = await _derived_ending(drive, strategy)
+    derived = await drive.until_end_of_tape(strategy())
 
     # Nobody asks again for starts that were repeated and for answers that became void.
     surplus = [r for r in recording.tape.rest() if not isinstance(r.event, e.Resolved | e.Started)]
@@ -411,18 +411,6 @@ async def replay(log: Log, run: str, strategy: MakeStrategy, setup: Setup) -> Ru
     if recorded != derived:
         raise ReplayDiverged("end", recorded, derived)
     return ended
-
-
-async def _derived_ending(drive: Drive, strategy: MakeStrategy) -> e.RunFinished | None:
-    """How the drive of a replay ends; None at the end of its tape."""
-    try:
-        return drive.finished(await drive(strategy()))
-    except EndOfTape:
-        return None
-    except ModelError as error:
-        return failed(error)
-    except Denied as denied:
-        return stopped_by_denial(denied.reason)
 
 
 async def fork(
@@ -569,6 +557,7 @@ async def _write_ending(
         why = "it was resolved already"
         store.dispatch(e.DecisionRefused(id=name, by=signal.by, why=why, at=signal.at))
         inbox.take(signal)
+
     listener_error: Exception | None = None
     if quiet:
         # By itself: if a message is in the way, only the parking is not written, and no reply that
@@ -579,6 +568,7 @@ async def _write_ending(
             raise
         except Exception as error:  # noqa: BLE001 - raised below: the run must not seem to go on
             listener_error = error
+
     store.dispatch(event)
     parked = await store.flush(
         consume=inbox.spend(),
