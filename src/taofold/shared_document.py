@@ -97,6 +97,7 @@ class SharedDocument(Generic[T]):
             if not self._read_at or monotonic() - self._read_at > FRESH_S:
                 self._look(self.path)
             return self._known[1]
+
         try:
             # One `stat` per request instead of a read: a
             # revoked token is refused at the next request.
@@ -106,6 +107,7 @@ class SharedDocument(Generic[T]):
             return self._form.empty
         except OSError as error:
             raise ConfigError(f"{str(self.path)!r} cannot be read: {error.strerror}") from error
+
         # A writer replaces the file, so its inode changes even where two writes share a timestamp.
         stamp = (stat.st_mtime_ns, stat.st_ino, stat.st_mode)
         if stamp != self._known[0]:

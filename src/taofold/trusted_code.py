@@ -95,6 +95,7 @@ class Outside:
                 spec = PathFinder.find_spec(name, allowed, target)
             if spec is not None:
                 return spec
+
         if refused:
             raise ModuleNotFoundError(
                 f"the module {name!r} lies in a folder where an agent works; nothing there is "

@@ -164,6 +164,7 @@ class Activation:
             limits, policy = limits.within(parent.limits), parent.policy.tightened(policy)
             hooks = (*parent.hooks.hooks, *hooks)
             approve = approve or parent.approve
+
         # After the parent's, whose rules may name a tool of this agent otherwise, too.
         tools = agent.toolset
         limits, policy = limits.covering(tools.aliases), policy.covering(tools.aliases)
@@ -261,12 +262,14 @@ class Activation:
             context_line = f"[UI Context: {redactor.text(ui_context)[:UI_CONTEXT]}]\n"
             text = context_line + text
             parts = (TextPart(redactor.text(context_line)), *parts) if parts else ()
+
         # A log that the run makes for itself is gone with it: nothing would be remembered.
         if session and self.parent is None and agent.opened_log is None:
             raise ConfigError(
                 'a session is remembered in a log: pass log="memory", or a path, to the agent',
                 path="session",
             )
+
         session = redactor.text(session)
         earlier_messages = [unsaid(redactor, message) for message in earlier.messages]
         model = self.models["executor"]
@@ -420,6 +423,7 @@ class Activation:
         else:
             result = await activation.run(goal, run_id=run, history=history)
             state = result.state
+
         if state.status == "waiting":
             return ChildOutcome(Observation(), waiting_for=state.waiting_for)
         status: ObservationStatus = "success" if state.success else "failure"

@@ -68,11 +68,13 @@ class History:
             if len(pair) != 2:
                 raise self._fault(f"a pair is a role and a text, not {len(pair)} values")
             return [Message(self._role(pair[0]), content_of(self._parts(pair[1])))]
+
         if not isinstance(earlier, Mapping):
             raise self._fault(
                 "a message is a Message, a pair of role and text, or a dictionary with role and "
                 f"content, not {type(earlier).__name__}"
             )
+
         mapping = cast("Mapping[str, Any]", earlier)
         role = self._role(mapping.get("role"))
         if role == "tool":

@@ -401,6 +401,7 @@ class Conversation(Sequence[Message]):
             self.size += len(encoded) - len(parts) + len(content)  # its frame is ASCII
             self._digest.update(encoded)
             return
+
         # Most messages are plain text and have returned above; these hold calls, results or media.
         outline = _Outline(content)
         neutral, readable = outline.neutral(message.role), outline.readable
@@ -413,6 +414,7 @@ class Conversation(Sequence[Message]):
             self.media.append(part)
             self.chars += part.chars
             self.size += part.chars
+
         if message.issuer is not None:
             self.issuer = message.issuer
             if is_issuer_bound(content):
@@ -526,6 +528,7 @@ class _Outline:
                 texts.append(part.text)
             elif type(part) is MediaPart:
                 self.media.append(part)
+
         self.text = "".join(texts)
         self.readable = len(self.text) + readable
         """Characters of text, results and calls."""

@@ -213,6 +213,7 @@ def ground_turns(
             ledger.observed(number, [observation.result, observation.extraction])
         else:
             ledger.said(_words(record.event))
+
     # The log's order is that of proposal; turns bear the numbers of their completion.
     judged.sort(key=lambda one: one.step)
     return tuple(judged)

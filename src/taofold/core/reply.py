@@ -166,6 +166,7 @@ class Reply:
         else:
             parts = parts_of(parts)
             text, calls = text_of(parts), calls_of(parts)
+
         # Frozen, with an __init__ of its own: the usual way to set a field is closed.
         put = object.__setattr__
         put(self, "parts", parts)

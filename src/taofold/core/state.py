@@ -260,6 +260,7 @@ def _observed(state: RunState, event: e.Observed, at: int, active: int) -> RunSt
         steps = steps.plus(Step(len(steps) + 1, done.thought, actions, observations))
         updates = [slot.update for slot in done.slots if slot.update is not None]
         data = {**data, **dict(updates)} if updates else data
+
     if event.usage is not None or event.calls is not None or event.tools:
         state = _spent(state, event)
     return replace(

@@ -154,6 +154,7 @@ def turns(records: Iterable[e.Record]) -> tuple[TracedTurn, ...]:
     opened: list[_Open] = []
     current: dict[str, _Open] = {}
     last: dict[str, int] = {}
+
     # An imported log may use a key twice: what follows belongs to the newest turn under it.
     for record in live(records):
         event = record.event
@@ -170,6 +171,7 @@ def turns(records: Iterable[e.Record]) -> tuple[TracedTurn, ...]:
                     _enter(open_turn.calls[event.index], event, record)
             case _:
                 pass
+
     # A later proposal in the same branch means that this turn was given up, not that it runs.
     opened.sort(key=lambda turn: turn.place(turn.seq < last[branch(turn.event.key)]))
     return tuple([turn.close(number) for number, turn in enumerate(opened, 1)])

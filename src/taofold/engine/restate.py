@@ -77,6 +77,7 @@ class RestateAddress:
                 f"host=ADDRESS&port=PORT&shared=yes&key=KEY if need be, not {text!r}",
                 path="engine",
             )
+
         port = fields.get("port", str(PORT))
         if not port.isdecimal() or not 0 < int(port) < 65536:
             raise ConfigError(f"port must be 1 to 65535, not {port!r}", path="engine")

@@ -228,6 +228,7 @@ def _pydantic(document: YamlDocument, judging: Judging) -> CaseFile:
             expected = UNSET  # kept for people there; compared only if an evaluator says so
         rest = tuple([scorer for scorer in scorers if scorer is not exact])
         cases.append(Case(render(case["inputs"]), expected, str(case.get("name") or ""), rest))
+
     if faults:
         refuse(faults, "the data set cannot be used")
     return CaseFile(_with_unique_names(cases))

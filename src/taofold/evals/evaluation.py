@@ -277,6 +277,7 @@ async def evaluate(
             f"are Case objects: write [Case(goal, expect=…)], not {excerpt(repr(cases), 80)}",
             path="cases",
         )
+
     if repeat < 1:
         raise ConfigError(f"a case is run 1 time or more, not {repeat!r}", path="repeat")
     batch = name or f"eval-{urandom(4).hex()}"

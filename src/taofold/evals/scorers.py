@@ -161,6 +161,7 @@ def command(shell: str, folder: Path | str = ".", *, seconds: float = 60.0) -> S
                 await process.wait()
             printed.seek(max(0, printed.seek(0, os.SEEK_END) - _TAIL))
             lines = printed.read().decode(errors="replace").strip().splitlines()
+
         why = f": {lines[-1][:_SHOWN]}" if lines else ""
         code = process.returncode or 0
         return Score(float(code == 0), f"exit code {code}{why}" if code else "")

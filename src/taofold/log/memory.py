@@ -99,6 +99,7 @@ class MemoryLog:
                         f"run {other.row.run!r} of session {row.session!r} has not ended "
                         f"({other.row.status}); finish or cancel it first"
                     )
+
         entry = _Run(
             replace(
                 row,

@@ -51,6 +51,7 @@ def open_log(spec: Log | str | Path) -> Log:
             f"a log is 'memory', 'sqlite:PATH', a path or 'postgresql://…', not {text!r}",
             path="log",
         )
+
     # By its whole path: two spellings of one file share a connection and its lock.
     key = f"sqlite:{Path(rest).absolute()}" if scheme == "sqlite" else text
     opened = _open.get(key)

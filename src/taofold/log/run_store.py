@@ -136,6 +136,7 @@ class Store:
         else:
             # Waiting is no activity: the count begins anew where somebody acts again.
             self._drift = 0
+
         self._mark = mark
         record = e.Record(self.run, self.head, at, event)
         self.head += 1
@@ -258,6 +259,7 @@ class Store:
             # Only from the front: a later write that ended first waits for those before it.
             while self._writing and self._writing[0].over:
                 self._tell(self._writing.popleft().records)
+
         for other in earlier:
             await other.wait()
             if not other.written:

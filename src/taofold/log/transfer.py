@@ -145,6 +145,7 @@ def migrate(source: str, target: str) -> LogTransfer:
                     "Nothing was kept"
                 )
         new.commit()
+
     whole = hashlib.blake2b("\n".join(map(str, sent.values())).encode(), digest_size=20)
     return LogTransfer(
         {table: sent_table.count for table, sent_table in sent.items()}, whole.hexdigest()

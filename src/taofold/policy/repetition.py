@@ -104,6 +104,7 @@ class Repetition:
                 "repeat_same_action_unchanged",
                 f"{action.tool} just failed with exactly these parameters: change something",
             )
+
         # Only what is in the window counts: a call from long ago is no loop.
         history = self._calls.get(key, _NEVER) if key in self._recent else _NEVER
         same = history.same + beside
@@ -115,6 +116,7 @@ class Repetition:
                 f"{action.tool} was called {same} times with these parameters and returned "
                 "the same each time: it will not be run again; use what you know",
             )
+
         over = history.count - BACKOFF_AFTER
         if over < 0:
             return _RUN
@@ -152,6 +154,7 @@ class Repetition:
             self._blocked += 1
             self._recent.append(call)
             return
+
         if observation.status in ("failure", "timeout"):
             self._failed[plain] = action.seconds
         if (
@@ -164,6 +167,7 @@ class Repetition:
             # The world is another now: what came back before says nothing about the next poll.
             self._calls.clear()
             self._blocked = 0
+
         text = _text(observation)
         history = self._calls.get(call)
         if history is None or call not in self._recent:
@@ -180,6 +184,7 @@ class Repetition:
                 )
             else:
                 history.text, history.same = text, 1
+
         self._recent.append(call)
 
     def _untried_hint(self) -> str:

@@ -205,6 +205,7 @@ class ReasonedReader:
             thinking, kind = reply.reasoning, "bare_answer"
         else:
             return refused
+
         accepted = self._task.output.accept(text.strip())
         if isinstance(accepted, Unparsed):
             # What nobody marked as an answer is refused with the first fault, about the form.

@@ -38,6 +38,7 @@ def waves(parts: Sequence[tuple[str, Iterable[str]]], known: Iterable[str] = ())
         if id_ in needs:
             raise Tangle("duplicate_id", f"the id {id_!r} is used twice: give each its own")
         needs[id_] = set(before)
+
     # A new part of a known name replaces it: then its old result does not count as there.
     done = set(known) - needs.keys()
     for id_, before in needs.items():
@@ -47,6 +48,7 @@ def waves(parts: Sequence[tuple[str, Iterable[str]]], known: Iterable[str] = ())
             raise Tangle(
                 "unknown_dependency", f"{id_!r} depends on {unknown[0]!r}; there is only {have}"
             )
+
     result: list[list[str]] = []
     while needs:
         # In the order of the list, so that waves are the same on replay.

@@ -104,6 +104,7 @@ def ask_for(
         yield from note("violation", rule="unreadable", detail=f"{kind}: {feedback}"[:RAW])
         for message in corrections(reply, feedback):
             conversation.append(message)
+
     yield from note("unread", reason=kind, raw=raw)
     excerpt = f"; the last one began {raw[:200]!r}" if raw else ""
     error = f"{kind}: no usable reply in {attempts} attempts: {feedback}{excerpt}"

@@ -84,6 +84,7 @@ def named_step(inner: Inner, task: Task, name: str, **parameters: Any) -> Strate
         return Solved(Answer(None, halt.reason), tuple(heard))
     finally:
         strategy.close()
+
     solved = Solved(answer, tuple(heard))
     # At a limit of the run no further step may be taken, so none is recorded.
     if not solved.usable and not solved.limit:

@@ -186,6 +186,7 @@ class _Attempts:
                 ]
             )
             return Turn(remark, calls)
+
         if not reply.text.strip():
             return _Broken("empty", "Your reply was empty. Reply with a thought and an action.")
         # With the schemas, not the names: they say whether `02134` is a number.
@@ -234,6 +235,7 @@ class _Attempts:
             return _Broken(
                 "R2", "A thought needs an action: reply again with a thought and an action."
             )
+
         thought = self._unsaid(turn)
         if thought is None:
             thought = yield from self._thought(turn)
@@ -245,6 +247,7 @@ class _Attempts:
             return _Broken(
                 "tools_withdrawn", 'No tool can be used any more: answer with "tool": "finish".'
             )
+
         if finish is not None and (toolless or not others):
             return self._finish(reply, thought, finish)
         # The answer was written before the results of the actions beside it were seen.
@@ -252,6 +255,7 @@ class _Attempts:
             yield from note(
                 "violation", rule="finish_in_batch", detail="finish beside other actions; not taken"
             )
+
         # A native call has no field for a rationale.
         for call in others if not self._task.native else ():
             if not call.rationale:
@@ -268,6 +272,7 @@ class _Attempts:
         # Models often give the answer's fields as the parameters themselves.
         answer = parameters.get("answer", parameters or None)
         gave_up = finish.parameters.get("success") is False
+
         # The words that say why need not be of the answer's type.
         if gave_up and not self._task.output.text:
             why = answer if isinstance(answer, str) else thought.content
@@ -275,6 +280,7 @@ class _Attempts:
                 FINISH, {"answer": answer, "success": False}, finish.rationale, finish.id
             )
             return Taken(reply, reply.text, thought, (action,), None, "final_answer", why)
+
         if answer is None:
             answer = "" if self._task.output.text else "null"
         accepted = self._task.output.accept(answer)
@@ -308,6 +314,7 @@ class _Attempts:
             if self._task.strict and "thought_type" not in self._corrected:
                 return _Broken("thought_type", problem)
             yield from note("violation", rule="thought_type", detail=problem)
+
         if self._after_failure and kind != "exception":
             feedback = (
                 "The last action failed. The next thought must be of type exception: "
@@ -317,6 +324,7 @@ class _Attempts:
                 return _Broken("exception", feedback)
             detail = "no exception thought after a failure"
             yield from note("violation", rule="exception", detail=detail)
+
         return Thought(
             remark.content,
             kind or "reasoning",

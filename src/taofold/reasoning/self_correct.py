@@ -189,6 +189,7 @@ class _Correction:
             yield failure("critique", got.error, parameters, content)
             self._failed = True
             return ""
+
         self.versions[-1] = replace(version, verdict=got.value)
         yield self._critique(got.value, parameters)
         return ""

@@ -225,6 +225,7 @@ class Task:
                 offered.append((offer.name, schema))
             if self.ask_user:
                 offered.append((ASK_USER, _QUESTION))
+
         offered.append((FINISH, {**finish, "additionalProperties": False}))
         types = sorted(THOUGHT_TYPES if self.research else THOUGHT_TYPES - {"research"})
         schema = _object(

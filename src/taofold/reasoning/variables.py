@@ -42,12 +42,14 @@ def variables(records: Iterable[e.Record]) -> dict[str, Any]:
         variables["reasoning_answer"] = end.output
         variables["reasoning_success"] = end.success
         variables["reasoning_error"] = end.error
+
     names = {call.action.tool for turn in steps for call in turn.calls if call.local}
     used = start.strategy if start is not None else ""
     for strategy, marks, project in _PROJECTIONS:
         # Also where the strategy was an inner one of another.
         if used == strategy or names & marks:
             variables |= project(steps)
+
     variables |= _stopped(current)
     if used == "react" or any([not call.local for turn in steps for call in turn.calls]):
         variables["react_steps"] = react_steps(steps)

@@ -173,6 +173,7 @@ class OpenQuestion:
             )
         else:
             ledger.recording.overrule(self.key, self.index, "ask")
+
         record = ledger.put(event)
         assert isinstance(record.event, e.Decided)
         return _Asked(record, record.event)
@@ -199,6 +200,7 @@ class OpenQuestion:
                 ledger.put(voided)
                 return voided
             return self._void_if_changed(event, recorded) or recorded
+
         ledger.touch(call_place(key, index))
         await ledger.inbox.refresh(ledger.store)
         # First what a person posted, then the clock; only then a callback, or parking. A decision
@@ -213,6 +215,7 @@ class OpenQuestion:
                 for question in self.behind:
                     question._hear()
                 raise
+
         ledger.put(resolved)
         return self._void_if_changed(event, resolved) or resolved
 
@@ -452,6 +455,7 @@ class OpenQuestion:
         if tool is None:
             return None
         changed = ""
+
         # Checked when the approval is used, not when it was given: the tool may have been replaced
         # while the run was waiting.
         if digest(action, tool.definition) != asked.digest:
@@ -462,6 +466,7 @@ class OpenQuestion:
             # Whoever decided where the tool is not known could not be told: he is asked once more.
             wrong = tool.misfit(resolved.action.parameters)
             changed = f"edited parameters: {wrong}" if wrong else ""
+
         if not changed:
             return None
         # A void edit is taken back: the question is asked anew about the action as it was.

@@ -423,6 +423,7 @@ async def cancel(
         ended = cancelled(sender)
         if await _write(log, row, records, [ended], clock(), ended.status):
             return
+
     # Numbered by activation: pressing cancel twice is one message, a resumed
     # run can be cancelled again.
     await log.post(run, Signal(f"cancel:{run}:{state.wakes}", "cancel", sender, clock()))
@@ -490,6 +491,7 @@ async def end(log: Log, run: str) -> bool:
         row = await log.row(run)
     except UnknownRun:  # it had never begun
         return True
+
     if row.status in ENDED:
         return True
     if driven(row):

@@ -254,6 +254,7 @@ class FallbackModel:
             else:
                 self._until[index] = 0.0
                 return reply
+
         raise ModelError(
             "no model of the fallback list works: " + "; ".join(reasons),
             kind=last.kind,

@@ -84,6 +84,7 @@ class ModelCall:
             earlier = await self._earlier_reply() or self._earlier_end()
             if earlier is not None:
                 return earlier
+
         ledger.touch(self.key)
         reason = ledger.setup.pause()
         if reason:
@@ -104,6 +105,7 @@ class ModelCall:
             ledger.budget.reserved.pop(self.key, None)
             if purse is not None:
                 purse.settle(most, spent)
+
         await self._after(reply)
         return reply
 
@@ -175,6 +177,7 @@ class ModelCall:
                 f"prompt {recorded.prompt}, all that was sent {recorded.prefix}",
                 f"prompt {prompt}, all that would be sent {prefix}",
             )
+
         if recorded.prompt != prompt:
             ledger.reworded(key, recorded.prompt, prompt)
         # The next live call compares with this: signed reasoning is bound
@@ -373,6 +376,7 @@ class ModelCall:
             # signed for another prefix.
             rewritten = conversation.offer == CHANGED
             self._cut_conversation("prompt_changed" if rewritten else "tools_changed")
+
         # Before the world is asked, all that led here must survive a killed process.
         await ledger.save()
         await ledger.fetch(conversation)
@@ -400,6 +404,7 @@ class ModelCall:
                 self._end_out_of_time()
             if setup.cache is not None:
                 setup.cache[cache_key] = reply
+
         # People may have written while the model was waited for.
         ledger.inbox.stale = True
         # Before `_clean`: the prefix stands for what was sent, not for what came back.

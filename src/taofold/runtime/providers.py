@@ -147,16 +147,19 @@ def resolve(spec: ModelSpec, *, provider: str = "openai", **options: Any) -> Mod
                 "(a model has `name`, `profile`, `complete` and `price`)"
             )
         return cast("Model", spec)
+
     if isinstance(spec, Mapping):
         own = dict(spec)
         if not own.get("model"):
             raise ConfigError(f"a model with settings names it: {{'model': …}}, not {own!r}")
         return resolve(own.pop("model"), provider=provider, **{**options, **own})
+
     if isinstance(spec, Sequence):
         # All of a list are found before the first is asked: a mistyped fallback
         # is no surprise at night.
         models = [resolve(name, provider=provider, **options) for name in spec]
         return models[0] if len(models) == 1 else FallbackModel(models)
+
     raise ConfigError(
         f"{spec!r} is not a model: give 'provider:model', an object with `complete`, or a list"
         + ("; of a function, taofold.testing.FunctionModel makes one" if callable(spec) else "")
@@ -181,11 +184,13 @@ def _model_by_name(spec: str, provider: str, options: dict[str, Any]) -> Model:
     if not model.strip():
         raise ConfigError(f"no model is named in {spec!r}: write 'provider:model'")
     name, model = name.strip(), model.strip()
+
     # Only for our own factories: they all take `profile`; a registered one might not.
     if "profile" not in options and name in BUILT_IN and name not in _registered:
         probed = probed_profile(f"{name}:{model}")
         if probed is not None:
             options = {**options, "profile": probed}
+
     try:
         return _factory(name, spec)(model, **options)
     except ConfigError as error:

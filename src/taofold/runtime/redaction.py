@@ -72,6 +72,7 @@ def check_reply(reply: object) -> Reply:
         # Some adapters give None for what a provider did not say; that is no fault of the reply.
         labels = [label if label is not None else "" for label in labels]
         reply = replace(reply, model=labels[0], finish=labels[1])
+
     # Of a model that hands its provider's own word through ("safety"): what it says must hold.
     finish = finish_of(labels[1]) if isinstance(labels[1], str) else ""
     if finish and finish != reply.finish:
@@ -84,6 +85,7 @@ def check_reply(reply: object) -> Reply:
         for text in texts:
             if not isinstance(text, str):
                 raise ModelError(f"the reply has a {type(text).__name__} for a text", kind="reply")
+
     if not (type(reply.issuer) is Issuer or reply.issuer is None):
         raise ModelError("the reply's issuer is no Issuer", kind="reply")
     _check(reply.usage)
@@ -144,9 +146,11 @@ def redact_reply(redactor: Redactor, reply: Reply, usage: Usage, model: str) -> 
             issuer=reply.issuer,
             notes=reply.notes,
         )
+
     walk = RedactionPass(redactor)
     parts = tuple([_without_secrets(walk, part) for part in reply.parts])
     notes = [walk.text(note) for note in reply.notes]
+
     # Encrypted reasoning cannot be searched; if the readable part held a
     # secret, it may hold it too.
     if walk.lost and is_issuer_bound(reply.content):

@@ -81,6 +81,7 @@ class ActionBatch:
                 is_converted = any((each.parameters, each.repairs) != same for each in past)
             if is_converted:
                 fitted[index] = tool.fitted(action)
+
         if not fitted:
             return effect
         actions = [fitted.get(index, action) for index, action in enumerate(effect.actions)]
@@ -116,6 +117,7 @@ class ActionBatch:
             for index in range(len(self.actions)):
                 self._release(index)
             raise
+
         # Every action has its observation here: whoever could not be answered has raised `Park`.
         observations = tuple(filter(None, self.observations))
         if not self.effect.planned:
@@ -136,6 +138,7 @@ class ActionBatch:
     async def _consider(self, index: int, action: Action) -> None:
         tool = self.ledger.tool(action.tool)
         bound = self._refusal(index, action, tool) or self._as_bound(index, action, tool)
+
         # Even a call that cannot be made now may have been started under an
         # earlier release of its tool.
         if isinstance(bound, Observation):
@@ -285,6 +288,7 @@ class ActionBatch:
             name, reason = outcomes[0].hook, outcomes[0].reason
         else:
             return False
+
         # An earlier life may have asked a person about it.
         ledger.recording.forget_verdict(key, index)
         observation = Observation(
@@ -482,12 +486,14 @@ class ActionBatch:
             ledger.recording.abandon_call(key, index)
             # Raises `EndOfTape` in an exact replay: from here on the world would be asked.
             ledger.touch(call_place(key, index))
+
         attempts = self._attempts.get(index)
         if attempts is None:
             observed = await Invocation(ledger, key, index, action, tool).perform(ready_call.bound)
         else:
             past = PastCall(ledger, key, index, action, tool)
             self.actions[index], observed = await past.doubt(ready_call.bound, attempts)
+
         ledger.put(observed)
         self.observations[index] = observed.observation
         # Of several calls at once each result is durable as it comes, not with the slowest of them.

@@ -311,6 +311,7 @@ class Invocation:
         if setup.sampling is None:
             raise ValueError("there is no model that could answer")
         number = int.from_bytes(blake2b(msgspec.json.encode(question), digest_size=5).digest())
+
         # One after another, in the whole run: each may use all that is left.
         async with budget.sampling:
             # The person who cancels pays for nothing that begins afterwards.
@@ -330,6 +331,7 @@ class Invocation:
             if child.waiting_for:  # its share stays reserved: it goes on
                 raise Park(child.waiting_for)
             budget.reserved[self.place] = await self._consumed(setup.sampling)
+
         observation = child.observation
         if observation.status != "success":
             raise ValueError(f"the run's model gave no answer: {observation.result}")
@@ -448,10 +450,12 @@ class Invocation:
             raise
         finally:
             ledger.inbox.stale = True
+
         if child.waiting_for:  # its share stays reserved: it goes on, and is not counted
             await ledger.raise_if_cancelled()
             ledger.record_steering(self.key)
             raise Park(child.waiting_for)
+
         del budget.reserved[self.place]
         observation = child.observation
         spent = perf_counter() - begin

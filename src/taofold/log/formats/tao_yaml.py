@@ -292,6 +292,7 @@ def _read_action(value: Any, path: Path, at: int) -> TracedCall:
         # Taken even if null, or `close` would call it unknown. Arguments stand beside `tool`.
         fields.take("parameters")
         return TracedCall(Action(tool, fields.rest(), rationale), started_at=time)
+
     action = Action(
         tool=tool,
         parameters=fields.mapping("parameters"),

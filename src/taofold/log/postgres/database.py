@@ -428,6 +428,7 @@ class Database:
             away = unreachable(error, self.name)
             # Once it was there it will be back; an address that never worked is wrong.
             raise (_Away(str(away)) if self._identity and passing(error) else away) from error
+
         register(db)
         self._made -= {connection for connection in self._made if connection.closed}
         self._made.add(db)
@@ -485,6 +486,7 @@ class Database:
                 f"{self._wait_s:g} s. Nothing was written: try again, or raise pool_max in its "
                 "address"
             ) from None
+
         try:
             db = self._idle.pop() if self._idle else await self._connect()
             try:

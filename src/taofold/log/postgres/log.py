@@ -208,6 +208,7 @@ class PostgresLog:
                 f"run {_text(who)!r} of session {row.session!r} has not ended ({what}); "
                 "finish or cancel it first"
             )
+
         await self._count_changes()
         return Claim(1 if owner else 0)
 
@@ -274,6 +275,7 @@ class PostgresLog:
             if status:
                 await self._count_changes()
             return True
+
         if code == "loud":
             return False
         if code == "misplaced":

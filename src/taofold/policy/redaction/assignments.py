@@ -547,6 +547,7 @@ def _named(text: str, lower: str) -> Iterator[tuple[int, int, Span | None, int]]
         while at >= 0:
             places.append(at)
             at = lower.find(stem, at + len(stem))
+
     # All stems in one sorted list: names are read from left to right, each character once.
     end = reach = inside = 0
     for position in sorted(places):

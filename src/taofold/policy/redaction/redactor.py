@@ -263,6 +263,7 @@ class Redactor:
             for cut in _CUT.finditer(text):
                 ends.append(cut.start())
                 starts.append(cut.end())
+
         for end in ends:
             if text[max(0, end - _SHORTEST) : end] not in self._grams:
                 continue

@@ -178,6 +178,7 @@ async def c29_filters_and_cursors_find_every_run_once(opened: Opener) -> None:
         agent, principal = "ab"[n % 2], ("ann", "bob", "")[n % 3]
         status = "finished" if n % 5 else "running"
         await log.create(RunRow(f"r{n:02}", status, agent=agent, principal=principal))
+
     rows = await log.rows(limit=0)
     same(len({row.place for row in rows}), 30, "places")
     pages: list[str] = []
@@ -274,6 +275,7 @@ async def c31_what_became_of_a_write_can_be_found_out(opened: Opener) -> None:
         same(await seqs(log, run), list(range(6)), "the records after that")
         same(cut.broken > 8, True, "answers were lost")
         await log.close()
+
     dead = opened()
     certain = CertainLog(_Gone(dead), pauses_s=(0.0, 0.0))
     await expect_error(OutcomeUnknown, certain.create(RunRow("x")), "a log that never comes back")
@@ -495,6 +497,7 @@ def _apart(way: Way, name: str, opened: Opener, first: int, rounds: int) -> list
         # Not fork: a child with copies of open connections would fail for reasons of its own.
         context = multiprocessing.get_context("spawn")
         barrier, results, run = context.Barrier(2), context.Queue(), context.Process
+
     sides = [
         run(target=_side, args=(name, side, opened, first, rounds, barrier, results), daemon=True)
         for side in ("one", "two")
@@ -511,6 +514,7 @@ def _apart(way: Way, name: str, opened: Opener, first: int, rounds: int) -> list
         sys.setswitchinterval(interval)
         for side in sides:
             side.join(_RACE_S)
+
     for outcomes in outcomes_by_side.values():
         if isinstance(outcomes, str):
             raise Broken(f"of two {way} on one log one fails: {outcomes}")

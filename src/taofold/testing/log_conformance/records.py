@@ -332,6 +332,7 @@ async def c19_what_json_cannot_say_is_kept_or_refused_as_a_whole(opened: Opener)
     log = opened()
     epoch = await create_owned(log)
     head = 0
+
     # Each is written behind a good record: refused as a whole means that neither is there.
     for value in ("lone \ud800", 1j, object(), 2**70, {"\udfff": 1}):
         good = Record(RUN, head, 1, Noted(key="0", kind="n"))
@@ -344,12 +345,14 @@ async def c19_what_json_cannot_say_is_kept_or_refused_as_a_whole(opened: Opener)
             head += 2
             (_, rest) = await log.read(RUN, after=head - 3)
             same(rest.event, bad.event, f"a kept {value!r}")
+
     try:
         nan = await _echoed(log, epoch, head, math.nan)
     except LogError:
         same(await seqs(log), list(range(head)), "records after NaN was refused")
     else:
         same(nan is None or math.isnan(nan), True, "NaN as None or NaN")
+
     await log.close()
 
 
