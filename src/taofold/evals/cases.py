@@ -198,7 +198,7 @@ def _with_unique_names(cases: Sequence[Case]) -> tuple[Case, ...]:
 
 _EVALUATORS: Final[Mapping[str, Callable[[Any, Judging], Scorer]]] = {
     "Contains": lambda option, _: contains(str(option)),
-    "EqualsExpected": lambda *_: exact,
+    "EqualsExpected": lambda _, __: exact,
     "IsInstance": lambda option, _: schema(option),
     "LLMJudge": lambda option, judging: judging(str(option)),
 }
