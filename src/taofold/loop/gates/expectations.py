@@ -180,7 +180,7 @@ def share(runner: Runner, was: Expected, checks: Iterable[Check], passed: bool) 
     return len(_of_status(now, "passed")), max(len(counted | {*lost}), 1)
 
 
-def _of_status(checks: Mapping[str, Status | None], status: Status) -> set[str]:
+def _of_status(checks: Mapping[str, str | None], status: Status) -> set[str]:
     return {name for name, its in checks.items() if its == status}
 
 
