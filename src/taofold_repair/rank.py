@@ -2,9 +2,11 @@
 
 A candidate's score is prior x fit x place, made comparable between failures by dividing by the sum
 for that failure, and added up over them; then times the rates at which earlier searches found such
-edits to be right. Rates are kept by the *shape* of an edit: what it takes out and puts in, names
-left out of account. They reach a search as a section of its prompt. That section is data: a line
-is a key and a number, and it can change the order of candidates, not the set.
+edits to be right (`LearntOrder`). The place is the more suspicious the nearer it is to a failing
+test, and the fewer passing ones reach it. Rates are kept by the *shape* of an edit: what it takes
+out and puts in, names left out of account. They reach a search as a section of its prompt. That
+section is data: a line is a key and a number, and it can change the order of candidates, not the
+set.
 """
 
 import ast

@@ -1,4 +1,9 @@
-"""`Site`: a function, or the lines of a module, that a template may change as a clue suggests."""
+"""`Site`: a function, or the lines of a module, that a template may change as a clue suggests.
+
+It gives templates what they look through (nodes, statements, names, what the traceback names), what
+the function may return when there is nothing (`defaults`), and makes their `Change`s (`swap`,
+`before`). It decides nothing.
+"""
 
 import ast
 from collections.abc import Iterator

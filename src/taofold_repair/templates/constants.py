@@ -1,4 +1,6 @@
-"""Templates for constants, strings and rounding, and for the standard functions people mix up."""
+"""Templates for constants, strings and rounding, for the standard functions people mix up, and for
+a copy that is missing where two names stand for one object.
+"""
 
 import ast
 import re

@@ -1,4 +1,6 @@
-"""Templates for missing and misplaced statements: returns, None checks, guards, first values."""
+"""Templates for missing and misplaced statements: returns, None checks, guards, first values, the
+end of a recursion; and for defaults that are shared between calls.
+"""
 
 import ast
 from collections.abc import Iterator

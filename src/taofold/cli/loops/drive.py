@@ -1,7 +1,8 @@
 """Drives a loop in front of a person, and ends the program as the loop ended (D1).
 
-The loop is shown as it goes (`render/loops`) and the person is asked where it must be. What the
-loop works with is in `dependencies`.
+The loop is shown as it goes (`render/loops`) and the person is asked where it must be; then its
+result is printed, as text or JSON, with the commands that the person may want next. What the loop
+works with is in `dependencies`.
 """
 
 import asyncio

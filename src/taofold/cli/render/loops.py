@@ -1,4 +1,5 @@
-"""`LoopDisplay`: a loop as it goes, one line for each step, and what the gates say each time.
+"""`LoopDisplay`: a loop as it goes, one line for each step: its gates and what they say each time,
+what it was told of earlier loops, the steps of its runs, how it ended.
 
 Lists of loops and their states are printed by `cli/loops/commands`.
 """

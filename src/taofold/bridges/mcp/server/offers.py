@@ -2,8 +2,8 @@
 
 An agent takes a goal; a tool is called directly, which is a run of its own with one step that the
 client wrote: so it is governed, recorded and, if it must wait for a person, goes on later in any
-process. A run is started here, found again and waited for, only by the client whose it is. Knows
-nothing about the protocol; `server` does.
+process. A run is started here, found again, waited for and decided on, only by the client whose it
+is; `run_outcome` is what came of it. Knows nothing about the protocol; `server` does.
 """
 
 import asyncio

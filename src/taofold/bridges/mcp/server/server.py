@@ -1,4 +1,5 @@
-"""Answers the requests of MCP clients: `taofold serve --mcp`.
+"""Answers the requests of MCP clients: `taofold serve --mcp`. `make_server` makes the server, which
+`serve_stdio` or `http_app` opens.
 
 `ClientRequests` lists, calls and cancels for them what is in `offers`, and speaks by `translation`.
 What must wait for a person is asked of the person at the client where the client can ask
