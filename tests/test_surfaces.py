@@ -149,7 +149,7 @@ def test_spans_tell_its_numbers_and_quote_it_to_nobody_who_may_not_read(
     (mark,) = [mark for mark in run.marks if mark.name != "step"]
     assert mark.name == "slowed"
     assert mark.facts == {"seconds": 2.5, "index": 0}
-    assert mark.said == "for 2.5 s: SECRET-TOKEN"
+    assert mark.quoted == "for 2.5 s: SECRET-TOKEN"
     tool = next(span for span in found if isinstance(span, ToolSpan))
     told = attributes(tool)
     assert told["taofold.attempts"] == 3

@@ -50,7 +50,7 @@ def test_what_was_not_tried_stays_as_the_rules_have_it(
 
 
 def test_each_fact_has_a_source(findings: tuple[dict[str, Finding], str]) -> None:
-    said = {what: found.said for what, found in findings[0].items()}
+    said = {what: found.text for what, found in findings[0].items()}
     assert "genai-prices" in said["window"]
     assert "genai-prices" in said["price"]
     assert "per million tokens" in said["price"]
