@@ -10,6 +10,7 @@ from taofold.core import events as e
 from taofold.core.trace import trace
 from taofold.policy.redaction import Redactor
 from taofold.telemetry.attributes import attributes, title
+from taofold.telemetry.opik import scores
 from taofold.telemetry.projection import Root, spans_of
 from taofold.telemetry.prompt import Disclosure
 from taofold.telemetry.spans import (
@@ -18,7 +19,6 @@ from taofold.telemetry.spans import (
     ModelSpan,
     ToolSpan,
     root_run,
-    scores,
     span_id,
     uuid7,
 )

@@ -271,11 +271,11 @@ class OpikTranslation:
                 "value": value,
                 "source": "sdk",
             }
-            for name, value in _measures(span).items()
+            for name, value in scores(span).items()
         ]
 
 
-def _measures(span: AgentSpan) -> dict[str, float]:
+def scores(span: AgentSpan) -> dict[str, float]:
     """Measures of a run that has ended, between 0 and 1, by name. Takes some 0.1 ms per step."""
     if not span.stop_reason:
         return {}
