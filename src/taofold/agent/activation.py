@@ -2,7 +2,8 @@
 
 Here its options become a run's `Setup` and `Task`, strategies are found by name (ours and those
 that others register), child runs are started, the earlier turns of a session are fetched, and
-`Samples` lets a tool ask the run's own model.
+`Samples` lets a tool ask the run's own model. A run that is there already is resumed, forked or
+replayed; `settle_log` says in which log it lies.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

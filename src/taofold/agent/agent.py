@@ -1,8 +1,9 @@
 """`Agent`: a cheap, immutable description of an agent, and the verbs to run it.
 
-State lives in runs, never here. Mistakes in the description are found before the
-first model call, all at once. A new option is a field here, its key in `files/agent.py`, and the
-place where it takes effect (`docs/changing.md`).
+`but` gives a copy with other fields, `as_tool` makes it a tool of another agent. State lives in
+runs, never here. Mistakes in the description are found before the first model call, all at once. A
+new option is a field here, its key in `files/agent.py`, and the place where it takes effect
+(`docs/changing.md`).
 """
 
 import os

@@ -1,4 +1,5 @@
-"""Bridges to what others built: tools and programs of other frameworks and protocols.
+"""Bridges to what others built: tools and programs of other frameworks and protocols, models that
+make vectors of sentences (`embeddings`), an interpreter of Python (`python_tool`).
 
-Each is an extra, and only its own module imports the vendor's package, when it is used.
+Where a vendor's package is needed it is an extra, and only the bridge imports it, when it is used.
 """

@@ -6,7 +6,9 @@ unless the programmer says otherwise.
 
 A schema is somebody else's data: `schema_fault` says whether it can be used, `shown_schema` is what
 a model sees of it, and a `checker` holds values against it within a bound of steps. Forms that MCP
-servers ask people to fill are checked by the same rules. Knows nothing about any one framework.
+servers ask people to fill are checked by the same rules. What shape a framework's tools have is in
+its own bridge; that several have tools with an `_arun` is known here (`own_arun`). `require` loads
+a framework's package or says how to install it.
 """
 
 import re

@@ -1,6 +1,7 @@
 """`taofold mcp`: who this user is at MCP servers, and what was accepted of their tools.
 
-Agents are served to MCP clients by `serve/mcp`; how servers are reached is in
+The verbs sign in and out and list where one is signed in, or list and forget accepted tools. Agents
+are served to MCP clients by `serve/mcp`; how servers are reached is in
 `taofold.bridges.mcp.client`.
 """
 

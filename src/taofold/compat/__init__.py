@@ -1,4 +1,4 @@
-"""The names of other frameworks for what is ours: thin layers, one package for each framework.
+"""The names of other frameworks for what is ours: thin layers, one module for each framework.
 
 Nothing else in taofold imports from here. `taofold.compat.tagent` is TAgent's.
 """

@@ -6,11 +6,12 @@ A program written for TAgent changes its import and runs:
 
 `run_agent(goal, model, tools)` is all that most programs use, a thin layer over `Agent`. The rest
 is for programs that have a loop of their own: `Store` is a state that changes through actions only,
-`query_llm` asks for the next decision, `evaluate_goal_achievement` for a judgement. Actions of the
-process are registered with `register_custom_action` and `SYSTEM_ACTIONS`. `llm_client` and
-`LLM_PROVIDERS` are models with `completion(model, messages)`; `integrate_custom_llm` adds one's
-own. Where TAgent would raise or go on silently (a reply that cannot be read, a model that is not
-there) the errors are those of `taofold.core.errors`.
+`query_llm` asks for the next decision, `evaluate_goal_achievement` for a judgement, and
+`format_final_output` makes the result of a state. Actions of the process are registered with
+`register_custom_action` and `SYSTEM_ACTIONS`. `llm_client` and `LLM_PROVIDERS` are models with
+`completion(model, messages)`; `integrate_custom_llm` adds one's own. Where TAgent would raise or go
+on silently (a reply that cannot be read, a model that is not there) the errors are those of
+`taofold.core.errors`.
 """
 
 import inspect

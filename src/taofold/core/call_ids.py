@@ -2,7 +2,7 @@
 
 A place is the `key` of an effect in its strategy and the index of a call in its batch, so a resume
 and a replay give the same ids. A `Rewound` gives its places anew: what is called there afterwards
-has ids of its own.
+has ids of its own. `branch` is no id: it says in which branch of a fork a place lies.
 """
 
 from hashlib import blake2b

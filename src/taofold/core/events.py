@@ -7,7 +7,7 @@ broken rules; what strategies note. `Event` is the union of them all.
 `key` is the place of an effect in its strategy ("0", "3", inside a fork "3.1.0"), the same on
 replay; `index` that of an action in its batch. Events are never changed; a `Record` is one with its
 number and time. `encode` and `decode` are their JSON, also that of older releases, which upcasters
-bring to the present form.
+bring to the present form. Where an imported run came from stands in its start (`Provenance`).
 
 A class says all there is to say of its kind: how durable it is, whether a replay derives it, how
 people read it and what of it those who watch may see, and behind `State:` what it does to the

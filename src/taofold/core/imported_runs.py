@@ -4,7 +4,8 @@ A file can claim anything: that a person approved, that a call was begun and onl
 missing, that somebody with more rights asked. `as_import` refuses what cannot have happened, keeps
 what is over, marked as a file's word, for whoever imports it; of a call without an outcome it keeps
 the proposal alone. So whoever carries the run on is asked anew about everything that is not done,
-under the policy of this place.
+under the policy of this place. `provenance_of` tells an imported run from one of our own, and
+`may_be_resumed` keeps back those that an older release took in with calls still open.
 """
 
 from collections.abc import Sequence

@@ -2,8 +2,8 @@
 
 JSON values, parameters and errors become one short line. What models, tools and files say must not
 act on the screen: `visible` shows what would move the cursor, change colours, reverse the reading
-direction or hide what a person is asked to approve.
-Instants are ISO 8601 in UTC with milliseconds; nothing here knows what time it is.
+direction or hide what a person is asked to approve. `utf8` replaces what no encoder takes. Instants
+are ISO 8601 in UTC with milliseconds; nothing here knows what time it is.
 """
 
 import json

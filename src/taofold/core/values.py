@@ -1,10 +1,10 @@
 """The values of a run: thoughts, actions, observations, steps, and who asks for them (`Principal`).
 
 With them what a model can (`Profile`), how it is asked (`ModelSettings`), the tiers and verdicts of
-approvals, and the names of reserved actions. Two values with the same content are equal. They are
-`msgspec` structs: frozen, cheap to make (60 ns against 420 ns for a frozen dataclass) and with one
-JSON form, in which fields that hold their default are left out. Nothing here knows about tools,
-storage or time.
+approvals, who may give them (`Deciders`), and the names of reserved actions. Two values with the
+same content are equal. They are `msgspec` structs: frozen, cheap to make (60 ns against 420 ns for
+a frozen dataclass) and with one JSON form, in which fields that hold their default are left out.
+Nothing here knows about tools, storage or time.
 """
 
 from collections.abc import Mapping

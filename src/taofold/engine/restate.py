@@ -3,7 +3,8 @@
 A worker is an HTTP endpoint that the server calls: `advance` with the id of a run. Restate keeps
 the queue, retries what breaks off, and shows both; nothing of a run is kept there but its id. The
 service is a plain one, not a virtual object: the log already keeps two workers from one run, and an
-object would keep a run for as long as a frozen worker holds the connection.
+object would keep a run for as long as a frozen worker holds the connection. `RestateAddress` is the
+server's address and the worker's own, read from one URL.
 """
 
 import asyncio
@@ -46,7 +47,7 @@ _RETRIES: Final = restate.InvocationRetryPolicy(
 class RestateAddress:
     """Where the server and this worker are.
 
-    >>> RestateAddress.parsed("http://restate:8080?worker=http://workers:9080&host=0.0.0.0").admin
+    >>> RestateAddress.parse("http://restate:8080?worker=http://workers:9080&host=0.0.0.0").admin
     'http://restate:9070'
     """
 

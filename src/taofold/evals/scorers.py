@@ -1,4 +1,5 @@
-"""What says whether a result is right: exact, containing, of a schema, by a command, by a judge.
+"""What says whether a result is right: exact, containing, of a schema, by a command, by a judge, or
+by the run's own word (`success`).
 
 A scorer is any function of a case and a result, async or not, that gives a `Score`, a number
 from 0 to 1 or a bool. Its name is the function's.

@@ -1,9 +1,10 @@
 """Configuration: `.taofold/config.yml` < environment < flags, which are the caller's; its keys, how
 it is read, and how a word of the environment becomes a value.
 
-Defaults for agents that do not say otherwise (`Config`), and how loops learn (`LearningKeys`): the
-keys under `ralph.cross_loop_learning` come from `config.yml` or a project's `aiwg.yml`, of which
-only this part is ours. The nearer word wins, key by key: aiwg.yml < config.yml < environment
+Defaults for agents that do not say otherwise (`Config`), the bounds of a run, which agent files may
+set as well (`LimitKeys`), and how loops learn (`LearningKeys`): the keys under
+`ralph.cross_loop_learning` come from `config.yml` or a project's `aiwg.yml`, of which only this
+part is ours. The nearer word wins, key by key: aiwg.yml < config.yml < environment
 (`TAOFOLD_LEARNING_INJECTION_TOP_K_PATTERNS=3`) < flags.
 """
 

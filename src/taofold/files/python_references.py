@@ -1,4 +1,7 @@
-"""From `module:attr` or `file.py:attr` to the object. **It runs what it imports**."""
+"""From `module:attr` or `file.py:attr` to the object. **It runs what it imports**.
+
+`is_name` tells by its form alone whether a text is such a reference.
+"""
 
 import importlib.util
 import sys

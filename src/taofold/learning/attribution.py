@@ -5,9 +5,9 @@ line, the names of its project apart; that a thought names it is nothing (D18). 
 check that its signature describes, or did before an edit exchanged the error, turns green by it,
 the edit stays to the end, and the loop's gates passed. What was shown and not used is no
 application; who did the same in other words is not always seen to have used it. A loop that takes a
-cure back, or meets its error where it stands, refutes it. Counts are about applications alone; a
-control loop adds only to what happens without; a loop that goes on after its end is taken back and
-counted anew.
+cure back, or meets its error where it stands, refutes it. A pattern whose counts say that it does
+harm is to be shown no more (`hurts`). Counts are about applications alone; a control loop adds only
+to what happens without; a loop that goes on after its end is taken back and counted anew.
 """
 
 from collections import Counter, defaultdict

@@ -1,6 +1,8 @@
 """What happens to patterns, as facts of the stream `patterns`. Past tense, append-only.
 
-Everything the registry shows is a fold of these. Each is counted once for a loop and a pattern,
+A pattern is found (again), chosen, applied, edited, imported, retired, archived, restored; a loop
+ends, or goes on after its end; what the search of a loop came to is known (`SearchSettled`).
+Everything the registry shows is a fold of these. What concerns a loop and a pattern counts once,
 however often it is written. Knows nothing about where facts are kept.
 """
 

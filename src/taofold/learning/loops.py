@@ -1,4 +1,5 @@
-"""What is kept about loops: what each was shown, and what all of them say together.
+"""What is kept about loops: what each was shown, used and taught (`LoopNote`), and what all of them
+say together (`LoopStats`).
 
 Knows nothing about how patterns are chosen.
 """

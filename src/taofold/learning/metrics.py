@@ -1,8 +1,9 @@
 """What learning was worth, in the names of the exported metrics.
 
-The benefit compares loops that were told something with loops that would have been and, by
-lot, were not; nothing else is fair. It comes with a 95 % interval, and below `ENOUGH` loops in
-either group with the word that this is too few.
+The benefit compares loops that were told something with loops that would have been and, by lot,
+were not; nothing else is fair. It comes with a 95 % interval, and below `ENOUGH` loops in either
+group with the word that this is too few. One loop against the control loops is `improvement`; what
+seeing one pattern was worth is `impact`.
 """
 
 from collections.abc import Iterable

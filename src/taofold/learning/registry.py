@@ -1,5 +1,6 @@
-"""The registry of patterns: chooses and injects, credits outcomes, takes in, edits, prunes,
-restores, exchanges; and what searches for edits came to (`rates`, `searched`).
+"""The registry of patterns: chooses and injects, credits outcomes, takes in, lists and measures,
+edits, retires, prunes, restores, exchanges; and what searches for edits came to (`rates`,
+`searched`).
 
 One class over a seam: a `Book` keeps the facts and lets a command see the state and add to it,
 as one transaction, and again if somebody else was quicker. What time it is comes from the caller.

@@ -1,6 +1,7 @@
 """What may be set about learning: the keys under `ralph.cross_loop_learning`, and one of ours.
 
-The names of the fields are the names of the keys. Where they come from is not known here.
+They say what is learnt from a loop, what a loop is told, and what leaves the registry. The names of
+the fields are the names of the keys. Where they come from is not known here.
 """
 
 from typing import Final

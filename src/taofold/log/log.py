@@ -3,10 +3,12 @@
 Anything that passes `taofold.testing.log_conformance` is a log; `WrappedLog` is the base of those
 that stand in front of another.
 
-The whole concurrency model is here. A run has one owner at a time, known by its `epoch`: an
-append carries the epoch and the next sequence numbers, so whoever was overtaken gets `Conflict`
-and nothing is written twice. How long an owner may be silent is its *lease*, a time by the log's
-own clock: while it lasts nobody else becomes the owner, and once it is over anybody may.
+The whole concurrency model is here. A run has one owner at a time, known by its `epoch`: an append
+carries the epoch and the next sequence numbers, so whoever was overtaken gets `Conflict` and
+nothing is written twice. How long an owner may be silent is its *lease*, a time by the log's own
+clock: while it lasts nobody else becomes the owner, and once it is over anybody may. Whoever is not
+the owner leaves a message for the run in its inbox (`Signal`). Lists show a run as a `RunRow`;
+`forgettable` are the runs that are old enough to be deleted.
 """
 
 from collections.abc import Collection, Mapping, Sequence

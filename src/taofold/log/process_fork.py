@@ -5,6 +5,9 @@ would find the parent's bookkeeping in memory, believe its locks are held, take 
 the parent could delete the -wal file under it (sqlite.org/howtocorrupt.html, 2.6). So a
 child is refused such a file, by whatever name, instead of damaging it. It knows nothing
 about logs.
+
+Whatever has connections or threads (`ForkAware`), also to PostgreSQL, is told in the child that
+there was a fork (`tell`).
 """
 
 import ctypes

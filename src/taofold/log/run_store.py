@@ -1,8 +1,9 @@
 """`Store`: the state of one run, the records it was folded from, and who listens.
 
-`dispatch` is the only way to change `state`: with an event, or a Redux-style function of the run's
-data. With a log behind it the records of a store become durable at `flush`, and only then do
-listeners hear of them: nobody is told of an event that a crash could take back. Blobs go along.
+`dispatch` changes `state`: with an event, or a Redux-style function of the run's data; `rewind`
+dispatches that what came later counts no more, `travel` only looks back, `restore` takes in what
+the log holds. With a log behind it the records of a store become durable at `flush`, and only then
+do listeners hear of them: nobody is told of an event that a crash could take back. Blobs go along.
 Time enters here, through `now`, beside a clock that nobody sets. Knows nothing about strategies,
 models or tools.
 """

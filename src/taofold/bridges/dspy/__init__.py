@@ -5,10 +5,11 @@
     made = await dspy.compile("question -> answer: int", cases, model="openai:gpt-5")
     said = await dspy.cot("2 + 3", program=made.program, model="openai:gpt-5")
 
-`cot` and `react` run a program, `compile` and `optimize` find better prompts for it. Each call is
-one run of an `Agent`; `actions` are the same for nodes of a flow. A program (`program`) is plain
-JSON, run by a strategy (`strategies`) whose calls become `effects` of the run; `library` is what
-DSPy sees of us, and `compilation` a teleprompter at work.
+`cot` and `react` run a program, `compile` and `optimize` find better prompts for it, each as one
+run of an `Agent`, and `list_compiled` finds in a run what it compiled; `actions` are the same for
+nodes of a flow. A program (`program`) is plain JSON, run by a strategy (`strategies`) whose calls
+become `effects` of the run; `library` is what DSPy sees of us, and `compilation` a teleprompter at
+work.
 
 DSPy itself (`pip install 'taofold[dspy]'`) is imported when something is compiled or run by it.
 """

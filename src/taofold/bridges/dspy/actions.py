@@ -1,4 +1,5 @@
-"""`reason.dspy.*` as actions of a flow, and their keys.
+"""`reason.dspy.*` as actions of a flow, and their keys: cot and react, compile and optimize, and
+export, import and list of compiled programs.
 
 They are there without DSPy: cot and react then run natively, and so does every compiled program;
 only compiling needs it. The keys of `settings.dspy` stand in for those that an action leaves out.

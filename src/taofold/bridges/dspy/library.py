@@ -4,9 +4,10 @@ To DSPy: our models as its language model (`DspyEngine`), our prompts as its ada
 of our signatures. From DSPy: a module that was compiled, as plain JSON (`stored_program`). What can
 be read without it, its classes of signatures and its saved states, is in `signature` and `program`.
 
-DSPy gets its engine contract and its adapter without any global configuration. It is imported when
-a program is run or compiled. It has no types that a strict checker could use, so it is `Any` here
-and everything that comes out of it is made ours at once.
+DSPy gets its engine contract and its adapter for one block and thread (`session`), without any
+global configuration. It is imported when a program is run or compiled. It has no types that a
+strict checker could use, so it is `Any` here and everything that comes out of it is made ours at
+once.
 """
 
 import os

@@ -1,5 +1,5 @@
-"""Compiled programs as plain JSON, ours or DSPy's (`from_dspy`), the prompts that they make, and
-the reading of the replies.
+"""Compiled programs as plain JSON, ours (`imported`) or DSPy's (`from_dspy`), or not compiled yet
+(`plain_program`); the prompts that they make, and the reading of the replies.
 
 A `Program` is a signature and, for each predictor, its instructions, fields and demos: that is all
 a teleprompter changes, so a program runs without DSPy. Its version is a hash of what is sent to a

@@ -1,8 +1,8 @@
 """Recorded runs as text and as JSON: the state and the steps of one, the differences of two.
 
-For `taofold runs list`, `show`, `rewind` and `diff`; these verbs are in `cli/runs`. A difference is
-one of events: ids, times, durations, epochs and owners do not count, for they always differ. A run
-that goes on is shown by `story`.
+For `taofold runs list`, `show` and `diff`; these verbs are in `cli/runs`. A difference is one of
+events: ids, times, durations, epochs and owners do not count, for they always differ. A run that
+goes on is shown by `story`.
 """
 
 import os

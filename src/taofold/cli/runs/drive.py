@@ -1,8 +1,8 @@
 """`taofold run`, and how any run is driven in front of a person.
 
-The trace, approvals (`--approve` says who gives them), Ctrl-C, the result and the exit code are the
-same for a run that is resumed, forked or steered. `--set KEY=VALUE` is what a run's state starts
-with.
+The trace, approvals (`--approve` says who gives them), Ctrl-C and SIGTERM, the result and the exit
+code are the same for a run that is resumed, forked or steered. `--set KEY=VALUE` is what a run's
+state starts with.
 """
 
 import asyncio

@@ -1,4 +1,7 @@
-"""Finds the run that a person means, and closes the log behind a command."""
+"""Finds the run that a person means, and its records; closes the log behind a command.
+
+A run is meant by its id, the beginning of one, or `last`.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -3,7 +3,8 @@
 So a flow has the runtime, log, policy and approvals of everything else, resumes in the middle and
 replays offline. It keeps its own copy of the state, which is a function of what the effects gave
 back, and puts every change on the record. The branches of a fan-out run at the same time, each with
-its own copy of the state, which are joined in the order of the branches.
+its own copy of the state, which are joined in the order of the branches. A flow in a flow
+(`nested_flow`) has a state of its own, and gives the outer one its result only.
 """
 
 from collections import Counter

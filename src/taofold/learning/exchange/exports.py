@@ -1,7 +1,8 @@
-"""Everything a registry holds, as the files of the seed's layout.
+"""Everything a registry holds, as the files of the seed's layout, or in one file (`bundle`).
 
-Rates have two digits, times are ISO 8601. What we believe of a pattern, its evidence, stays at
-home: it holds words of other people's code, and nobody should trust it anyway.
+The files hold the patterns, the archive, the metrics, and of each loop what it was shown and what
+it taught. Rates have two digits, times are ISO 8601. What we believe of a pattern, its evidence,
+stays at home: it holds words of other people's code, and nobody should trust it anyway.
 """
 
 import re

@@ -1,7 +1,9 @@
 """What an edit does, apart from where it does it: hunks, tokens, and whether it follows another.
 
 Edits of a loop are read from the texts before and after (`hunks`, `joined`), those of a lesson from
-its stored difference (`sides`, `edits_in`). Knows nothing about errors or patterns.
+its stored difference (`sides`, `edits_in`). Two are compared as bags of tokens (`delta`, `dice`),
+with names and strings made the same if need be (`abstracted`); `excerpt` is one for readers. Knows
+nothing about errors or patterns.
 """
 
 import builtins

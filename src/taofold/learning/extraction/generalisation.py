@@ -1,9 +1,9 @@
 """From the case to the rule: messages to bounded patterns, lines to templates with placeholders.
 
-A message becomes a pattern of fixed texts with few wildcards, `.*` at most three times, so
-that whoever runs it as a regular expression is safe too (we never do: patterns are data). Also
-the place and the line at which an error was raised, as they are compared between projects. Pure,
-and the same input gives the same output.
+A message becomes a pattern of fixed texts with few wildcards, `.*` at most three times, so that
+whoever runs it as a regular expression is safe too (we never do: patterns are data). Also the place
+and the line at which an error was raised, as they are compared between projects, and the schema's
+names for classes of errors and for languages. Pure, and the same input gives the same output.
 """
 
 import builtins

@@ -1,8 +1,9 @@
 """What happened in a finished loop, and how that is read from the logs of its runs.
 
 Plain values between the log and the extraction: failing checks, the changes made after them, what
-failed then. An edit is judged by the next run of the checks; an edit that is the reverse of the
-last one takes it back. Also when two reports tell of the same check, whoever words them.
+failed then (`RepairAttempt`). An edit is judged by the next run of the checks; an edit that is the
+reverse of the last one takes it back. Here it is also decided when two reports tell of the same
+check (`name_of`, `same_finding`), and which errors hide what would fail behind them (`stops`).
 """
 
 import re

@@ -1,1 +1,1 @@
-"""What a pattern is: its four kinds, its counts, its id, and the notes kept of loops."""
+"""What a pattern is (its four kinds, its counts, its id), and the case a loop asks lessons for."""

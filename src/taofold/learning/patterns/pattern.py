@@ -2,7 +2,8 @@
 
 Counts are our own; what an imported file claims is kept apart and never believed. Times are
 milliseconds since the epoch. Ids are `pat-<kind>-<slug>-<3 digits>` and `tmpl-<slug>-<3 digits>`.
-Nothing here decides what is shown to a model. All text comes from outside and is data.
+`Rate` belongs to no pattern: it says how often edits of one shape ended loops. Nothing here decides
+what is shown to a model. All text comes from outside and is data.
 """
 
 import re

@@ -1,8 +1,8 @@
 """Documents of turns as a run's records: what both `tao_yaml` and `react_json` read becomes a log.
 
-The records fold, check and measure as those of a run do. What a document leaves out or says wrongly
-is mended and put on record as a violation, or refused if the import is strict: an unknown word
-never improves a run.
+Both hand over turn after turn to a `RecordWriter`, which puts the records together. They fold,
+check and measure as those of a run do. What a document leaves out or says wrongly is mended and put
+on record as a violation, or refused if the import is strict: an unknown word never improves a run.
 """
 
 from collections.abc import Sequence

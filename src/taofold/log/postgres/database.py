@@ -2,10 +2,10 @@
 
 So a log can be used from any event loop and from several, leases are renewed however long somebody
 holds up theirs, and all that write share one transaction at a time: what is handed in while a
-commit is on its way to the disk goes along with the next. Broken connections are made anew; a
-write whose answer was lost says so. Processes tell each other of changes and send short messages by
+commit is on its way to the disk goes along with the next. Broken connections are made anew; a write
+whose answer was lost says so. Processes tell each other of changes and send short messages by
 LISTEN and NOTIFY, and share small documents (`kept`, `keep`). Of runs it knows only their inboxes,
-which many ask for at once.
+which many ask for at once. A forked child leaves its parent's connections alone and begins anew.
 """
 
 import asyncio

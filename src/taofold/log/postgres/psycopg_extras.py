@@ -1,8 +1,9 @@
-"""What psycopg leaves to us: addresses without passwords, what errors mean, and arrays in binary.
+"""What psycopg leaves to us: addresses, what errors mean, and arrays in binary.
 
-An error becomes one that tells the person who reads it what to do. Arrays are written at once:
-psycopg looks at every element to learn its type, which costs more than everything else about an
-append; the log knows its types.
+An address is read with the size of the pool that only we know of, is given keepalives, and is shown
+without its password. An error becomes one that tells the person who reads it what to do. Arrays are
+written at once: psycopg looks at every element to learn its type, which costs more than everything
+else about an append; the log knows its types.
 """
 
 import struct

@@ -5,7 +5,8 @@ the background, and kept for as long as the process lives, or until `close`. Wha
 it never lowers a tier unless `trust` says so, and a tool that changed or is new since the server
 was met is called only after a person has accepted it. Resources and prompts of the server are read
 by tools of ours (`readers`), or by the program itself, which may also wait for changes of
-resources. What is done with a server that is up is in `remote_server`.
+resources. Where credentials depend on who asks, each principal has a connection of its own. What is
+done with a server that is up is in `remote_server`.
 """
 
 import asyncio
