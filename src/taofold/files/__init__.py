@@ -6,7 +6,8 @@ about models' adapters, logs or terminals.
 `checked_yaml` is a YAML file with the line of every key; `agent`, `tools`, `config` and `policy`
 are what may stand in one; `agent` also makes an `Agent` of it. `flow`: agents whose strategy is a
 graph of nodes; `actions` is what a node may do, `expressions` what may stand in its values.
-`export` writes files.
+`export` writes files. `types` and `python_references` read what a text in a file names: a type, an
+object of Python.
 """
 
 from importlib import import_module

@@ -2,7 +2,8 @@
 
 It is written `question, context -> answer: int`, or is a class of DSPy's; a text is parsed, never
 evaluated. `files.types` makes the Python types from it; `written_of` is the way back. DSPy is not
-imported: its classes are known by what they have.
+imported: its classes are known by what they have. Types of DSPy's whose values are no text, such as
+images, are refused (`refuse_media`).
 """
 
 # Values here are JSON of any shape, or come from a library without types.

@@ -2,7 +2,9 @@
 
 One sentence has several causes: too few is not too many, the very start is not the middle, a text
 of letters is not one of digits; and what a change puts in because the check there asked for it is
-right only where the check here asks for it as well. Pure, and about texts alone.
+right only where the check here asks for it as well. For readers there are the values and words that
+differ (`differences`) and the line by which a check came up (`statement`); that both name the same
+library speaks the other way (`same_library`). Pure, and about texts alone.
 """
 
 import re
