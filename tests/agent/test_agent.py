@@ -191,6 +191,15 @@ def test_run_sync_works_without_a_loop_and_raises_what_happened() -> None:
         ({"tools": len}, r"write tools=\[add\]"),
         ({"tools": "files"}, r"write tools=\[add\]"),
         ({"hooks": Hook()}, r"write hooks=\[Guard\(\)\]"),
+        ({"secrets": "hunter2"}, r"write secrets=\[token\]"),
+        ({"secrets": None}, r"write secrets=\[token\]"),
+        ({"policy": None}, r"policy: write policy=Policy\(…\) or leave it out"),
+        ({"policy": {"autonomy": "balanced"}}, "policy: write policy=Policy"),
+        ({"instructions": None}, "instructions: is a text, not None"),
+        ({"name": None}, "name: is a text"),
+        ({"models": None}, "models: is a mapping"),
+        ({"extra": None}, "extra: is a mapping"),
+        ({"strategy": None}, "strategy: is a name or a function"),
     ],
 )
 def test_what_is_easily_mistaken_is_said_where_it_is_written(options: Any, cure: str) -> None:

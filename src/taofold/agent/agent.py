@@ -138,7 +138,27 @@ class Agent(Generic[Deps, Out]):
         limits: Any = self.limits
         if not isinstance(limits, Limits):
             raise ConfigError(f"write limits=Limits(steps=3, …), not {limits!r}", path="limits")
-        for name, example in (("tools", "tools=[add]"), ("hooks", "hooks=[Guard()]")):
+        policy: Any = self.policy
+        if not isinstance(policy, Policy):
+            wrong = f"write policy=Policy(…) or leave it out, not {policy!r}"
+            raise ConfigError(wrong, path="policy")
+        for name in ("name", "description", "instructions"):
+            text: Any = getattr(self, name)
+            if not isinstance(text, str):
+                raise ConfigError(f"is a text, not {text!r}", path=name)
+        for name in ("models", "extra"):
+            mapping: Any = getattr(self, name)
+            if not isinstance(mapping, Mapping):
+                raise ConfigError(f"is a mapping, not {mapping!r}", path=name)
+        strategy: Any = self.strategy
+        if not isinstance(strategy, str) and not callable(strategy):
+            raise ConfigError(f"is a name or a function, not {strategy!r}", path="strategy")
+        for name, example in (
+            ("tools", "tools=[add]"),
+            ("hooks", "hooks=[Guard()]"),
+            # A text would be taken letter by letter.
+            ("secrets", "secrets=[token]"),
+        ):
             value: Any = getattr(self, name)
             if isinstance(value, str) or not isinstance(value, Iterable):
                 raise ConfigError(f"is a list: write {example}", path=name)
