@@ -1,10 +1,11 @@
 """The command line and HTTP show the same run: one view, to which each may add keys."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from taofold import Agent, tool
+from taofold import Agent, Policy, Tier, tool
 from taofold.cli.render.runs import state_json
 from taofold.cli.runs.drive import as_json, pending_json
 from taofold.core.events import Record
@@ -28,6 +29,17 @@ async def waiting() -> tuple[str, list[Record]]:
     agent = Agent(ScriptedModel([reply]), tools=(send,), log="memory", name="postman")
     result = await agent.run("send a word")
     return result.run_id, list(await result.log.read(result.run_id))
+
+
+async def test_an_agent_is_shown_with_what_its_policy_says_of_its_tools_aliases() -> None:
+    """Mutants: aliases are not looked at; a policy's lower role hides the tool's own."""
+    named = replace(send, aliases=("post",), role="EDITOR")
+    policy = Policy(tiers={"post": Tier.CONFIRM}, required={"post": "ADMIN"})
+    agent = Agent(ScriptedModel([]), tools=(named,), policy=policy)
+    (shown,) = responses.agent("postman", agent).tools
+    assert (shown.tier, shown.role) == (3, "ADMIN")
+    lower = agent.but(policy=Policy(required={"send": "VIEWER"}))
+    assert responses.agent("postman", lower).tools[0].role == "EDITOR"
 
 
 async def test_the_command_line_and_http_show_the_same_state() -> None:

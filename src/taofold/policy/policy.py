@@ -226,6 +226,10 @@ class Policy:
         own = self.rights["approve_own"] if self.own_approval else None
         return Deciders(own, self.approvers, self._roles_for(tool, role))
 
+    def role(self, tool: str, declared: str) -> str:
+        """The highest role that is required for `tool`, which itself `declared` one; "" = none."""
+        return max(self._roles_for(tool, declared), key=self._height, default="")
+
     def _roles_for(self, tool: str, role: str) -> tuple[str, ...]:
         """The roles that are required for `tool`, by itself (`role`) and by this policy."""
         # Both: as with tiers, what a policy says of a tool raises what the tool declares.

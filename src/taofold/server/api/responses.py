@@ -177,14 +177,16 @@ def agent(name: str, offered: Agent[Any, Any]) -> schemas.AgentShown:
     """An agent that is offered."""
     model = cast("Model", offered.model)
     strategy = offered.strategy if isinstance(offered.strategy, str) else "custom"
+    # As runs have it: what it says of an alias holds for the tool.
+    policy = offered.policy.covering(offered.toolset.aliases)
     tools = [
         schemas.ToolShown(
             name=tool.name,
             description=tool.description,
             # As the policy has it: it may raise what the tool declares.
-            tier=int(offered.policy.tier(tool.name, Facts(tool.tier, tool.effect))),
+            tier=int(policy.tier(tool.name, Facts(tool.tier, tool.effect))),
             effect=tool.effect,
-            role=offered.policy.required.get(tool.name, tool.role),
+            role=policy.role(tool.name, tool.role),
             parameters=tool.schema,
             # A role may be the policy's: it is above.
             options={name: value for name, value in tool.declared.items() if name != "role"},
