@@ -417,7 +417,7 @@ async def test_after_a_death_a_reply_whose_hook_was_late_is_still_read_by_nobody
     result = await one.run("goal", run_id="r")
     records = [record for record in result.records if not isinstance(record.event, e.RunFinished)]
     left = await planted(records, MemoryLog())
-    later = agent(*script, hooks=[Silent()], log=left)
+    later = agent(*script, hooks=[Watcher()], log=left)
     done = await later.resume("r")
     assert (done.stop_reason, RAN) == ("timeout", [])
 
