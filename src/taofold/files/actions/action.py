@@ -8,8 +8,8 @@ Watched means: sent to the node's models, kept to its tools and steps, and trace
 changed on their way out and results on their way in; what runs inside knows nothing of it. Branches
 of a fork are watched too, and their traces are joined in order. Knows nothing about YAML.
 
-Shared by the actions, too: the keys of whatever asks a model (`Asking`), and what keys for the
-answer's type, for tools and for models mean in a run (`output_of`, `offered_tools`, `roles`).
+All actions share what keys for the answer's type, for tools and for models mean in a run
+(`output_of`, `offered_tools`, `roles`).
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false

@@ -1,6 +1,8 @@
 """What the four kinds of pattern say. Field for field the schema of the exported files.
 
-Knows nothing about how often a pattern helped; that is `pattern`.
+An error and its fix (`ErrorFix`), a way of working that led to success (`Approach`), one that
+failed (`Avoidance`), and code with holes (`CodeTemplate`). Knows nothing about how often a pattern
+helped; that is `pattern`.
 """
 
 from typing import Literal, TypeAlias
