@@ -1,8 +1,9 @@
 """`cot`, `react`, `self_correct`, `decompose` and `plan` as plain calls:
 `await taofold.reason.cot("…", model="openai:gpt-5")`.
 
-Each call is one run of an `Agent` with that strategy, so limits, policy, the log, replay
-and resumption are the same as everywhere. Knows nothing about how the strategies work.
+Each call is one run of an `Agent` with that strategy, so limits, policy, the log, replay and
+resumption are the same as everywhere; what comes back is a `Reasoned`: the answer, the thinking,
+the trace, the run. Knows nothing about how the strategies work.
 """
 
 from collections.abc import Callable, Mapping, Sequence

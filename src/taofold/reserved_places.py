@@ -1,10 +1,11 @@
 """Places of authority: policy, secrets, logs. No file tool and no contained command reaches them.
 
-A log decides what was approved, a token who somebody is, the operator's policy what needs a
-person. They usually lie outside the work root, or in `.taofold`, which does not exist for an
-agent. Where a work root encloses one of them all the same (it is the home directory, or the log
-is given by a path inside it), whoever keeps it has reserved it here, and jail and container look
-here each time they are used. Knows nothing of what the places hold.
+A log decides what was approved, a token who somebody is, the operator's policy what needs a person.
+They usually lie outside the work root, or in `.taofold`, which does not exist for an agent. Where a
+work root encloses one of them all the same (it is the home directory, or the log is given by a path
+inside it), whoever keeps it has reserved it here, and jail and container look here each time they
+are used. `operator_folder` and `state_folder` are where the operator's and this user's files lie.
+Knows nothing of what the places hold.
 """
 
 import os

@@ -1,7 +1,9 @@
 """What this process itself runs and imports: nothing that lies where an agent works.
 
-An agent may write below its work root, so a program found there by `PATH`, or a module found
-there by `sys.path`, would be its code with all rights of the person who started it.
+An agent may write below its work root, so a program found there by `PATH`, or a module found there
+by `sys.path`, would be its code with all rights of the person who started it. So programs are
+looked for elsewhere (`program`), processes of ours import from elsewhere (`seal`), and where this
+Python itself lies below a work root nobody may write (`frozen`).
 """
 
 import os

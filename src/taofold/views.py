@@ -1,4 +1,5 @@
-"""Runs and approvals as JSON, and the names of sessions: once for the command line and for HTTP.
+"""Runs, their ratings and approvals as JSON, and the names of sessions: once for the command line
+and for HTTP.
 
 A view is a dict of plain JSON values. Whoever shows it may add keys of its own (the command line
 a session, HTTP a goal), but a key that is here means the same everywhere:

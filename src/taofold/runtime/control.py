@@ -1,4 +1,5 @@
-"""What people do to runs from outside: see what is pending, decide, answer, steer, cancel, forget.
+"""What people do to runs from outside: see what is pending, decide, answer, steer, cancel, and
+remove one that never began.
 
 And what the clock and an engine settle in runs that nobody drives: expired questions, orphans,
 runs that wait for nothing.

@@ -3,7 +3,7 @@
 Messages are read from the log, turned into events by whoever takes them at the place where they
 take effect, and consumed in the transaction that writes those events. What stands in one was
 redacted before it was posted (`control`); here it is once more, for the run's agent may know
-further secrets than whoever posted it.
+further secrets than whoever posted it. `environment_redactor` serves where no agent is at hand.
 """
 
 import os

@@ -1,8 +1,10 @@
-"""Models by name: `provider:model` becomes a `Model`, with the profile that was measured for it.
+"""Models by name: `provider:model` becomes a `Model`, with the profile that was measured for it; a
+list of them one that falls back from each to the next.
 
-`resolve` is a look-up: a provider's module is imported when it is asked for, by its dotted path
-or through the entry points of group `taofold.models`. What `taofold doctor MODEL` measured is kept
-in the operator's folder and is the profile of every later `provider:model` that is given none.
+`resolve` is a look-up: first what a program registered itself (`register_provider`), then a
+provider's module, which is imported when it is asked for, by its dotted path or through the entry
+points of group `taofold.models`. What `taofold doctor MODEL` measured is kept in the operator's
+folder and is the profile of every later `provider:model` that is given none.
 """
 
 import importlib

@@ -1,8 +1,10 @@
-"""Runs: start, resume, advance, replay, fork, rewind. Each is one way to call the drive.
+"""Runs: start, resume, advance and replay, which are ways to call the drive; and begin, fork,
+rewind and reopen, which only write to the log what a later drive goes on from.
 
-`begin` only puts a run into the log; `advance` is all that engines call. Each claims the run, takes
-in its log, drives, and writes how that ended: a run ends in exactly one `RunFinished`, or waits as
-rows in the log. Whatever happens to the process, what was dispatched before the last flush is kept.
+`advance` is all that engines call; `reopen` readies an ended run for it. `start`, `resume` and
+`advance` hold the run while they drive it, and write how that ended: a run ends in exactly one
+`RunFinished`, or waits as rows in the log. Whatever happens to the process, what was dispatched
+before the last flush is kept.
 """
 
 import asyncio

@@ -1,9 +1,10 @@
 """What a route is (`ApiEndpoint`): its handler, the right it needs, and the models its input is
 checked with; the checks; and what a refusal is (`Problem`, problem details by RFC 9457).
 
-A route without a right does not exist: there is no other way to make one. The same models make
-the OpenAPI document, so what is published is what is enforced. A run that a caller may not see is
-answered like one that is not there.
+A route without a right does not exist: there is no other way to make one. The same models make the
+OpenAPI document, so what is published is what is enforced. `problem_of` says which errors of ours
+are refusals. A run that a caller may not see is answered like one that is not there
+(`visible_run`).
 """
 
 import re

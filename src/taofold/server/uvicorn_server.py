@@ -1,7 +1,8 @@
 """The HTTP server under the application: uvicorn, with bounds on how a request may arrive.
 
-uvicorn waits for ever for the first line of a request; here a connection that does not
-bring a whole header in time is closed.
+uvicorn waits for ever for the first line of a request; here a connection that does not bring a
+whole header in time is closed. What is written after a client has gone is dropped
+(`OpenTransport`), which would otherwise be a warning each time.
 """
 
 import asyncio

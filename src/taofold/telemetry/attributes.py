@@ -1,4 +1,5 @@
-"""What a span says in the words of OpenTelemetry's GenAI conventions and of OpenInference.
+"""What a span says, its moments, links and exception too, in the words of OpenTelemetry's GenAI
+conventions and of OpenInference.
 
 Back ends differ in which of the two they read, so each span has its kind, names, sizes and single
 values in both; whole conversations are in the GenAI form only. Names follow

@@ -1,4 +1,5 @@
-"""OpenTelemetry: spans over OTLP/HTTP, while runs go on or after the fact.
+"""OpenTelemetry: spans over OTLP/HTTP, while runs go on (`traced`) or after the fact (`post`); and
+as OTLP's JSON (`dumps`).
 
     agent = Agent("openai:gpt-5", log=traced("sqlite:runs.db"))
 

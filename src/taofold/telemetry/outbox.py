@@ -1,7 +1,8 @@
 """What exporters send with: `Outbox`, a thread that collects entries, and `send`, one HTTP request.
 
 Bounded: what does not fit is dropped and counted, for a run must not grow with a back end that is
-away; a request is tried again a few times. Proxies are the environment's. Knows nothing of spans.
+away; a request is tried again a few times. Proxies are the environment's. `endpoint_of` is what of
+an address may be shown. Knows nothing of spans.
 """
 
 import atexit

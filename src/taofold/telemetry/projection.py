@@ -2,6 +2,9 @@
 is of one run that goes on, `spans_of` of a stored one, `Calls` are what was proposed and is not
 over.
 
+Where an application started the run, its spans hang in the application's trace (`context_of`), and
+`SpanProjection.sampled` says whether that one is recorded.
+
 Pure. What was rewound is part of the trace: it was done, and paid for (`core.trace` is the run as
 it stands now, without). What a fork copied is not: it is in the trace of the run that did it, to
 which the fork has a link. A log does not hold prompts; where nobody gives the one that was sent,

@@ -1,4 +1,5 @@
-"""The spans of a run, as values, and their ids, which are derived from the run's id.
+"""The spans of a run, as values, with moments (`Mark`) and links to other spans; and their ids,
+which are derived from the run's id.
 
 Spans know nothing about OpenTelemetry or Opik; `attributes` and `opik` translate them. Times are
 milliseconds since the epoch, with fractions. OpenTelemetry wants ids of 16 and 8 bytes, Opik

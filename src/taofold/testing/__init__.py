@@ -1,4 +1,7 @@
-"""What tests of agents need: models without a network, guards, conformance suites."""
+"""What tests of agents need: models without a network, recorded answers of providers (cassettes), a
+guard against real requests, a check that a run replays; and conformance suites for logs, journals
+and engines.
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

@@ -1,12 +1,12 @@
 """Confines a command with bubblewrap: one writable directory, no network of ours, no secrets.
 
 It gives the longer argument list, the places made for its mounts (`stubs`), and what must live as
-long as the command does (`Containment.around`). Knows nothing about tools. What it promises:
-only the work root (without its protected and hidden names) is writable and lasts; the system is
-read-only; the home directory, other projects, `/run`, `/var` and this machine's network do not
-exist; when the command ends, all its processes end. With `network` it has one of its own, from
-which nothing on this machine's loopback can be reached, if a helper for that is installed;
-`shares` says that none is. It does not limit memory or processor use.
+long as the command does (`Containment.around`); `why_not` finds out whether it works here. Knows
+nothing about tools. What it promises: only the work root (without its protected and hidden names)
+is writable and lasts; the system is read-only; the home directory, other projects, `/run`, `/var`
+and this machine's network do not exist; when the command ends, all its processes end. With
+`network` it has one of its own, from which nothing on this machine's loopback can be reached, if a
+helper for that is installed; `shares` says that none is. It does not limit memory or processor use.
 
 `stubs` keep names such as `.git` out of reach, existing or not. A mount covers what exists. What
 does not exist is made for as long as the command runs, because a mount needs a place: an empty

@@ -1,6 +1,7 @@
 """What passes between a tool and its run: the call's context (`RunContext`), which is an optional
-first parameter; questions to a person (`InputRequired`) or to the run's own model; and the
-`Outcome`, for a tool that has more to say than a value.
+first parameter; questions to a person (`InputRequired`) or to the run's own model; a tool's word
+that it is another one now than when its call was allowed (`DefinitionChanged`); and the `Outcome`,
+for a tool that has more to say than a value.
 
 Values and exceptions only: the runtime asks, answers and waits.
 """

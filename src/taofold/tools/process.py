@@ -3,7 +3,8 @@ no child of ours.
 
 Whatever happens, cancellation included, no process of its group is left when it returns. Of a long
 output `OutputExcerpt` keeps the useful part: its head, its tail, and error lines between; memory is
-bounded whatever is fed. Knows nothing about tools or containers.
+bounded whatever is fed; `key_line` is the one line that says most. Knows nothing about tools or
+containers.
 """
 
 import asyncio

@@ -1,9 +1,9 @@
 """How a function is read once, and the parameters that a model wrote become its arguments.
 
-`declare` reads parameters, hints and docstring (Google, NumPy, Sphinx and Epydoc style; one that
-no style fits is a plain description) when the tool is made, and never calls the function.
-`FunctionSignature.arguments` is the part that runs per call. Knows nothing about tiers, runs or
-prompts.
+`declare` reads parameters, hints and docstring (Google, NumPy, Sphinx and Epydoc style; one that no
+style fits is a plain description) when the tool is made, and never calls the function;
+`signature_of_schema` is for one mapping that a JSON Schema describes. `FunctionSignature.arguments`
+is the part that runs per call. Knows nothing about tiers, runs or prompts.
 """
 
 import inspect

@@ -2,7 +2,8 @@
 steer, fork, resume).
 
 A run is started once for each idempotency key, and in a session one at a time: who asks for the
-same again is given the run that there is, who asks for another waits for its turn.
+same again is given the run that there is, who asks for another waits for its turn. What the user
+looks at reaches the model as one line in a frame (`framed_context`).
 """
 
 import asyncio
