@@ -1,9 +1,9 @@
 """Python source to point into and to change, and the project it belongs to.
 
-A `Source` has offsets, segments and edits. A `Project` has functions, who mentions whom, and what a
-test reaches. Names stand for what they call: with no types to go by, a function reaches every
-function of the project whose name it mentions; this stands in for coverage, which nobody measured.
-Knows nothing about failures or why a change is made.
+A `Source` has offsets, segments and edits (`Change`, `Edit`). A `Project` has functions, who
+mentions whom, and what a test reaches. Names stand for what they call: with no types to go by, a
+function reaches every function of the project whose name it mentions; this stands in for coverage,
+which nobody measured. Knows nothing about failures or why a change is made.
 """
 
 import ast

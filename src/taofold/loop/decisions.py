@@ -1,10 +1,10 @@
 """What a loop does next (`decide`), and which iteration's files it leaves (`choose`): decided from
 its state and the clock alone. Pure.
 
-`decide` gives the next move. The driver performs it, records what came of it, and asks again; so
-a loop that was killed between any two facts goes on exactly where it was. `choose` decides which
-iteration's files a loop that did not simply complete leaves behind. Whether a loop goes nowhere is
-in `course`: its findings are facts of the state here.
+`decide` gives the next move, a value (`Measure`, `Iterate`, `Finish`, …). The driver performs it,
+records what came of it, and asks again; so a loop that was killed between any two facts goes on
+exactly where it was. `choose` decides which iteration's files a loop that did not simply complete
+leaves behind. Whether a loop goes nowhere is in `course`: its findings are facts of the state here.
 """
 
 from dataclasses import dataclass

@@ -5,10 +5,13 @@ further iteration; the answers are frozen in the loop's stream. `learn` is asked
 All may be asked again after a crash, with the same loop id: a learner counts a loop once.
 
 `CrossLoopLearner` is the one for real loops, command line and benchmark. At the start it makes a
-case of the task and the failing checks, and asks the registry; at the end it
-attributes what was injected, settles it, and takes in what the loop teaches. What the runs
-themselves say about tests is believed only as far as the gates agree: a test run inside an
-iteration belongs to the agent, the gate does not.
+case of the task and the failing checks, and asks the registry; at the end it puts together which
+attempts there were (`history_of`), attributes what was injected, settles it, and takes in what the
+loop teaches. What the runs themselves say about tests is believed only as far as the gates agree:
+a test run inside an iteration belongs to the agent, the gate does not.
+
+A model that ranks edits itself is a `SearchPolicy`: its prompt gets the rates at which earlier
+searches found such edits to be right, and what its runs say of them is kept.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence

@@ -1,5 +1,8 @@
 """The state of a loop (`LoopState`): a pure `fold` of its facts. It refuses what may not follow.
 
+What decisions and reports ask of the past, it answers: the last verdict, what each iteration
+gained, the time that is left, whether there is a folder still to be removed.
+
 Two processes that fold the same facts see the same loop; nothing else is remembered.
 """
 

@@ -1,5 +1,6 @@
 """A loop's values: its request and limits, its statuses and their order (D17), what it spent, what
-earlier loops told it (`Lessons`), what it taught (`Learnt`), the program's exit code. Pure.
+earlier loops told it (`Lessons`), what it taught (`Learnt`), what is left of the folder that it
+worked in (`Left`), the program's exit code. Pure.
 
 ```
 pending → running ⇄ paused

@@ -1,5 +1,6 @@
-"""A gate (`Gate`), what one run of it showed, what was tampered with (`TreeChange`), and the
-verdict over all gates, with why a tree may not be returned though it passed (`unexecuted`). Pure.
+"""A gate (`Gate`), what one run of it showed, what was tampered with (`TreeChange`), what became of
+protected files that a person edited (`Settled`), and the verdict over all gates, with why a tree
+may not be returned though it passed (`unexecuted`). Pure.
 
 Values with one JSON form. A gate whose runner gave no report is read like a person would read it,
 from its output; one that printed nothing recognisable counts as one check, named after its command.

@@ -1,5 +1,6 @@
 """Encoding of requests that the providers' formats share: names, arguments, batches of calls with
-their results, media; and messages as plain text, for models without native tools.
+their results, the system's messages, sampling, media (a line of text stands for those that a model
+cannot take); and messages as plain text, for models without native tools.
 
 Functions of messages; `Memo`, which remembers encodings from call to call; an `estimate` of tokens.
 It knows no provider, and nothing of replies (`replies`).

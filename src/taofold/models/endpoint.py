@@ -1,8 +1,9 @@
 """Calls one provider's address: a limiter, the transport, retries (`RetryPolicy`), and one listener
 throughout.
 
-An adapter gives it bodies and a reader of answers (`ReplyReader`); it knows nothing about either's
-format. How many requests may start is in `limiter`, what a refusal means in `provider_errors`.
+An adapter gives it bodies, a reader of answers (`ReplyReader`) and, where each request is signed,
+what signs it (`Sign`); it knows nothing about either's format. How many requests may start is in
+`limiter`, what a refusal means in `provider_errors`.
 """
 
 import asyncio

@@ -4,6 +4,9 @@
 and goes back in front of what it led to. Ids of calls and messages are left out, because with them
 each would demand its reasoning. The end of the request is the conversation, so that one request is
 a prefix of the next.
+
+Another server in OpenAI's place may have chat completions only: `ElsewhereModel` turns to these,
+for good, when it answers that there is no such path.
 """
 
 from collections import Counter

@@ -1,4 +1,5 @@
-"""US dollars per million tokens, and the catalogue of public models that they are taken from.
+"""US dollars per million tokens, and the catalogue of public models that they are taken from, which
+also has their windows (`find`).
 
 A price changes with the length of a prompt and with the service tier. It is the user's own, or
 that of `genai-prices`: where that library is installed (`taofold[prices]`) its data are used, which

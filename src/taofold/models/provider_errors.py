@@ -1,8 +1,9 @@
 """What a provider's refusal means: its status, headers and body as a `ModelError` with a kind, an
 advice, and the seconds to wait (`retry_after`). Pure.
 
-`reason` knows the shapes in which providers report errors, `_SORTINGS` which words mean which kind,
-the first that fits. Texts of providers are data: cut, printable, without the key.
+`failure` makes it of an answer, `fault` of what is reported in a body or a stream. `reason` knows
+the shapes in which providers report errors, `_SORTINGS` which words mean which kind, the first that
+fits. Texts of providers are data: cut, printable, without the key.
 """
 
 import re

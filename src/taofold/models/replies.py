@@ -2,9 +2,9 @@
 
 A stream is cut into Server-Sent Events (WHATWG HTML 9.2, `data` fields only) or lines of JSON,
 wherever the network cut it. A provider may send anything: whatever it is, a reader gives a `Reply`
-or raises `ModelError`. `ReplyContext` is what a reader must know about the call whose reply it
-reads: calls get ids, usage its cost. Knows no provider's events, and nothing of requests
-(`encoding`).
+or raises `ModelError`, also for an error within a 200 (`reported_error`). `ReplyContext` is what a
+reader must know about the call whose reply it reads: calls get ids, usage its cost. Knows no
+provider's events, and nothing of requests (`encoding`).
 """
 
 import json

@@ -1,11 +1,12 @@
 """The network under all providers: POST a body, get an answer or a stream of bytes, through the
 proxy that the environment asks for.
 
-`Transport` is the interface, `Http` the one over real HTTP, `forbid_model_requests` the switch that
-keeps tests off it. One `aiohttp` session per event loop is shared by all adapters (docs/adr/0006: a
-third of the CPU of the alternative). It is loaded at the first request, closed when the loop shuts
-down, never follows a redirect (that would hand the key to another host) and never reads more than
-it was told to. Knows nothing about JSON, providers or retries.
+`Transport` is the interface, `Http` the one over real HTTP. Tests switch it off
+(`forbid_model_requests`) or have another answer in its place (`answered_by`). One `aiohttp` session
+per event loop is shared by all adapters (docs/adr/0006: a third of the CPU of the alternative). It
+is loaded at the first request, closed when the loop shuts down, never follows a redirect (that
+would hand the key to another host) and never reads more than it was told to. Knows nothing about
+JSON, providers or retries.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
 `arguments_of` reads an object, a string that holds one, or the only parameter's bare value;
 `as_declared` puts them under the names that the tool declares; `typed_arguments` gives the text of
-tags and labels its types. Only what keeps the content is changed, and each change is a repair;
-what would be a guess is marked, or left as it was written for the tool's validator.
+tags and labels its types; `offered_name` takes a tool by its name where a name space repeats it.
+Only what keeps the content is changed, and each change is a repair; what would be a guess is
+marked, or left as it was written for the tool's validator.
 """
 
 from __future__ import annotations

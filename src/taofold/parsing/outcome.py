@@ -1,5 +1,5 @@
-"""What a reading ends in: a value with its receipt (`Repair`), calls, prose, or a refusal for the
-model. Values only.
+"""What a reading ends in: a value with its receipt (`Repair`), a thought (`Remark`) with calls,
+prose, or a refusal for the model. Values only.
 
 `Parsed` or `Unparsed` for one typed value; `Turn`, `Prose` or `Unparsed` for an agent's reply.
 Knows nothing about how a text was written down, nor whether the tools exist.

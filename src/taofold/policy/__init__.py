@@ -1,4 +1,6 @@
-"""Policy: may this action happen? Limits, roles, tiers, repetition. Pure."""
+"""Policy: may this action happen? Limits, roles, tiers, repetition; and what must not be written
+down or shown, secrets (`redaction`). Pure.
+"""
 
 from taofold.policy.limits import Limits
 from taofold.policy.policy import Facts, Policy, Ruling, digest, loosened

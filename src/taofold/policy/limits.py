@@ -1,8 +1,8 @@
 """Limits: independent counters, all checked before the call, with `>=` (D2).
 
-Also what is left of them for child runs, the tighter of two, and their words for people. Pure: what
-was spent comes from the run's state, what a call may cost from its caller. Which limits are in
-force of a run that goes on is for `runtime.budget`.
+Also what calls under way may still consume (`Reserved`), what is left for child runs, the tighter
+of two, and their words for people. Pure: what was spent comes from the run's state, what a call may
+cost from its caller. Which limits are in force of a run that goes on is for `runtime.budget`.
 """
 
 from collections.abc import Iterable, Mapping

@@ -2,8 +2,9 @@
 
 `Policy.rule` says allow, ask or deny, by tiers, roles and the effect of a tool; it knows tools only
 by the few facts in `Facts`, and people by their principal. Who may decide on what was asked is said
-here too, and what of a project's policy would loosen the operator's. An approval is bound to a
-`digest`: the tool, its exact arguments and its definition. Roles and rights are in `roles`.
+here too, the stricter of two policies (`Policy.tightened`), and what of a project's policy would
+loosen the operator's. An approval is bound to a `digest`: the tool, its exact arguments and its
+definition. Roles and rights are in `roles`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

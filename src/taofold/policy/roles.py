@@ -2,8 +2,9 @@
 
 Roles have levels; unknown roles and unknown requirements deny. Rights are what a role lets somebody
 do besides using tools: every role from a named one on has a right, and a principal without a role
-has none. Deciding on the runs of others is no right of the table: each agent's policy names the
-role for it (`Policy.approvers`), and none does by default.
+has none. `stricter` takes for each right the higher role of two. Deciding on the runs of others is
+no right of the table: each agent's policy names the role for it (`Policy.approvers`), and none does
+by default.
 """
 
 from collections.abc import Iterable, Mapping

@@ -3,8 +3,8 @@
 `Talk` is the conversation of one task and makes its messages. The text of the protocol and the
 tools is `Task.system_prompt`: it depends only on the task, so the prefix of the prompt keeps its
 bytes from turn to turn. Older observations fold to their key line near the end of the window;
-failures stay (D12). It decides nothing: compaction happens when the strategy asks for it, and knows
-nothing about how replies are read.
+failures stay (D12). Why a provider gave no reply is here, too (`withheld`). It decides nothing:
+compaction happens when the strategy asks for it, and knows nothing about how replies are read.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,5 @@
-"""A strategy inside a strategy: it runs in a branch of its own and ends in a named step.
+"""A strategy inside a strategy: it runs in a branch of its own and ends in a named step. And the
+steps that strategies make themselves: the last of each (`closing`), one that failed (`failure`).
 
 Every inner strategy runs inside a fork, alone or beside others: its effects get keys of
 their own, it has its own repetition guard (a fresh conversation may look again at what an

@@ -1,4 +1,5 @@
-"""The state variables that reasoning leaves behind, as a projection of the log.
+"""The state variables that reasoning leaves behind, and its trace as JSON lines, as projections of
+the log.
 
 The same on success and failure, live and from an old log: nothing is stored for them. The
 names are the seed's (`reasoning_trace`, `react_steps`, `improvement_history` …).

@@ -1,5 +1,5 @@
 """How the command of a gate is run: which tool it is, where its programs are, what environment it
-gets. Runs nothing itself.
+gets, which folders a program needs in a container (`homes`). Runs nothing itself.
 
 `plan` recognises the tool and asks it for a machine-readable report. The person's arguments stay
 as they are; what is added asks for a report, or keeps caches out that the agent could have

@@ -1,13 +1,15 @@
 """What a gate must show after what it showed before iteration 1, and the verdict on it. Pure.
 
 `expected` takes the report of the first run, `Expectations.verdict` compares the later ones with
-it. New tests are welcome and prove nothing; each test of the baseline must have been run, and must
-have passed. A linter's findings of the baseline must be gone, which its exit code says. Doubts are
-reasons, too: what replaced parts of the runner (`interference`), what a linter looks at no more,
-what passes only with the product in the same process (`second_judgement`).
+it; the share of checks that pass is the verdict's quality. New tests are welcome and prove nothing;
+each test of the baseline must have been run, and must have passed. A linter's findings of the
+baseline must be gone, which its exit code says. Doubts are reasons, too: what replaced parts of the
+runner (`interference`), what a linter looks at no more (`unchecked`), what passes only with the
+product in the same process (`second_judgement`).
 
-`rebased` says which of a person's edits move what is expected. How runners name tests is in
-`runner_ids`, what a model is told of a verdict in `verdict_texts`.
+`rebased` says which of a person's edits move what is expected, `homes` which files hold tests by
+what the tests' ids say. How runners name tests is in `runner_ids`, what a model is told of a
+verdict in `verdict_texts`.
 """
 
 import re

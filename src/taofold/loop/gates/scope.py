@@ -1,7 +1,8 @@
-"""Which of an agent's changes are part of the work, by path: the `role` of a file, and why a change
-is none of it (`exclusion`).
+"""Which of an agent's changes are part of the work, by path: the `role` of a file (a test, a
+source, what builds or runs them), why a change is none of it (`exclusion`), and whether a person
+allowed to edit a file (`is_allowed`).
 
-The rules are a list of what *joins* the proof: the source files that a task allows. Everything
+The `rules` are a list of what *joins* the proof: the source files that a task allows. Everything
 else stays as it was before iteration 1, known or not: tests, configuration, build files, tools,
 ignore files, environments, links. Paths are relative to the work root and use `/`.
 

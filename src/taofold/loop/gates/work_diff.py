@@ -1,6 +1,7 @@
 """What was done to a work root since the baseline: what of it joins the proof, what is put back,
-and what the changed texts say against a verdict (a finding that was silenced); and what in the
-directories above the tree would configure its runners.
+and what the changed texts say against a verdict (a finding that was silenced); what in the
+directories above the tree would configure its runners (`above`); and, for the capture of a
+baseline, where links among what gates decide by lead to (`with_link_targets`).
 
 Nothing is thrown away: what is taken out is moved to a folder outside. Every component of a path is
 opened without following links, because the tree may hold links that were laid to have this write

@@ -1,8 +1,10 @@
-"""Says when a guess about where a string ends took a part of the JSON around it into the string.
+"""Says why arguments that were read with repairs are not to be believed, if so (`doubt_of`).
 
-Asked only about arguments that could not be read without such a guess. The marks of JSON that
-stand at a seam between two values then stand inside one: a key of the same call with its quote,
-a comma between two items, a lone bracket at an edge. Knows nothing about how they were read.
+That is where a key is none or is given twice, where guesses of two kinds lean on each other, and
+where a guess about the end of a string took a part of the JSON around it into the string. The marks
+of JSON that stand at a seam between two values then stand inside one: a key of the same call with
+its quote, a comma between two items, a lone bracket at an edge. Knows nothing about how they were
+read, but the kinds of the repairs.
 """
 
 from __future__ import annotations

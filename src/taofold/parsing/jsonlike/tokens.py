@@ -1,5 +1,8 @@
 """Reads the tokens of JSON-like text: escapes, numbers, literals, strings however they are quoted.
 
+What it reads other than JSON would, it notes as a `Repair`, in the receipt of the value. It guesses
+where a string ends that lost its quote.
+
 Knows nothing about containers or types: a string is told only whether a key, a member or an item
 is due.
 """

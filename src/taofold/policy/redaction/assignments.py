@@ -1,8 +1,9 @@
 """Secrets that their names give away: `password=`, `"apiKey": "…"`, `--token …`.
 
 Names and values are read as they stand in program texts, environment listings, JSON, YAML, XML,
-headers, addresses and command lines; which names are telling, and which values under them look
-like a secret. Pure, and linear in the length of the text.
+headers, addresses and command lines; which names are telling (`says`), and which values under them
+look like a secret. Where text arrives in pieces, `open_name` is the first name whose value is not
+complete. Pure, and linear in the length of the text.
 """
 
 import re

@@ -3,8 +3,9 @@
 What the text around a secret gives away (keys in PEM, headers, addresses, command lines) is in the
 table of this module; issuers' tokens and telling names are in its neighbours. In JSON a name may
 stand in a key, beside the value in another object's field, or before it in a list of arguments;
-escapes are undone, layer by layer, before anything is looked for. Pure, and linear in the length of
-the text.
+escapes are undone, layer by layer, before anything is looked for. Of a known value parts are
+hidden, too, where the text was cut; what looks like a secret and was found once is hidden wherever
+the text has it again. Pure, and linear in the length of the text.
 """
 
 import json
