@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from tests.learning.test_readers import EXACT, MIXED, ROUND, hard, loop, python, told
 
 from taofold.core.failing_checks import Check, Location
-from taofold.learning.extraction.history import FileChange
+from taofold.learning.extraction.history import FileChange, LoopHistory
 from taofold.learning.patterns.kinds import ErrorSignature
 from taofold.learning.retrieval.contrast import other_cause, statement
 
@@ -140,24 +140,32 @@ def test_the_statement_of_a_check_is_read_from_what_was_printed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("new", "at_once"),
+    ("here", "lessons"),
     [
-        ("for user in list(seen):", True),
-        ('for user in read("utf-8-sig"):', True),
-        ("for user in seen[1:]:", False),
-        ("for user in self:", False),
-        ("for user in other:\n    other = 2", False),
-        ("for user in size:", False),
+        ("for seat in map(canonical, wanted):", 1),
+        ("for seat in folded(wanted):", 2),
+        ("for seat in wanted[1:]:", 2),
     ],
-    ids=["of the language", "a text", "signs", "was there", "it is bound there", "asked for"],
+    ids=["the same cure", "another", "signs"],
 )
-def test_a_change_that_brings_no_word_is_told_to_who_has_failed(new: str, at_once: bool) -> None:
-    old = "def each(self):\n    {}\n        del seen[user]\n"
-    change = FileChange("bill.py", old.format("for user in seen:"), old.format(new))
-    known = [loop("first", change, python("it changed size"))]
-    here = python("it changed size", path="tax.py")
-    assert bool(told(known, here, failed=False)) is at_once
-    assert told(known, here)
+def test_of_two_lessons_that_bring_the_same_words_for_one_error_one_is_told(
+    here: str, lessons: int
+) -> None:
+    def cured(name: str, path: str, new: str) -> LoopHistory:
+        old = "def each(wanted):\n    {}\n        {}(seat)\n"
+        texts = [old.format(line, name) for line in ("for seat in wanted:", new)]
+        return loop(name, FileChange(path, *texts), python("no such seat", "SeatError", path))
+
+    known = [
+        cured("price", "bill.py", "for seat in list(map(canonical, wanted)) + [map, list]:"),
+        cured(
+            "refund",
+            "mail.py",
+            here.replace("map(canonical, wanted)", "[*map(canonical, list(wanted))]"),
+        ),
+    ]
+    text = told(known, python("no such seat", "SeatError", "tax.py"))
+    assert text.count("The error was gone after") == lessons
 
 
 def test_what_a_library_lacks_it_lacks_for_all() -> None:

@@ -230,6 +230,24 @@ def test_a_model_may_name_a_pattern_and_nothing_else() -> None:
     assert spoken.body == plain.body
 
 
+@pytest.mark.parametrize(
+    ("left", "stayed"),
+    [
+        (check("D11 was not sold"), True),
+        (replace(check("D11 was not sold"), error_type="KeyError"), False),
+        (replace(check("D11 was not sold"), places=(Location("users/mail.py", 2, "send"),)), False),
+        (replace(check("D11 was not sold"), id="tests/t.py::test_y"), False),
+    ],
+    ids=["another value in it", "another class", "another function", "another test"],
+)
+def test_an_error_stays_though_an_edit_changed_a_value_in_it(
+    tmp_path: Path, left: Check, stayed: bool
+) -> None:
+    first = check("d 11 was not sold")
+    later = failed_state(tmp_path, left, changed=("users/mail.py",), first=first)
+    assert failed_at(later, [left]) == ((left.id,) if stayed else ())
+
+
 VAR = Check(
     "a.js:no-var",
     "failed",

@@ -304,7 +304,7 @@ def test_edits_that_all_failed_are_told_at_once_of_the_very_message_else_to_who_
         ("a.py", "    run()\n", "    try:\n        run()\n    except OSError:\n        pass\n"),
         ("a.py", "    assert total > 0\n    return total\n", "    return total\n"),
         ("a.py", "    connect(path)\n", "    connect(path, check_same_thread=False)\n"),
-        ("a.rs", "    total - sold\n", "    total.saturating_sub(sold)\n"),
+        ("a.rs", "    total - sold\n", "    total.wrapping_sub(sold)\n"),
         ("a.rs", "    let a = run()?;\n", "    let a = run().unwrap();\n"),
         ("a.rs", "fn run() {\n", "#[allow(dead_code)]\nfn run() {\n"),
         ("eslint.config.mjs", '  "no-shadow": "error",\n', '  "no-shadow": "off",\n'),
@@ -380,6 +380,7 @@ def test_a_silencing_fix_of_a_file_or_an_older_release_is_not_told_either() -> N
         ("a.rs", "    for row in rows.iter().skip(1) {\n        let n = row.len() as u32;\n"),
         ("a.ts", "  const modes = ['on', 'off'] as const;\n  if (a != b) report('no!');\n"),
         ("a.ts", "  import { Rate as Price } from './rate';\n"),
+        ("a.rs", "    let left = space.saturating_sub(used);\n"),
         ("a.rs", '    rows.lock().expect("poisoned").push(worker.join().unwrap());\n'),
     ],
 )

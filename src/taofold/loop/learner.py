@@ -25,7 +25,7 @@ from taofold.core.failing_checks import Check, is_assertion, is_foreign, is_test
 from taofold.diagnostics import passing_names
 from taofold.learning.attribution import Application, Refutation, applications
 from taofold.learning.extraction.diffs import IMPORT, changed_lines
-from taofold.learning.extraction.generalisation import language_of, pattern_of
+from taofold.learning.extraction.generalisation import language_of, pattern_of, seen_at
 from taofold.learning.extraction.history import (
     FileChange,
     LoopHistory,
@@ -132,13 +132,12 @@ def case_of(task: str, faults: Sequence[Check], repository: str = "") -> LoopCas
 def failed_at(state: LoopState, failing: Sequence[Check]) -> tuple[str, ...]:
     """The ids of those `failing` whose error stayed though an iteration edited files for it."""
     before = state.baseline.verdict.errors if state.baseline else ()
-    stood: set[tuple[str, str, str]] = set()
+    stood: set[tuple[str, ...]] = set()
     for ended in state.done:
-        after = {_error_of(check) for check in ended.verdict.errors}
         if any(not is_test(path) for path in ended.changed):
-            stood |= after & {_error_of(check) for check in before}
+            stood |= _forms(ended.verdict.errors) & _forms(before)
         before = ended.verdict.errors
-    return tuple([check.id for check in failing if _error_of(check) in stood])
+    return tuple([check.id for check in failing if not stood.isdisjoint(_forms([check]))])
 
 
 def exchanged_by(state: LoopState, failing: Sequence[Check]) -> tuple[Check, ...]:
@@ -154,11 +153,19 @@ def exchanged_by(state: LoopState, failing: Sequence[Check]) -> tuple[Check, ...
     return tuple({check.id: check for check in raised}.values())
 
 
-def _error_of(check: Check) -> tuple[str, str, str]:
-    """Equal for one error in two verdicts, though an edit moved it or changed a value in it."""
-    # A compiler's finding is named after its message, so it goes by its file; a test by its name.
-    path = check.place.path
-    return check.id if is_test(path) else path, check.error_type, pattern_of(check.message)
+def _forms(checks: Iterable[Check]) -> set[tuple[str, ...]]:
+    """What an error has in two verdicts, though an edit moved it or changed a value in it."""
+    forms: set[tuple[str, ...]] = set()
+    for check in checks:
+        # A compiler's finding is named after its message, so it goes by its file; a test by its
+        # name.
+        path = check.place.path
+        where = check.id if is_test(path) else path
+        forms.add((where, check.error_type, pattern_of(check.message)))
+        # Values in a message are not always known as such: the function that raised it says more.
+        if ":" in (place := seen_at(check)) and not is_assertion(check):
+            forms.add((check.id, check.error_type, place))
+    return forms
 
 
 _MOST_FILES: Final = 20

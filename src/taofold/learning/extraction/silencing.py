@@ -32,7 +32,7 @@ _CASTS: Final = (
 )
 _HIDES: Final = (
     # Of a lock that is poisoned and a thread that died there is nothing else to be made.
-    r"(?<!\.lock\(\))(?<!\.join\(\))\.(?:unwrap|expect)\(|\bunwrap_(?:or_default|unchecked)\b|\b(?:saturating|wrapping"
+    r"(?<!\.lock\(\))(?<!\.join\(\))\.(?:unwrap|expect)\(|\bunwrap_(?:or_default|unchecked)\b|\b(?:wrapping"
     r"|overflowing)_\w+|\bunsafe\b|errors=['\"](?:ignore|replace)|\bsuppress\("
     r"|\.catch\(\s*\(?\w*\)?\s*=>\s*(?:\{\s*\}|null|undefined|\[\])"
 )

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from taofold.core.failing_checks import Check
-from taofold.learning.extraction.diffs import sides
+from taofold.learning.extraction.diffs import new_words, sides
 from taofold.learning.extraction.silencing import silences
 from taofold.learning.patterns.kinds import (
     Approach,
@@ -180,7 +180,7 @@ def _surplus(candidate: Ranked, chosen: Sequence[Ranked], ranked: Sequence[Ranke
         other for other in ranked if pattern.claim and not (other.pattern.claim or other.refused)
     ]
     for other in (*chosen, *own):
-        if likeness(pattern, other.pattern) > _ALIKE:
+        if likeness(pattern, other.pattern) > _ALIKE or _same_cure(candidate, other):
             return f"it says the same as {other.pattern.id}"
     failed = isinstance(pattern.body, Avoidance) and not pattern.body.better
     for other in ranked if failed or _wrong(pattern) else ():
@@ -192,6 +192,15 @@ def _surplus(candidate: Ranked, chosen: Sequence[Ranked], ranked: Sequence[Ranke
         if other.pattern.kind == "error" and not pattern.loops.isdisjoint(other.pattern.loops):
             return f"{other.pattern.id} tells it, from the same loop"
     return ""
+
+
+def _same_cure(one: Ranked, other: Ranked) -> bool:
+    """Do two lessons answer one error by changes that bring the same words?"""
+    if one.answers != other.answers or one.answers < 0:
+        return False
+    bodies = one.pattern.body, other.pattern.body
+    words = [new_words(body.fix.diff) for body in bodies if isinstance(body, ErrorFix)]
+    return len(words) == 2 and words[0] == words[1] != set()
 
 
 def _wrong(pattern: Pattern) -> bool:

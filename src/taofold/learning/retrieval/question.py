@@ -41,6 +41,8 @@ class Question(NamedTuple):
     rare words of one error would leave no room for those of another."""
     words: frozenset[str]
     """Those of the terms that say something."""
+    task: frozenset[str]
+    """Those of them that are the task's."""
 
 
 def context_of(case: LoopCase) -> CaseContext:
@@ -56,7 +58,8 @@ def ask(case: LoopCase) -> Question:
     searches = [(*_class_of(check), *words(check.message[:_MESSAGE])) for check in each]
     searches.append(tuple(telling(case.task[:_MESSAGE])))
     stems = telling_terms([term for terms in searches for term in terms])
-    return Question(case, chains, tuple(filter(None, searches)), stems)
+    task = telling_terms(searches[-1])
+    return Question(case, chains, tuple(filter(None, searches)), stems, task)
 
 
 def _distinct(case: LoopCase) -> tuple[tuple[Check, ...], ...]:

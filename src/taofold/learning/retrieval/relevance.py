@@ -25,6 +25,7 @@ from taofold.learning.patterns.kinds import (
 from taofold.learning.patterns.pattern import Pattern
 from taofold.learning.retrieval.index import (
     literal,
+    telling,
     words,
 )
 from taofold.learning.retrieval.question import Question, telling_terms
@@ -107,20 +108,28 @@ class Relevance(NamedTuple):
 
 def relevance(pattern: Pattern, stems: str, question: Question) -> Relevance:
     """How relevant `pattern`, whose text has these `stems`, is to the case."""
-    case, body = question.case, pattern.body
+    body = pattern.body
     text = _overlap(question.words, telling_terms(stems.split(" ")))
     match body:
         case ErrorFix() | Avoidance():
             if body.signature is None or not question.chains:
                 return Relevance(text)
             return _of_error(pattern, body.signature, question)
-        # Ways of working answer no error: a loop that has failed at nothing needs none.
-        case Approach() | CodeTemplate() if not case.failed:
-            return Relevance(0.0, refused=_NO_NEED if text >= LEAST else "")
-        case CodeTemplate(language=language) if not {language, case.language} & {"other", ""}:
-            return Relevance(text if language == case.language else 0.0)
         case Approach() | CodeTemplate():
-            return Relevance(text)
+            return _of_way(body, text, question)
+
+
+def _of_way(body: Approach | CodeTemplate, text: float, question: Question) -> Relevance:
+    """Ways of working answer no error: a loop that has failed at nothing needs none."""
+    case = question.case
+    if isinstance(body, Approach) and body.task:
+        # That the errors on the way share words says nothing of the task.
+        text = _overlap(question.task, frozenset(telling(literal(body.task))))
+    elif isinstance(body, CodeTemplate) and not {body.language, case.language} & {"other", ""}:
+        text *= body.language == case.language
+    if text < LEAST or case.failed:
+        return Relevance(text)
+    return Relevance(0.0, refused=_NO_NEED)
 
 
 def _of_error(pattern: Pattern, signature: ErrorSignature, question: Question) -> Relevance:

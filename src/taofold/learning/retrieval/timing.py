@@ -12,7 +12,6 @@ from taofold.core.failing_checks import Check, is_assertion, is_exception
 from taofold.learning.extraction.diffs import (
     BOUND,
     KNOWN,
-    new_words,
     sides,
     tokens,
 )
@@ -33,7 +32,8 @@ from taofold.learning.retrieval.index import (
 )
 from taofold.learning.retrieval.same_error import recurs_at_home, same_place, says_the_same, stands
 
-_NOT_YET: Final = "it says no more than the message: it is told once this loop has failed at it"
+_NOT_YET: Final = "it only looks alike: it is told once this loop has failed at such an error"
+_OBVIOUS: Final = "the message says as much: it is told once this loop has failed at the error"
 _LOCAL: Final = re.compile(
     # A name is not there, or an index is out of bounds; who owns a value; what type it has.
     r"(?:Key|Index|Name|Reference|UnboundLocal|ZeroDivision)Error|E0425|E0433|F821|no-undef"
@@ -77,15 +77,17 @@ def withheld(pattern: Pattern, signature: ErrorSignature, failing: Check, case: 
         return "such an error has its cause in the program at hand"
     if isinstance(body, ErrorFix):
         again = same_place(signature, failing) or recurs_at_home(pattern, signature, failing, case)
-        alike = says_the_same(signature, failing) and not is_assertion(failing)
-        news = again or (alike and _brings(signature, fix))
-        at_once = news and not _obvious(fix, failing)
+        at_once = again or (says_the_same(signature, failing) and not is_assertion(failing))
+        obvious = _obvious(fix, failing)
     else:
         # Dead ends spare a reader who meets the very message the way there; to others they say
         # something once these have failed too, unless it is known what does not fail.
         at_once = matches(signature.pattern, failing.message)
+        obvious = False
     # What only a file claims may be anything.
-    return "" if failed or (at_once and not pattern.claimed) else _NOT_YET
+    if failed or (at_once and not obvious and not pattern.claimed):
+        return ""
+    return _OBVIOUS if obvious else _NOT_YET
 
 
 def _of_the_program(
@@ -116,16 +118,6 @@ def _uncommon(fix: Fix, signature: ErrorSignature, failing: Check) -> bool:
     # An argument more or less is of the program, unless it is the language's.
     own = arity and (new - gone).isdisjoint({*KNOWN, "self", "cls"})
     return not own and names.isdisjoint(touched)
-
-
-def _brings(signature: ErrorSignature, fix: Fix) -> bool:
-    """Does the change put in a word that was not there: of the language, a library, or a text?
-
-    Signs, numbers and names that stood there are about the program that it was made in.
-    """
-    asked = {token.strip("\"'") for token in tokens(f"{signature.example}\n{signature.caller}")}
-    brought = {word.strip("\"'") for word in new_words(fix.diff)}
-    return not fix.diff or not brought <= asked
 
 
 def _obvious(fix: Fix, failing: Check) -> bool:
