@@ -2,7 +2,7 @@
 
 A pure reading of messages, as tolerant as a language model's would be. It opens no file: a file's
 text is what reads showed, with the edits on top, and what was cut out of an observation is asked
-for again in smaller pieces. Knows nothing about tests or repairs.
+for again in smaller pieces. Knows nothing about repairs.
 """
 
 import json

@@ -1,5 +1,5 @@
-"""The reconciler: finds the runs that somebody should advance, and has them woken; and
-`Steadiness`, which watches for clocks that jump.
+"""The reconciler: finds the runs that somebody should advance, and has them woken; ends those that
+nobody can, and notes approvals that expired. And `Steadiness`, which watches for clocks that jump.
 
 Everything it acts on is in the log, so it does not matter which process wrote it, how often it
 looks, or who else looks: whoever is second finds nothing to do. It knows nothing about how a run

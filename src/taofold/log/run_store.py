@@ -4,8 +4,9 @@
 dispatches that what came later counts no more, `travel` only looks back, `restore` takes in what
 the log holds. With a log behind it the records of a store become durable at `flush`, and only then
 do listeners hear of them: nobody is told of an event that a crash could take back. Blobs go along.
-Time enters here, through `now`, beside a clock that nobody sets. Knows nothing about strategies,
-models or tools.
+Time enters here, through `now`, beside a clock that nobody sets: a run's active time is counted,
+without what a person took to answer (`idle`) and without jumps of the clock. Knows nothing about
+strategies, models or tools.
 """
 
 import asyncio

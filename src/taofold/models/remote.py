@@ -5,7 +5,8 @@ A provider's module subclasses `RemoteModel` and says how its format is written 
 then the messages, each encoded once in its life: so one request is a prefix of the next.
 
 `ModelOptions` are what a person may set when connecting to a model; they are checked here, the key
-is looked for, and a level of effort is brought down to one that the model has.
+is looked for, and a level of effort is brought down to one that the model has. `connection` says
+what is known of a model, its window, prices and abilities, and where each comes from (`Sources`).
 """
 
 import os

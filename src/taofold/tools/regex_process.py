@@ -2,6 +2,7 @@
 
 A regular expression may need exponential time, and nothing can interrupt `re` in a thread. This
 file, run as a script, is the process: it reads a request from stdin, and imports nothing of ours.
+`matching` is the caller's half, with a time limit.
 """
 
 import json

@@ -2,8 +2,9 @@
 
 `declare` reads parameters, hints and docstring (Google, NumPy, Sphinx and Epydoc style; one that no
 style fits is a plain description) when the tool is made, and never calls the function;
-`signature_of_schema` is for one mapping that a JSON Schema describes. `FunctionSignature.arguments`
-is the part that runs per call. Knows nothing about tiers, runs or prompts.
+`signature_of_schema` is for one mapping that a JSON Schema describes. Per call,
+`FunctionSignature.fitted` converts what loses nothing, with a receipt of each repair, and
+`arguments` what JSON has no type for. Knows nothing about tiers, runs or prompts.
 """
 
 import inspect

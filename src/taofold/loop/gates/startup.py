@@ -1,8 +1,10 @@
 """What a gate could not start: its own program, the interpreter that a script names, or a program
 that its script calls by a bare name.
 
-Bare names are looked for on the gates' `PATH`, which the agent's work is no part of. What a gate
-calls by a path may be what is to be made, and is not looked at. Looks at files, runs nothing.
+Beforehand by the files that a command names, afterwards by the exit code and what shells, `env`,
+`make` and the container printed. Bare names are those of the gates' `PATH`, which the agent's work
+is no part of; what a gate calls by a path may be what is to be made, and is not looked at. Runs
+nothing.
 """
 
 import os
