@@ -223,8 +223,7 @@ def applications(history: LoopHistory, patterns: Iterable[Pattern]) -> tuple[App
     proposals = [(pattern, fix) for pattern in patterns if (fix := _proposed(pattern))]
     if not proposals:
         return ()
-    standing = [attempt for attempt in history.attempts if attempt.kept]
-    total = _Edits(joined((), [change for attempt in standing for change in attempt.changes]))
+    total = _Edits(joined((), history.kept_changes))
     errors: defaultdict[str, set[Check]] = defaultdict(set)
     for attempt in history.attempts:
         for check in attempt.before:
@@ -300,10 +299,7 @@ class Refutation:
 
     @cached_property
     def _net(self) -> list[Line]:
-        standing = [attempt for attempt in self._history.attempts if attempt.kept]
-        return added_lines(
-            joined((), [change for attempt in standing for change in attempt.changes])
-        )
+        return added_lines(joined((), self._history.kept_changes))
 
     def reason(self, pattern: Pattern) -> str:
         """Why the lesson's change was no lasting cure; "" if the loop does not show it.

@@ -137,7 +137,7 @@ class LoopState(Value, frozen=True):
 
     @property
     def lessons(self) -> loop_events.LessonsInjected | None:
-        """The lessons frozen at the start."""
+        """What was chosen at the start; the rates in it hold for the whole loop."""
         return next((injection for injection in self.injected if not injection.manual), None)
 
     @property

@@ -143,6 +143,11 @@ class LoopHistory(Value, frozen=True):
     """By the signature of a failing check the lines of a test or a program by which it came up."""
 
     @property
+    def kept_changes(self) -> list[FileChange]:
+        """The changes that were not taken back, in order."""
+        return [change for attempt in self.attempts if attempt.kept for change in attempt.changes]
+
+    @property
     def succeeded(self) -> bool:
         """Did the gates pass in the end?"""
         return self.outcome in SUCCESS

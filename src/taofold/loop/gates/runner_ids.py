@@ -5,12 +5,8 @@ Names are the ids in the reports. Those of go and cargo say nothing about files.
 """
 
 import ast
-from typing import TYPE_CHECKING
 
 from taofold.loop.verdict import Runner
-
-if TYPE_CHECKING:
-    pass
 
 JOINTS = {"pytest": "::", "unittest": ".", "go": ".", "node": " > ", "cargo": "::"}
 

@@ -4,15 +4,12 @@ the verdict cannot tell (`limits`); a change of protected files in a line. Pure.
 What tests and gates printed is data: quoted, shortened, the most telling first.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from taofold.core.failing_checks import Check
 from taofold.core.text import excerpt
 from taofold.loop.verdict import TESTS, GateResult, Runner, TreeChange, Verdict
 from taofold.parsing.untrusted_text import join_names, one_line
-
-if TYPE_CHECKING:
-    pass
 
 _IN_PROCESS: Final = (
     "the product runs in the process of its tests: code written to deceive them (it detects them, "

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from taofold.agent.result import Delta, Happening, Progress
 from taofold.core import events as e
@@ -19,9 +19,6 @@ from taofold.log.log import Log
 from taofold.server.streams.channel import RunChannel
 from taofold.server.streams.partial_answer import PartialAnswer
 from taofold.server.streams.relay import NoRelay
-
-if TYPE_CHECKING:
-    pass
 
 LOOK_S: Final = 0.2
 """Seconds between two looks at a run that another process drives."""
