@@ -18,14 +18,16 @@ from taofold.cli.output import UNREACHED, fail, give, give_json, say
 from taofold.cli.project import with_registry
 from taofold.cli.render import patterns as render
 from taofold.core.errors import Refused
+from taofold.core.json_values import plain
 
 if TYPE_CHECKING:
+    from taofold.learning.events import PatternArchived
     from taofold.learning.exchange.imports import ImportReport
     from taofold.learning.loops import LoopNote, LoopStats
     from taofold.learning.metrics import LearningMetrics
     from taofold.learning.patterns.kinds import Kind
     from taofold.learning.patterns.pattern import Pattern, PatternSource
-    from taofold.learning.registry import PrunedPattern, Query, Registry
+    from taofold.learning.registry import Query, Registry
     from taofold.learning.settings import Injection, Pruning
     from taofold.loop.driver import LoopDependencies
     from taofold.loop.learner import CrossLoopLearner
@@ -299,12 +301,12 @@ def prune(
     """Archive patterns that failed too often or were not used for long."""
     policy = _policy(min_success_rate, max_age_days)
 
-    async def work(registry: "Registry") -> "list[PrunedPattern]":
+    async def work(registry: "Registry") -> "list[PatternArchived]":
         return await registry.prune(policy, dry_run=dry_run)
 
     gone = with_registry(work)
     if json:
-        give_json([pruned._asdict() for pruned in gone])
+        give_json([plain(pruned) for pruned in gone])
         return
     for pruned in gone:
         give(f"{pruned.id}: {pruned.reason}")

@@ -4,13 +4,14 @@ for a transaction over them.
 A `Book` folds the facts into a `View` by `fold.step` and lets a command look at it or add to it.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
 from taofold.learning.events import LearningEvent
 from taofold.learning.loops import LoopNote, LoopStats
 from taofold.learning.patterns.pattern import Pattern, Rate
-from taofold.learning.retrieval.index import POOL, PatternHit
+from taofold.learning.rates import EditRates
+from taofold.learning.retrieval.index import PatternHit
 
 
 class View(Protocol):
@@ -40,7 +41,7 @@ class View(Protocol):
         """The sums."""
         ...
 
-    def search(self, terms: Sequence[str], limit: int = POOL) -> list[PatternHit]:
+    def search(self, terms: Sequence[str]) -> list[PatternHit]:
         """Patterns with the rarest of `terms`, the likeliest first."""
         ...
 
@@ -61,11 +62,14 @@ class View(Protocol):
         ...
 
     def same(self, pattern: Pattern) -> str:
-        """The id of a pattern that says exactly what `pattern` says, "" if there is none."""
+        """The id of a pattern that says exactly what `pattern` says, "" if there is none.
+
+        One in the archive only if there is no other.
+        """
         ...
 
-    def rates(self, limit: int) -> Mapping[str, Rate]:
-        """At most `limit` keys with their rates: those with wins, then the most expected."""
+    def rates(self) -> EditRates:
+        """What is handed to a search: `MOST_KEYS` at most, with wins, then the most expected."""
         ...
 
 
@@ -76,8 +80,8 @@ class Writing(View, Protocol):
         """The pattern without the secrets in what it says: an id is made of its name."""
         ...
 
-    def emit(self, event: LearningEvent) -> None:
-        """Note the event, and what it changes."""
+    def emit(self, event: LearningEvent) -> bool:
+        """Note the event, and what it changes. One that changes nothing is not noted: False."""
         ...
 
 

@@ -56,9 +56,10 @@ def inject(
     start = case.after == 0
     if note.decided and (start or case.after <= note.after) and not manual:
         # A loop that crashed behind its choice asks again: what it was shown is frozen.
-        newest = [choice.id for choice in note.shown if start or choice.after == case.after]
-        ids = tuple([identity for identity in newest if identity in note.ids])
-        return ChosenLessons("" if note.control else note.text, ids, note.control)
+        if note.control:
+            return ChosenLessons(control=True)
+        ids = [choice.id for choice in note.shown if start or choice.after == case.after]
+        return ChosenLessons(note.text, tuple(ids))
     if not settings.enabled and not manual:
         return ChosenLessons()
     if note.ended:  # a person wants it to go on

@@ -9,6 +9,7 @@ Knows nothing about disks.
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import islice
+from math import nan
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -18,6 +19,7 @@ from taofold.core.text import iso
 from taofold.learning import injection
 from taofold.learning.book import Book, View, Writing
 from taofold.learning.events import (
+    LearningEvent,
     LoopReopened,
     LoopSettled,
     PatternApplied,
@@ -38,7 +40,7 @@ from taofold.learning.metrics import Improvement, LearningMetrics, improvement, 
 from taofold.learning.patterns.case import LoopCase
 from taofold.learning.patterns.kinds import Kind
 from taofold.learning.patterns.pattern import Pattern, PatternSource, Rate, fresh
-from taofold.learning.rates import MOST_KEYS, EditRates
+from taofold.learning.rates import EditRates
 from taofold.learning.retrieval.choice import PatternChoice
 from taofold.learning.retrieval.index import entry
 from taofold.learning.retrieval.relevance import likeness
@@ -50,14 +52,6 @@ _DAY_MS: Final = 86_400_000
 
 class UnknownPattern(Refused, LookupError):
     """No pattern has this id."""
-
-
-class PrunedPattern(NamedTuple):
-    """A pattern that leaves the registry, or would: why, and to which month's archive."""
-
-    id: str
-    reason: str
-    month: str
 
 
 class Query(NamedTuple):
@@ -72,16 +66,14 @@ class Query(NamedTuple):
 
     def holds(self, pattern: Pattern) -> bool:
         """Is `pattern` among them?"""
-        rate = pattern.counts.rate
         # Without an outcome a pattern is neither above nor below a rate.
-        if (self.min_rate is not None or self.max_rate is not None) and rate is None:
-            return False
+        rate = nan if pattern.counts.rate is None else pattern.counts.rate
         return (
             (self.kind is None or pattern.kind == self.kind)
             and {*self.tags} <= {*pattern.tags}
             and (not self.loop or any(source.loop == self.loop for source in pattern.sources))
-            and (self.min_rate is None or (rate or 0.0) >= self.min_rate)
-            and (self.max_rate is None or (rate or 0.0) <= self.max_rate)
+            and (self.min_rate is None or rate >= self.min_rate)
+            and (self.max_rate is None or rate <= self.max_rate)
             and (self.retired is None or bool(pattern.retired) == self.retired)
         )
 
@@ -125,58 +117,39 @@ class Registry:
         """Note that the loop made the edit which a pattern proposes that was chosen for it.
 
         It counts when the loop ends, the best outcome of each. False: the pattern was not chosen
-        for this loop, or the loop is over.
+        for this loop, a use as good is known, or the loop is over.
         """
-        return await self._note(
-            PatternApplied(loop, pattern, won, iteration, by),
-            lambda note: not note.ended and note.looked_at(pattern),
-        )
+        return await self._emit(PatternApplied(loop, pattern, won, iteration, by))
 
     async def ended(self, loop: str, *, iterations: int, solved: bool) -> bool:
         """The loop is over: its patterns get their due. False: that was known."""
-        return await self._note(
-            LoopSettled(loop, max(iterations, 0), solved), lambda note: not note.ended
-        )
+        return await self._emit(LoopSettled(loop, iterations, solved))
 
     async def rates(self) -> EditRates:
         """What earlier searches came to, for the ranking of the next one."""
-        return await self._book.read(
-            lambda view: EditRates(dict(view.rates(MOST_KEYS)), tuple(view.costs()))
-        )
+        return await self._book.read(lambda view: view.rates())
 
     async def searched(self, loop: str, rates: Mapping[str, Rate], costs: Sequence[float]) -> bool:
         """Count what the search of a loop came to that an edit ended. False: that was known."""
-        settled = SearchSettled(loop, dict(rates), tuple(costs))
-        return await self._note(settled, lambda note: not note.searched)
+        return await self._emit(SearchSettled(loop, dict(rates), tuple(costs)))
 
     async def reopened(self, loop: str, *, iterations: int, solved: bool) -> bool:
         """Take back what the loop's end counted, if it then went on and came to something else.
 
         False: it has not ended, or ended just so. Otherwise `applied` and `ended` count anew.
         """
-        # An end that is told again as it was is the same end: `ended` refuses it, nothing is
-        # taken back.
-        last = (max(iterations, 0), solved)
-        return await self._note(
-            LoopReopened(loop),
-            lambda note: note.ended > 0 and (note.iterations, note.solved) != last,
-        )
-
-    async def _note(
-        self,
-        event: PatternApplied | LoopSettled | SearchSettled | LoopReopened,
-        fits: Callable[[LoopNote], bool],
-    ) -> bool:
-        """Note what happened to a loop, if that fits what is known of it; else False."""
 
         def work(tx: Writing) -> bool:
-            # Looked at within the transaction: another process may have ended the loop meanwhile.
-            fit = fits(tx.loop(event.loop) or LoopNote(event.loop))
-            if fit:
-                tx.emit(event)
-            return fit
+            note = tx.loop(loop)
+            # An end that is told again as it was is the same end: nothing is taken back.
+            same = note is not None and (note.iterations, note.solved) == (iterations, solved)
+            return not same and tx.emit(LoopReopened(loop))
 
         return await self._book.write(work, self._now())
+
+    async def _emit(self, event: LearningEvent) -> bool:
+        """Note what happened. False: it is known, or does not fit what is known."""
+        return await self._book.write(lambda tx: tx.emit(event), self._now())
 
     async def discover(
         self, loop: str, drafts: Sequence[Pattern], settings: Extraction, *, by: str = ""
@@ -256,7 +229,7 @@ class Registry:
     async def metrics(self) -> LearningMetrics:
         """The registry in numbers."""
         return await self._book.read(
-            lambda view: measure(view.patterns(), view.stats(), sum(1 for _ in view.archive()))
+            lambda view: measure([*view.patterns()], view.stats(), len([*view.archive()]))
         )
 
     async def retire(self, pattern: str, reason: str) -> None:
@@ -267,21 +240,18 @@ class Registry:
 
     async def prune(
         self, policy: Pruning = Pruning(), *, dry_run: bool = False
-    ) -> list[PrunedPattern]:
+    ) -> list[PatternArchived]:
         """Archive what has failed or grown old; `dry_run` only tells what would go."""
         now = self._now()
 
-        def doomed(view: View) -> list[PrunedPattern]:
-            reasons = [(pattern.id, _doom(pattern, policy, now)) for pattern in view.patterns()]
-            return [PrunedPattern(name, why, iso(now)[:7]) for name, why in reasons if why]
-
-        def work(tx: Writing) -> list[PrunedPattern]:
-            pruned = doomed(tx)
-            for pattern in pruned:
-                tx.emit(PatternArchived(*pattern))
+        def work(tx: Writing) -> list[PatternArchived]:
+            reasons = [(pattern.id, _doom(pattern, policy, now)) for pattern in tx.patterns()]
+            pruned = [PatternArchived(name, why, iso(now)[:7]) for name, why in reasons if why]
+            for event in () if dry_run else pruned:
+                tx.emit(event)
             return pruned
 
-        return await (self._book.read(doomed) if dry_run else self._book.write(work, now))
+        return await self._book.write(work, now)
 
     async def archive(self) -> list[tuple[Pattern, str]]:
         """What was archived, with its month (YYYY-MM)."""
@@ -354,11 +324,7 @@ def _taken_in(
         new = msgspec.structs.replace(draft, id=fresh(draft, tx.ids))
         tx.emit(PatternDiscovered(loop, new, by))
         return new.id, True
-    note = tx.loop(loop)
-    noted = note is not None and any(extract.id == stored.id for extract in note.extracts)
-    # Once per loop, so that taking a loop in again changes nothing.
-    if loop not in stored.loops or not noted:
-        tx.emit(PatternMerged(loop, stored.id, draft, by))
+    tx.emit(PatternMerged(loop, stored.id, draft, by))
     return stored.id, False
 
 

@@ -13,7 +13,7 @@ import re
 import sqlite3
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -36,13 +36,9 @@ from taofold.learning.events import (
 from taofold.learning.fold import Changes, step
 from taofold.learning.loops import LoopNote, LoopStats
 from taofold.learning.patterns.pattern import Pattern, Rate
-from taofold.learning.rates import EditRates
+from taofold.learning.rates import MOST_KEYS, EditRates
 from taofold.learning.registry import Registry
-from taofold.learning.retrieval.index import (
-    POOL,
-    PatternHit,
-    entry,
-)
+from taofold.learning.retrieval.index import POOL, PatternHit, entry
 from taofold.log.journal import Fact, Journal, MemoryJournal
 from taofold.log.log import Log
 from taofold.log.open import innermost, journal_beside
@@ -182,7 +178,6 @@ def build(db: sqlite3.Connection) -> None:
         db.execute(statement)
     db.execute(_SET, ("form", FORM))
     db.execute(_SET, ("head", -1))
-    db.execute(_SET, ("total", 0))
 
 
 def set_position(db: sqlite3.Connection, head: int) -> None:
@@ -221,14 +216,14 @@ class Tables:
         body: bytes | None = self._state("costs")
         return tuple(_COSTS.decode(body)) if body else EditRates().costs
 
-    def rates(self, limit: int) -> dict[str, Rate]:
-        """At most `limit` keys with their rates: those with wins, then the most expected."""
+    def rates(self) -> EditRates:
+        """What is handed to a search: the keys with wins, then the most expected."""
         rows = self._db.execute(
             "select key, wins, expected from pattern_rates order by wins desc, expected desc "
             "limit ?",
-            (limit,),
+            (MOST_KEYS,),
         )
-        return {key: Rate(wins, expected) for key, wins, expected in rows}
+        return EditRates({key: Rate(*counts) for key, *counts in rows}, self.costs())
 
     def stats(self) -> LoopStats:
         """The sums."""
@@ -262,41 +257,54 @@ class Tables:
         return [row[0] for row in rows]
 
     def same(self, pattern: Pattern) -> str:
-        """The id of a pattern that says exactly the same."""
+        """The id of a pattern that says exactly the same, one in the archive last."""
         row = self._db.execute(
-            "select id from pattern_rows where said = ? and month is null",
+            "select id from pattern_rows where said = ? order by month is not null, number",
             (_content_digest(pattern),),
         ).fetchone()
         return row[0] if row else ""
 
-    def search(self, terms: Sequence[str], limit: int = POOL) -> list[PatternHit]:
+    def search(self, terms: Sequence[str]) -> list[PatternHit]:
         """Patterns with the rarest of `terms`, the likeliest first."""
-        rare = _rarest(terms, self.frequencies(terms)[0])
-        query = " OR ".join([f'"{_token(term)}"' for term in rare])
-        rows = self._db.execute(_SEARCH, (query, limit)) if rare else ()
+        query = " OR ".join([f'"{_token(term)}"' for term in self._rarest(terms)])
+        rows = self._db.execute(_SEARCH, (query, POOL)) if query else ()
         return [PatternHit(*row) for row in rows]
 
-    def frequencies(self, terms: Iterable[str]) -> tuple[Mapping[str, int], int]:
-        """In how many patterns each term stands, and how many patterns there are."""
+    def _rarest(self, terms: Sequence[str]) -> list[str]:
+        """Those of `terms` that are searched for: the rarest of those that occur."""
         distinct = list(dict.fromkeys(terms))
         marks = ",".join("?" * len(distinct))
         rows = self._db.execute(
             f"select term, rows from pattern_terms where term in ({marks}) and rows > 0",  # noqa: S608 - marks only
             distinct,
         )
-        return dict(rows.fetchall()), self._state("total") or 0
+        counts: dict[str, int] = dict(rows.fetchall())
+        there = sorted([term for term in distinct if term in counts], key=counts.__getitem__)
+        left = MOST_POSTINGS
+        chosen: list[str] = []
+        for term in there[:TERMS]:
+            left -= counts[term]
+            # The rarest word is searched for in any case.
+            if left < 0 and chosen:
+                break
+            chosen.append(term)
+        return chosen
+
+    def fold(self, facts: Iterable[Fact]) -> None:
+        """Write what the facts changed. A damaged one is passed over, and told by `faults`."""
+        for fact in facts:
+            try:
+                event = decode(fact.body)
+            except (msgspec.DecodeError, ValueError):
+                continue
+            self.keep(step(self, event, fact.at))
 
     def keep(self, changes: Changes) -> None:
         """Write what an event changed."""
-        for identity, pattern in changes.patterns.items():
-            if pattern is not None:
-                self._put(pattern, None)
-            # What moves to the archive keeps its row, and with it its number.
-            elif identity not in changes.archive:
-                self._drop(identity)
-        for old in changes.archive.values():
-            if old is not None:
-                self._put(*old)
+        for pattern in changes.patterns:
+            self._put(pattern, None)
+        if changes.archived is not None:
+            self._put(*changes.archived)
         if changes.loop is not None:
             self._db.execute(_NOTE, (changes.loop.loop, _ENCODE(changes.loop)))
         self._db.executemany(
@@ -319,12 +327,6 @@ class Tables:
             self._db.execute(_UPDATE, (month, _content_digest(pattern), _ENCODE(pattern), number))
         self._index(number, pattern.id, entry(pattern) if month is None else None)
 
-    def _drop(self, identity: str) -> None:
-        row = self._db.execute(_ROW, (identity,)).fetchone()
-        if row is not None:
-            self._index(row[0], identity, None)
-            self._db.execute("delete from pattern_rows where number = ?", (row[0],))
-
     def _index(self, number: int, identity: str, new: str | None) -> None:
         """Let the search find a pattern by its new entry, or no more."""
         row = self._db.execute(_ENTRY, (number,)).fetchone()
@@ -342,9 +344,6 @@ class Tables:
             self._db.execute(_ENTER, (number, identity, new))
             change.update(set(new.split()))
         self._db.executemany(_COUNT, [(term, n) for term, n in change.items() if n])
-        # Only what the search finds counts: rarity is about the index, not the archive.
-        total = (self._state("total") or 0) + bool(new) - bool(old)
-        self._db.execute(_SET, ("total", total))
 
     def _body(self, statement: str, identity: str) -> Pattern | None:
         row = self._db.execute(statement, (identity,)).fetchone()
@@ -353,20 +352,6 @@ class Tables:
     def _state(self, key: str) -> Any:
         row = self._db.execute("select value from pattern_state where key = ?", (key,)).fetchone()
         return row[0] if row else None
-
-
-def _rarest(terms: Sequence[str], known: Mapping[str, int]) -> list[str]:
-    """Those of `terms` that are searched for: the rarest of those that occur."""
-    there = sorted([t for t in dict.fromkeys(terms) if known.get(t)], key=lambda t: known[t])
-    left = MOST_POSTINGS
-    chosen: list[str] = []
-    for term in there[:TERMS]:
-        left -= known[term]
-        # The rarest word is searched for in any case.
-        if left < 0 and chosen:
-            break
-        chosen.append(term)
-    return chosen
 
 
 def _tokens(words: str) -> str:
@@ -391,7 +376,6 @@ class SqliteBook:
 
     def __init__(self, path: Path, *, wait_s: float = 5.0, adopt: bool = False) -> None:
         self._file = SqliteFile(path, wait_s=wait_s, adopt=adopt, max_bytes=0, sync=full_sync)
-        self._faults: list[str] = []
 
     def open(self) -> None:
         """Open the file, or create it, now. Blocks."""
@@ -399,19 +383,10 @@ class SqliteBook:
 
     async def read(self, work: Callable[[View], T]) -> T:
         """The result of `work`; the tables are brought up to date before."""
-
-        def look(db: sqlite3.Connection) -> tuple[bool, T | None]:
-            # A reader may not write: the tables are brought up to date in a transaction that may.
-            if position(db) != journals.head(db, STREAM):
-                return False, None
-            return True, work(Tables(db))
-
-        def renew(db: sqlite3.Connection) -> T:
-            self._catch_up(db)
-            return work(Tables(db))
-
-        fresh, result = await self._file.read(look)
-        return result if fresh else await self._file.write(renew)  # type: ignore[return-value]
+        # A reader may not write: the tables are brought up to date in a transaction that may.
+        if await self._file.read(lambda db: position(db) != journals.head(db, STREAM)):
+            await self._file.write(self._catch_up)
+        return await self._file.read(lambda db: work(Tables(db)))
 
     async def write(self, work: Callable[[Writing], T], at: int) -> T:
         """The result of `work`, its events in one transaction with it."""
@@ -449,14 +424,8 @@ class SqliteBook:
             read = -1
         if read == head:
             return head
-        view = Tables(db)
         while facts := journals.read(db, STREAM, read, _CHUNK):
-            for fact in facts:
-                event = _event(fact)
-                # A damaged fact changes nothing, but its number counts: the
-                # position goes on behind it.
-                if event is not None:
-                    view.keep(step(view, event, fact.at))
+            Tables(db).fold(facts)
             read = facts[-1].seq
         set_position(db, head)
         return head
@@ -477,11 +446,15 @@ class _Change(Tables):
         cleaned = msgspec.convert(self._redactor.json(msgspec.to_builtins(pattern)), Pattern)
         return msgspec.structs.replace(cleaned, id=pattern.id)
 
-    def emit(self, event: LearningEvent) -> None:
-        """Note the event, without the secrets in its texts, and what it changes."""
+    def emit(self, event: LearningEvent) -> bool:
+        """Note the event, without the secrets in its texts, and what it changes, if it does."""
         event = self._cleaned(event)
-        self.events.append(event)
-        self.keep(step(self, event, self._at))
+        changes = step(self, event, self._at)
+        changed = changes != Changes()
+        if changed:
+            self.events.append(event)
+            self.keep(changes)
+        return changed
 
     def _cleaned(self, event: LearningEvent) -> LearningEvent:
         if isinstance(event, SearchSettled):
@@ -545,20 +518,9 @@ class JournalBook:
         """Nothing to let go of: the journal is its owner's."""
 
     async def _catch_up(self) -> None:
-        view = Tables(self._db)
-        for fact in await self._journal.facts(STREAM, after=self._head):
-            event = _event(fact)
-            if event is not None:
-                view.keep(step(view, event, fact.at))
-            self._head = fact.seq
-
-
-def _event(fact: Fact) -> LearningEvent | None:
-    """The event in a fact; a damaged one is left out, and told by `faults`."""
-    try:
-        return decode(fact.body)
-    except (msgspec.DecodeError, ValueError):
-        return None
+        if facts := await self._journal.facts(STREAM, after=self._head):
+            Tables(self._db).fold(facts)
+            self._head = facts[-1].seq
 
 
 def _fault(fact: Fact) -> str:
