@@ -6,7 +6,8 @@ group with the word that this is too few. One loop against the control loops is 
 seeing one pattern was worth is `impact`.
 """
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Sequence
 from math import sqrt
 from typing import Any, Final, NamedTuple
 
@@ -14,26 +15,23 @@ from taofold.core.text import iso
 from taofold.core.values import Value
 from taofold.learning.exchange.records import FORMATS
 from taofold.learning.loops import LoopNote, LoopStats
-from taofold.learning.patterns.pattern import Arm, Pattern, UseCounts
+from taofold.learning.patterns.pattern import Pattern, UseCounts
 
 ENOUGH: Final = 10
 
 
 class Benefit(Value, frozen=True):
-    """Iterations with and without, and how many per cent fewer: None where nothing can be said."""
+    """How many per cent fewer iterations, with its interval: None where nothing can be said."""
 
-    with_injection: Arm
-    without: Arm
+    stats: LoopStats
     improvement: float | None = None
     low: float | None = None
     high: float | None = None
-    nothing_to_inject: int = 0
-    by_hand: int = 0
 
     @property
     def enough(self) -> bool:
         """Are there loops enough on both sides?"""
-        return min(self.with_injection.loops, self.without.loops) >= ENOUGH
+        return min(self.stats.shown.loops, self.stats.held.loops) >= ENOUGH
 
 
 class LearningMetrics(Value, frozen=True):
@@ -44,7 +42,6 @@ class LearningMetrics(Value, frozen=True):
     benefit: Benefit
     retired: int = 0
     archived: int = 0
-    updated: int = 0
 
     @property
     def total(self) -> int:
@@ -53,7 +50,7 @@ class LearningMetrics(Value, frozen=True):
 
     def as_json(self) -> dict[str, Any]:
         """As it is exported."""
-        benefit, rate = self.benefit, self.uses.rate
+        benefit, stats = self.benefit, self.benefit.stats
         interval = None if benefit.low is None else [benefit.low, benefit.high]
         return {
             "total_patterns": self.total,
@@ -62,25 +59,25 @@ class LearningMetrics(Value, frozen=True):
                 "total_applications": self.uses.usage,
                 "successful_applications": self.uses.successes,
                 "failed_applications": self.uses.failures,
-                "overall_success_rate": None if rate is None else round(rate, 2),
+                "overall_success_rate": rounded(self.uses.rate),
             },
             "cross_loop_benefit": {
-                "loops_with_pattern_injection": benefit.with_injection.loops,
-                "loops_without_pattern_injection": benefit.without.loops,
-                "average_iterations_with": _round(benefit.with_injection.mean),
-                "average_iterations_without": _round(benefit.without.mean),
+                "loops_with_pattern_injection": stats.shown.loops,
+                "loops_without_pattern_injection": stats.held.loops,
+                "average_iterations_with": rounded(stats.shown.mean),
+                "average_iterations_without": rounded(stats.held.mean),
                 "improvement_percentage": benefit.improvement,
                 "improvement_interval_95": interval,
                 "n_too_small": not benefit.enough,
                 "smallest_n": ENOUGH,
-                "solved_with": benefit.with_injection.solved,
-                "solved_without": benefit.without.solved,
-                "loops_with_nothing_to_inject": benefit.nothing_to_inject,
-                "loops_injected_by_hand": benefit.by_hand,
+                "solved_with": stats.shown.solved,
+                "solved_without": stats.held.solved,
+                "loops_with_nothing_to_inject": stats.plain.loops,
+                "loops_injected_by_hand": stats.manual.loops,
             },
             "retired_patterns": self.retired,
             "archived_patterns": self.archived,
-            "last_updated": iso(self.updated) if self.updated else None,
+            "last_updated": iso(stats.updated) if stats.updated else None,
         }
 
 
@@ -95,51 +92,47 @@ class Improvement(NamedTuple):
     def as_json(self) -> dict[str, Any]:
         """As it stands in an exported loop state."""
         return {
-            "baseline_iterations": _round(self.baseline),
+            "baseline_iterations": rounded(self.baseline),
             "actual_iterations": self.actual,
             "improvement": None if self.share is None else f"{100 * self.share:.1f}%",
             "n": self.n,
         }
 
 
-def measure(patterns: Iterable[Pattern], stats: LoopStats, archived: int) -> LearningMetrics:
+def measure(patterns: Sequence[Pattern], stats: LoopStats, archived: int) -> LearningMetrics:
     """The numbers of a registry. Anti-patterns are not applied, so they have no uses here."""
-    by_kind = dict.fromkeys([form.key for form in FORMATS.values()], 0)
-    uses = UseCounts()
-    retired = 0
-    for pattern in patterns:
-        by_kind[FORMATS[pattern.kind].key] += 1
-        retired += bool(pattern.retired)
-        if pattern.kind != "anti":
-            uses += pattern.applied
-    return LearningMetrics(by_kind, uses, benefit(stats), retired, archived, stats.updated)
+    kinds = Counter([pattern.kind for pattern in patterns])
+    return LearningMetrics(
+        {form.key: kinds[kind] for kind, form in FORMATS.items()},
+        sum([pattern.applied for pattern in patterns if pattern.kind != "anti"], UseCounts()),
+        benefit(stats),
+        sum(bool(pattern.retired) for pattern in patterns),
+        archived,
+    )
 
 
 def benefit(stats: LoopStats) -> Benefit:
-    """What injection saved, by the loops that the lot decided about."""
-    treated, other = stats.shown, stats.held
+    """What injection saved, by the loops that the lot decided about.
+
+    The interval is 95 % by the delta method, with Welch's degrees of freedom.
+    """
+    shown, held = stats.shown, stats.held
     # Without loops in one of the arms there is no ratio.
-    if not treated.mean or not other.mean:
-        return Benefit(treated, other, None, None, None, stats.plain.loops, stats.manual.loops)
-    ratio = treated.mean / other.mean
-    low, high = _interval(treated, other, ratio)
-    share = round(100 * (1 - ratio), 1)
-    return Benefit(treated, other, share, low, high, stats.plain.loops, stats.manual.loops)
-
-
-def _interval(one: Arm, other: Arm, ratio: float) -> tuple[float | None, float | None]:
-    """95 % of the percentage saved: the delta method, with Welch's degrees of freedom."""
-    if min(one.loops, other.loops) < 2 or not one.mean or not other.mean:
-        return None, None
-    first = one.variance / one.loops / one.mean**2
-    second = other.variance / other.loops / other.mean**2
+    if not shown.mean or not held.mean:
+        return Benefit(stats)
+    ratio = shown.mean / held.mean
+    saved = 100 * (1 - ratio)
+    if min(shown.loops, held.loops) < 2:
+        return Benefit(stats, round(saved, 1))
+    first = shown.variance / shown.loops / shown.mean**2
+    second = held.variance / held.loops / held.mean**2
     spread = first + second
-    # Loops that all took the same number of iterations: the interval is a point.
-    if not spread:
-        return round(100 * (1 - ratio), 1), round(100 * (1 - ratio), 1)
-    freedom = spread**2 / (first**2 / (one.loops - 1) + second**2 / (other.loops - 1))
-    reach = 100 * ratio * sqrt(spread) * _student(freedom)
-    return round(100 * (1 - ratio) - reach, 1), round(100 * (1 - ratio) + reach, 1)
+    reach = 0.0
+    # Of loops that all took the same number of iterations the interval is a point.
+    if spread:
+        freedom = spread**2 / (first**2 / (shown.loops - 1) + second**2 / (held.loops - 1))
+        reach = 100 * ratio * sqrt(spread) * _student(freedom)
+    return Benefit(stats, round(saved, 1), round(saved - reach, 1), round(saved + reach, 1))
 
 
 def _student(freedom: float) -> float:
@@ -171,5 +164,6 @@ def impact(pattern: Pattern, stats: LoopStats) -> tuple[float | None, int, int]:
     return pattern.shown.mean - other.mean, pattern.shown.loops, other.loops
 
 
-def _round(value: float | None) -> float | None:
+def rounded(value: float | None) -> float | None:
+    """With two digits, as exported files have it."""
     return None if value is None else round(value, 2)

@@ -289,8 +289,8 @@ def metrics(measured: "LearningMetrics", loops: "Sequence[LoopNote]") -> None:
     table(("measure", "value"), rows)
     if not benefit.enough:
         say(
-            f"{_YET} to know a benefit: {benefit.with_injection.loops} of {ENOUGH} loops that were "
-            f"told something, {benefit.without.loops} of {ENOUGH} control loops"
+            f"{_YET} to know a benefit: {benefit.stats.shown.loops} of {ENOUGH} loops that were "
+            f"told something, {benefit.stats.held.loops} of {ENOUGH} control loops"
         )
     for text in curve(loops):
         give(text)

@@ -8,18 +8,10 @@ what is shown to a model. All text comes from outside and is data.
 
 import re
 from collections.abc import Callable, Iterable
-from typing import Final, Literal
+from typing import Final, Literal, cast
 
 from taofold.core.values import Value
-from taofold.learning.patterns.kinds import (
-    Approach,
-    Avoidance,
-    Body,
-    CodeTemplate,
-    ErrorFix,
-    ErrorSignature,
-    Kind,
-)
+from taofold.learning.patterns.kinds import Avoidance, Body, ErrorFix, ErrorSignature, Kind
 
 Role = Literal["discovered", "merged", "applied"]
 KEPT_TREND: Final = 100
@@ -171,16 +163,8 @@ class Pattern(Value, frozen=True):
 
     @property
     def kind(self) -> Kind:
-        """The kind of pattern."""
-        match self.body:
-            case ErrorFix():
-                return "error"
-            case Approach():
-                return "success"
-            case Avoidance():
-                return "anti"
-            case CodeTemplate():
-                return "template"
+        """The kind of pattern: the tag by which its body is stored."""
+        return cast("Kind", self.body.__struct_config__.tag)
 
     @property
     def loops(self) -> frozenset[str]:
@@ -234,10 +218,6 @@ PREFIXES: Final[dict[Kind, str]] = {
     "anti": "pat-anti-",
     "template": "tmpl-",
 }
-_SLUG: Final = "[a-z0-9]+(?:-[a-z0-9]+)*"
-FORMS: Final[dict[Kind, re.Pattern[str]]] = {
-    kind: re.compile(rf"{prefix}{_SLUG}-\d{{3}}") for kind, prefix in PREFIXES.items()
-}
 _LONGEST: Final = 40
 LONGEST_ID: Final = 120
 _MOST: Final = 999
@@ -245,7 +225,8 @@ _MOST: Final = 999
 
 def valid(identity: str, kind: Kind) -> bool:
     """Is `identity` the id of a pattern of this kind?"""
-    return len(identity) <= LONGEST_ID and FORMS[kind].fullmatch(identity) is not None
+    form = rf"{PREFIXES[kind]}[a-z0-9]+(?:-[a-z0-9]+)*-\d{{3}}"
+    return len(identity) <= LONGEST_ID and re.fullmatch(form, identity) is not None
 
 
 def fresh(pattern: Pattern, taken: Callable[[str], Iterable[str]]) -> str:
