@@ -15,9 +15,7 @@ from taofold.core.text import iso
 from taofold.learning.book import View
 from taofold.learning.exchange.records import FORMATS, VERSION, Json, written
 from taofold.learning.loops import LoopNote, LoopStats
-from taofold.learning.metrics import improvement, measure
-from taofold.learning.patterns.kinds import Kind
-from taofold.learning.patterns.pattern import Pattern
+from taofold.learning.metrics import improvement, measure, rounded
 from taofold.learning.settings import Pruning
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -25,31 +23,40 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 def exported(view: View) -> Json:
     """Everything: names of files, with `/` between folders, and what each holds."""
-    records: dict[Kind, list[Json]] = {kind: [] for kind in FORMATS}
-    index: Json = {}
-    for pattern in view.patterns():
-        records[pattern.kind].append(written(pattern))
-        index[pattern.id] = {"type": pattern.kind, "name": pattern.name, "tags": [*pattern.tags]}
+    patterns, archive, stats = [*view.patterns()], [*view.archive()], view.stats()
     contents: Json = {
-        f"patterns/{form.file}": {"version": VERSION, form.key: records[kind]}
+        f"patterns/{form.file}": {
+            "version": VERSION,
+            form.key: [written(pattern) for pattern in patterns if pattern.kind == kind],
+        }
         for kind, form in FORMATS.items()
     }
-    months: dict[str, list[Json]] = {}
-    for pattern, month in view.archive():
-        months.setdefault(month, []).append(written(pattern))
-    for month, archived in months.items():
-        contents[f"archive/{month}-patterns.json"] = {"version": VERSION, "patterns": archived}
-    stats = view.stats()
-    metrics = measure(view.patterns(), stats, sum(map(len, months.values())))
-    contents["effectiveness-metrics.json"] = metrics.as_json()
+    for pattern, month in archive:
+        file = contents.setdefault(
+            f"archive/{month}-patterns.json", {"version": VERSION, "patterns": []}
+        )
+        file["patterns"].append(written(pattern))
+    contents["effectiveness-metrics.json"] = measure(patterns, stats, len(archive)).as_json()
+    index = {
+        pattern.id: {"type": pattern.kind, "name": pattern.name, "tags": [*pattern.tags]}
+        for pattern in patterns
+    }
     contents["memory/patterns-index.json"] = {"version": VERSION, "patterns": index}
+    so_far = {
+        pattern.id: {
+            "success_rate": rounded(pattern.counts.rate),
+            "usage_count": pattern.counts.usage,
+        }
+        for pattern in patterns
+    }
+    gone = {"success_rate": None, "usage_count": None}
     tasks: list[Json] = []
     for note in view.loops():
         # The id may be anything: it becomes a path only if it is a plain name.
         home, learning = f"loops/{_folder(note.loop)}", _learning(note, stats)
         seen = learning["injected_patterns"]
         summary = {"loop_id": note.loop, "iterations": note.iterations, "solved": note.solved}
-        effect = [{**entry, **_so_far(view.pattern(entry["pattern_id"]))} for entry in seen]
+        effect = [entry | so_far.get(entry["pattern_id"], gone) for entry in seen]
         contents[f"{home}/state.json"] = {"loop_id": note.loop, "cross_loop_learning": learning}
         contents[f"{home}/analytics/analytics.json"] = summary | {"pattern_effectiveness": effect}
         tasks.append(
@@ -64,13 +71,6 @@ def exported(view: View) -> Json:
         )
     contents["memory/task-index.json"] = {"version": VERSION, "tasks": tasks}
     return contents
-
-
-def _so_far(pattern: Pattern | None) -> Json:
-    """How effective a pattern that a loop saw has been so far in all loops."""
-    if pattern is None:
-        return {"success_rate": None, "usage_count": None}
-    return {"success_rate": _two_digits(pattern.counts.rate), "usage_count": pattern.counts.usage}
 
 
 def bundle(contents: Json) -> Json:
@@ -93,23 +93,13 @@ def _folder(loop: str) -> str:
 
 def _learning(note: LoopNote, stats: LoopStats) -> Json:
     """What a loop's exported state says about learning."""
-    uses = {use.id: use for use in note.uses}
     learning: Json = {
-        "injected_patterns": [
-            {
-                "pattern_id": shown.id,
-                "applied": shown.id in uses,
-                "successful": shown.id in uses and uses[shown.id].won,
-                "iteration_used": uses[shown.id].iteration if shown.id in uses else None,
-            }
-            for shown in note.shown
-            if shown.id in note.ids
-        ],
+        "injected_patterns": [_use(note, shown.id) for shown in note.shown if not note.control],
         "extracted_patterns": [
             {
                 "pattern_id": extract.id,
                 "new": extract.new,
-                "success_rate": _two_digits(extract.rate),
+                "success_rate": rounded(extract.rate),
             }
             for extract in note.extracts
         ],
@@ -120,5 +110,12 @@ def _learning(note: LoopNote, stats: LoopStats) -> Json:
     return learning
 
 
-def _two_digits(rate: float | None) -> float | None:
-    return None if rate is None else round(rate, 2)
+def _use(note: LoopNote, identity: str) -> Json:
+    """What the loop did with a pattern that it was shown."""
+    use = note.use(identity)
+    return {
+        "pattern_id": identity,
+        "applied": use is not None,
+        "successful": use is not None and use.won,
+        "iteration_used": use.iteration if use is not None else None,
+    }

@@ -16,7 +16,7 @@ from taofold.learning.book import Writing
 from taofold.learning.events import PatternArchived, PatternImported
 from taofold.learning.exchange.records import FORMATS, pattern_of
 from taofold.learning.patterns.kinds import Kind
-from taofold.learning.patterns.pattern import PREFIXES, ImportClaim, Pattern, fresh
+from taofold.learning.patterns.pattern import PREFIXES, ImportClaim, fresh
 
 _ARCHIVE: Final = re.compile(r"(?:^|/)archive/(\d{4}-(?:0[1-9]|1[0-2]))-patterns\.json$")
 _METRICS: Final = re.compile(r"(?:^|/)effectiveness-metrics\.json$")
@@ -67,12 +67,12 @@ def imported(tx: Writing, files: Mapping[str, bytes], at: int) -> ImportReport:
             except ValueError as error:
                 faults.append(f"{name}: {_placed(path, error)}")
                 continue
-            if there := _known(tx, incoming):
+            if there := tx.same(incoming):
                 known.append(there)
                 continue
             pattern = incoming
             # Ids are numbered per registry: the same one elsewhere is another pattern.
-            if tx.pattern(pattern.id) is not None or tx.archived(pattern.id) is not None:
+            if pattern.id in tx.ids(pattern.id):
                 pattern = msgspec.structs.replace(pattern, id=fresh(pattern, tx.ids))
                 renamed.append((incoming.id, pattern.id))
             tx.emit(PatternImported(pattern, pattern.claim or ImportClaim(), name))
@@ -94,25 +94,26 @@ def _load(body: bytes) -> Any:
 
 def _listed(name: str, content: Any, faults: list[str]) -> Iterator[tuple[str, Kind, Any]]:
     """Every pattern in a file with its path and kind."""
-    names = [form.key for form in FORMATS.values()]
-    groups: dict[str, Any] = {}
+    kinds: dict[str, Kind] = {form.key: kind for kind, form in FORMATS.items()}
     if is_array(content):
         groups = {"": content}
-    elif is_object(content):
-        if not {"pattern_id", "template_id"}.isdisjoint(content):
-            content = {"patterns": [content]}  # one pattern, as the seed prints it
+    elif not is_object(content):
+        groups = {}
+    elif "pattern_id" in content or "template_id" in content:
+        groups = {"patterns": [content]}  # one pattern, as the seed prints it
+    else:
         inner = content.get("pattern_registry")
         prefix, where = ("pattern_registry.", inner) if is_object(inner) else ("", content)
-        keys = {*names, "patterns", "templates"}
+        keys = {*kinds, "patterns", "templates"}
         groups = {prefix + key: value for key, value in where.items() if key in keys}
     if not groups:
-        faults.append(f"{name}: there are no patterns in it; {', '.join(names)} are known")
+        faults.append(f"{name}: there are no patterns in it; {', '.join(kinds)} are known")
     for key, value in groups.items():
         if not is_array(value):
             faults.append(f"{name}: {key}: must be a list, not {type(value).__name__}")
             continue
         for n, raw in enumerate(value):
-            if kind := _kind(raw, key, name):
+            if kind := kinds.get(key.rpartition(".")[2]) or _kind(raw):
                 yield f"{key}[{n}]", kind, raw
             else:
                 faults.append(
@@ -121,27 +122,14 @@ def _listed(name: str, content: Any, faults: list[str]) -> Iterator[tuple[str, K
                 )
 
 
-def _kind(raw: Any, key: str, name: str) -> Kind | None:
-    """The kind of a pattern: the key says it, else the file's name, else the start of the id."""
+def _kind(raw: Any) -> Kind | None:
+    """The kind of a pattern by the start of its id, where no key says it."""
     record = raw if is_object(raw) else {}
-    identity = str(record.get("pattern_id", record.get("template_id", "")))
-    kinds: list[Kind] = [
-        *[kind for kind, form in FORMATS.items() if key.endswith(form.key)],
-        *[kind for kind, form in FORMATS.items() if name.endswith(form.file)],
-        *[kind for kind, prefix in PREFIXES.items() if identity.startswith(prefix)],
-    ]
-    return kinds[0] if kinds else None
+    identity = str(record.get("pattern_id", record.get("template_id")))
+    return next((kind for kind, start in PREFIXES.items() if identity.startswith(start)), None)
 
 
 def _placed(path: str, error: ValueError) -> str:
     """`Invalid … - at `$.a.b`` as `path.a.b: Invalid …`."""
     message, _, path_in_file = str(error).partition(" - at `$")
     return f"{path}{path_in_file.removesuffix('`')}: {clip(message, _LONGEST_FAULT)}"
-
-
-def _known(tx: Writing, pattern: Pattern) -> str:
-    """The id of a known pattern that says the same, archived or not; "" if there is none."""
-    old = tx.archived(pattern.id)
-    if old is not None and (old.name, old.body) == (pattern.name, pattern.body):
-        return tx.same(pattern) or old.id
-    return tx.same(pattern)

@@ -6,17 +6,16 @@ are those of the pattern. What the schema has no key for stands under `taofold`.
 files, nor about what is believed.
 """
 
-import json
 import re
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from taofold.core.json_values import Value, is_array, is_object, plain
+from taofold.core.json_values import flaw_of, is_array, is_object, plain
 from taofold.core.text import iso, milliseconds
 from taofold.learning.patterns.kinds import Avoidance, ErrorFix, Kind
-from taofold.learning.patterns.pattern import ImportClaim, Pattern, RatePoint, UseCounts, valid
+from taofold.learning.patterns.pattern import ImportClaim, Pattern, UseCounts, valid
 
 VERSION: Final = "1.0.0"
 Json: TypeAlias = dict[str, Any]
@@ -32,8 +31,8 @@ _SHORTEST_FIX: Final = 20
 class Key(NamedTuple):
     """A key of a file and the part of a pattern that it holds, both as paths.
 
-    What has its default is left out of a file, unless it `must` be there; below `taofold` only if
-    the object that it is a key of is there. `each` are the keys of an entry of a list.
+    What has its default is left out of a file, unless it `must` be there. `each` are the keys of an
+    entry of a list.
     """
 
     file: str
@@ -61,14 +60,12 @@ _ENTRY: Final = (
 _LOOPS: Final = Key(
     "source_loops", "sources", each=(*_ENTRY, Key("iterations_required", "iterations"))
 )
-_FAILED_LOOPS: Final = Key(
-    "source_loops", "sources", each=(*_ENTRY, Key("failure_iteration", "iterations"))
-)
 _POINT: Final = (
     Key("timestamp", "at", must=True),
     Key("success_rate_snapshot", "rate", must=True),
     Key("sample_size", "size", must=True),
     Key("source_loops", "loops"),
+    Key("source_loop", "loop"),
 )
 _NAME: Final = (
     Key("taofold.name", "name"),
@@ -163,13 +160,13 @@ FORMATS: Final[dict[Kind, Form]] = {
             Key("why_it_fails", "body.why"),
             Key("better_alternative.description", "body.better"),
             Key("better_alternative.success_pattern_id", "body.better_id"),
+            Key("source_loops", "sources", each=(*_ENTRY, Key("failure_iteration", "iterations"))),
             Key("taofold.tags", "tags"),
             Key("taofold.task_category", "body.category"),
-            Key("taofold.error_signature.error_type", "body.signature.type", must=True),
-            Key("taofold.error_signature.error_pattern", "body.signature.pattern", must=True),
+            Key("taofold.error_signature.error_type", "body.signature.type"),
+            Key("taofold.error_signature.error_pattern", "body.signature.pattern"),
             Key("taofold.error_signature.error_location_hints", "body.signature.hints"),
             *_ERROR,
-            _FAILED_LOOPS,
             *_NAME,
             *_HISTORY,
         ),
@@ -186,8 +183,8 @@ FORMATS: Final[dict[Kind, Form]] = {
             Key("tags", "tags"),
             Key("placeholders", "body.holes"),
             Key("use_case", "body.use"),
-            Key("taofold.task_category", "body.category"),
             _LOOPS,
+            Key("taofold.task_category", "body.category"),
             *_NAME,
             *_HISTORY,
         ),
@@ -199,71 +196,47 @@ _PLACE: Final = re.compile(r"`(\$.*?)((?:\[[^\]]*\])?)`$")
 
 def written(pattern: Pattern) -> Json:
     """The pattern in the schema of its kind; what has its default is left out."""
-    record = _record(pattern, FORMATS[pattern.kind].keys)
-    extra: Json = record.pop("taofold", {})  # ours comes last, behind the keys of the schema
-    counts, rate, claim = pattern.counts, pattern.counts.rate, pattern.claim
-    if claim is not None and not counts.usage:
-        # Passed on as it came, and marked: nothing of it was seen here.
+    tree: Json = plain(msgspec.to_builtins(pattern))  # without what has its default
+    counts, rate = pattern.counts, pattern.counts.rate
+    claim = None if counts.usage else pattern.claim
+    if claim is not None:
         counts, rate = claim.counts, claim.share
-        extra["claimed"] = True
-    share = round(rate or 0.0, 2)
-    if pattern.kind == "anti":
-        record |= {"occurrence_count": counts.usage, "failure_rate": round(1.0 - (rate or 0.0), 2)}
-    else:
-        record["usage_count"] = counts.usage
-        if rate is not None or pattern.kind != "template":
-            record["success_rate"] = share
-    # Of a claim that is a rate alone, successes and failures are not known.
-    if claim is None or claim.rate is None or pattern.counts.usage:
-        if pattern.kind == "error":
-            record["successful_applications"] = counts.successes
-            record["failed_applications"] = counts.failures
-        else:
-            extra |= {"successes": counts.successes, "failures": counts.failures}
-    document: Json = plain(record | {"taofold": extra} if extra else record)
-    return document
+    tree["claim"] = stated = {"counts": plain(counts)}
+    if claim is not None and claim.rate is not None:
+        # Of a claim that is a rate alone, successes and failures are not known.
+        stated["counts"] = {"usage": counts.usage}
+    if rate is not None or pattern.kind != "template":
+        share = rate or 0.0
+        stated["rate"] = round(1.0 - share if pattern.kind == "anti" else share, 2)
+    for point in tree.get("trend", ()):
+        point["rate"] = round(point["rate"], 4)
+        if len(point.get("loops", ())) == 1:
+            (point["loop"],) = point.pop("loops")
+    record = _record(tree, plain(pattern), FORMATS[pattern.kind].keys)
+    if claim is not None:
+        # Passed on as it came: nothing of it was seen here.
+        _put(record, "taofold.claimed", True)
+    return record
 
 
-def _record(value: Value, keys: Sequence[Key]) -> Json:
-    """What `value`, a pattern or an entry of one, holds under the keys of a file."""
+def _record(tree: Json, whole: Json, keys: Sequence[Key]) -> Json:
+    """What a pattern, or an entry of one, holds under the keys of a file.
+
+    `tree` is without what has its default, `whole` is with it.
+    """
     record: Json = {}
-    stated = msgspec.to_builtins(value)  # without what has its default
     for key in keys:
-        # What people see are our own counts and the claimed ones: `written` puts them in.
-        if key.part.startswith("claim."):
-            continue
-        part = _part(value, key.part) if key.must or key.each else _found(stated, key.part, "$")
-        if part is None or (_blank(part) and not key.must):
+        part = _found(tree, key.part, "$")
+        if part is None and key.must:
+            part = _found(whole, key.part, "$")
+        if part is None:
             continue
         if key.each:
-            part = [
-                _point(entry) if isinstance(entry, RatePoint) else _record(entry, key.each)
-                for entry in part
-            ]
+            part = [_record(entry, entry, key.each) for entry in part]
         elif key.part in _TIMES:
             part = iso(part)
         _put(record, key.file, part)
     return record
-
-
-def _blank(part: Any) -> bool:
-    # msgspec does not see that 0.0 is the default; False is an outcome.
-    return part == () or (isinstance(part, float) and not part)
-
-
-def _point(point: RatePoint) -> Json:
-    record = _record(point, _POINT)
-    record["success_rate_snapshot"] = round(point.rate, 4)
-    if len(point.loops) == 1:
-        (record["source_loop"],) = record.pop("source_loops")
-    return record
-
-
-def _part(value: Any, path: str) -> Any:
-    """The part of a pattern at a path of attributes; None where it has no such part."""
-    for name in path.split("."):
-        value = getattr(value, name, None)
-    return value
 
 
 def _put(tree: Json, path: str, value: Any) -> None:
@@ -283,11 +256,12 @@ def pattern_of(kind: Kind, raw: Any, at: int) -> Pattern:
     tree = _tree(raw, FORMATS[kind].keys, places)
     body = tree.setdefault("body", {})
     body["kind"] = kind
-    if kind == "anti" and "type" not in body.get("signature", {}):
-        body.pop("signature", None)  # a class or an example alone is no signature
     for source in tree.get("sources", ()):
         source.setdefault("at", tree.get("first_discovered", at))
         source["claimed"] = True
+    for point in tree.get("trend", ()):
+        if "loop" in point:
+            point.setdefault("loops", [point["loop"]])
     try:
         name = tree["id"] if not str(tree.get("name", "")).strip() else tree["name"]
         pattern = msgspec.convert({**tree, "name": name}, Pattern)
@@ -305,8 +279,8 @@ def pattern_of(kind: Kind, raw: Any, at: int) -> Pattern:
             place = places["$.body.better_id"]
             raise ValueError(f"{better[:40]!r} is no id of a success pattern - at `{place}`")
         case _:
-            claim = _claim(pattern, {"successes", "failures"} <= tree["claim"]["counts"].keys())
-            return msgspec.structs.replace(pattern, claim=msgspec.structs.replace(claim, at=at))
+            counted = {"successes", "failures"} <= tree["claim"]["counts"].keys()
+            return msgspec.structs.replace(pattern, claim=_claim(pattern, counted, at))
 
 
 def _tree(
@@ -318,18 +292,19 @@ def _tree(
         place, path = f"{file}.{key.file}", f"{above}.{key.part}"
         value = _found(raw, key.file, file)
         if value is None:
-            parent, _, name = key.file.rpartition(".")
-            if key.must and (not parent.startswith("taofold") or _found(raw, parent, file)):
-                above_it = f"{file}.{parent}".rstrip(".")
+            if key.must:
+                above_it, _, name = place.rpartition(".")
                 raise ValueError(f"Object missing required field `{name}` - at `{above_it}`")
             continue
         places[path] = place
         if key.each:
             if not is_array(value):
                 raise ValueError(f"Expected `array`, got `{type(value).__name__}` - at `{place}`")
+            # An entry of `source_loops` may be an id alone.
+            entries = [{"loop_id": each} if isinstance(each, str) else each for each in value]
             value = [
-                _tree(_entry(entry), key.each, places, f"{place}[{n}]", f"{path}[{n}]")
-                for n, entry in enumerate(value)
+                _tree(entry, key.each, places, f"{place}[{n}]", f"{path}[{n}]")
+                for n, entry in enumerate(entries)
             ]
         elif key.part in _TIMES:
             value = _time(value, place)
@@ -348,15 +323,6 @@ def _found(raw: Any, path: str, place: str) -> Any:
             raise ValueError(f"Expected `object`, got `{type(raw).__name__}` - at `{place}`")
         raw, place = raw.get(name), f"{place}.{name}"
     return raw
-
-
-def _entry(entry: Any) -> Any:
-    """An entry of a list in its long form."""
-    if isinstance(entry, str):
-        return {"loop_id": entry}  # `source_loops` may be ids alone
-    if is_object(entry) and entry.get("source_loop"):
-        return {"source_loops": [entry["source_loop"]], **entry}
-    return entry
 
 
 def _time(text: Any, place: str) -> int:
@@ -378,18 +344,18 @@ def _bound(key: Key, value: Any, place: str) -> None:
         raise ValueError(f"Expected a number from 0 to {top} - at `{place}`")
 
 
-def _claim(pattern: Pattern, counted: bool) -> ImportClaim:
+def _claim(pattern: Pattern, counted: bool, at: int) -> ImportClaim:
     """What the file claims. Where it gives a rate only, the counts are what that comes to."""
     claim = pattern.claim or ImportClaim()
     usage, rate = claim.counts.usage, claim.rate
     if counted:
-        return ImportClaim(claim.counts)
+        return ImportClaim(claim.counts, at=at)
     if rate is None:
-        return ImportClaim(UseCounts(usage))
+        return ImportClaim(UseCounts(usage), at=at)
     if pattern.kind == "anti":
         rate = 1.0 - rate
     won = round(rate * usage)
-    return ImportClaim(UseCounts(usage, won, usage - won), rate)
+    return ImportClaim(UseCounts(usage, won, usage - won), rate, at)
 
 
 def rewritten(pattern: Pattern, name: str, tags: Sequence[str], body: Json) -> Pattern:
@@ -400,10 +366,8 @@ def rewritten(pattern: Pattern, name: str, tags: Sequence[str], body: Json) -> P
     """
     if not name.strip():
         raise ValueError("a pattern needs a name")
-    try:
-        json.dumps([name, *tags, body], ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        raise ValueError("half a character (a surrogate) is no text") from None
+    if flaw := flaw_of([name, *tags, body]):
+        raise ValueError(f"there is {flaw} in it")
     changed = msgspec.convert({**body, "kind": pattern.kind}, type(pattern.body), strict=True)
     unknown = _lost(body, plain(changed), "$.body")
     if unknown:
