@@ -29,6 +29,11 @@ _DECISIVE: Final = re.compile(
     r"\"[^\"\n]*\"|'[^'\n]*'|\{\}|\[\]|\b(?:\d{2,}|[A-Z]\w*(?:Error|Exception)|None|null|True|False)\b"
 )
 """What a check may ask for: a value, nothing at all, an exception."""
+_HANDLE: Final = re.compile(
+    r"coroutine|(?:async_)?generator|(?:builtin_)?(?:function|method)(?:_or_method)?"
+    r"|map|filter|zip|dict_(?:keys|values|items)"
+)
+"""A type that stands for values without being one."""
 EXPECTS: Final = re.compile(r"(?:\bwith\b.*[rR]aises.*:|(?:\bthrows|\brejects|toThrow)\b.*\{)\s*$")
 """The head of a block in which something is expected to be raised."""
 
@@ -61,7 +66,9 @@ def other_cause(signature: ErrorSignature, diff: str, failing: Check, *, failed:
         data = not (_NAME.fullmatch(old) and _NAME.fullmatch(new))
         if data and _signs(old) != _signs(new):
             return f"its value is of another kind: {old!r} there, {new!r} here"
-    for old, new in [] if failed else differences(signature, failing):
+    for old, new in (
+        [] if failed or same_handle(signature, failing) else differences(signature, failing)
+    ):
         if is_exception(failing) and not _types(signature.example, failing).isdisjoint({old, new}):
             return f"it is about another type: {old} there, {new} here"
     gone, put = ({*_DECISIVE.findall("\n".join(lines))} for lines in sides(diff))
@@ -72,6 +79,15 @@ def other_cause(signature: ErrorSignature, diff: str, failing: Check, *, failed:
         if bare in signature.caller and bare not in printed:
             return f"its change puts in {value}, which the check there asks for and this one not"
     return ""
+
+
+def same_handle(signature: ErrorSignature, failing: Check) -> bool:
+    """Do both name a coroutine, a method or the like, where the value that it gives was meant?
+
+    Whatever was then done with it, the same was forgotten: to wait for it, to call it, to read it.
+    """
+    shared = {*quoted(signature.example)} & {*quoted(failing.message)}
+    return any(map(_HANDLE.fullmatch, shared))
 
 
 def _types(there: str, failing: Check) -> set[str]:

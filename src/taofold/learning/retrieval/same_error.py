@@ -28,6 +28,7 @@ from taofold.learning.patterns.kinds import (
     ErrorSignature,
 )
 from taofold.learning.patterns.pattern import Pattern
+from taofold.learning.retrieval.contrast import same_handle
 from taofold.learning.retrieval.index import (
     literal,
     matches,
@@ -68,6 +69,7 @@ def error_likeness(signature: ErrorSignature, failing: Check) -> float:
     if named and own == name != "Other":
         # A class such as TypeError has many causes: the words must agree.
         agreed = alike >= _SAME_WORDS or not is_exception(failing)
+        agreed = agreed or same_handle(signature, failing)
         return 0.3 + 0.7 * alike if agreed else 0.0
     # The class says nothing: the words must, or the place. Generic ones are those of many errors.
     agreed = alike >= _SAME_SENTENCE and bool(telling(literal(signature.pattern)))
@@ -94,9 +96,10 @@ def chain_of_lesson(signature: ErrorSignature) -> tuple[ErrorSignature, ...]:
 
 
 def says_the_same(signature: ErrorSignature, failing: Check) -> bool:
-    """Is it the same sentence but for names, or for one word in five?"""
+    """Is it the same sentence but for names, or for one word in five, or about the same handle?"""
     alike = same_sentence(literal(signature.pattern), failing.message)
-    return matches(signature.pattern, failing.message) or alike >= _NEARLY
+    same = matches(signature.pattern, failing.message) or alike >= _NEARLY
+    return same or same_handle(signature, failing)
 
 
 def same_place(signature: ErrorSignature, failing: Check) -> bool:
