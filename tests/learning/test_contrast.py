@@ -63,6 +63,14 @@ def test_types_of_the_language_tell_causes_apart_and_those_of_the_program_none(
     assert bool(told(known, now)) is after_a_failure
 
 
+def test_what_was_not_awaited_is_the_same_mistake_whatever_was_done_with_it() -> None:
+    known = [hard(EXACT, ROUND, python("'coroutine' object is not iterable"))]
+    now = python("'coroutine' object has no attribute 'rows'", "AttributeError", "tax.py")
+    assert told(known, now, failed=False)
+    other = python("'generator' object has no attribute 'rows'", "AttributeError", "tax.py")
+    assert not told(known, other)
+
+
 @pytest.mark.parametrize("error", ["RecursionError", "FileNotFoundError"])
 def test_what_has_many_causes_is_told_to_who_has_failed_at_it(error: str) -> None:
     known = [hard(EXACT, ROUND, python("no end or no file", error))]

@@ -30,8 +30,8 @@ _DECISIVE: Final = re.compile(
 )
 """What a check may ask for: a value, nothing at all, an exception."""
 _HANDLE: Final = re.compile(
-    r"coroutine|(?:async_)?generator|(?:builtin_)?(?:function|method)(?:_or_method)?"
-    r"|map|filter|zip|dict_(?:keys|values|items)"
+    r"(?:coroutine|(?:async_)?generator|(?:builtin_)?(?:function|method)(?:_or_method)?"
+    r"|map|filter|zip|dict_(?:keys|values|items)|Promise)(?=<|$)"
 )
 """A type that stands for values without being one."""
 EXPECTS: Final = re.compile(r"(?:\bwith\b.*[rR]aises.*:|(?:\bthrows|\brejects|toThrow)\b.*\{)\s*$")
@@ -86,8 +86,11 @@ def same_handle(signature: ErrorSignature, failing: Check) -> bool:
 
     Whatever was then done with it, the same was forgotten: to wait for it, to call it, to read it.
     """
-    shared = {*quoted(signature.example)} & {*quoted(failing.message)}
-    return any(map(_HANDLE.fullmatch, shared))
+    return not _handles(signature.example).isdisjoint(_handles(failing.message))
+
+
+def _handles(message: str) -> set[str]:
+    return {handle[0] for name in quoted(message) if (handle := _HANDLE.match(name))}
 
 
 def _types(there: str, failing: Check) -> set[str]:

@@ -57,6 +57,8 @@ def error_likeness(signature: ErrorSignature, failing: Check) -> float:
     # An assertion's words are of the values that were compared, or of the test's author.
     if is_assertion(failing):
         return here
+    if same_handle(signature, failing):
+        return _NEARLY
     named = failing.error_type not in GENERIC_ERRORS
     # Files of the seed's schema name one of nine types, of which the ninth says nothing.
     own = signature.name or signature.type
@@ -69,7 +71,6 @@ def error_likeness(signature: ErrorSignature, failing: Check) -> float:
     if named and own == name != "Other":
         # A class such as TypeError has many causes: the words must agree.
         agreed = alike >= _SAME_WORDS or not is_exception(failing)
-        agreed = agreed or same_handle(signature, failing)
         return 0.3 + 0.7 * alike if agreed else 0.0
     # The class says nothing: the words must, or the place. Generic ones are those of many errors.
     agreed = alike >= _SAME_SENTENCE and bool(telling(literal(signature.pattern)))
