@@ -4,12 +4,12 @@ for a transaction over them.
 A `Book` folds the facts into a `View` by `fold.step` and lets a command look at it or add to it.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
 from taofold.learning.events import LearningEvent
 from taofold.learning.loops import LoopNote, LoopStats
-from taofold.learning.patterns.pattern import Pattern, Rate
+from taofold.learning.patterns.pattern import Pattern
 from taofold.learning.rates import EditRates
 from taofold.learning.retrieval.index import PatternHit
 
@@ -27,14 +27,6 @@ class View(Protocol):
 
     def loop(self, loop: str) -> LoopNote | None:
         """What is known of the loop."""
-        ...
-
-    def rate(self, key: str) -> Rate:
-        """How good edits with this key have been."""
-        ...
-
-    def costs(self) -> tuple[float, ...]:
-        """What each order of candidates has cost, faded; see `rates.after`."""
         ...
 
     def stats(self) -> LoopStats:
@@ -68,8 +60,11 @@ class View(Protocol):
         """
         ...
 
-    def rates(self) -> EditRates:
-        """What is handed to a search: `MOST_KEYS` at most, with wins, then the most expected."""
+    def rates(self, keys: Iterable[str] | None = None) -> EditRates:
+        """How good edits with these keys have been.
+
+        None = what is handed to a search: at most `MOST_KEYS`, with wins, then the most expected.
+        """
         ...
 
 

@@ -5,8 +5,6 @@ keeps what comes out. An event about a pattern that is not there changes nothing
 counts for each pattern is `attribution`.
 """
 
-from collections.abc import Mapping
-
 import msgspec
 from msgspec.structs import replace
 
@@ -33,10 +31,9 @@ from taofold.learning.patterns.pattern import (
     Pattern,
     PatternScope,
     PatternSource,
-    Rate,
     UseCounts,
 )
-from taofold.learning.rates import after
+from taofold.learning.rates import EditRates
 
 
 class Changes(msgspec.Struct, frozen=True, gc=False):
@@ -48,8 +45,7 @@ class Changes(msgspec.Struct, frozen=True, gc=False):
     patterns: tuple[Pattern, ...] = ()
     archived: tuple[Pattern, str] | None = None
     loop: LoopNote | None = None
-    rates: Mapping[str, Rate] = {}
-    costs: tuple[float, ...] | None = None
+    rates: EditRates | None = None
     stats: LoopStats | None = None
 
 
@@ -171,7 +167,8 @@ def _injected(note: LoopNote, event: PatternsInjected) -> LoopNote | None:
 
 
 def _applied(note: LoopNote, event: PatternApplied) -> LoopNote | None:
-    if note.ended or not note.looked_at(event.id):
+    # Of a control loop too: it was looked at, and the loop came to it by itself.
+    if note.ended or event.id not in [choice.id for choice in note.shown]:
         return None
     before = note.use(event.id)
     # The best outcome of a loop counts: a pattern that failed and then helped has helped.
@@ -213,8 +210,5 @@ def _searched(known: View, event: SearchSettled, at: int) -> Changes:
     note = _note(known, event.loop, at)
     if note.searched:  # written twice, as after a crash between the fact and its answer
         return Changes()
-    return Changes(
-        loop=replace(note, searched=True),
-        rates={key: known.rate(key).plus(rate) for key, rate in event.rates.items()},
-        costs=after(known.costs(), event.costs),
-    )
+    rates = known.rates(event.rates).plus(event.rates, event.costs)
+    return Changes(loop=replace(note, searched=True), rates=rates)

@@ -50,10 +50,6 @@ class LoopNote(Value, frozen=True):
         """How the loop used the pattern, if it did."""
         return next((use for use in self.uses if use.id == identity), None)
 
-    def looked_at(self, identity: str) -> bool:
-        """Was the pattern chosen for the loop, shown or held back?"""
-        return any(choice.id == identity for choice in self.shown)
-
     @property
     def ids(self) -> frozenset[str]:
         """The patterns that the loop was really shown."""

@@ -14,6 +14,7 @@ import sqlite3
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -97,17 +98,15 @@ TERMS: Final = 32
 """Of a question, the rarest words that are searched for."""
 MOST_POSTINGS: Final = 2_500
 """The search looks at the rarest words until they stand in so many patterns together."""
-FORM: Final = 12
+FORM: Final = 13
 """Of these tables. Raise it when they, the words in them, or a fold's result change."""
 
 TABLES: Final = (
     """create table if not exists pattern_rows(
         number integer primary key autoincrement, id text not null unique, month text,
-        said blob not null, body blob not null)""",
-    """create table if not exists pattern_entries(number integer primary key, id text not null,
-        stems text not null)""",
+        said blob not null, stems text, body blob not null)""",
     "create index if not exists pattern_said on pattern_rows(said)",
-    # An index only: the words stand in pattern_entries, where they are needed to take a row out.
+    # An index only: the words stand in pattern_rows, where they are needed to take a row out.
     """create virtual table if not exists pattern_words using fts5(
         words, content='',
         tokenize="unicode61 remove_diacritics 0 tokenchars '_='")""",
@@ -120,24 +119,23 @@ TABLES: Final = (
     "create index if not exists pattern_best on pattern_rates(wins, expected)",
     "create table if not exists pattern_state(key text primary key, value) without rowid",
 )
-_NAMES: Final = (
-    "pattern_rows",
-    "pattern_entries",
-    "pattern_words",
-    "pattern_terms",
-    "pattern_loops",
-    "pattern_rates",
-    "pattern_fixes",
-    "pattern_vectors",
-    "pattern_state",
+_MADE: Final = (  # virtual ones first: they take those with them that they consist of
+    "select name from sqlite_master where type = 'table' and name glob 'pattern_*' "
+    "order by rootpage"
 )
 _HAS: Final = "select 1 from sqlite_master where name = 'pattern_state'"
 _SET: Final = "insert or replace into pattern_state values(?, ?)"
-_ROW: Final = "select number from pattern_rows where id = ?"
-_INSERT: Final = "insert into pattern_rows(id, month, said, body) values(?, ?, ?, ?)"
-_UPDATE: Final = "update pattern_rows set month = ?, said = ?, body = ? where number = ?"
-_ENTRY: Final = "select stems from pattern_entries where number = ?"
-_ENTER: Final = "insert into pattern_entries values(?, ?, ?)"
+_PUT: Final = (
+    "insert into pattern_rows(id, month, said, stems, body) values(?1, ?2, ?3, ?4, ?5) "
+    "on conflict(id) do update set month = ?2, said = ?3, stems = ?4, body = ?5"
+)
+_ENTRY: Final = "select number, stems from pattern_rows where id = ?"
+_TELLING: Final = (
+    "select key, wins, expected from pattern_rates order by wins desc, expected desc limit ?"
+)
+_RATES: Final = (
+    "select key, wins, expected from pattern_rates where key in (select value from json_each(?))"
+)
 # FTS5 without content must be told what it had indexed.
 _UNINDEX: Final = "insert into pattern_words(pattern_words, rowid, words) values('delete', ?, ?)"
 _INDEX: Final = "insert into pattern_words(rowid, words) values(?, ?)"
@@ -145,7 +143,7 @@ _COUNT: Final = (
     "insert into pattern_terms values(?1, ?2) on conflict(term) do update set rows = rows + ?2"
 )
 _SEARCH: Final = (  # `rank` is BM25
-    "select id, stems from pattern_entries natural join "
+    "select id, stems from pattern_rows natural join "
     "(select rowid as number, rank as score from pattern_words where pattern_words match ? "
     "order by rank, rowid limit ?) order by score, number"
 )
@@ -171,8 +169,8 @@ def position(db: sqlite3.Connection) -> int | None:
 
 
 def build(db: sqlite3.Connection) -> None:
-    """Make the tables, empty."""
-    for name in _NAMES:
+    """Make the tables, empty. Those of other releases go."""
+    for (name,) in db.execute(_MADE).fetchall():
         db.execute(f"drop table if exists {name}")
     for statement in TABLES:
         db.execute(statement)
@@ -206,24 +204,15 @@ class Tables:
         row = self._db.execute("select note from pattern_loops where loop = ?", (loop,)).fetchone()
         return _LOOP.decode(row[0]) if row else None
 
-    def rate(self, key: str) -> Rate:
-        """How good edits with this key have been."""
-        statement = "select wins, expected from pattern_rates where key = ?"
-        return Rate(*self._db.execute(statement, (key,)).fetchone() or ())
-
-    def costs(self) -> tuple[float, ...]:
-        """What each order of candidates has cost, faded."""
-        body: bytes | None = self._state("costs")
-        return tuple(_COSTS.decode(body)) if body else EditRates().costs
-
-    def rates(self) -> EditRates:
-        """What is handed to a search: the keys with wins, then the most expected."""
-        rows = self._db.execute(
-            "select key, wins, expected from pattern_rates order by wins desc, expected desc "
-            "limit ?",
-            (MOST_KEYS,),
-        )
-        return EditRates({key: Rate(*counts) for key, *counts in rows}, self.costs())
+    def rates(self, keys: Iterable[str] | None = None) -> EditRates:
+        """How good edits with these keys have been, or the most telling of all."""
+        if keys is None:
+            rows = self._db.execute(_TELLING, (MOST_KEYS,))
+        else:
+            rows = self._db.execute(_RATES, (_ENCODE([*keys]).decode(),))
+        by_key = {key: Rate(*counts) for key, *counts in rows}
+        costs: bytes | None = self._state("costs")
+        return EditRates(by_key, tuple(_COSTS.decode(costs))) if costs else EditRates(by_key)
 
     def stats(self) -> LoopStats:
         """The sums."""
@@ -307,41 +296,31 @@ class Tables:
             self._put(*changes.archived)
         if changes.loop is not None:
             self._db.execute(_NOTE, (changes.loop.loop, _ENCODE(changes.loop)))
-        self._db.executemany(
-            "insert or replace into pattern_rates values(?, ?, ?)",
-            [(key, rate.wins, rate.expected) for key, rate in changes.rates.items()],
-        )
-        if changes.costs is not None:
-            self._db.execute(_SET, ("costs", _ENCODE(changes.costs)))
+        if changes.rates is not None:
+            self._db.executemany(
+                "insert or replace into pattern_rates values(?, ?, ?)",
+                [(key, rate.wins, rate.expected) for key, rate in changes.rates.by_key.items()],
+            )
+            self._db.execute(_SET, ("costs", _ENCODE(changes.rates.costs)))
         if changes.stats is not None:
             self._db.execute(_SET, ("stats", _ENCODE(changes.stats)))
 
     def _put(self, pattern: Pattern, month: str | None) -> None:
-        """Write a pattern, and index it unless it is archived."""
-        row = self._db.execute(_ROW, (pattern.id,)).fetchone()
-        if row is None:
-            values = (pattern.id, month, _content_digest(pattern), _ENCODE(pattern))
-            number = self._db.execute(_INSERT, values).lastrowid or 0
-        else:
-            number = row[0]
-            self._db.execute(_UPDATE, (month, _content_digest(pattern), _ENCODE(pattern), number))
-        self._index(number, pattern.id, entry(pattern) if month is None else None)
-
-    def _index(self, number: int, identity: str, new: str | None) -> None:
-        """Let the search find a pattern by its new entry, or no more."""
-        row = self._db.execute(_ENTRY, (number,)).fetchone()
-        old = row[0] if row else None
+        """Write a pattern, and let the search find it unless it is archived."""
+        row = self._db.execute(_ENTRY, (pattern.id,)).fetchone()
+        new = entry(pattern) if month is None else None
+        values = (pattern.id, month, _content_digest(pattern), new, _ENCODE(pattern))
+        inserted = self._db.execute(_PUT, values).lastrowid
+        number, old = row or (inserted, None)
         # Most changes of a pattern are counters, which no search looks at.
         if old == new:
             return
         change: Counter[str] = Counter()
         if old is not None:
             self._db.execute(_UNINDEX, (number, _tokens(old)))
-            self._db.execute("delete from pattern_entries where number = ?", (number,))
             change.subtract(set(old.split()))
         if new is not None:
             self._db.execute(_INDEX, (number, _tokens(new)))
-            self._db.execute(_ENTER, (number, identity, new))
             change.update(set(new.split()))
         self._db.executemany(_COUNT, [(term, n) for term, n in change.items() if n])
 
@@ -374,8 +353,8 @@ def _content_digest(pattern: Pattern) -> bytes:
 class SqliteBook:
     """The registry's facts and tables in one SQLite file. Opened at the first use."""
 
-    def __init__(self, path: Path, *, wait_s: float = 5.0, adopt: bool = False) -> None:
-        self._file = SqliteFile(path, wait_s=wait_s, adopt=adopt, max_bytes=0, sync=full_sync)
+    def __init__(self, path: Path, *, adopt: bool = False) -> None:
+        self._file = SqliteFile(path, wait_s=5.0, adopt=adopt, max_bytes=0, sync=full_sync)
 
     def open(self) -> None:
         """Open the file, or create it, now. Blocks."""
@@ -493,20 +472,13 @@ class JournalBook:
         async with self._lock:
             for _ in range(_TRIES):
                 await self._catch_up()
-                self._db.execute("begin")
-                try:
+                # What `work` did to the tables in memory is taken back if it could not be written.
+                with suppress(Conflict), self._db:
+                    self._db.execute("begin")
                     tx = _Change(self._db, at)
                     result = work(tx)
                     facts = [(at, encode(event)) for event in tx.events]
                     self._head = await self._journal.write(STREAM, self._head, facts)
-                except Conflict:
-                    # What `work` did to the tables in memory was never written.
-                    self._db.execute("rollback")
-                except BaseException:
-                    self._db.execute("rollback")
-                    raise
-                else:
-                    self._db.execute("commit")
                     return result
         raise LogError(f"the registry could not be written: {_TRIES} times somebody was quicker")
 
