@@ -104,7 +104,7 @@ async def test_a_use_that_helped_counts_once_when_the_loop_ends(
     assert (await registry.show(found.id)).counts.usage == 2, "found in a loop that counted"
     clock.at += 1000
     await looped(registry, "loop-c", case(), won=False)
-    line = [(s.role, s.loop, s.won) for s in await registry.lineage(found.id)]
+    line = [(s.role, s.loop, s.won) for s in (await registry.show(found.id)).lineage]
     assert line == [
         ("discovered", "loop-a", None),
         ("applied", "loop-b", True),

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from taofold.learning.loops import LoopNote, LoopStats
     from taofold.learning.metrics import LearningMetrics
     from taofold.learning.patterns.kinds import Kind
-    from taofold.learning.patterns.pattern import Pattern, PatternSource
+    from taofold.learning.patterns.pattern import Pattern
     from taofold.learning.registry import Query, Registry
     from taofold.learning.settings import Injection, Pruning
     from taofold.loop.driver import LoopDependencies
@@ -265,14 +265,14 @@ def show(pattern: PatternId, json: options.Json = False) -> None:
 def lineage(pattern: PatternId, json: options.Json = False) -> None:
     """Where a pattern was found and where it was used, in order of time."""
 
-    async def work(registry: "Registry") -> "tuple[Pattern, tuple[PatternSource, ...]]":
-        return await registry.show(pattern), await registry.lineage(pattern)
+    async def work(registry: "Registry") -> "Pattern":
+        return await registry.show(pattern)
 
-    described, line = with_registry(work)
+    described = with_registry(work)
     if json:
-        give_json([render.source_json(source) for source in line])
+        give_json([render.source_json(source) for source in described.lineage])
     else:
-        render.lineage(described, line)
+        render.lineage(described)
 
 
 @app.command("metrics")

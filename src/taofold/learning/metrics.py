@@ -7,7 +7,7 @@ seeing one pattern was worth is `impact`.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable
 from math import sqrt
 from typing import Any, Final, NamedTuple
 
@@ -15,6 +15,7 @@ from taofold.core.text import iso
 from taofold.core.values import Value
 from taofold.learning.exchange.records import FORMATS
 from taofold.learning.loops import LoopNote, LoopStats
+from taofold.learning.patterns.kinds import Kind
 from taofold.learning.patterns.pattern import Pattern, UseCounts
 
 ENOUGH: Final = 10
@@ -99,16 +100,17 @@ class Improvement(NamedTuple):
         }
 
 
-def measure(patterns: Sequence[Pattern], stats: LoopStats, archived: int) -> LearningMetrics:
+def measure(patterns: Iterable[Pattern], stats: LoopStats, archived: int) -> LearningMetrics:
     """The numbers of a registry. Anti-patterns are not applied, so they have no uses here."""
-    kinds = Counter([pattern.kind for pattern in patterns])
-    return LearningMetrics(
-        {form.key: kinds[kind] for kind, form in FORMATS.items()},
-        sum([pattern.applied for pattern in patterns if pattern.kind != "anti"], UseCounts()),
-        benefit(stats),
-        sum(bool(pattern.retired) for pattern in patterns),
-        archived,
-    )
+    kinds: Counter[Kind] = Counter()
+    uses, retired = UseCounts(), 0
+    for pattern in patterns:
+        kinds[pattern.kind] += 1
+        retired += bool(pattern.retired)
+        if pattern.kind != "anti":
+            uses += pattern.applied
+    by_kind = {form.key: kinds[kind] for kind, form in FORMATS.items()}
+    return LearningMetrics(by_kind, uses, benefit(stats), retired, archived)
 
 
 def benefit(stats: LoopStats) -> Benefit:

@@ -39,7 +39,7 @@ from taofold.learning.loops import ExtractedPattern, LoopNote, LoopStats
 from taofold.learning.metrics import Improvement, LearningMetrics, improvement, measure
 from taofold.learning.patterns.case import LoopCase
 from taofold.learning.patterns.kinds import Kind
-from taofold.learning.patterns.pattern import Pattern, PatternSource, Rate, fresh
+from taofold.learning.patterns.pattern import Pattern, Rate, fresh
 from taofold.learning.rates import EditRates
 from taofold.learning.retrieval.choice import PatternChoice
 from taofold.learning.retrieval.index import entry
@@ -181,8 +181,7 @@ class Registry:
                 if pattern is not None and not pattern.retired and (reason := fault(pattern)):
                     tx.emit(PatternRetired(pattern.id, reason))
 
-        if searches:
-            await self._book.write(work, self._now())
+        await self._book.write(work, self._now())
 
     async def loop(self, loop: str) -> LoopNote | None:
         """What is known of a loop."""
@@ -213,15 +212,6 @@ class Registry:
         """
         return await self._book.read(lambda view: _pattern(view, pattern))
 
-    async def lineage(self, pattern: str) -> tuple[PatternSource, ...]:
-        """Where it was found and where it was used, in order of time.
-
-        Raises:
-            UnknownPattern: there is none with this id.
-        """
-        stored = await self.show(pattern)
-        return tuple(sorted(stored.sources, key=lambda source: source.at))
-
     async def stats(self) -> LoopStats:
         """The sums over all loops."""
         return await self._book.read(lambda view: view.stats())
@@ -229,7 +219,7 @@ class Registry:
     async def metrics(self) -> LearningMetrics:
         """The registry in numbers."""
         return await self._book.read(
-            lambda view: measure([*view.patterns()], view.stats(), len([*view.archive()]))
+            lambda view: measure(view.patterns(), view.stats(), len([*view.archive()]))
         )
 
     async def retire(self, pattern: str, reason: str) -> None:

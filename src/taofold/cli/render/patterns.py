@@ -264,10 +264,10 @@ def _block(title: str, text: str) -> Iterator[str]:
         yield from (f"    {visible(row)}" for row in text.split("\n"))
 
 
-def lineage(pattern: "Pattern", sources: "Sequence[PatternSource]") -> None:
+def lineage(pattern: "Pattern") -> None:
     """Discovery and uses in order of time."""
     give(f"Pattern: {pattern.id}")
-    for source in sources:
+    for source in pattern.lineage:
         word, claimed = source.role.capitalize(), "  claimed by a file" * source.claimed
         result = {True: "  helped", False: "  did not help", None: ""}[source.won]
         give(f"{word + ':':<12} {line(source.loop, 80)} ({day(source.at)}){result}{claimed}")

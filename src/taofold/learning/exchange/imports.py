@@ -26,17 +26,11 @@ _LONGEST_FAULT: Final = 300
 
 
 class ImportReport(NamedTuple):
-    """What became of files: ids that are new, ids that were known, and what is wrong.
-
-    `renamed` are pairs of a file's id, which somebody else has here, and the new one;
-    `broken` are the files that could not be read at all.
-    """
+    """What became of files: ids that are new, ids that were known, and what is wrong."""
 
     added: tuple[str, ...] = ()
     known: tuple[str, ...] = ()
-    renamed: tuple[tuple[str, str], ...] = ()
     faults: tuple[str, ...] = ()
-    broken: tuple[str, ...] = ()
 
 
 def imported(tx: Writing, files: Mapping[str, bytes], at: int) -> ImportReport:
@@ -47,9 +41,7 @@ def imported(tx: Writing, files: Mapping[str, bytes], at: int) -> ImportReport:
     """
     added: list[str] = []
     known: list[str] = []
-    renamed: list[tuple[str, str]] = []
     faults: list[str] = []
-    broken: list[str] = []
     for name, body in sorted(files.items()):
         # Metrics are derived from the patterns: only these are taken in.
         if _METRICS.search(name):
@@ -57,30 +49,27 @@ def imported(tx: Writing, files: Mapping[str, bytes], at: int) -> ImportReport:
         try:
             content = _load(body)
         except ValueError as error:
-            broken.append(name)
             faults.append(f"{name}: it cannot be read: {error}; the other files were taken")
             continue
         month = _ARCHIVE.search(name)
         for path, kind, raw in _listed(name, content, faults):
             try:
-                incoming = tx.clean(pattern_of(kind, raw, at))
+                pattern = tx.clean(pattern_of(kind, raw, at))
             except ValueError as error:
                 faults.append(f"{name}: {_placed(path, error)}")
                 continue
-            if there := tx.same(incoming):
+            if there := tx.same(pattern):
                 known.append(there)
                 continue
-            pattern = incoming
             # Ids are numbered per registry: the same one elsewhere is another pattern.
             if pattern.id in tx.ids(pattern.id):
                 pattern = msgspec.structs.replace(pattern, id=fresh(pattern, tx.ids))
-                renamed.append((incoming.id, pattern.id))
             tx.emit(PatternImported(pattern, pattern.claim or ImportClaim(), name))
             if month:
                 # Imported first, archived at once: the archive holds only what was there.
                 tx.emit(PatternArchived(pattern.id, "it came from an archive", month[1]))
             added.append(pattern.id)
-    return ImportReport(tuple(added), tuple(known), tuple(renamed), tuple(faults), tuple(broken))
+    return ImportReport(tuple(added), tuple(known), tuple(faults))
 
 
 def _load(body: bytes) -> Any:

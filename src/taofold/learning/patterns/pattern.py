@@ -172,6 +172,11 @@ class Pattern(Value, frozen=True):
         return frozenset([source.loop for source in self.sources if not source.claimed])
 
     @property
+    def lineage(self) -> tuple[PatternSource, ...]:
+        """Where it was found and where it was used, in order of time."""
+        return tuple(sorted(self.sources, key=lambda source: source.at))
+
+    @property
     def found(self) -> tuple[PatternSource, ...]:
         """The loops here that found it."""
         return tuple(

@@ -5,7 +5,6 @@ layout. A file that cannot be read is copied to `NAME.bak` before anything repla
 """
 
 import asyncio
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +27,7 @@ async def export_to(registry: Registry, path: Path) -> list[Path]:
     Raises:
         LogError: a file cannot be written; each that was is complete.
     """
-    bundle = await registry.export()
-    return await asyncio.to_thread(_export, bundle, path)
+    return await asyncio.to_thread(_export, await registry.export(), path)
 
 
 async def import_from(registry: Registry, path: Path) -> ImportReport:
@@ -40,21 +38,23 @@ async def import_from(registry: Registry, path: Path) -> ImportReport:
     """
     files = await asyncio.to_thread(_read, path)
     done = await registry.import_({str(file): body for file, body in files.items()})
-    await asyncio.to_thread(_keep, [Path(name) for name in done.broken])
+    for file, body in files.items():
+        await asyncio.to_thread(_back_up_if_damaged, file, body)
     return done
 
 
-def _export(made: dict[str, Any], path: Path) -> list[Path]:
-    files = {path: bundle(made)} if path.suffix == ".json" else {}
-    files = files or {path / _file_name(name): content for name, content in made.items()}
+def _export(contents: dict[str, Any], path: Path) -> list[Path]:
+    if path.suffix == ".json":
+        files = {path: bundle(contents)}
+    else:
+        files = {path / _file_name(name): content for name, content in contents.items()}
     for file, content in files.items():
         body = msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n"
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
-            if file.exists() and not _sound(file):
-                _keep([file])
-            # Written beside it and renamed: a reader sees the old file or
-            # the new one, never a part.
+            if file.exists():
+                _back_up_if_damaged(file, file.read_bytes())
+            # Written beside it and renamed: a reader sees the old file or the new one.
             partial = file.with_name(f".{file.name}.part")
             partial.write_bytes(body)
             partial.replace(file)
@@ -71,7 +71,6 @@ def _read(path: Path) -> dict[Path, bytes]:
     if path.is_dir():
         # In the seed's layout, and in a fixed order, so that two imports of one folder end alike.
         files = [file for name in _FOLDERS for file in sorted((path / name).glob("*.json"))]
-        files = [file for file in files if file.name != "effectiveness-metrics.json"]
         if not files:
             raise LogError(
                 f"there are no pattern files in {str(path)!r}: *.json, or in its folder 'patterns'"
@@ -84,20 +83,14 @@ def _read(path: Path) -> dict[Path, bytes]:
         raise LogError(f"{error.filename!r} cannot be read: {error.strerror}") from error
 
 
-def _sound(file: Path) -> bool:
+def _back_up_if_damaged(file: Path, body: bytes) -> None:
+    """Write `body`, which the file holds, to `NAME.bak` if it is no JSON."""
     try:
-        msgspec.json.decode(file.read_bytes())
-    except msgspec.DecodeError:
-        return False
-    return True
-
-
-def _keep(files: list[Path]) -> None:
-    """Copy each to `NAME.bak`."""
-    for file in files:
+        msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError):
         backup = file.with_name(f"{file.name}.bak")
         try:
-            shutil.copy2(file, backup)
+            backup.write_bytes(body)
         except OSError as error:
             raise LogError(
                 f"{str(file)!r} is damaged, and its backup {str(backup)!r} failed: {error.strerror}"

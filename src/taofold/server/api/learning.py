@@ -129,10 +129,8 @@ async def patterns(call: ApiCall) -> BaseModel:
 
 async def pattern(call: ApiCall) -> BaseModel:
     """One pattern, with where it came from and where it was used."""
-    registry, name = _registry(call), call.path["pattern"]
     try:
-        described = await registry.show(name)
-        lineage = await registry.lineage(name)
+        described = await _registry(call).show(call.path["pattern"])
     except Refused:
         _unknown("pattern")
     return schemas.PatternDetail(
@@ -143,7 +141,7 @@ async def pattern(call: ApiCall) -> BaseModel:
         shown=_arm(described.shown),
         held=_arm(described.held),
         trend=[{**plain(at), "at": iso(at.at)} for at in described.trend],
-        lineage=[_source(source) for source in lineage],
+        lineage=[_source(source) for source in described.lineage],
     )
 
 
