@@ -309,6 +309,11 @@ WRONG = (
     ("usage_count", "18", "usage_count"),
     ("source_loops.0.timestamp", "yesterday", "source_loops[0].timestamp"),
     ("last_used", "2026-13-01", "last_used"),
+    (
+        "effectiveness_trend",
+        [{**SEED["effectiveness_trend"][0], "source_loops": None, "source_loop": 3}],
+        "effectiveness_trend[0].source_loop[0]",
+    ),
 )
 
 

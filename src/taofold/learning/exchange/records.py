@@ -259,9 +259,10 @@ def pattern_of(kind: Kind, raw: Any, at: int) -> Pattern:
     for source in tree.get("sources", ()):
         source.setdefault("at", tree.get("first_discovered", at))
         source["claimed"] = True
-    for point in tree.get("trend", ()):
-        if "loop" in point:
-            point.setdefault("loops", [point["loop"]])
+    for n, point in enumerate(tree.get("trend", ())):
+        if "loop" in point and "loops" not in point:
+            point["loops"] = [point["loop"]]
+            places[f"$.trend[{n}].loops"] = places[f"$.trend[{n}].loop"]
     try:
         name = tree["id"] if not str(tree.get("name", "")).strip() else tree["name"]
         pattern = msgspec.convert({**tree, "name": name}, Pattern)
@@ -384,7 +385,7 @@ def _lost(given: Any, kept: Any, place: str) -> str:
     if not is_object(given):
         return ""
     for key, value in given.items():
-        if not is_object(kept) or key not in kept:
+        if key not in kept:
             return f"{place}.{key}"
         if lost := _lost(value, kept[key], f"{place}.{key}"):
             return lost
