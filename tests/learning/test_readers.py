@@ -255,6 +255,34 @@ def test_an_edit_that_only_moved_the_error_and_was_undone_is_no_fix_of_it() -> N
     ], "an edit that stands in the end may have settled the first error"
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (("FAIL", "north: got 0, want 2"), ("panic", "assignment to entry in nil map")),
+        (("NotImplementedError", ""), ("panic", "assignment to entry in nil map")),
+        (("E0432", "unresolved import `stats::count`"), ("E0382", "use of moved value: `s`")),
+    ],
+    ids=["a wrong value", "a stub", "a missing name"],
+)
+def test_an_error_in_what_was_written_first_is_one_of_its_own(
+    first: tuple[str, str], second: tuple[str, str]
+) -> None:
+    stub = "return Stats{}\n"
+    wrong = f"{stub}fn count(s) {{\n    s.of[name] += 1\n}}\n"
+    right = wrong.replace("Stats{}", "Stats{of: make()}").replace("s.of[", "s.clone().of[")
+    before, between = (
+        Check("t::count", "failed", error, message, (Location("stats.x", 3, "count"),))
+        for error, message in (first, second)
+    )
+    attempts = (
+        RepairAttempt(1, (before,), (FileChange("stats.x", stub, wrong),), (between,)),
+        RepairAttempt(2, (between,), (FileChange("stats.x", wrong, right),), ()),
+    )
+    history = LoopHistory("h", "Write count", "", "completed", attempts, 2, agent="t")
+    errors = [one.signature for one in extract(history, ("error",))]
+    assert second in [(one.name, one.example) for one in errors if one]
+
+
 def test_a_fix_that_stands_is_one_though_the_same_edit_was_undone_elsewhere() -> None:
     text = "def total(self):\n    return sum(self.row)\n\n\ndef dump(self):\n    return 1\n"
     first = text.replace("self.row", "self.rows").replace("return 1", "return float(self)")
@@ -830,8 +858,20 @@ COUNT = "n += 1"
         ("TypeError", ARITY, "gross", ("def gross(a):", "def gross(self, a):"), True),
         ("TypeError", ARITY, "gross", ("gross(a, b)", "gross(a)"), False),
         ("KeyError", "'{}'", "a", ("rates[k]", "rates.get(k)"), False),
+        ("E0599", "no method named `{}` found for struct", "put", ("}", "fn put() {}\n}"), False),
+        ("E0599", "no method named `{}` found for struct", "put", ("x", "use io::Put;"), True),
     ],
-    ids=["global", "defined", "a setting", "a typo", "self", "an argument less", "a value"],
+    ids=[
+        "global",
+        "defined",
+        "a setting",
+        "a typo",
+        "self",
+        "an argument less",
+        "a value",
+        "written",
+        "a trait",
+    ],
 )
 def test_what_does_not_just_write_the_name_that_is_missing_is_told(
     error: str, message: str, name: str, change: tuple[str, str], told_of: bool

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, get_args
 
 from msgspec.structs import replace
 
-from taofold.core.failing_checks import Check, is_foreign, is_test
+from taofold.core.failing_checks import Check, is_assertion, is_foreign, is_test
 from taofold.diagnostics import causes_of
 from taofold.learning.extraction.blame import blame
 from taofold.learning.extraction.categories import (
@@ -29,6 +29,7 @@ from taofold.learning.extraction.diffs import (
     added_lines,
     changed_lines,
     code_lines,
+    defines,
     excerpt,
     hunks,
     indent,
@@ -366,7 +367,9 @@ def _search(
         rest = attempts[: len(attempts) - len(earlier)]
         moved = next((c for c in rest[-1].before if same_finding(c, check)), None)
         moved = moved or _exchanged(rest[-1], check)
-        if moved is None or not _undone(rest[-1], moved, (*earlier, ending)):
+        if moved is None or _supplied(rest[-1], moved, check):
+            break
+        if not _undone(rest[-1], moved, (*earlier, ending)):
             break
         check, earlier = moved, (*_since(rest, _sign_of(moved)), *earlier)
         signs.add(_sign_of(check))
@@ -377,6 +380,17 @@ def _exchanged(attempt: RepairAttempt, check: Check) -> Check | None:
     """The finding that the attempt ended by lines in which this one stands, if that is certain."""
     edits = [change for change in attempt.changes if not is_test(change.path)]
     return attempt.turned[0] if len(attempt.turned) == 1 and _lines_at(check, edits) else None
+
+
+def _supplied(attempt: RepairAttempt, missing: Check, now: Check) -> bool:
+    """Did the attempt write what was missing, so that what fails `now` is an error of its own?"""
+    if is_assertion(missing) or missing.error_type == "NotImplementedError":
+        return not is_assertion(now)
+    return any(
+        defines(hunk.removed, hunk.added, missing.message)
+        for change in attempt.changes
+        for hunk in hunks(change)
+    )
 
 
 def _undone(attempt: RepairAttempt, check: Check, later: Iterable[RepairAttempt]) -> bool:

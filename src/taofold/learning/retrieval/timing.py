@@ -12,6 +12,7 @@ from taofold.core.failing_checks import Check, is_assertion, is_exception
 from taofold.learning.extraction.diffs import (
     BOUND,
     KNOWN,
+    defines,
     sides,
     tokens,
 )
@@ -97,6 +98,9 @@ def _of_the_program(
     # A lesson of a file, without a message word for word, is taken as it is.
     if not signature.example or _same_case(signature, failing):
         return False
+    # What it lacked was written there: that is no other program's.
+    if defines(*sides(fix.diff), signature.example):
+        return True
     # It helped another loop, or it is more than the name that the message asks for.
     if pattern.helped or len(pattern.found) > 1 or _uncommon(fix, signature, failing):
         return False
