@@ -260,9 +260,10 @@ def test_an_edit_that_only_moved_the_error_and_was_undone_is_no_fix_of_it() -> N
     [
         (("FAIL", "north: got 0, want 2"), ("panic", "assignment to entry in nil map")),
         (("NotImplementedError", ""), ("panic", "assignment to entry in nil map")),
+        (("Error", "not implemented"), ("TypeError", "rows.filter is not a function")),
         (("E0432", "unresolved import `stats::count`"), ("E0382", "use of moved value: `s`")),
     ],
-    ids=["a wrong value", "a stub", "a missing name"],
+    ids=["a wrong value", "a stub", "another language's", "a missing name"],
 )
 def test_an_error_in_what_was_written_first_is_one_of_its_own(
     first: tuple[str, str], second: tuple[str, str]

@@ -5,6 +5,7 @@ first text to its last; all rules but those for failures stand on them. A loop t
 no success, only what to avoid (D18). Nothing is taught where the log does not say what a file held.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import groupby
@@ -71,6 +72,7 @@ from taofold.learning.patterns.pattern import Pattern, PatternScope
 
 REPEATED: Final = 3
 """Times that one error must stay for it to be a pattern."""
+_STUB: Final = re.compile(r"(?i)not ?(?:yet )?implemented")
 _MOST_EDITS: Final = 4
 _MOST_EDIT: Final = 160
 _MOST_EXAMPLE: Final = 300
@@ -384,7 +386,7 @@ def _exchanged(attempt: RepairAttempt, check: Check) -> Check | None:
 
 def _supplied(attempt: RepairAttempt, missing: Check, now: Check) -> bool:
     """Did the attempt write what was missing, so that what fails `now` is an error of its own?"""
-    if is_assertion(missing) or missing.error_type == "NotImplementedError":
+    if is_assertion(missing) or _STUB.search(f"{missing.error_type} {missing.message}"):
         return not is_assertion(now)
     return any(
         defines(hunk.removed, hunk.added, missing.message)
