@@ -2,14 +2,15 @@
 
 import pytest
 
+from taofold.core.failing_checks import Check, Location
 from taofold.loop import events as loop_events
 from taofold.loop.course import detect
 from taofold.loop.decisions import Close, Iterate, Wait, decide
 from taofold.loop.iteration import goal
 from taofold.loop.values import Spent
-from taofold.loop.verdict import Verdict
+from taofold.loop.verdict import GateResult, Verdict
 
-from .kit import begun, iteration, scored, state_after, verdict
+from .kit import GATE, begun, iteration, scored, state_after, verdict
 
 WEATHER = (
     "Tomorrow brings heavy rain over northern islands while southern coasts stay sunny and dry; "
@@ -122,6 +123,18 @@ def test_talk_of_something_else_is_logged_first() -> None:
     assert [(kind, level) for _, kind, level in found(events)][:2] == [
         ("deviation", "log"), ("deviation", "warn"),
     ]  # fmt: skip
+
+
+def test_who_edits_where_a_check_fails_keeps_to_the_task_in_whatever_words() -> None:
+    failing = Check("t", "failed", "KeyError", "'x'", (Location("rain.py", 3),))
+    result = GateResult(GATE, False, 1, "pytest", ("pytest",), (failing,))
+    judged = [Verdict(False, (result,), quality) for quality in (0.2, 0.4, 0.6)]
+    events = begun()
+    for n, one in enumerate(judged, 1):
+        opened, ended = iteration(n, one, said=WEATHER, changed=("rain.py",))
+        events += [opened, ended]
+        assert isinstance(ended, loop_events.IterationEnded)
+        assert not detect(state_after(*events[:-1]), ended)
 
 
 def test_a_passed_gate_is_never_called_a_problem() -> None:

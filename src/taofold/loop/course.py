@@ -4,7 +4,8 @@ abort. Judged from the ended iterations alone. Pure.
 Thresholds are the seed's: stuck = the same error in at least 3 of the last 5 iterations with
 little progress; oscillation = at least 2 undo and redo cycles in the last 6, most of the files
 reverting; regression = a check that passed fails; plateau = 3 iterations in a row that change less
-than 2 %; deviation = of the last 3 iterations at least 2 speak of something else than the task.
+than 2 %; deviation = of the last 3 iterations at least 2 speak of something else than the task,
+and edit nothing that a failing check leads into.
 Every kind climbs its own part of the ladder. After a redirect the count begins anew: the changed
 strategy gets its chance. What is written here is performed by the driver and by `decisions`.
 """
@@ -181,7 +182,9 @@ class _Course:
         recent = self.done[-3:]
         if len(subject) < 3 or len(recent) < 2:
             return None
-        texts = [words for iteration in recent if len(words := _words(iteration)) >= TALK]
+        # Who edits a file that a failing check leads into keeps to the task, in whatever words.
+        away = [iteration for iteration in recent if not _at_the_failure(iteration)]
+        texts = [words for iteration in away if len(words := _words(iteration)) >= TALK]
         apart = sum(len(subject & words) / len(subject) < OVERLAP for words in texts)
         if apart < 2:
             return None
@@ -217,6 +220,11 @@ def _advances(done: Sequence[IterationEnded]) -> bool:
     """Does some check pass now that failed at the first of `done`, although the share is flat?"""
     first = {check.id for check in done[0].verdict.errors}
     return bool(first - {check.id for check in done[-1].verdict.errors})
+
+
+def _at_the_failure(iteration: IterationEnded) -> bool:
+    failing = {place.path for check in iteration.verdict.errors for place in check.places}
+    return not failing.isdisjoint(iteration.changed)
 
 
 def _words(iteration: IterationEnded) -> frozenset[str]:
