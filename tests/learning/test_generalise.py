@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taofold.learning.extraction.diffs import hunks
+from taofold.learning.extraction.diffs import lines_of
 from taofold.learning.extraction.generalisation import (
     MOST_OPEN,
     error_type_of,
@@ -62,7 +62,7 @@ def test_places_are_kinds_of_files_with_the_function_but_not_the_test() -> None:
 
 @pytest.mark.scenario("XTL-01")
 def test_names_become_placeholders_that_say_what_they_stood_for() -> None:
-    code, holes = template_code(hunks(GUARD))
+    code, holes = template_code(lines_of([GUARD])[1])
     assert code == "if {{variable}} is None:\n    raise ValueError('{{text}}')"
     assert holes == {"variable": "a variable, here 'user'", "text": "a text, here 'who?'"}
 

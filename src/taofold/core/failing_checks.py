@@ -113,9 +113,13 @@ def is_assertion(check: "Check") -> bool:
 
 def is_exception(check: "Check") -> bool:
     """Was something raised, or is it a finding of a linter or compiler?"""
-    # Some modules of Python's call theirs `error` (`re.error`), node names a code.
+    # Some modules of Python's call theirs `error` (`re.error`), node names a code, Rust panics.
     kind = check.error_type
-    return kind == "error" or kind.startswith("ERR_") or kind.endswith(("Error", "Exception"))
+    return (
+        kind in ("error", "panic")
+        or kind.startswith("ERR_")
+        or kind.endswith(("Error", "Exception"))
+    )
 
 
 def is_foreign(path: str) -> bool:

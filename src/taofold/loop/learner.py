@@ -30,7 +30,6 @@ from taofold.learning.extraction.history import (
     FileChange,
     LoopHistory,
     RepairAttempt,
-    RunReading,
     changed,
     name_of,
     read_run,
@@ -121,12 +120,7 @@ def case_of(task: str, faults: Sequence[Check], repository: str = "") -> LoopCas
     """What the loop is about."""
     languages = [language_of(fault.place.path) for fault in faults if fault.place.path]
     named = next((language for language in languages if language != "other"), "")
-    return LoopCase(
-        task,
-        named,
-        repository,
-        failing=tuple(faults),
-    )
+    return LoopCase(task, named, repository, failing=tuple(faults))
 
 
 def failed_at(state: LoopState, failing: Sequence[Check]) -> tuple[str, ...]:
@@ -277,13 +271,17 @@ async def _attempts(
     ]
     lasting = [attempt for attempt in credible if attempt.kept]
     explained = _names([check for attempt in lasting for check in attempt.turned])
-    unexplained = bool(turned) and await _edited_otherwise(ended, reading, work)
+    # Did something beside the edits in the log change files that are no tests?
+    changes = await _changes(ended, snapshot, work)
+    unexplained = bool(turned) and any(
+        reading.texts.get(change.path) != change.after for change in changes
+    )
     if turned <= explained and not unexplained and (credible or not ended.changed):
         return credible
     whole = RepairAttempt(
         ended.number,
         failed,
-        await _changes(ended, snapshot, work),
+        changes,
         fails,
         True,
         tuple(sorted(ended.tools)),
@@ -331,30 +329,12 @@ def _passed(verdict: Verdict) -> frozenset[str] | None:
 
 async def _texts(records: Sequence[Record], snapshot: str, work: Work) -> dict[str, str]:
     """What the files that a run edited held when it began; "" for one that was not there."""
-    actions = [
-        action
-        for record in records
-        if isinstance(record.event, Proposed)
-        for action in record.event.actions
-    ]
-    paths = dict.fromkeys(
-        [change.path for action in actions if (change := changed(action)) is not None]
-    )
     if not snapshot:
         return {}
+    batches = [record.event.actions for record in records if isinstance(record.event, Proposed)]
+    changes = [changed(action) for batch in batches for action in batch]
+    paths = dict.fromkeys([change.path for change in changes if change is not None])
     return {path: await work.text(snapshot, path) or "" for path in list(paths)[:_MOST_FILES]}
-
-
-async def _edited_otherwise(ended: IterationEnded, reading: RunReading, work: Work) -> bool:
-    """Did something beside the edits in the log change files that are no tests?"""
-    if not ended.snapshot:
-        return False
-    for path in [path for path in ended.changed if not is_test(path)][:_MOST_FILES]:
-        if path not in reading.texts or reading.texts[path] != await work.text(
-            ended.snapshot, path
-        ):
-            return True
-    return False
 
 
 def _doubtful(attempt: RepairAttempt, left: set[str]) -> bool:
@@ -369,10 +349,12 @@ def _names(checks: Iterable[Check]) -> set[str]:
 
 
 async def _changes(ended: IterationEnded, snapshot: str, work: Work) -> tuple[FileChange, ...]:
+    """What an iteration made of the files that are no tests, as far as there are snapshots."""
     changes: list[FileChange] = []
-    for path in [path for path in ended.changed if not is_test(path)][:_MOST_FILES]:
+    paths = [path for path in ended.changed if not is_test(path)] if ended.snapshot else []
+    for path in paths[:_MOST_FILES]:
         old = await work.text(snapshot, path) if snapshot else None
-        new = await work.text(ended.snapshot, path) if ended.snapshot else None
+        new = await work.text(ended.snapshot, path)
         if old != new and len(old or "") + len(new or "") <= _MOST_CHARS:
             changes.append(FileChange(path, old or "", new or ""))
     return tuple(changes)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from taofold.core.text import clip
-from taofold.learning.extraction.diffs import IMPORT, hunks
+from taofold.learning.extraction.diffs import IMPORT, lines_of
 from taofold.learning.extraction.history import FileChange
 from taofold.learning.patterns.kinds import FixCategory, TaskCategory
 
@@ -68,9 +68,7 @@ def category_of(changes: Sequence[FileChange]) -> FixCategory:
     """The schema's category of a fix, by what it puts in."""
     if any(_DEPENDENCIES.search(change.path) for change in changes):
         return "update_dependency"
-    differences = [hunk for change in changes for hunk in hunks(change)]
-    gone = [line for hunk in differences for line in hunk.removed]
-    new = [line for hunk in differences for line in hunk.added]
+    gone, new = lines_of(changes)
     if not gone and not new:
         return "other"
     if len(gone) + len(new) > _MANY:

@@ -10,7 +10,7 @@ import builtins
 import keyword
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from difflib import SequenceMatcher
 from typing import Final, NamedTuple
 
@@ -42,6 +42,7 @@ IMPORT: Final = re.compile(
     r"\s*(?:from\s+\S+\s+import\b|import\b|(?:pub )?use\b|#include\b|extern crate\b"
     r"|(?:const|let|var)\s.*=\s*require\()"
 )
+_RUN: Final = re.compile(r"(?m)^((?:-.*\n)*)((?:\+.*\n)*)")
 SEPARATOR: Final = "@@"
 """Stands between distant places of a change."""
 _CONTEXT: Final = 2
@@ -71,21 +72,18 @@ def spans(change: FileChange) -> tuple[ChangedLines, ...]:
     before, after = change.before.splitlines(), change.after.splitlines()
     if change.unsure or len(before) > _LONGEST or len(after) > _LONGEST:
         return ()
-    differing = [
-        ChangedLines(*places)
-        for tag, *places in _matcher(before, after).get_opcodes()
-        if tag != "equal"
-    ]
-    return tuple([span for span in differing if any(map(str.strip, _sides(before, after, span)))])
+    found: list[ChangedLines] = []
+    for tag, *places in _matcher(before, after).get_opcodes():
+        span = ChangedLines(*places)
+        lines = [*before[span.start : span.end], *after[span.new_start : span.new_end]]
+        if tag != "equal" and any(map(str.strip, lines)):
+            found.append(span)
+    return tuple(found)
 
 
 def _matcher(before: Sequence[str], after: Sequence[str]) -> SequenceMatcher[str]:
     # With `autojunk` a line that stands often in a long file would be matched with none.
     return SequenceMatcher(None, before, after, autojunk=False)
-
-
-def _sides(before: Sequence[str], after: Sequence[str], span: ChangedLines) -> list[str]:
-    return [*before[span.start : span.end], *after[span.new_start : span.new_end]]
 
 
 def narrowed(change: FileChange, wanted: Collection[ChangedLines]) -> FileChange:
@@ -102,21 +100,21 @@ def narrowed(change: FileChange, wanted: Collection[ChangedLines]) -> FileChange
 def hunks(change: FileChange) -> tuple[Hunk, ...]:
     """The lines that differ; () as for `spans`."""
     before, after = change.before.splitlines(), change.after.splitlines()
-    return tuple(
-        [
-            _dedented(before[span.start : span.end], after[span.new_start : span.new_end])
-            for span in spans(change)
-        ]
-    )
+    found: list[Hunk] = []
+    for span in spans(change):
+        removed, added = before[span.start : span.end], after[span.new_start : span.new_end]
+        # One margin for both sides, so that a change of indentation is still one.
+        margin = _margin([*removed, *added])
+        both = [tuple([line[margin:].rstrip() for line in side]) for side in (removed, added)]
+        found.append(Hunk(*both))
+    return tuple(found)
 
 
-def _dedented(removed: Sequence[str], added: Sequence[str]) -> Hunk:
-    # One margin for both sides, so that a change of indentation is still one.
-    margin = _margin([*removed, *added])
-    return Hunk(
-        tuple([line[margin:].rstrip() for line in removed]),
-        tuple([line[margin:].rstrip() for line in added]),
-    )
+def lines_of(changes: Iterable[FileChange]) -> tuple[list[str], list[str]]:
+    """All the lines that the changes take out, and all that they put in."""
+    found = [hunk for change in changes for hunk in hunks(change)]
+    removed = [line for hunk in found for line in hunk.removed]
+    return removed, [line for hunk in found for line in hunk.added]
 
 
 def _margin(lines: Iterable[str]) -> int:
@@ -136,29 +134,16 @@ def excerpt(change: FileChange) -> str:
     if not spans(change):
         return ""
     before, after = change.before.splitlines(), change.after.splitlines()
-    opcodes = _matcher(before, after).get_opcodes()
-    near = {
-        line
-        for tag, start, end, _, _ in opcodes
-        if tag != "equal"
-        for line in range(start - _CONTEXT, end + _CONTEXT)
-    }
-    places: list[list[tuple[str, str]]] = [[]]
-    for tag, start, end, new_start, new_end in opcodes:
-        if tag != "equal":
-            places[-1] += [("-", line) for line in before[start:end]]
-            places[-1] += [("+", line) for line in after[new_start:new_end]]
-            continue
-        for number in range(start, end):
-            if number in near:
-                places[-1].append((" ", before[number]))
-            elif places[-1]:
-                places.append([])
     texts: list[str] = []
-    for place in filter(None, places):
-        margin = _margin([line for _, line in place])
+    for place in _matcher(before, after).get_grouped_opcodes(_CONTEXT):
+        lines: list[tuple[str, str]] = []
+        for tag, start, end, new_start, new_end in place:
+            lines += [(" " if tag == "equal" else "-", line) for line in before[start:end]]
+            if tag != "equal":
+                lines += [("+", line) for line in after[new_start:new_end]]
+        margin = _margin([line for _, line in lines])
         texts.append(
-            "\n".join([f"{sign}{line[margin:].rstrip()}" for sign, line in place if line.strip()])
+            "\n".join([f"{sign}{line[margin:].rstrip()}" for sign, line in lines if line.strip()])
         )
     return f"\n{SEPARATOR}\n".join(texts)
 
@@ -281,9 +266,9 @@ def code_lines(lines: Iterable[Line]) -> list[Line]:
 
 def changed_lines(change: FileChange) -> tuple[list[Line], list[Line]]:
     """The lines that a change takes out, and those that it puts in."""
-    differing = hunks(change)
-    gone = [(change.path, line.strip()) for hunk in differing for line in hunk.removed]
-    return gone, [(change.path, line.strip()) for hunk in differing for line in hunk.added]
+    removed, added = lines_of([change])
+    gone = [(change.path, line.strip()) for line in removed]
+    return gone, [(change.path, line.strip()) for line in added]
 
 
 def lost_lines(attempts: Iterable[RepairAttempt]) -> set[Line]:
@@ -323,14 +308,18 @@ def joined(earlier: Sequence[FileChange], edits: Sequence[FileChange]) -> tuple[
 
 
 def edits_in(diff: str) -> tuple[LineEdit, ...]:
-    """What a stored difference does: runs of lines that begin with `-` or `+`.
+    """What a stored difference does: runs of lines that begin with `-`, or with `+` after these.
 
     An import is no edit beside others: who follows them may have it already.
     """
     around = "\n".join([line[1:] for line in diff.split("\n") if line[:1] == " "])
-    edits = [LineEdit("\n".join(gone), "\n".join(new), around) for gone, new in _runs(diff)]
-    own = [edit for edit in edits if not imports_only(f"{edit.gone}\n{edit.new}".split("\n"))]
-    return tuple(own or edits)
+    runs = [tuple(map(_unsigned, run)) for run in _RUN.findall(f"{diff}\n") if any(run)]
+    edits = [LineEdit(gone, new, around) for gone, new in runs]
+    return tuple([edit for edit in edits if not _imports_only(edit)] or edits)
+
+
+def _unsigned(side: str) -> str:
+    return re.sub(r"(?m)^[-+]", "", side.removesuffix("\n"))
 
 
 def new_words(diff: str) -> set[str]:
@@ -358,23 +347,7 @@ def sides(diff: str) -> tuple[list[str], list[str]]:
     return gone, [line[1:] for line in lines if line[:1] == "+"]
 
 
-def imports_only(lines: Iterable[str]) -> bool:
+def _imports_only(edit: LineEdit) -> bool:
     """Does every line that is not empty import something?"""
+    lines = f"{edit.gone}\n{edit.new}".split("\n")
     return all(IMPORT.match(line) for line in lines if line.strip())
-
-
-def _runs(diff: str) -> Iterator[tuple[list[str], list[str]]]:
-    removed: list[str] = []
-    added: list[str] = []
-    for line in diff.split("\n"):
-        # A `-` behind a `+` begins the next run.
-        if line[:1] == "-" and not added:
-            removed.append(line[1:])
-        elif line[:1] == "+":
-            added.append(line[1:])
-        else:
-            if removed or added:
-                yield removed, added
-            removed, added = ([line[1:]], []) if line[:1] == "-" else ([], [])
-    if removed or added:
-        yield removed, added

@@ -9,13 +9,14 @@ names for classes of errors and for languages. Pure, and the same input gives th
 import builtins
 import re
 import types
-from collections.abc import Sequence
+from collections.abc import Iterable
+from itertools import islice
 from posixpath import splitext
 from typing import Final
 
 from taofold.core.failing_checks import Check, is_foreign, is_test
 from taofold.diagnostics import PrintedFrame, printed_frames
-from taofold.learning.extraction.diffs import KNOWN, TOKEN, Hunk
+from taofold.learning.extraction.diffs import KNOWN, TOKEN
 from taofold.learning.patterns.kinds import ErrorType
 
 MOST_MESSAGE: Final = 160
@@ -176,10 +177,10 @@ def raised_at(check: Check) -> str:
     return lines[-1] if lines else ""
 
 
-def template_code(hunks: Sequence[Hunk]) -> tuple[str, dict[str, str]]:
+def template_code(added: Iterable[str]) -> tuple[str, dict[str, str]]:
     """The new lines with placeholders for names and texts, and what each stood for."""
     names = _Names()
-    lines = [names.line(line) for hunk in hunks for line in hunk.added][:MOST_LINES]
+    lines = [names.line(line) for line in islice(added, MOST_LINES)]
     return "\n".join(lines), names.meaning
 
 

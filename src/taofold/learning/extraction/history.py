@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, cast
 import msgspec
 
 from taofold.core.events import Observed, Proposed, Record
-from taofold.core.failing_checks import Check
+from taofold.core.failing_checks import Check, is_assertion, is_exception
 from taofold.core.values import Action, Value
 from taofold.diagnostics import failing_checks, parse_pytest
 
@@ -24,13 +24,10 @@ SUCCESS: Final = frozenset({"completed", "success"})
 """Outcomes of a loop whose gates passed; every other one is a failure."""
 
 
-_STOPS: Final = re.compile(r"(?:Error|Exception|Failed|panic)$|ERR_ASSERTION")
-"""Classes of what ends a program or a test; linters and compilers name all they find."""
-
-
 def stops(check: Check) -> bool:
     """Does it end a program or a test, so that nothing behind it is seen?"""
-    return bool(_STOPS.search(check.error_type))
+    # Linters and compilers name all they find.
+    return is_exception(check) or is_assertion(check)
 
 
 def name_of(check: str) -> str:
@@ -181,37 +178,19 @@ class _Fold:
     checking: set[str] = field(default_factory=set[str])
     """Commands that reported failing checks before: silence of theirs is success."""
 
-    def change(self, action: Action) -> FileChange | None:
-        """The change that an action makes, against the file's earlier text where that is known."""
-        change = changed(action)
-        if change is None or change.path not in self.texts:
-            return change
-        text = self.texts[change.path]
-        if change.unsure:
-            # A whole file was written: with what it held before it is a change like others.
-            return FileChange(change.path, text, change.after)
-        # Not clear where the edit took place: it is taken as it was written.
-        if not change.before or text.count(change.before) != 1:
-            return change
-        # The whole file: which lines changed, and what they stand among, is seen by comparison.
-        return FileChange(change.path, text, text.replace(change.before, change.after))
-
-    def note(self, action: Action) -> None:
-        """Keep up with what the file holds."""
-        change = changed(action)
-        if change is None:
-            return
-        if change.unsure:
-            self.texts[change.path] = change.after
-        elif self.texts.get(change.path, "").count(change.before) == 1:
-            text = self.texts[change.path]
-            self.texts[change.path] = text.replace(change.before, change.after)
-        else:
-            # An edit that does not fit what we know: from here on the file is unknown.
-            self.texts.pop(change.path, None)
-
     def make(self, change: FileChange) -> None:
         """A file was changed, or a change was taken back."""
+        text = self.texts.get(change.path)
+        # The whole file: which lines changed, and what they stand among, is seen by comparison.
+        if text is not None and change.unsure:
+            change = FileChange(change.path, text, change.after)
+        elif text is not None and text.count(change.before) == 1:
+            change = FileChange(change.path, text, text.replace(change.before, change.after))
+        if change.part:
+            # An edit that does not fit what we know: from here on the file is unknown.
+            self.texts.pop(change.path, None)
+        else:
+            self.texts[change.path] = change.after
         last = self.made[-1] if self.made else None
         # Only the newest change can be taken back: an older one has others on top of it.
         if last is None or not change.undoes(last.change):
@@ -289,12 +268,11 @@ def read_run(
 
 
 def _observed(fold: _Fold, action: Action, result: Any, *, done: bool) -> None:
-    change = fold.change(action)
+    change = changed(action)
     if change is not None:
         fold.tools.append(action.tool)
         # A failed edit changed nothing, but it is one of the tools that were tried.
         if done:
-            fold.note(action)
             fold.make(change)
         return
     parameters = action.parameters

@@ -25,18 +25,16 @@ from taofold.learning.extraction.diffs import (
     MOST_SHOWN,
     SEPARATOR,
     ChangedLines,
-    Hunk,
     Line,
     added_lines,
     changed_lines,
     code_lines,
     defines,
     excerpt,
-    hunks,
     indent,
     joined,
+    lines_of,
     lost_lines,
-    sides,
     spans,
 )
 from taofold.learning.extraction.generalisation import (
@@ -59,6 +57,7 @@ from taofold.learning.extraction.silencing import silences
 from taofold.learning.patterns.kinds import (
     Approach,
     Avoidance,
+    Body,
     CodeTemplate,
     ErrorFix,
     ErrorSignature,
@@ -115,21 +114,19 @@ def avoidances(history: LoopHistory) -> Iterator[Pattern]:
 
 
 def _avoidance(
-    history: LoopHistory,
-    check: Check,
-    approach: str,
-    mode: FailureMode,
-    symptom: str,
+    history: LoopHistory, check: Check, approach: str, mode: FailureMode, symptom: str
 ) -> Pattern:
     language = history.language or language_of(check.place.path)
     signature, category = signature_of(check, history), task_category(history.task)
-    return Pattern(
-        "",
-        gist(*_sign_of(check)),
-        Avoidance(approach, mode, (symptom,), category=category, signature=signature),
-        PatternScope(history.repository, language),
-        _tags(language, mode),
-    )
+    body = Avoidance(approach, mode, (symptom,), category=category, signature=signature)
+    return _pattern(history, gist(*_sign_of(check)), body, language, mode)
+
+
+def _pattern(history: LoopHistory, name: str, body: Body, language: str, *words: str) -> Pattern:
+    """A pattern without an id, with the language and the `words` as its tags."""
+    said = [word.lower().replace("_", "-") for word in (language, *words)]
+    tags = dict.fromkeys([word for word in said if word and word != "other"])
+    return Pattern("", name, body, PatternScope(history.repository, language), tuple(tags))
 
 
 def _sign_of(check: Check) -> Sign:
@@ -156,15 +153,8 @@ def _in(sign: Sign, checks: Sequence[Check]) -> bool:
 def _edits(attempts: Sequence[RepairAttempt]) -> list[str]:
     """The different edits that were made, each in one line."""
     changes = [c for attempt in attempts for c in attempt.changes if not is_test(c.path)]
-    edits = [edit for change in changes if (edit := _edit_line(change))]
-    return list(dict.fromkeys(edits))[:_MOST_EDITS]
-
-
-def _edit_line(change: FileChange) -> str:
-    """The line that went and the one that came, of the first place; "" where not known."""
-    for hunk in hunks(change)[:1]:
-        return _shortly(hunk.removed, hunk.added)
-    return ""
+    edits = dict.fromkeys([_shortly(*lines_of([change])) for change in changes])
+    return list(filter(None, edits))[:_MOST_EDITS]
 
 
 def signature_of(check: Check, history: LoopHistory) -> ErrorSignature:
@@ -214,18 +204,8 @@ def extract(
 def _errors(history: LoopHistory) -> Iterator[Pattern]:
     for settled in pairs(history):
         body, error = _error_fix(settled, history), settled.first.error_type
-        fix = body.fix
-        yield Pattern(
-            "",
-            gist(error, body.signature.pattern),
-            body,
-            PatternScope(history.repository, fix.language),
-            _tags(fix.language, fix.category, error),
-        )
-
-
-def _tags(*words: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys([w.lower().replace("_", "-") for w in words if w and w != "other"]))
+        fix, name = body.fix, gist(error, body.signature.pattern)
+        yield _pattern(history, name, body, fix.language, fix.category, error)
 
 
 class SettledError(NamedTuple):
@@ -303,7 +283,7 @@ def pairs(history: LoopHistory) -> Iterator[SettledError]:
                 fix = raised if stayed else last
                 if not fix.pointed or not lost.isdisjoint(added_lines(fix.changes)):
                     continue
-            if fix.changes and all(map(_readable, fix.changes)) and not _silent(fix.changes):
+            if _readable(fix.changes) and not silences(*lines_of(fix.changes)):
                 # The same check by all its messages: an edit may have changed only these.
                 states = [state for past in earlier for state in (*past.before, *past.after)]
                 forms = {*own, *[_sign_of(c) for c in states if c.id == alike[0].id]}
@@ -388,11 +368,7 @@ def _supplied(attempt: RepairAttempt, missing: Check, now: Check) -> bool:
     """Did the attempt write what was missing, so that what fails `now` is an error of its own?"""
     if is_assertion(missing) or _STUB.search(f"{missing.error_type} {missing.message}"):
         return not is_assertion(now)
-    return any(
-        defines(hunk.removed, hunk.added, missing.message)
-        for change in attempt.changes
-        for hunk in hunks(change)
-    )
+    return defines(*lines_of(attempt.changes), missing.message)
 
 
 def _undone(attempt: RepairAttempt, check: Check, later: Iterable[RepairAttempt]) -> bool:
@@ -439,15 +415,6 @@ def _since(attempts: Sequence[RepairAttempt], sign: Sign) -> tuple[RepairAttempt
     return tuple(attempts[start:])
 
 
-def _silent(changes: Iterable[FileChange]) -> str:
-    """How the changes silence a check; "" if they mend something."""
-    differing = [hunk for change in changes for hunk in hunks(change)]
-    return silences(
-        [line for hunk in differing for line in hunk.removed],
-        [line for hunk in differing for line in hunk.added],
-    )
-
-
 def _told(check: Check) -> bool:
     """Is it known what the error was? A command of which only its exit code is known is not."""
     # What stands first in a command's output may be anything.
@@ -456,10 +423,10 @@ def _told(check: Check) -> bool:
     return bool(check.message or check.error_type)
 
 
-def _readable(change: FileChange) -> bool:
-    """Is it known what the change was, and can it be shown whole?"""
-    lines = sum(len(hunk.removed) + len(hunk.added) for hunk in hunks(change))
-    return 0 < lines <= MOST_SHOWN
+def _readable(changes: Collection[FileChange]) -> bool:
+    """Is it known of each what it was, and can it be shown whole?"""
+    lengths = [sum(map(len, lines_of([change]))) for change in changes]
+    return bool(lengths) and min(lengths) > 0 and max(lengths) <= MOST_SHOWN
 
 
 def _settled(attempt: RepairAttempt, later: tuple[RepairAttempt, ...]) -> Iterator[Check]:
@@ -496,14 +463,14 @@ def _distinct(checks: list[Check]) -> list[list[Check]]:
 
 def _error_fix(settled: SettledError, history: LoopHistory) -> ErrorFix:
     check, changes = settled.first, settled.changes
-    differences = [hunk for change in changes for hunk in hunks(change)]
+    gone, new = lines_of(changes)
     language = language_of(changes[0].path)
     return ErrorFix(
         signature_of(check, history),
         Fix(
-            f"The error was gone after {_shortly(*sides(difference(changes)))}",
+            f"The error was gone after {_shortly(gone, new)}",
             category_of(changes),
-            code=template_code(differences)[0],
+            code=template_code(new)[0],
             language=language,
             diff=difference(changes),
             files=tuple(dict.fromkeys([change.path for change in changes])),
@@ -549,42 +516,33 @@ def approaches(history: LoopHistory, least: float = LEAST) -> Iterator[Pattern]:
     )
     if useful < least * tried:
         return
+    settled = list(pairs(history))
     first = {_sign_of(check) for check in (history.attempts[0].before if history.attempts else ())}
-    later = False
     steps: list[str] = []
-    tools: list[str] = []
-    languages: list[str] = []
-    for settled in pairs(history):
-        alike, body = settled.alike, _error_fix(settled, history)
-        # An error that was not there at first came to light after another one was settled.
-        later |= _sign_of(alike[0]) not in first
-        where = f" in {body.signature.seen}" if body.signature.seen else ""
-        error = gist(alike[0].error_type, alike[0].message)
-        steps.append(f"{error}{where}: {_shortly(*sides(body.fix.diff))}")
-        languages.append(body.fix.language)
-    for attempt in history.attempts:
-        tools += attempt.tools
+    for each in settled:
+        error, where = gist(*each.alike[0].error), seen_at(each.first)
+        place = f" in {where}" if where else ""
+        steps.append(f"{error}{place}: {_shortly(*lines_of(each.changes))}")
     steps = list(dict.fromkeys(steps))
+    # An error that was not there at first came to light after another one was settled; errors that
+    # were all there from the start are no chain.
+    later = any(_sign_of(each.alike[0]) not in first for each in settled)
     if not history.succeeded or len(steps) < 2 or not later:
-        return  # errors that were all there from the start are no chain
-    category = task_category(history.task)
+        return
+    category, language = task_category(history.task), language_of(settled[0].changes[0].path)
     spread = IterationSpread(float(history.iterations), history.iterations, history.iterations)
-    yield Pattern(
-        "",
-        f"{len(steps)} errors one after another, the first {steps[0].partition(': ')[0]}",
-        Approach(
-            category,
-            "Settling one error brought the next to light; this was the order",
-            tuple(steps[:MOST]),
-            tuple(dict.fromkeys(tools)),
-            spread,
-            pattern_of(history.task),
-            float(history.iterations),
-            benefits=(f"{len(steps)} errors settled",),
-        ),
-        PatternScope(history.repository, languages[0]),
-        _tags(languages[0], category),
+    body = Approach(
+        category,
+        "Settling one error brought the next to light; this was the order",
+        tuple(steps[:MOST]),
+        tuple(dict.fromkeys([tool for attempt in history.attempts for tool in attempt.tools])),
+        spread,
+        pattern_of(history.task),
+        float(history.iterations),
+        benefits=(f"{len(steps)} errors settled",),
     )
+    name = f"{len(steps)} errors one after another, the first {steps[0].partition(': ')[0]}"
+    yield _pattern(history, name, body, language, category)
 
 
 def _shortly(removed: Iterable[str], added: Iterable[str]) -> str:
@@ -599,32 +557,18 @@ def _shortly(removed: Iterable[str], added: Iterable[str]) -> str:
 def _templates(history: LoopHistory) -> Iterator[Pattern]:
     for settled in pairs(history):
         check, changes = settled.first, settled.changes
-        differences = [hunk for change in changes for hunk in hunks(change)]
-        code, holes = template_code(differences)
+        gone, new = [[line for line in side if line.strip()] for side in lines_of(changes)]
         # An exchange of words, or a line alone, is no template: the lesson shows it.
-        if _new_lines(differences) < 2:
+        if len(new) - len(gone) < 2:
             continue
+        code, holes = template_code(new)
         language = language_of(changes[0].path)
         error = gist(check.error_type, pattern_of(check.message))
-        yield Pattern(
-            "",
-            f"Code after which this was gone: {error}",
-            CodeTemplate(
-                code,
-                next((name for name in get_args(Language) if name == language), "other"),
-                f"It was put in where this was gone after it: {error}",
-                holes,
-                task_category(history.task),
-            ),
-            PatternScope(history.repository, language),
-            _tags(language),
+        body = CodeTemplate(
+            code,
+            next((name for name in get_args(Language) if name == language), "other"),
+            f"It was put in where this was gone after it: {error}",
+            holes,
+            task_category(history.task),
         )
-
-
-def _new_lines(found: list[Hunk]) -> int:
-    # An empty line beside an import is none.
-    return sum(_written(hunk.added) - _written(hunk.removed) for hunk in found)
-
-
-def _written(lines: Sequence[str]) -> int:
-    return sum(bool(line.strip()) for line in lines)
+        yield _pattern(history, f"Code after which this was gone: {error}", body, language)
