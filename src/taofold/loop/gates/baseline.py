@@ -22,6 +22,7 @@ from taofold.loop.gates.tree import KeptFile, content
 from taofold.loop.verdict import Gate
 
 FILE: Final = "baseline.json"
+_NODE = (".js", ".mjs", ".cjs", ".ts", ".mts", ".cts")
 
 
 class Expected(Value, frozen=True):
@@ -85,15 +86,20 @@ class Baseline(Value, frozen=True):
         )
 
     def test_sources(self, objects: Path) -> dict[str, str]:
-        """The texts of the Python files that hold tests."""
+        """The texts of files that hold tests, and of those that name Go's modules."""
         return {
             path: content(objects, file.digest).decode("utf-8", "replace")
             for path, file in self.files.items()
-            if path.endswith(".py")
-            and file.digest
-            and file.stored
-            and role(path, self.named) in ("test", "command")
+            if file.digest and file.stored and self._tells_tests(path)
         }
+
+    def _tells_tests(self, path: str) -> bool:
+        name = path.rpartition("/")[2]
+        if path.endswith(_NODE):
+            return "test" in path  # node looks for more names than `role` takes for tests
+        return name == "go.mod" or (
+            path.endswith((".py", "_test.go")) and role(path, self.named) in ("test", "command")
+        )
 
 
 def save(folder: Path, baseline: Baseline) -> None:

@@ -25,10 +25,11 @@ from taofold.loop.gates.criteria import holds
 from taofold.loop.gates.reports import RunnerReport
 from taofold.loop.gates.runner_ids import (
     JOINTS,
-    is_module,
+    is_inside,
     is_test_in,
+    is_unloaded,
     prefix_of,
-    python_file,
+    python_source,
     tests_in,
 )
 from taofold.loop.gates.verdict_texts import change_line
@@ -45,17 +46,17 @@ _NAMED = 5
 
 
 def expected(runner: Runner, report: RunnerReport, sources: Mapping[str, str]) -> Expected:
-    """What to hold later runs to. `sources` are the contents of protected Python files."""
+    """What to hold later runs to. `sources` are the contents of protected files."""
     checks: dict[str, Status | None] = dict.fromkeys(report.collected)
     checks |= {check.id: check.status for check in report.checks}
     names: dict[str, tuple[str, ...]] = {}
     for check in report.checks:
-        if runner in TESTS and check.status in ("error", "skipped") and is_module(runner, check.id):
+        if runner in TESTS and is_unloaded(runner, check, sources):
             # A file that could not be loaded is no test: what counts is the
             # tests in it, once it loads.
             del checks[check.id]
-            if home := prefix_of(runner, check.id):
-                names[home] = tests_in(sources.get(python_file(check.id), ""))
+            if home := prefix_of(runner, check.id, sources):
+                names[home] = tests_in(python_source(home, sources))
     return Expected(checks, names, tuple(report.patched), report.plugins, report.files)
 
 
@@ -78,7 +79,7 @@ def missing(runner: Runner, was: Expected, checks: Iterable[Check]) -> tuple[str
     ran = [name for name, status in now.items() if status != "skipped"]
     joint = JOINTS[runner]
     for whole, tests in was.names.items():
-        inside = [name for name in ran if name.startswith(whole + joint)]
+        inside = [name for name in ran if is_inside(runner, name, whole)]
         if not inside and whole not in now:
             lacking.append(whole)
         # A test with parameters is several checks, `name[…]`.

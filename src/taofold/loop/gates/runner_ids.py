@@ -5,10 +5,18 @@ Names are the ids in the reports. Those of go and cargo say nothing about files.
 """
 
 import ast
+import re
+from collections.abc import Mapping
+from typing import Final
 
+from taofold.core.failing_checks import Check
 from taofold.loop.verdict import Runner
 
 JOINTS = {"pytest": "::", "unittest": ".", "go": ".", "node": " > ", "cargo": "::"}
+_UNITTEST_LOADER: Final = ("Failed to import test module: ", "Failed to call load_tests:")
+_FIXTURE: Final = re.compile(r"(?:setUp|tearDown)(?:Class|Module) \((?P<of>[^()]+)\)")
+_GO_TEST_BUILD: Final = re.compile(r"\S+ \[(?P<package>\S+)\.test\]")
+_GO_MODULE: Final = re.compile(r"(?m)^module\s+\"?(?P<name>[^\s\"]+)")
 
 
 def is_test_in(runner: Runner, name: str, path: str) -> bool:
@@ -26,40 +34,100 @@ def is_test_in(runner: Runner, name: str, path: str) -> bool:
             return False  # names of these say nothing about files: any test may be meant
 
 
-def is_module(runner: Runner, name: str) -> bool:
-    """Is it a file, module or package that could not be loaded, and no test in one?"""
+def is_unloaded(runner: Runner, check: Check, sources: Mapping[str, str]) -> bool:
+    """Does it stand for a file, module or package that could not be loaded, and for no test?"""
+    # Node tells of a file that ended without an error of its own as of a test that failed.
+    if check.status not in ("error", "skipped", *(["failed"] if runner == "node" else [])):
+        return False
+    name = check.id
     match runner:
         case "pytest":
             return "::" not in name
         case "unittest":
-            return not name.rpartition(".")[2].startswith("test_") or "." not in name
+            # `tests.test_calc` and `test_calc.T.test_add` look alike: the loader's words tell.
+            return (
+                check.message.startswith(_UNITTEST_LOADER)
+                or "." not in name
+                or _FIXTURE.fullmatch(name) is not None
+                or not name.rpartition(".")[2].startswith("test")
+                or bool(python_source(name, sources))
+            )
         case "go":
             return not name.rpartition(".")[2].startswith(("Test", "Example", "Fuzz"))
         case "node":
-            parts = name.split(" > ")
-            return len(parts) == 2 and parts[0] != "" and parts[1].endswith(parts[0])
+            # A script that only asserts is its own test, and is there again when it passes.
+            path = name.partition(" > ")[0]
+            return _is_node_file(name) and "node:test" in sources.get(path, "node:test")
         case "cargo":
             return "::" not in name.partition(": ")[0] and ": " in name
         case _:
             return False
 
 
-def prefix_of(runner: Runner, name: str) -> str:
-    """What the names of the tests begin with that are in what could not be loaded; "" = unknown."""
+def prefix_of(runner: Runner, name: str, sources: Mapping[str, str]) -> str:
+    """What the names of the tests begin with that are in what could not be loaded.
+
+    "" if that is unknown, or if there are no tests in it.
+    """
     match runner:
         case "node":
-            # A file's own entry is named after it twice: by its path here and by the whole one.
             return name.partition(" > ")[0]
         case "cargo":
             # A compiler's finding names a file, and tests are named by their modules.
             return ""
+        case "unittest":
+            # `setUpClass (tests.test_calc.Sums)`, `setUpModule (tests.test_calc)`
+            fixture = _FIXTURE.fullmatch(name)
+            return fixture["of"] if fixture else name
+        case "go":
+            # A package is built once more for its tests: `x [x.test]`, `x_test [x.test]`.
+            built = _GO_TEST_BUILD.fullmatch(name)
+            package = built["package"] if built else name
+            return "" if _is_untested(package, sources) else package
         case _:
             return name
 
 
-def python_file(name: str) -> str:
-    """The file in which a test or module of this name is."""
-    return name if name.endswith(".py") else name.replace(".", "/") + ".py"
+def is_inside(runner: Runner, name: str, whole: str) -> bool:
+    """Is this the name of a test in the file, module or package `whole`?"""
+    joint = JOINTS[runner]
+    # Of a file without any test node tells as of a test that passed.
+    if runner == "node" and _is_node_file(name):
+        return False
+    # unittest calls a module that was asked for by name and cannot be imported by its last name.
+    if runner == "unittest" and joint not in whole and f"{joint}{whole}{joint}" in name:
+        return True
+    return name.startswith(whole + joint)
+
+
+def _is_node_file(name: str) -> bool:
+    """Is it a file's own entry, named after it twice: by its path here and by the whole one?"""
+    parts = name.split(" > ")
+    return len(parts) == 2 and parts[0] != "" and parts[1].endswith(parts[0])
+
+
+def _is_untested(package: str, sources: Mapping[str, str]) -> bool:
+    """Is it known that a package of go holds no test? Such a one need only be built."""
+    for path, text in sources.items():
+        module = _GO_MODULE.search(text) if path.rpartition("/")[2] == "go.mod" else None
+        if module and f"{package}/".startswith(f"{module['name']}/"):
+            below = package.removeprefix(module["name"])
+            folder = f"{path.removesuffix('go.mod')}{below.strip('/')}".strip("/")
+            return not any(
+                other.endswith("_test.go") and other.rpartition("/")[0] == folder
+                for other in sources
+            )
+    return False
+
+
+def python_source(name: str, sources: Mapping[str, str]) -> str:
+    """The text of the file in which a test or module of this name is; "" if none is known."""
+    path = name if name.endswith(".py") else name.replace(".", "/") + ".py"
+    if path in sources:
+        return sources[path]
+    # Names begin where the runner looked, which may be a folder below.
+    ends = [text for other, text in sources.items() if other.endswith(f"/{path}")]
+    return ends[0] if len(ends) == 1 else ""
 
 
 def tests_in(source: str) -> tuple[str, ...]:
