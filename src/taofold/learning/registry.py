@@ -181,7 +181,8 @@ class Registry:
                 if pattern is not None and not pattern.retired and (reason := fault(pattern)):
                     tx.emit(PatternRetired(pattern.id, reason))
 
-        await self._book.write(work, self._now())
+        if searches:
+            await self._book.write(work, self._now())
 
     async def loop(self, loop: str) -> LoopNote | None:
         """What is known of a loop."""
@@ -234,14 +235,17 @@ class Registry:
         """Archive what has failed or grown old; `dry_run` only tells what would go."""
         now = self._now()
 
+        def doomed(view: View) -> list[PatternArchived]:
+            reasons = [(pattern.id, _doom(pattern, policy, now)) for pattern in view.patterns()]
+            return [PatternArchived(name, why, iso(now)[:7]) for name, why in reasons if why]
+
         def work(tx: Writing) -> list[PatternArchived]:
-            reasons = [(pattern.id, _doom(pattern, policy, now)) for pattern in tx.patterns()]
-            pruned = [PatternArchived(name, why, iso(now)[:7]) for name, why in reasons if why]
-            for event in () if dry_run else pruned:
+            pruned = doomed(tx)
+            for event in pruned:
                 tx.emit(event)
             return pruned
 
-        return await self._book.write(work, now)
+        return await (self._book.read(doomed) if dry_run else self._book.write(work, now))
 
     async def archive(self) -> list[tuple[Pattern, str]]:
         """What was archived, with its month (YYYY-MM)."""

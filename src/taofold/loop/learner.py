@@ -30,6 +30,7 @@ from taofold.learning.extraction.history import (
     FileChange,
     LoopHistory,
     RepairAttempt,
+    RunReading,
     changed,
     name_of,
     read_run,
@@ -271,17 +272,13 @@ async def _attempts(
     ]
     lasting = [attempt for attempt in credible if attempt.kept]
     explained = _names([check for attempt in lasting for check in attempt.turned])
-    # Did something beside the edits in the log change files that are no tests?
-    changes = await _changes(ended, snapshot, work)
-    unexplained = bool(turned) and any(
-        reading.texts.get(change.path) != change.after for change in changes
-    )
+    unexplained = bool(turned) and await _edited_otherwise(ended, reading, work)
     if turned <= explained and not unexplained and (credible or not ended.changed):
         return credible
     whole = RepairAttempt(
         ended.number,
         failed,
-        changes,
+        await _changes(ended, snapshot, work),
         fails,
         True,
         tuple(sorted(ended.tools)),
@@ -337,6 +334,23 @@ async def _texts(records: Sequence[Record], snapshot: str, work: Work) -> dict[s
     return {path: await work.text(snapshot, path) or "" for path in list(paths)[:_MOST_FILES]}
 
 
+async def _edited_otherwise(ended: IterationEnded, reading: RunReading, work: Work) -> bool:
+    """Did something beside the edits in the log change files that are no tests?"""
+    for path in _edited(ended):
+        # Binary and long files count as well: it is only asked whether they are as the log says.
+        if path not in reading.texts or reading.texts[path] != await work.text(
+            ended.snapshot, path
+        ):
+            return True
+    return False
+
+
+def _edited(ended: IterationEnded) -> list[str]:
+    """The files that are no tests and that an iteration changed, as far as there is a snapshot."""
+    paths = [path for path in ended.changed if not is_test(path)] if ended.snapshot else []
+    return paths[:_MOST_FILES]
+
+
 def _doubtful(attempt: RepairAttempt, left: set[str]) -> bool:
     """Does it claim that a check passes which the gates found failing?"""
     claimed = _names(attempt.turned)
@@ -349,10 +363,8 @@ def _names(checks: Iterable[Check]) -> set[str]:
 
 
 async def _changes(ended: IterationEnded, snapshot: str, work: Work) -> tuple[FileChange, ...]:
-    """What an iteration made of the files that are no tests, as far as there are snapshots."""
     changes: list[FileChange] = []
-    paths = [path for path in ended.changed if not is_test(path)] if ended.snapshot else []
-    for path in paths[:_MOST_FILES]:
+    for path in _edited(ended):
         old = await work.text(snapshot, path) if snapshot else None
         new = await work.text(ended.snapshot, path)
         if old != new and len(old or "") + len(new or "") <= _MOST_CHARS:

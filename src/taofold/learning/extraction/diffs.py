@@ -72,13 +72,13 @@ def spans(change: FileChange) -> tuple[ChangedLines, ...]:
     before, after = change.before.splitlines(), change.after.splitlines()
     if change.unsure or len(before) > _LONGEST or len(after) > _LONGEST:
         return ()
-    found: list[ChangedLines] = []
+    differing: list[ChangedLines] = []
     for tag, *places in _matcher(before, after).get_opcodes():
         span = ChangedLines(*places)
         lines = [*before[span.start : span.end], *after[span.new_start : span.new_end]]
         if tag != "equal" and any(map(str.strip, lines)):
-            found.append(span)
-    return tuple(found)
+            differing.append(span)
+    return tuple(differing)
 
 
 def _matcher(before: Sequence[str], after: Sequence[str]) -> SequenceMatcher[str]:
@@ -100,21 +100,21 @@ def narrowed(change: FileChange, wanted: Collection[ChangedLines]) -> FileChange
 def hunks(change: FileChange) -> tuple[Hunk, ...]:
     """The lines that differ; () as for `spans`."""
     before, after = change.before.splitlines(), change.after.splitlines()
-    found: list[Hunk] = []
+    dedented: list[Hunk] = []
     for span in spans(change):
         removed, added = before[span.start : span.end], after[span.new_start : span.new_end]
         # One margin for both sides, so that a change of indentation is still one.
         margin = _margin([*removed, *added])
         both = [tuple([line[margin:].rstrip() for line in side]) for side in (removed, added)]
-        found.append(Hunk(*both))
-    return tuple(found)
+        dedented.append(Hunk(*both))
+    return tuple(dedented)
 
 
 def lines_of(changes: Iterable[FileChange]) -> tuple[list[str], list[str]]:
     """All the lines that the changes take out, and all that they put in."""
-    found = [hunk for change in changes for hunk in hunks(change)]
-    removed = [line for hunk in found for line in hunk.removed]
-    return removed, [line for hunk in found for line in hunk.added]
+    places = [hunk for change in changes for hunk in hunks(change)]
+    removed = [line for hunk in places for line in hunk.removed]
+    return removed, [line for hunk in places for line in hunk.added]
 
 
 def _margin(lines: Iterable[str]) -> int:

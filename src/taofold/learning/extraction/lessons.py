@@ -124,8 +124,8 @@ def _avoidance(
 
 def _pattern(history: LoopHistory, name: str, body: Body, language: str, *words: str) -> Pattern:
     """A pattern without an id, with the language and the `words` as its tags."""
-    said = [word.lower().replace("_", "-") for word in (language, *words)]
-    tags = dict.fromkeys([word for word in said if word and word != "other"])
+    words = tuple([word.lower().replace("_", "-") for word in (language, *words)])
+    tags = dict.fromkeys([word for word in words if word and word != "other"])
     return Pattern("", name, body, PatternScope(history.repository, language), tuple(tags))
 
 

@@ -362,10 +362,19 @@ class SqliteBook:
 
     async def read(self, work: Callable[[View], T]) -> T:
         """The result of `work`; the tables are brought up to date before."""
-        # A reader may not write: the tables are brought up to date in a transaction that may.
-        if await self._file.read(lambda db: position(db) != journals.head(db, STREAM)):
-            await self._file.write(self._catch_up)
-        return await self._file.read(lambda db: work(Tables(db)))
+
+        def look(db: sqlite3.Connection) -> tuple[bool, T | None]:
+            # A reader may not write: the tables are brought up to date in a transaction that may.
+            if position(db) != journals.head(db, STREAM):
+                return False, None
+            return True, work(Tables(db))
+
+        def renew(db: sqlite3.Connection) -> T:
+            self._catch_up(db)
+            return work(Tables(db))
+
+        fresh, result = await self._file.read(look)
+        return result if fresh else await self._file.write(renew)  # type: ignore[return-value]
 
     async def write(self, work: Callable[[Writing], T], at: int) -> T:
         """The result of `work`, its events in one transaction with it."""
