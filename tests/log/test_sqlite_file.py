@@ -258,6 +258,35 @@ def test_a_locked_file_is_waited_for_and_then_reported(path: Path) -> None:
     run(main())
 
 
+@pytest.mark.parametrize("opened", [True, False], ids=["open", "not-yet-open"])
+def test_writes_that_come_while_one_waits_for_a_lock_wait_behind_it(
+    path: Path, opened: bool
+) -> None:
+    """Two branches of a run write: the first finds the file locked, the second comes after that."""
+
+    async def main() -> None:
+        log = SqliteLog(path)
+        if opened:
+            log.open()
+        records = [Record("r", 20 + n, 1, Updated(name="n")) for n in range(4)]
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("begin immediate")
+            writing = [asyncio.ensure_future(log.append("r", 1, records[:1]))]
+            for _ in range(3):
+                await asyncio.sleep(0)
+            other.execute("rollback")
+            for record in records[1:]:
+                writing.append(asyncio.ensure_future(log.append("r", 1, [record], disk=True)))
+                await asyncio.sleep(0)
+            writing[1].cancel()
+            ended = await asyncio.gather(*writing, return_exceptions=True)
+        assert [type(end) for end in ended] == [bool, asyncio.CancelledError, bool, bool]
+        assert [record.seq for record in await log.read("r", after=19)] == [20, 21, 22, 23]
+        await log.close()
+
+    run(main())
+
+
 def test_a_file_that_another_process_is_creating_is_waited_for(tmp_path: Path) -> None:
     path = tmp_path / "log.db"
     log = SqliteLog(path)

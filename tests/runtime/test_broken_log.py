@@ -12,7 +12,7 @@ from tests.runtime.kit import Memo, act, batch, finish
 
 from taofold import Agent, MemoryLog, RunContext, tool
 from taofold.core import events as e
-from taofold.core.errors import LogError
+from taofold.core.errors import Conflict, LogError
 from taofold.log.log import RunRow, WrappedLog
 from taofold.log.run_store import Store
 from taofold.tools import InputRequired
@@ -133,3 +133,24 @@ async def test_no_call_of_a_batch_begins_if_the_starts_could_not_be_written() ->
         with suppress(LogError):
             await payer(log, begun).run("go", run_id="r")
         assert begun in ([], [[0, 1, 2]] * 3), good
+
+
+async def test_of_several_writes_that_fail_the_first_says_why() -> None:
+    """A write behind one that did not happen is out of place: that is no other owner's doing."""
+
+    class Locked(WrappedLog):
+        async def append(self, *args: Any, **named: Any) -> bool:
+            await asyncio.sleep(0)
+            raise errors.pop(0)
+
+    errors = [LogError("the log is locked"), Conflict("the next record is 0, not 1")]
+    log = Locked(MemoryLog())
+    claim = await log.create(RunRow("r"), owner="me")
+    store = Store(run="r", log=log, epoch=claim.epoch)
+    writing: list[asyncio.Task[bool]] = []
+    for _ in range(2):
+        store.dispatch(e.Noted(key="0", kind="n"))
+        writing.append(asyncio.create_task(store.flush()))
+        await asyncio.sleep(0)
+    ended = await asyncio.gather(*writing, return_exceptions=True)
+    assert [str(end) for end in ended] == ["the log is locked"] * 2

@@ -249,8 +249,9 @@ class Store:
                     if_quiet=if_quiet,
                 )
             except LogError as error:
-                self._failure = error
-                raise
+                # What failed first: a write that then misses the one before it says less.
+                self._failure = self._failure or error
+                raise self._failure  # noqa: B904 - it may be the one that is handled
             finally:
                 # Neither on disk nor to be told of. They stay in `records`: this store is worthless
                 # from here on.

@@ -1,11 +1,12 @@
 """One open file of a log: short transactions on the calling thread, and patience off it.
 
 A transaction here takes about as long as handing it to another thread would. It never waits on
-the spot: while another process writes, the call tries again between sleeps. `Disk` is the one
-thread that makes the file survive power cuts, for all who ask at once: a commit in WAL mode is a
-write to the -wal file, and syncing that file makes everything committed so far durable, which is
-what SQLite's `synchronous=FULL` does at each commit. Done there it holds no database lock, blocks
-no event loop, and one sync serves everyone who waited. Knows nothing about what is written.
+the spot: while another process writes, the call tries again between sleeps, and writes that come
+meanwhile wait behind it. `Disk` is the one thread that makes the file survive power cuts, for all
+who ask at once: a commit in WAL mode is a write to the -wal file, and syncing that file makes
+everything committed so far durable, which is what SQLite's `synchronous=FULL` does at each commit.
+Done there it holds no database lock, blocks no event loop, and one sync serves everyone who waited.
+Knows nothing about what is written.
 """
 
 import asyncio
@@ -19,7 +20,8 @@ from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread
-from typing import Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
+from weakref import WeakKeyDictionary
 
 from taofold.core.errors import LogError
 from taofold.log import process_fork as forks
@@ -188,6 +190,10 @@ class SqliteFile:
         self._inherited = False
         self._lock = Lock()
         self._behind = 0
+        self._waiting: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[Any]] = (
+            WeakKeyDictionary()
+        )
+        """Of each event loop the write that came last of those that had to wait."""
         # What was committed lies in the -wal file until it is folded: that is the one to sync.
         self._disk = Disk(Path(f"{path}-wal"), self._fold, sync)
         forks.tell(self)
@@ -220,14 +226,15 @@ class SqliteFile:
 
     async def read(self, work: Work[T]) -> T:
         """The result of `work`, which only reads."""
-        return await self._do(self._read, work)
+        return await self._again(self._read, work, self._deadline())
 
     async def write(self, work: Work[T]) -> T:
         """The result of `work`, run in one transaction: all of it happens, or nothing.
 
-        Once begun, a write is brought to its end even if the caller is cancelled.
+        Writes of one event loop happen as they were handed in. Once begun, a write is brought to
+        its end even if the caller is cancelled.
         """
-        result = await self._do(self._write, work)
+        result = await self._in_turn(work)
         if self._behind > TOO_FAR:
             with suppress(LogError):  # it was written; whoever asks for the disk will hear of it
                 await self.settle()
@@ -236,13 +243,11 @@ class SqliteFile:
     def write_now(self, work: Work[T]) -> T:
         """`write` for a thread that may wait: it blocks until it is done."""
         self.open()
-        until, pause = time.monotonic() + self._wait_s, _FIRST_PAUSE_S
+        until, pause = self._deadline(), _FIRST_PAUSE_S
         while True:
             try:
-                return self._write(work)
-            except sqlite3.Error as error:
-                if not busy(error):
-                    raise explain(error, self.path) from error
+                return self._try(self._write, work)
+            except BlockingIOError as error:
                 if time.monotonic() > until:
                     raise self._locked() from error
             time.sleep(pause)
@@ -276,39 +281,59 @@ class SqliteFile:
             if connection is not None:
                 connection.close()
 
-    async def _do(self, attempt: Callable[[Work[T]], T], work: Work[T]) -> T:
-        if self._connection is None:
-            await asyncio.to_thread(self.open)
-        try:
+    async def _in_turn(self, work: Work[T]) -> T:
+        loop = asyncio.get_running_loop()
+        before = self._waiting.get(loop)
+        free = before is None or before.done()
+        if free and self._connection is not None:
             # On the calling thread: nearly always the lock is free, and this takes microseconds.
-            return attempt(work)
-        except sqlite3.Error as error:
-            if not busy(error):
-                raise explain(error, self.path) from error
-        except UnicodeEncodeError as error:
-            raise LogError(f"a name is not valid text: {error}. Nothing was written") from error
+            with suppress(BlockingIOError):
+                return self._try(self._write, work)
         # A task of its own: cancelling the caller must not tear a write apart from its answer.
-        trying = asyncio.ensure_future(self._again(attempt, work))
+        trying = loop.create_task(self._again(self._write, work, self._deadline(), before))
+        # Whoever comes while it waits waits behind it: the records of a run are numbered.
+        self._waiting[loop] = trying
         try:
             return await asyncio.shield(trying)
         except asyncio.CancelledError:
             await asyncio.wait({trying})
             raise
 
-    async def _again(self, attempt: Callable[[Work[T]], T], work: Work[T]) -> T:
-        loop = asyncio.get_running_loop()
-        until = loop.time() + self._wait_s
+    async def _again(
+        self,
+        attempt: Callable[[Work[T]], T],
+        work: Work[T],
+        until: float,
+        before: "asyncio.Task[Any] | None" = None,
+    ) -> T:
+        """The result of `attempt`, tried until that time, when the task `before` is over."""
+        if before is not None:
+            await asyncio.wait({before})
+        if self._connection is None:
+            await asyncio.to_thread(self.open)
         pause = _FIRST_PAUSE_S
         while True:
-            await asyncio.sleep(pause)
             try:
-                return attempt(work)
-            except sqlite3.Error as error:
-                if not busy(error):
-                    raise explain(error, self.path) from error
-                if loop.time() > until:
+                return self._try(attempt, work)
+            except BlockingIOError as error:
+                if time.monotonic() > until:
                     raise self._locked() from error
+            await asyncio.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE_S)
+
+    def _try(self, attempt: Callable[[Work[T]], T], work: Work[T]) -> T:
+        """The result of `attempt`; a `BlockingIOError` says that another process writes."""
+        try:
+            return attempt(work)
+        except sqlite3.Error as error:
+            if busy(error):
+                raise BlockingIOError(str(error)) from error
+            raise explain(error, self.path) from error
+        except UnicodeEncodeError as error:
+            raise LogError(f"a name is not valid text: {error}. Nothing was written") from error
+
+    def _deadline(self) -> float:
+        return time.monotonic() + self._wait_s
 
     def _locked(self) -> LogError:
         return LogError(

@@ -364,3 +364,15 @@ async def c20_names_are_data(opened: Opener) -> None:
         same((await log.read(run))[0].run, run, "a run's name")
     same(len(await log.rows(session="%")), 0, "no patterns in filters")
     await log.close()
+
+
+async def c21_appends_happen_in_the_order_of_their_calls(opened: Opener) -> None:
+    log = opened()
+    epoch = await create_owned(log)
+    # Branches of a run write without waiting for one another, some of them to disk.
+    written = await asyncio.gather(
+        *(log.append(RUN, epoch, updates(RUN, n, 1), disk=n % 3 == 0) for n in range(40))
+    )
+    same(written, [True] * 40, "what each append returns")
+    same(await seqs(log), list(range(40)), "the records")
+    await log.close()
