@@ -255,9 +255,11 @@ VAR = Check(
     "Unexpected var, use let or const instead.",
     (Location("a.js", 2),),
 )
-CONST = attempt(
-    FileChange("b.js", "a()\nvar x = 1\n", "a()\nconst x = 1\n"),
-    before=(replace(VAR, places=(Location("b.js", 2),)),),
+THERE = replace(VAR, places=(Location("b.js", 2),))
+LET = FileChange("b.js", "a()\nvar x = 1\n", "a()\nlet x = 1\n")
+CONST = (
+    attempt(LET, before=(THERE,), after=(THERE,)),
+    attempt(FileChange("b.js", LET.after, "a()\nconst x = 1\n"), before=(THERE,)),
 )
 
 
@@ -285,12 +287,12 @@ def failed_state(
     ],
     ids=["it stayed", "nothing was edited", "only tests were edited", "another error came"],
 )
-def test_what_the_message_says_itself_is_told_to_a_loop_that_failed_at_the_error(
+def test_what_the_message_says_itself_is_told_if_it_was_hard_there_to_a_loop_that_failed_at_it(
     tmp_path: Path, left: Check, changed: tuple[str, ...], told: bool
 ) -> None:
     async def story() -> None:
         mind = learner()
-        await mind.take_in(replace(history(CONST), loop="loop-1"))
+        await mind.take_in(replace(history(*CONST), loop="loop-1"))
         assert (await mind.lessons("loop-2", state(tmp_path), [VAR])).text == ""
         later = failed_state(tmp_path, left, changed=changed)
         assert failed_at(later, [left]) == ((left.id,) if told else ())
@@ -357,6 +359,9 @@ def test_an_error_that_became_a_wrong_value_was_mended_wrongly(
         await taught(mind)
         later = failed_state(tmp_path, left, changed=("users/mail.py",), first=check())
         assert bool((await mind.lessons("loop-2", later, [left])).text) is told
+        await mind.lessons("loop-3", state(tmp_path), [check()])
+        again = await mind.lessons("loop-3", later, [left])
+        assert again.text == "", "it was told while its error stood"
 
     asyncio.run(story())
 
@@ -380,7 +385,7 @@ def test_an_iteration_is_told_of_the_errors_that_stand_when_it_begins(tmp_path: 
 def test_a_control_loop_is_told_nothing_later_either(tmp_path: Path) -> None:
     async def story() -> None:
         mind = learner(Learning(injection=Injection(control_share=1.0)))
-        await mind.take_in(replace(history(CONST), loop="loop-1"))
+        await mind.take_in(replace(history(*CONST), loop="loop-1"))
         await mind.lessons("loop-2", state(tmp_path), [VAR])
         later = failed_state(tmp_path, VAR, changed=("a.js",))
         told = await mind.lessons("loop-2", later, [VAR])

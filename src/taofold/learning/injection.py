@@ -6,6 +6,8 @@ Pure but for `emit`: the same state and the same question give the same events.
 from hashlib import blake2b
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from taofold.learning.book import View, Writing
 from taofold.learning.events import LoopReopened, PatternsInjected, ShownPattern
 from taofold.learning.loops import LoopNote
@@ -64,6 +66,7 @@ def inject(
         return ChosenLessons()
     if note.ended:  # a person wants it to go on
         tx.emit(LoopReopened(loop))
+    case = replace(case, told=tuple([choice.id for choice in note.shown]))
     choice = candidates(tx, case, settings, min_uses)
     rendered = render(choice.chosen)
     injected = tuple(

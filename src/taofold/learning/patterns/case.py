@@ -12,7 +12,8 @@ class LoopCase(Value, frozen=True):
 
     `failed` are the ids of failing checks that this loop has edited files for, and whose error
     stayed; `exchanged` are the errors of checks that fail by a wrong value now, as they were before
-    the loop's edits; `after` is how many of its iterations have ended.
+    the loop's edits; `told` are the ids of the lessons that it was shown; `after` is how many of
+    its iterations have ended.
     """
 
     task: str = ""
@@ -21,6 +22,7 @@ class LoopCase(Value, frozen=True):
     failing: tuple[Check, ...] = ()
     failed: tuple[str, ...] = ()
     exchanged: tuple[Check, ...] = ()
+    told: tuple[str, ...] = ()
     after: int = 0
 
 

@@ -92,6 +92,8 @@ LEAST: Final = 0.12
 """Below this a pattern has nothing to do with the case."""
 _NO_NEED: Final = "it answers no error: it is told once this loop has failed at one"
 
+_TOLD: Final = "the loop was told it while its error stood"
+
 
 class Relevance(NamedTuple):
     """How relevant a pattern is, 0 to 1, and the failing check that it answers (-1 = none).
@@ -139,6 +141,10 @@ def _of_error(pattern: Pattern, signature: ErrorSignature, question: Question) -
     silence = ""
     there = chain_of_lesson(signature)
     for number, here in enumerate(question.chains):
+        # Its error is over: whoever followed it need not hear it again.
+        if here[0] in question.case.exchanged and pattern.id in question.case.told:
+            silence = _TOLD
+            continue
         # One error that is reported of several others is no error of its own.
         pairs = product(there[1:], here[1:])
         if len(there) > 1 and len(here) > 1 and not any(starmap(error_likeness, pairs)):
