@@ -1,11 +1,12 @@
 """Patterns, cases and registries for the tests."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from msgspec.structs import replace
 
 from taofold.core.failing_checks import Check, Location
 from taofold.learning.patterns.case import LoopCase
@@ -95,6 +96,21 @@ def case(
         else ()
     )
     return LoopCase(task, language, failing=failing, failed=("t::a",))
+
+
+NULL_IN = "Cannot read property '{}' of null in {}"
+
+
+def several(fixes: Sequence[str]) -> tuple[list[Pattern], LoopCase]:
+    """A lesson for each of as many errors, and a loop that has failed at all of them."""
+    drafts = [
+        error(f"Null {n}", NULL_IN.format(".*", fix), fix=f"{fix}, to fix it", code=fix)
+        for n, fix in enumerate(fixes)
+    ]
+    checks = [case(message=NULL_IN.format("email", fix)).failing[0] for fix in fixes]
+    failing = [replace(check, id=f"t::{n}") for n, check in enumerate(checks)]
+    failed = tuple([check.id for check in failing])
+    return drafts, replace(case(), failing=tuple(failing), failed=failed)
 
 
 Opener = Callable[[], Registry]

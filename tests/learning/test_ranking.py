@@ -14,10 +14,11 @@ from tests.learning.make import (
     error,
     looped,
     on_both,
+    several,
     template,
 )
 
-from taofold.learning.patterns.pattern import ImportClaim, Pattern, PatternSource, UseCounts
+from taofold.learning.patterns.pattern import ImportClaim, PatternSource, UseCounts
 from taofold.learning.retrieval.choice import effectiveness
 from taofold.learning.settings import Injection
 
@@ -30,34 +31,22 @@ FIXES = (
 )  # fmt: skip
 
 
-def many() -> list[Pattern]:
-    return [
-        error(
-            f"Null {n}",
-            f"Cannot read property '.*' of null in {fix}",
-            fix=f"{fix}, to fix the error",
-            code=fix,
-        )
-        for n, fix in enumerate(FIXES)
-    ]
-
-
 @on_both
 @pytest.mark.scenario("XTL-09")
 async def test_the_best_few_are_shown_in_order_and_none_twice(opener: Opener, clock: Clock) -> None:
     registry = opener()
-    drafts = [error(f"Null {n}", fix=fix, code=fix) for n, fix in enumerate(FIXES)]
+    drafts, failing = several(FIXES)
     await registry.discover("loop-a", drafts, APART)
     assert len(await registry.patterns()) == 20
     for top, most in ((5, 5), (50, 10), (0, 0)):
         wanted = Injection(top_k_patterns=top, control_share=0.0)
-        choice = await registry.candidates(case(), wanted)
+        choice = await registry.candidates(failing, wanted)
         assert len(choice.chosen) == most
         scores = [one.relevance * one.effectiveness for one in choice.chosen]
         assert scores == sorted(scores, reverse=True)
         ids = [one.pattern.id for one in choice.chosen]
         assert len({*ids}) == len(ids)
-        lessons = await registry.inject(f"loop-{top}", case(), wanted)
+        lessons = await registry.inject(f"loop-{top}", failing, wanted)
         assert lessons.ids == tuple(ids)
         assert not any(identity in lessons.text for identity in ids)
 
@@ -76,20 +65,20 @@ async def test_two_names_of_one_lesson_are_shown_once(opener: Opener, clock: Clo
 @pytest.mark.scenario("XTL-09")
 async def test_where_none_is_expected_to_help_none_is_shown(opener: Opener, clock: Clock) -> None:
     registry = opener()
-    drafts = [error(f"Null {n}", fix=fix, code=fix) for n, fix in enumerate(FIXES[:5])]
+    drafts, failing = several(FIXES[:5])
     found = await registry.discover("loop-a", drafts, APART)
     every = Injection(min_success_rate=0.0, control_share=0.0)
     for n in range(3):
-        shown = await registry.inject(f"loop-{n}", case(), every, manual=True)
+        shown = await registry.inject(f"loop-{n}", failing, every, manual=True)
         assert {*shown.ids} == {one.id for one in found}
         for one in found:
             await registry.applied(f"loop-{n}", one.id, won=False)
         await registry.ended(f"loop-{n}", iterations=3, solved=False)
     wanted = Injection(top_k_patterns=50, control_share=0.0)
-    choice = await registry.candidates(case(), wanted)
+    choice = await registry.candidates(failing, wanted)
     assert choice.chosen == ()
     assert {why for _, why in choice.refused} == {"its success rate 0.25 after 4 uses is below 0.6"}
-    lessons = await registry.inject("loop-x", case(), wanted)
+    lessons = await registry.inject("loop-x", failing, wanted)
     assert (lessons.ids, lessons.text) == ((), "")
 
 
@@ -214,7 +203,7 @@ async def test_one_lucky_use_does_not_outrank_seventeen_of_eighteen(
     opener: Opener, clock: Clock
 ) -> None:
     registry = opener()
-    proven, lucky = many()[:2]
+    proven, lucky = several(FIXES)[0][:2]
     (old,) = await registry.discover("loop-a", [proven], APART)
     for n in range(1, 18):
         await looped(registry, f"loop-{n}", case(), won=n != 9)

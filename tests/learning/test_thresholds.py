@@ -13,7 +13,7 @@ from taofold.loop.learner import CrossLoopLearner
 from taofold.loop.state import LoopState
 from taofold.loop.values import LoopRequest
 
-from .make import ALWAYS, APART, EXTRACT, case, error, looped
+from .make import ALWAYS, APART, EXTRACT, case, error, looped, several
 
 
 @pytest.mark.scenario("XTL-29")
@@ -56,14 +56,10 @@ def test_a_rate_is_judged_after_so_many_uses(uses: int, told: bool) -> None:
 def test_the_smaller_of_two_limits_says_how_many_are_shown(top: int, most: int, shown: int) -> None:
     async def story() -> int:
         registry = memory_registry()
-        signs = ["+", "-", "*", "/", "%", "**", "//", "<<", ">>", "&", "|", "^"]
-        drafts = [
-            error(f"Null {sign}", code=f"a {sign} b", diff=f"-a\n+a {sign} {n}")
-            for n, sign in enumerate(signs)
-        ]
+        drafts, failing = several([chr(ord("a") + n) * 5 for n in range(12)])
         await registry.discover("loop-a", drafts, APART)
         limits = Injection(top_k_patterns=top, max_patterns_injected=most, control_share=0.0)
-        return len((await registry.inject("loop-b", case(), limits)).ids)
+        return len((await registry.inject("loop-b", failing, limits)).ids)
 
     assert asyncio.run(story()) == shown
 

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from taofold.core.failing_checks import Check
 from taofold.learning.extraction.diffs import new_words, sides
+from taofold.learning.extraction.generalisation import pattern_of
 from taofold.learning.extraction.silencing import silences
 from taofold.learning.patterns.kinds import (
     Approach,
@@ -36,6 +37,8 @@ _IGNORED: Final = 0.25
 _CLAIMED: Final = 0.5
 """What the effectiveness is worth of an import that has not helped here yet."""
 _UNRELATED: Final = "it has nothing to do with this task"
+_CURES: Final = 2
+"""Lessons that are told of one error."""
 _AGAIN: Final = 0.6
 """What a further lesson for an error is worth beside the one before."""
 
@@ -51,6 +54,14 @@ class Ranked(NamedTuple):
     """The failing check that it answers best; -1 = the task as a whole."""
     seen: tuple[ErrorSignature, Check] | None = None
     """The error of the lesson and that of this check which are alike."""
+
+    @property
+    def error(self) -> tuple[str, str] | None:
+        """The class and the sentence of the error that it answers; None = the task as a whole."""
+        if self.seen is None:
+            return None
+        check = self.seen[1]
+        return check.error_type, pattern_of(check.message)
 
     @property
     def score(self) -> float:
@@ -163,11 +174,11 @@ def choose(ranked: Sequence[Ranked], settings: Injection) -> PatternChoice:
 
 def _spread(ranked: Sequence[Ranked]) -> list[Ranked]:
     """In the order of choice: a loop with two errors hears of both before it hears of one twice."""
-    lessons: Counter[int] = Counter()
+    lessons: Counter[tuple[str, str] | None] = Counter()
     keys: list[tuple[float, int]] = []
     for position, candidate in enumerate(ranked):
-        beside = lessons[candidate.answers] if candidate.answers >= 0 else 0
-        lessons[candidate.answers] += 1
+        beside = lessons[candidate.error] if candidate.error else 0
+        lessons[candidate.error] += 1
         keys.append((-candidate.score * _AGAIN**beside, position))
     return [ranked[position] for _, position in sorted(keys)]
 
@@ -182,10 +193,14 @@ def _surplus(candidate: Ranked, chosen: Sequence[Ranked], ranked: Sequence[Ranke
     for other in (*chosen, *own):
         if likeness(pattern, other.pattern) > _ALIKE or _same_cure(candidate, other):
             return f"it says the same as {other.pattern.id}"
+    beside = [other for other in chosen if candidate.error and other.error == candidate.error]
+    if len(beside) == _CURES:
+        return f"{_CURES} others about this error are shown"
     failed = isinstance(pattern.body, Avoidance) and not pattern.body.better
     for other in ranked if failed or _wrong(pattern) else ():
         settles = other.pattern.kind == "error" and not (other.refused or _wrong(other.pattern))
-        if settles and not other.pattern.claimed and other.answers == candidate.answers >= 0:
+        alike = candidate.error is not None and other.error == candidate.error
+        if settles and alike and not other.pattern.claimed:
             return f"{other.pattern.id} tells what settled such an error"
     # What tells nothing new as a lesson does not do so as an approach or a template either.
     for other in ranked if isinstance(pattern.body, CodeTemplate | Approach) else ():
@@ -195,12 +210,15 @@ def _surplus(candidate: Ranked, chosen: Sequence[Ranked], ranked: Sequence[Ranke
 
 
 def _same_cure(one: Ranked, other: Ranked) -> bool:
-    """Do two lessons answer one error by changes that bring the same words?"""
-    if one.answers != other.answers or one.answers < 0:
-        return False
+    """Do two lessons answer one error by changes that have a new word in common?"""
     bodies = one.pattern.body, other.pattern.body
-    words = [new_words(body.fix.diff) for body in bodies if isinstance(body, ErrorFix)]
-    return len(words) == 2 and words[0] == words[1] != set()
+    words = [
+        {word.lower() for word in new_words(body.fix.diff)}
+        for body in bodies
+        if isinstance(body, ErrorFix)
+    ]
+    same = one.error is not None and one.error == other.error and len(words) == 2
+    return same and not words[0].isdisjoint(words[1])
 
 
 def _wrong(pattern: Pattern) -> bool:
