@@ -72,8 +72,10 @@ def error_likeness(signature: ErrorSignature, failing: Check) -> float:
         # A class such as TypeError has many causes: the words must agree.
         agreed = alike >= _SAME_WORDS or not is_exception(failing)
         return 0.3 + 0.7 * alike if agreed else 0.0
-    # The class says nothing: the words must, or the place. Generic ones are those of many errors.
+    # The class says nothing: the words must, or the place. Generic ones are those of many errors,
+    # and of an exception one word may be all that tells it from another.
     agreed = alike >= _SAME_SENTENCE and bool(telling(literal(signature.pattern)))
+    agreed &= not is_exception(failing) or says_the_same(signature, failing)
     return max(alike if agreed else 0.0, here)
 
 
@@ -97,10 +99,16 @@ def chain_of_lesson(signature: ErrorSignature) -> tuple[ErrorSignature, ...]:
 
 
 def says_the_same(signature: ErrorSignature, failing: Check) -> bool:
-    """Is it the same sentence but for names, or for one word in five, or about the same handle?"""
-    alike = same_sentence(literal(signature.pattern), failing.message)
-    same = matches(signature.pattern, failing.message) or alike >= _NEARLY
-    return same or same_handle(signature, failing)
+    """Is it the same sentence, names apart, or about the same handle?"""
+    if matches(signature.pattern, failing.message) or same_handle(signature, failing):
+        return True
+    there, here = signature.example.split(), failing.message.split()
+    pairs = [pair for pair in zip(there, here, strict=False) if pair[0] != pair[1]]
+    return (
+        len(there) == len(here)
+        and not any(one.islower() and other.islower() for one, other in pairs)
+        and same_sentence(literal(signature.pattern), failing.message) >= _NEARLY
+    )
 
 
 def same_place(signature: ErrorSignature, failing: Check) -> bool:
