@@ -133,6 +133,31 @@ _CAUSE: Final = re.compile(
 )
 
 
+_LOADER: Final = re.compile(r"^(?:ImportError: )?(?=Failed to import test module: )", re.MULTILINE)
+
+
+class LoadingError(NamedTuple):
+    """The exception for which a module of tests could not be imported."""
+
+    error_type: str
+    message: str
+    places: tuple[Location, ...]
+    printed: str
+
+
+def loading_error(traceback: str) -> LoadingError | None:
+    """The exception that unittest's loader quotes in the message of its own; None if there is none.
+
+    The quotation is all that is left of it: the loader keeps no exception.
+    """
+    quoted = _LOADER.split(traceback, maxsplit=1)[1:]
+    chain = list(_tracebacks(quoted[0].splitlines())) if quoted else []
+    if not chain:
+        return None
+    error, message, places = chain[-1]
+    return LoadingError(error, message, tuple(places), quoted[0])
+
+
 def causes_of(check: Check) -> tuple[tuple[str, str], ...]:
     """Class and message of the exceptions that led to the one which the check names, first to last.
 
@@ -198,6 +223,7 @@ def _unittest(lines: list[str]) -> Iterator[Check]:
             continue
         # Since Python 3.11 the parentheses repeat the test's name: `FAIL: test_a (m.T.test_a)`.
         name = re.sub(r"^\w+: (\S+) \((\S+?)(?:\.\1)?\)", r"\2.\1", lines[head])
+        name = name.removeprefix("unittest.loader._FailedTest.")
         chain = list(_tracebacks(body))
         if chain:
             # The last one was raised, the others led to it.
@@ -461,7 +487,7 @@ def _py_places(lines: list[str]) -> list[Location]:
     return [
         Location(match[1], int(match[2]), (match[3] or "").strip("<>").replace("module", ""))
         for match in frames
-        if not match[1].startswith("<")
+        if not match[1].startswith("<") and not match[1].endswith("/unittest/loader.py")
     ]
 
 
@@ -489,6 +515,7 @@ _FILE: Final = re.compile(
 _ERROR: Final = re.compile(r"^E {2,}(.*)$", re.MULTILINE)
 _SAYS: Final = re.compile(rf"^E {{2,}}(.*?)\s*$|{_LINK.pattern}", re.MULTILINE)
 _SUMMARY: Final = re.compile(r"^(FAILED|ERROR) (\S+?\.py(?:::.*?)?)(?: - (.*))?$", re.MULTILINE)
+_CONFTEST: Final = re.compile(r"^ImportError while loading conftest '(.+)'\.$", re.MULTILINE)
 _COUNT: Final = re.compile(r"(\d+) (passed|failed|errors?|skipped)\b")
 _TAIL: Final = re.compile(r"^=*\s*((?:\d+ \w+(?:, )?)+) in ([\d.]+)s.*$", re.MULTILINE)
 _KIND: Final = re.compile(
@@ -556,6 +583,11 @@ def _failures(text: str) -> tuple[Check, ...]:
     checks: dict[str, Check] = {}
     for kind, test, message in _SUMMARY.findall(text):
         checks.setdefault(test, _failure(test, kind == "ERROR", message, sections))
+    # It ends pytest before there is a section or a summary: all that follows is about it.
+    conftest = _CONFTEST.search(text)
+    if conftest is not None and not checks:
+        sections = {f"ERROR collecting {conftest[1]}": text[conftest.end() :]}
+        return (_failure(conftest[1], errored=True, said="", sections=sections),)
     return tuple(checks.values())
 
 

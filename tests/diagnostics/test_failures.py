@@ -20,6 +20,31 @@ OUTPUT = {
         "    ~~^^^\nKeyError: 'x'\n\n----\nRan 1 test in 0.001s\n\nFAILED (errors=1)\n",
         ("__main__.T.test_b", "KeyError", "'x'", Location("u.py", 9, "f")),
     ),
+    "unittest, of a module that cannot be imported": (
+        "======\nERROR: tests.test_a (unittest.loader._FailedTest.tests.test_a)\n-------\n"
+        "ImportError: Failed to import test module: tests.test_a\n"
+        "Traceback (most recent call last):\n"
+        '  File "/lib/unittest/loader.py", line 162, in loadTestsFromName\n'
+        "    module = __import__(module_name)\n"
+        "ModuleNotFoundError: No module named 'tests.test_a'\n\n\n----\nRan 1 test in 0.001s\n",
+        (
+            "tests.test_a",
+            "ModuleNotFoundError",
+            "No module named 'tests.test_a'",
+            Location(""),
+        ),
+    ),
+    "pytest, of a configuration that cannot be loaded": (
+        "ImportError while loading conftest '/w/conftest.py'.\n"
+        "conftest.py:1: in <module>\n    import none_such\n"
+        "E   ModuleNotFoundError: No module named 'none_such'\n",
+        (
+            "/w/conftest.py",
+            "ModuleNotFoundError",
+            "No module named 'none_such'",
+            Location("conftest.py", 1, "<module>"),
+        ),
+    ),
     "tap": (
         "TAP version 13\nnot ok 1 - null\n  ---\n  duration_ms: 0.3\n"
         "  failureType: 'testCodeFailure'\n"

@@ -8,7 +8,7 @@ import pytest
 
 from taofold.core.failing_checks import Check
 from taofold.loop.gates.expectations import expected, missing
-from taofold.loop.gates.reports import RunnerReport, go
+from taofold.loop.gates.reports import RunnerReport, go, stream
 from taofold.loop.verdict import Runner
 
 from .projects import again, judged, written
@@ -104,15 +104,59 @@ def test_a_test_file_that_is_deleted_or_emptied_proves_nothing(
     assert not again(judge).passed
 
 
+BROKEN = {"calc.py": "def f(:\n", "test_calc.py": "import unittest\nimport calc\n"}
+UNNAMED = {"calc.py": "", "test_calc.py": "from calc import add\n"}
+NAME = ("ImportError", "cannot import name 'add' from 'calc'", "test_calc.py", 1)
+MODULE = ("ModuleNotFoundError", "No module named 'none_such'", "test_calc.py", 2)
+SYNTAX = ("SyntaxError", "invalid syntax", "calc.py", 1)
+ALONE = {"test_calc.py": "\nimport none_such\n"}
+CONFTEST = {"conftest.py": ALONE["test_calc.py"], "test_calc.py": "def test_a(): pass\n"}
+BELOW = {f"sub/{name}": text for name, text in CONFTEST.items()}
+
+
+@pytest.mark.parametrize(
+    ("runner", "files", "inner"),
+    [
+        ("unittest", UNNAMED, NAME),
+        ("unittest", ALONE, MODULE),
+        ("unittest", BROKEN, SYNTAX),
+        ("pytest", UNNAMED, NAME),
+        ("pytest", ALONE, MODULE),
+        ("pytest", BROKEN, SYNTAX),
+        ("pytest", CONFTEST, (*MODULE[:2], "conftest.py", 2)),
+        ("pytest", BELOW, (*MODULE[:2], "sub/conftest.py", 2)),
+    ],
+)
+def test_a_file_that_cannot_be_loaded_fails_by_what_was_raised_in_it(
+    runner: str, files: dict[str, str], inner: tuple[str, str, str, int], tmp_path: Path
+) -> None:
+    error, message, path, line = inner
+    _, first = judged(written(tmp_path / "shop", files), f"python -m {runner}")
+    (check,) = first.errors
+    assert check.error_type == error
+    assert check.message.startswith(message)
+    assert (check.place.path, check.place.line) == (path, line)
+    assert f"{error}: {message}" in check.traceback
+
+
+def test_an_error_that_only_quotes_the_loader_is_its_own() -> None:
+    trace = f"Traceback (most recent call last):\nImportError: {IMPORT}cut off"
+    raw = json.dumps({"n": "1", "k": "check", "id": "t.T.test_a", "status": "error",
+                      "type": "ImportError", "message": IMPORT, "trace": trace})  # fmt: skip
+    (check,) = stream(raw.encode(), "1", "/w").checks
+    assert (check.error_type, check.message, check.traceback) == ("ImportError", IMPORT, trace)
+
+
 CALC = "tests.test_calc"
-IMPORT = f"Failed to import test module: {CALC}"
+IMPORT = f"Failed to import test module: {CALC}\nTraceback (most recent call last):\n"
 
 
 @pytest.mark.parametrize(
     ("runner", "first", "now"),
     [
+        ("unittest", Check(CALC, "error", traceback=IMPORT), f"{CALC}.T.a"),
         ("unittest", Check(CALC, "error", "ImportError", IMPORT), f"{CALC}.T.a"),
-        ("unittest", Check("test_calc", "error", "ImportError", IMPORT), f"{CALC}.T.a"),
+        ("unittest", Check("test_calc", "error", traceback=IMPORT), f"{CALC}.T.a"),
         ("unittest", Check("setUpClass (tests.test_calc.T)", "error"), "tests.test_calc.T.a"),
         ("unittest", Check("setUpModule (tests.test_calc)", "error"), "tests.test_calc.T.a"),
         ("go", Check("example.com/x [example.com/x.test]", "error"), "example.com/x.TestA"),

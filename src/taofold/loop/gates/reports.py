@@ -12,10 +12,12 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
+from msgspec import structs
 
 from taofold.core.failing_checks import Check, Location, Status
 from taofold.core.text import excerpt
 from taofold.core.values import Value
+from taofold.diagnostics import loading_error
 from taofold.loop.verdict import Runner
 
 MOST_CHECKS: Final = 20_000
@@ -108,10 +110,15 @@ def stream(raw: bytes, nonce: str, root: str) -> RunnerReport:
 
 
 def _check(line: _Line, root: str) -> Check:
-    places = [Location(relative(path, root), number, name) for path, number, name in line.places]
-    return check(
-        relative(line.id, root), line.status, line.type, line.message, places, line.trace, line.ms
-    )
+    error, message, trace = line.type, line.message, line.trace
+    places = [Location(path, number, name) for path, number, name in line.places]
+    # The error of unittest's loader is only the envelope of the one that is to be mended.
+    quoted = loading_error(trace) if error == "ImportError" else None
+    if quoted is not None:
+        error, message, trace = quoted.error_type, quoted.message, quoted.printed
+        places = list(quoted.places)
+    places = [structs.replace(place, path=relative(place.path, root)) for place in places]
+    return check(relative(line.id, root), line.status, error, message, places, trace, line.ms)
 
 
 def check(
@@ -157,7 +164,7 @@ def numbered_checks(checks: Iterable[Check]) -> tuple[Check, ...]:
         counts[check.id] = counts.get(check.id, 0) + 1
         # Linters report the same message for several lines, and an id holds no line.
         if counts[check.id] > 1:
-            check = msgspec.structs.replace(check, id=f"{check.id} #{counts[check.id]}")
+            check = structs.replace(check, id=f"{check.id} #{counts[check.id]}")
         unique.append(check)
     return tuple(unique[:MOST_CHECKS])
 
@@ -384,7 +391,7 @@ def printed_report(runner: Runner, text: str, root: str, census: str = "") -> Ru
     """The report of a runner that prints it; empty and whole for others."""
     report = _printed(runner, text, root)
     paths = files(runner, census or text, root)
-    return msgspec.structs.replace(report, files=paths)
+    return structs.replace(report, files=paths)
 
 
 def _printed(runner: Runner, text: str, root: str) -> RunnerReport:

@@ -13,7 +13,7 @@ from taofold.core.failing_checks import Check
 from taofold.loop.verdict import Runner
 
 JOINTS = {"pytest": "::", "unittest": ".", "go": ".", "node": " > ", "cargo": "::"}
-_UNITTEST_LOADER: Final = ("Failed to import test module: ", "Failed to call load_tests:")
+_UNITTEST_LOADER: Final = "Failed to import test module: "
 _FIXTURE: Final = re.compile(r"(?:setUp|tearDown)(?:Class|Module) \((?P<of>[^()]+)\)")
 _GO_TEST_BUILD: Final = re.compile(r"\S+ \[(?P<package>\S+)\.test\]")
 _GO_MODULE: Final = re.compile(r"(?m)^module\s+\"?(?P<name>[^\s\"]+)")
@@ -46,7 +46,9 @@ def is_unloaded(runner: Runner, check: Check, sources: Mapping[str, str]) -> boo
         case "unittest":
             # `tests.test_calc` and `test_calc.T.test_add` look alike: the loader's words tell.
             return (
-                check.message.startswith(_UNITTEST_LOADER)
+                any(
+                    [text.startswith(_UNITTEST_LOADER) for text in (check.message, check.traceback)]
+                )
                 or "." not in name
                 or _FIXTURE.fullmatch(name) is not None
                 or not name.rpartition(".")[2].startswith("test")

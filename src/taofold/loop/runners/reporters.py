@@ -33,6 +33,7 @@ class PytestReporter:
         self._phases: dict[str, tuple[str, Any, float]] = {}
         self._types: dict[str, str] = {}
         self._functions: dict[str, dict[tuple[str, int], str]] = {}
+        self._loading: dict[str, list[list[Any]]] = {}
         self.plugins: list[str] = []
         self.files: list[str] = []
 
@@ -70,7 +71,12 @@ class PytestReporter:
 
     def pytest_exception_interact(self, node: Any, call: Any) -> None:
         """The only hook that is told what was raised, and in which functions."""
-        self._types[node.nodeid] = call.excinfo.type.__name__
+        error = call.excinfo.value
+        # What pytest raises because a file cannot be loaded was caused by what is to be mended.
+        if type(error).__module__.startswith("_pytest.") and error.__cause__ is not None:
+            error = error.__cause__
+            self._loading[node.nodeid] = _loading_places(error)
+        self._types[node.nodeid] = type(error).__name__
         self._functions[node.nodeid] = {
             (Path(str(entry.path)).name, entry.lineno + 1): entry.name
             for entry in call.excinfo.traceback
@@ -101,8 +107,7 @@ class PytestReporter:
         kind, functions = self._types.pop(node, ""), self._functions.pop(node, {})
         for frame in places:
             frame[2] = functions.get((Path(str(frame[0])).name, frame[1]), "")
-        if kind == "CollectError":  # pytest's own; the first word says what was raised
-            kind = crash.partition(":")[0] if crash.partition(":")[0].isidentifier() else kind
+        places = self._loading.pop(node, places)
         self._wire.send(
             "check",
             id=node,
@@ -113,6 +118,17 @@ class PytestReporter:
             trace=text,
             ms=int(seconds * 1000),
         )
+
+
+def _loading_places(error: BaseException) -> list[list[Any]]:
+    """The frames of an import that failed, without those of pytest and of the import itself."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if not {"_pytest", "importlib"} & {*Path(f.filename).parts}]
+    places: list[list[Any]] = [[f.filename, f.lineno or 0, f.name] for f in own]
+    if isinstance(error, SyntaxError) and error.filename:
+        # What cannot be compiled has no frame.
+        places.append([error.filename, error.lineno or 0, ""])
+    return [place for place in places if not place[0].startswith("<")]
 
 
 def _failure_of(report: Any) -> tuple[str, list[list[Any]], str]:
