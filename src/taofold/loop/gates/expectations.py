@@ -53,8 +53,9 @@ def expected(runner: Runner, report: RunnerReport, sources: Mapping[str, str]) -
     for check in report.checks:
         if runner in TESTS and is_unloaded(runner, check, sources):
             # A file that could not be loaded is no test: what counts is the
-            # tests in it, once it loads.
-            del checks[check.id]
+            # tests in it, once it loads. A file that skips itself may go on to do so.
+            if check.status != "skipped":
+                del checks[check.id]
             if home := prefix_of(runner, check.id, sources):
                 names[home] = tests_in(python_source(home, sources))
     return Expected(checks, names, tuple(report.patched), report.plugins, report.files)
@@ -75,10 +76,16 @@ def missing(runner: Runner, was: Expected, checks: Iterable[Check]) -> tuple[str
     if runner not in TESTS:
         return ()
     now = {check.id: check.status for check in checks}
-    lacking = [name for name, before in was.checks.items() if _lacks(before, now.get(name))]
+    lacking = [
+        name
+        for name, before in was.checks.items()
+        if name not in was.names and _lacks(before, now.get(name))
+    ]
     ran = [name for name, status in now.items() if status != "skipped"]
     joint = JOINTS[runner]
     for whole, tests in was.names.items():
+        if now.get(whole) == was.checks.get(whole) == "skipped":
+            continue
         inside = [name for name in ran if is_inside(runner, name, whole)]
         if not inside and whole not in now:
             lacking.append(whole)
@@ -178,9 +185,10 @@ def share(runner: Runner, was: Expected, checks: Iterable[Check], passed: bool) 
         return len(names.keys() - now.keys()), len(names)
     # Tests that were skipped and still are say nothing in either direction.
     idle = _of_status(now, "skipped") & _of_status(was.checks, "skipped")
-    lost = [name for name in was.names if now.get(name) not in (None, "passed")]
-    counted = names.keys() - idle
-    return len(_of_status(now, "passed")), max(len(counted | {*lost}), 1)
+    lost = {name for name in was.names if now.get(name) not in (None, "passed")}
+    gone = {name for name in was.names if name not in now}
+    counted = ((names.keys() - gone) | lost) - idle
+    return len(_of_status(now, "passed")), max(len(counted), 1)
 
 
 def _of_status(checks: Mapping[str, str | None], status: Status) -> set[str]:

@@ -99,6 +99,9 @@ def is_inside(runner: Runner, name: str, whole: str) -> bool:
     # unittest calls a module that was asked for by name and cannot be imported by its last name.
     if runner == "unittest" and joint not in whole and f"{joint}{whole}{joint}" in name:
         return True
+    # A folder of pytest's, whose own configuration could not be loaded.
+    if runner == "pytest" and name.startswith(f"{whole}/"):
+        return True
     return name.startswith(whole + joint)
 
 

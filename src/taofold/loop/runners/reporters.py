@@ -7,6 +7,7 @@ own code. Python 3.8 or later; imports nothing of taofold.
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 import time
 import traceback
@@ -22,6 +23,7 @@ ONE_PROCESS: tuple[tuple[str, Any], ...] = (
     ("tx", []),
     ("looponfail", False),
 )
+_FIXTURE = re.compile(r"setUp(?:Class|Module) \((.+)\)$")
 IMPORT_FAILURES = ("unittest.loader._FailedTest.", "unittest.loader.ModuleSkipped.")
 
 
@@ -165,8 +167,10 @@ def run_pytest(arguments: list[str], wire: Any, watch: Any) -> tuple[int, list[s
     return code, sorted(set(reporter.plugins)), reporter.files
 
 
-def reporting(wire: Any, watch: Any) -> type[unittest.TextTestResult]:  # noqa: C901  # small methods of one class
-    """A result class for unittest that reports every test once."""
+def reporting(  # noqa: C901  # small methods of one class
+    wire: Any, watch: Any, collected: list[str]
+) -> type[unittest.TextTestResult]:
+    """A result class for unittest that reports every test once, of those that were collected."""
 
     class Reported(unittest.TextTestResult):
         """One line per test, when it has stopped."""
@@ -184,12 +188,9 @@ def reporting(wire: Any, watch: Any) -> type[unittest.TextTestResult]:  # noqa: 
             """Say how it went."""
             super().stopTest(test)
             watch.look()
-            self._say(test)
+            self._say(_name(test))
 
-        def _say(self, test: Any) -> None:
-            name = test.id()
-            for prefix in IMPORT_FAILURES:
-                name = name[len(prefix) :] if name.startswith(prefix) else name  # noqa: FURB188 - 3.8
+        def _say(self, name: str) -> None:
             status, kind, message, places, text = self._now
             spent = int((time.monotonic() - self._began) * 1000)
             wire.send(
@@ -220,7 +221,7 @@ def reporting(wire: Any, watch: Any) -> type[unittest.TextTestResult]:  # noqa: 
             self._worse("error", err)
             super().addError(test, err)
             if outside:
-                self._say(test)
+                self._say(_name(test))
 
         def addFailure(self, test: Any, err: Any) -> None:  # noqa: N802
             """A failed assertion."""
@@ -234,11 +235,18 @@ def reporting(wire: Any, watch: Any) -> type[unittest.TextTestResult]:  # noqa: 
             super().addSubTest(test, subtest, err)
 
         def addSkip(self, test: Any, reason: str) -> None:  # noqa: N802
-            """Not run."""
-            if not hasattr(self, "_now"):
+            """Not run; of a class or module whose setup skips, no test is even started."""
+            if not hasattr(test, "_testMethodName"):
                 self._now, self._began = ("passed", "", "", [], ""), time.monotonic()
-            self._now = ("skipped", "", str(reason), [], "")
+            # One that failed in a part and skips another has failed.
+            if self._now[0] == "passed":
+                self._now = ("skipped", "", str(reason), [], "")
             super().addSkip(test, reason)
+            fixture = _FIXTURE.match(test.id())
+            home = f"{fixture[1]}." if fixture else ""
+            for name in collected if home else ():
+                if name.startswith(home):
+                    self._say(name)
 
         def addExpectedFailure(self, test: Any, err: Any) -> None:  # noqa: N802
             """Counts as not run: it proves nothing."""
@@ -255,7 +263,8 @@ def reporting(wire: Any, watch: Any) -> type[unittest.TextTestResult]:  # noqa: 
 
 def run_unittest(arguments: list[str], wire: Any, watch: Any) -> tuple[int, list[str], list[str]]:
     """Unittest's exit code, and no plugins."""
-    result = reporting(wire, watch)
+    collected: list[str] = []
+    result = reporting(wire, watch, collected)
 
     class Runner(unittest.TextTestRunner):
         """Collects the ids before it runs them."""
@@ -264,7 +273,8 @@ def run_unittest(arguments: list[str], wire: Any, watch: Any) -> tuple[int, list
 
         def run(self, test: Any) -> Any:
             """Say first what will be run."""
-            wire.send("collected", ids=list(_ids(test)))
+            collected.extend(_names(test))
+            wire.send("collected", ids=collected)
             return super().run(test)
 
     ended = unittest.main(
@@ -273,9 +283,17 @@ def run_unittest(arguments: list[str], wire: Any, watch: Any) -> tuple[int, list
     return (0 if ended.result.wasSuccessful() else 1), [], []
 
 
-def _ids(suite: Any) -> Iterator[str]:
+def _names(suite: Any) -> Iterator[str]:
     for test in suite:
         if hasattr(test, "__iter__"):
-            yield from _ids(test)
+            yield from _names(test)
         else:
-            yield test.id().replace("unittest.loader._FailedTest.", "")
+            yield _name(test)
+
+
+def _name(test: Any) -> str:
+    """The id of a test; of a module that could not be loaded, or skips itself, its own name."""
+    name = str(test.id())
+    for prefix in IMPORT_FAILURES:
+        name = name[len(prefix) :] if name.startswith(prefix) else name  # noqa: FURB188 - 3.8
+    return name
