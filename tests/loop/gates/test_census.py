@@ -9,6 +9,7 @@ from taofold.loop.gates.baseline import Expected
 from taofold.loop.gates.commands import plan
 from taofold.loop.gates.expectations import unchecked
 from taofold.loop.gates.reports import files, readable_output
+from taofold.loop.gates.verdict_texts import observation
 from taofold.loop.gates.work_diff import SILENCERS
 
 from .projects import again, judged, written
@@ -98,3 +99,46 @@ def test_typescript_cannot_be_blinded(tmp_path: Path) -> None:
     (root / "src/till.js").unlink()
     written(root, {"src/till.ts": TS["src/till.ts"].replace("'x'", "p.length")})
     assert again(judge).passed
+
+
+LINTED = {
+    "ruff": (
+        "python -m ruff check",
+        {"a.py": "import os\n", "b.py": "import re  # noqa: F401\n"},
+        "import os  # noqa: F401\n",
+        [("F401", "a.py", 1)],
+    ),
+    "ruff, of the whole file": (
+        "python -m ruff check",
+        {"a.py": "import os\nimport sys\n"},
+        "# ruff: noqa\nimport os\n",
+        [("F401", "a.py", 2)],
+    ),
+    "mypy": (
+        "python -m mypy .",
+        {"a.py": "x: int = ''\ny: int = ''\n", "b.py": "z: int = ''  # type: ignore\n"},
+        "x: int = ''  # type: ignore\ny: int = 1\n",
+        [("assignment", "a.py", 1)],
+    ),
+    "mypy, in another way": (
+        "python -m mypy .",
+        {"a.py": "def f() -> int:\n    return ''\n"},
+        "import typing\n@typing.no_type_check\ndef f() -> int:\n    return ''\n",
+        [("return-value", "a.py", 4)],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", LINTED)
+def test_findings_that_were_silenced_are_still_named(kind: str, tmp_path: Path) -> None:
+    command, files, silenced, findings = LINTED[kind]
+    judge, _ = judged(written(tmp_path / "shop", files), command)
+    written(judge.root, {"a.py": silenced})
+    verdict = again(judge)
+    assert not verdict.passed
+    assert "silenced in place" in verdict.reasons[0]
+    places = [(error.error_type, error.place.path, error.place.line) for error in verdict.errors]
+    assert places == findings
+    assert findings[0][0] in observation(verdict)
+    assert verdict.quality < 1
+    assert (judge.root / "a.py").read_text() == silenced

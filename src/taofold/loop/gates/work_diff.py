@@ -293,6 +293,11 @@ SILENCERS: Final[Mapping[Runner, re.Pattern[str]]] = {
 _LANGUAGES: Final = (".py", ".rs")
 
 
+def _comment(silencer: re.Match[str]) -> str:
+    # A decorator becomes a comment, too. As long as it was: no line gets too long or short by it.
+    return "#" + "-" * (len(silencer[0]) - 1)
+
+
 class Texts:
     """The changed source files of one piece of work. Blocks while it is made."""
 
@@ -315,30 +320,51 @@ class Texts:
                 continue
             text = splice(path, old, new)
             if text != new:
-                data = text.encode("utf-8", "surrogateescape")
-                digest = hashlib.sha256(data).hexdigest()
-                store(self._objects, digest, data)
-                files[path] = structs.replace(files[path], digest=digest)
+                files[path] = self._stored(files[path], text)
         return files
 
     def doubts(self, runner: Runner) -> tuple[str, ...]:
         """What the changed texts say against a verdict of `runner`."""
+        silencing = self.silencing(runner)
         doubts: list[str] = []
-        pattern = SILENCERS.get(runner)
-        if pattern is not None:
-            counts = {
-                path: len(pattern.findall(new)) - len(pattern.findall(old))
-                for path, (old, new) in self._changed.items()
-            }
-            # The sum, not each file: moving a comment from one file to
-            # another silences nothing new.
-            if sum(counts.values()) > 0:
-                where = first_names([path for path, count in counts.items() if count > 0])
-                doubts.append(f"findings were silenced in place, not mended: {where}")
+        if silencing:
+            where = first_names(silencing)
+            doubts.append(f"findings were silenced in place, not mended: {where}")
         if runner == "cargo":
             paths = replaces_assertions(self._changed)
             doubts += [f"{path} replaces what tests assert with" for path in paths]
         return tuple(doubts)
+
+    def silencing(self, runner: Runner) -> list[str]:
+        """Files in which findings of `runner` are silenced that were not before the work."""
+        pattern = SILENCERS.get(runner)
+        if pattern is None:
+            return []
+        counts = {
+            path: len(pattern.findall(new)) - len(pattern.findall(old))
+            for path, (old, new) in self._changed.items()
+        }
+        # The sum, not each file: moving a comment from one file to another silences nothing new.
+        return [path for path, n in counts.items() if n > 0] if sum(counts.values()) > 0 else []
+
+    def unsilenced(self, runner: Runner, files: Mapping[str, KeptFile]) -> dict[str, KeptFile]:
+        """`files` without the silencing of the lines that the work wrote, at their length."""
+        pattern, laid = SILENCERS[runner], dict(files)
+        before = {line for old, _ in self._changed.values() for line in old.splitlines()}
+        for path in self.silencing(runner):
+            if path in laid:
+                lines = [
+                    line if line.rstrip("\r\n") in before else pattern.sub(_comment, line)
+                    for line in self._text(laid[path]).splitlines(keepends=True)
+                ]
+                laid[path] = self._stored(laid[path], "".join(lines))
+        return laid
+
+    def _stored(self, file: KeptFile, text: str) -> KeptFile:
+        data = text.encode("utf-8", "surrogateescape")
+        digest = hashlib.sha256(data).hexdigest()
+        store(self._objects, digest, data)
+        return structs.replace(file, digest=digest)
 
     def _holds_tests(self, path: str) -> bool:
         """Does a runner collect tests from this Python file?"""
