@@ -38,7 +38,7 @@ def test_values_tell_causes_apart(there: str, here: str, same: bool) -> None:
         ("cannot pickle 'generator' object", "cannot pickle 'module' object", False, True),
         ("cannot pickle 'Depot' object", "cannot pickle 'Cart' object", True, True),
         ("Object of type set is not JSON", "Object of type Cart is not JSON", False, True),
-        ("Object of type Decimal is not JSON", "Object of type Cart is not JSON", False, True),
+        ("Object of type Decimal is not JSON", "Object of type Cart is not JSON", True, True),
         ("'int' object is not callable", "'str' object is not callable", False, False),
         ("'Depot' object is not iterable", "'Cart' object is not iterable", False, False),
         ("'coroutine' object is not iterable", "'coroutine' object is not iterable", True, True),

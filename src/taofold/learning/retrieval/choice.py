@@ -23,12 +23,7 @@ from taofold.learning.patterns.kinds import (
 )
 from taofold.learning.patterns.pattern import Pattern
 from taofold.learning.retrieval.question import Question
-from taofold.learning.retrieval.relevance import (
-    LEAST,
-    Relevance,
-    likeness,
-    relevance,
-)
+from taofold.learning.retrieval.relevance import LEAST, Relevance, likeness, relevance
 from taofold.learning.settings import MOST_INJECTED, Injection
 
 _ALIKE: Final = 0.80
@@ -50,10 +45,8 @@ class Ranked(NamedTuple):
     relevance: float
     effectiveness: float
     refused: str = ""
-    answers: int = -1
-    """The failing check that it answers best; -1 = the task as a whole."""
     seen: tuple[ErrorSignature, Check] | None = None
-    """The error of the lesson and that of this check which are alike."""
+    """The error of the lesson and the one here which are alike; None = the task as a whole."""
 
     @property
     def error(self) -> tuple[str, str] | None:
@@ -114,7 +107,7 @@ def rank(
         else:
             refused = _refusal(pattern, close, settings, min_uses)
         figures = close.value, effectiveness(pattern)
-        ranked.append(Ranked(pattern, *figures, refused, close.answers, close.seen))
+        ranked.append(Ranked(pattern, *figures, refused, close.seen))
     return sorted(ranked, key=_order)
 
 

@@ -3,17 +3,16 @@
 One sentence has several causes: too few is not too many, the very start is not the middle, a text
 of letters is not one of digits; and what a change puts in because the check there asked for it is
 right only where the check here asks for it as well. For readers there are the values and words that
-differ (`differences`) and the line by which a check came up (`statement`); that both name the same
-library speaks the other way (`same_library`). Pure, and about texts alone.
+differ (`differences`) and the line by which a check came up (`statement`). Pure, and about texts
+alone.
 """
 
 import re
-from collections.abc import Iterable
 from itertools import combinations
 from typing import Final
 
 from taofold.core.failing_checks import Check, is_exception
-from taofold.learning.extraction.diffs import KNOWN, sides
+from taofold.learning.extraction.diffs import sides
 from taofold.learning.extraction.generalisation import TYPES, frames_of
 from taofold.learning.patterns.kinds import ErrorSignature
 
@@ -24,7 +23,6 @@ _PLACE: Final = re.compile(r"\b(?:line|column|col|row) \d+|\S*/\S+|:\d+(?::\d+)?
 _NAME: Final = re.compile(r"[^\W\d][\w.]*")
 _ENTRY: Final = re.compile(r"^\S+:\d+: ", re.MULTILINE)
 """The end of a function in what pytest prints."""
-_TYPE: Final = re.compile(r"\btype (\w+)")
 _DECISIVE: Final = re.compile(
     r"\"[^\"\n]*\"|'[^'\n]*'|\{\}|\[\]|\b(?:\d{2,}|[A-Z]\w*(?:Error|Exception)|None|null|True|False)\b"
 )
@@ -69,7 +67,7 @@ def other_cause(signature: ErrorSignature, diff: str, failing: Check, *, failed:
     for old, new in (
         [] if failed or same_handle(signature, failing) else differences(signature, failing)
     ):
-        if is_exception(failing) and not _types(signature.example, failing).isdisjoint({old, new}):
+        if is_exception(failing) and not TYPES.isdisjoint({old, new}):
             return f"it is about another type: {old} there, {new} here"
     gone, put = ({*_DECISIVE.findall("\n".join(lines))} for lines in sides(diff))
     # The check itself, and not the code that it calls: that may hold what was tried here.
@@ -93,11 +91,6 @@ def _handles(message: str) -> set[str]:
     return {handle[0] for name in quoted(message) if (handle := _HANDLE.match(name))}
 
 
-def _types(there: str, failing: Check) -> set[str]:
-    """The names that are types: the language's, and what a message calls one."""
-    return {*TYPES, *_TYPE.findall(there), *_TYPE.findall(failing.message)}
-
-
 def _order(values: list[str]) -> list[int]:
     """How numbers stand to nothing and to one another: the amounts say nothing else."""
     amounts = [0.0, *[float(int(v, 16)) if "x" in v else float(v) for v in values]]
@@ -107,14 +100,6 @@ def _order(values: list[str]) -> list[int]:
 def _signs(value: str) -> set[str]:
     """The kinds of signs in a text: all letters are one, and all digits."""
     return {"a" if c.isalpha() or c == "_" else "0" if c.isdigit() else c for c in value}
-
-
-def same_library(signature: ErrorSignature, files: Iterable[str], failing: Check) -> bool:
-    """Do both name one thing that neither the language nor the program itself brings along?"""
-    shared = {*quoted(signature.example)} & {*quoted(failing.message)} - KNOWN
-    paths = [*files, signature.seen.partition(":")[0], *[place.path for place in failing.places]]
-    own = {part.partition(".")[0] for path in paths for part in path.split("/")}
-    return any(name.partition(".")[0] not in own for name in shared)
 
 
 def statement(check: Check) -> str:

@@ -11,17 +11,9 @@ from msgspec.structs import replace
 
 from taofold.core.failing_checks import Check
 from taofold.diagnostics import causes_of
-from taofold.learning.extraction.generalisation import (
-    pattern_of,
-    seen_at,
-)
+from taofold.learning.extraction.generalisation import pattern_of, seen_at
 from taofold.learning.patterns.case import CaseContext, LoopCase
-from taofold.learning.retrieval.index import (
-    STOPS,
-    classname,
-    telling,
-    words,
-)
+from taofold.learning.retrieval.index import STOPS, classname, telling, words
 
 _MOST_ERRORS: Final = 30
 """Different errors of a case that are looked at."""

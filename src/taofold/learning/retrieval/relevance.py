@@ -8,13 +8,7 @@ from itertools import product, starmap
 from typing import Final, NamedTuple, TypeAlias
 
 from taofold.core.failing_checks import Check
-from taofold.learning.extraction.diffs import (
-    HOLE,
-    delta,
-    dice,
-    sides,
-    tokens,
-)
+from taofold.learning.extraction.diffs import HOLE, delta, dice, sides, tokens
 from taofold.learning.patterns.kinds import (
     Approach,
     Avoidance,
@@ -23,11 +17,7 @@ from taofold.learning.patterns.kinds import (
     ErrorSignature,
 )
 from taofold.learning.patterns.pattern import Pattern
-from taofold.learning.retrieval.index import (
-    literal,
-    telling,
-    words,
-)
+from taofold.learning.retrieval.index import literal, telling, words
 from taofold.learning.retrieval.question import Question, telling_terms
 from taofold.learning.retrieval.same_error import (
     FEWEST_SHARED,
@@ -96,14 +86,13 @@ _TOLD: Final = "the loop was told it while its error stood"
 
 
 class Relevance(NamedTuple):
-    """How relevant a pattern is, 0 to 1, and the failing check that it answers (-1 = none).
+    """How relevant a pattern is, 0 to 1.
 
     `refused` says why it is not told although it is about such an error.
     `seen` are the error of the lesson and the one here that are alike: of a chain any exception.
     """
 
     value: float
-    answers: int = -1
     refused: str = ""
     seen: tuple[ErrorSignature, Check] | None = None
 
@@ -140,7 +129,7 @@ def _of_error(pattern: Pattern, signature: ErrorSignature, question: Question) -
     best = Relevance(0.0)
     silence = ""
     there = chain_of_lesson(signature)
-    for number, here in enumerate(question.chains):
+    for here in question.chains:
         # Its error is over: whoever followed it need not hear it again.
         if here[0] in question.case.exchanged and pattern.id in question.case.told:
             silence = _TOLD
@@ -158,7 +147,7 @@ def _of_error(pattern: Pattern, signature: ErrorSignature, question: Question) -
             why = withheld(pattern, form, failing, question.case)
             silence = why or silence
             if not why:
-                best = Relevance(error, number, seen=(form, failing))
+                best = Relevance(error, seen=(form, failing))
     return best if best.value else Relevance(0.0, refused=silence)
 
 

@@ -12,9 +12,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from taofold.core.failing_checks import Check, is_assertion, is_exception
-from taofold.learning.extraction.diffs import (
-    sides,
-)
+from taofold.learning.extraction.diffs import sides
 from taofold.learning.extraction.generalisation import (
     error_type_of,
     frames_of,
@@ -23,25 +21,18 @@ from taofold.learning.extraction.generalisation import (
     seen_at,
 )
 from taofold.learning.patterns.case import LoopCase
-from taofold.learning.patterns.kinds import (
-    ErrorFix,
-    ErrorSignature,
-)
+from taofold.learning.patterns.kinds import ErrorFix, ErrorSignature
 from taofold.learning.patterns.pattern import Pattern
 from taofold.learning.retrieval.contrast import same_handle
-from taofold.learning.retrieval.index import (
-    literal,
-    matches,
-    plain_words,
-    telling,
-)
+from taofold.learning.retrieval.index import literal, matches, plain_words, telling
 
 GENERIC_ERRORS: Final = frozenset(
     {"", "Error", "Exception", "error", "command", "timeout", "shell", "panic"}
 )
 """Classes that do not tell one cause from another."""
-_SAME_WORDS: Final = 0.6
-_SAME_SENTENCE: Final = 0.5
+_ALIKE: Final = 0.6
+_HALF: Final = 0.5
+"""How much of the sentence must be the same where the class is, and where there is none."""
 _NEARLY: Final = 0.8
 SAME_PLACE: Final = 0.6
 _SENTENCE: Final = 30
@@ -65,22 +56,30 @@ def error_likeness(signature: ErrorSignature, failing: Check) -> float:
     name = failing.error_type if signature.name else error_type_of(failing.error_type)
     if named and own not in (name, "Other"):
         return 0.0
-    alike = same_sentence(literal(signature.pattern), failing.message)
-    if matches(signature.pattern, failing.message):
-        alike = 1.0
+    alike = sentence_likeness(signature, failing)
     if named and own == name != "Other":
         # A class such as TypeError has many causes: the words must agree.
-        agreed = alike >= _SAME_WORDS or not is_exception(failing)
+        agreed = alike >= _ALIKE or not is_exception(failing)
         return 0.3 + 0.7 * alike if agreed else 0.0
-    # The class says nothing: the words must, or the place. Generic ones are those of many errors,
-    # and of an exception one word may be all that tells it from another.
-    agreed = alike >= _SAME_SENTENCE and bool(telling(literal(signature.pattern)))
-    agreed &= not is_exception(failing) or says_the_same(signature, failing)
-    return max(alike if agreed else 0.0, here)
+    # The class says nothing: the words must, or the place. Of an exception one word may be all that
+    # tells it from another, and generic words are those of many errors.
+    agreed = alike >= (1.0 if is_exception(failing) else _HALF)
+    return max(alike if agreed and telling(literal(signature.pattern)) else 0.0, here)
+
+
+def sentence_likeness(signature: ErrorSignature, failing: Check) -> float:
+    """How much both messages are one sentence, 0 to 1; 1 if they are, names apart."""
+    alike = _in_order(literal(signature.pattern), failing.message)
+    there, here = signature.example.split(), failing.message.split()
+    pairs = [pair for pair in zip(there, here, strict=False) if pair[0] != pair[1]]
+    # A word of English in the place of another makes another sentence, a name none.
+    named = len(there) == len(here) and not any(a.islower() and b.islower() for a, b in pairs)
+    same = matches(signature.pattern, failing.message) or (named and alike >= _NEARLY)
+    return 1.0 if same else alike
 
 
 def chain_of_lesson(signature: ErrorSignature) -> tuple[ErrorSignature, ...]:
-    """The same of what a lesson is about."""
+    """The error of a lesson, and as others of the same place the exceptions that led to it."""
     causes = [cause.partition(": ")[::2] for cause in signature.causes]
     return (
         signature,
@@ -95,19 +94,6 @@ def chain_of_lesson(signature: ErrorSignature) -> tuple[ErrorSignature, ...]:
             )
             for error, message in causes
         ],
-    )
-
-
-def says_the_same(signature: ErrorSignature, failing: Check) -> bool:
-    """Is it the same sentence, names apart, or about the same handle?"""
-    if matches(signature.pattern, failing.message) or same_handle(signature, failing):
-        return True
-    there, here = signature.example.split(), failing.message.split()
-    pairs = [pair for pair in zip(there, here, strict=False) if pair[0] != pair[1]]
-    return (
-        len(there) == len(here)
-        and not any(one.islower() and other.islower() for one, other in pairs)
-        and same_sentence(literal(signature.pattern), failing.message) >= _NEARLY
     )
 
 
@@ -152,11 +138,11 @@ def stands(lesson: ErrorFix, failing: Check) -> bool:
     return bool(new) and code.issuperset(new) and recurs(lesson, failing)
 
 
-def same_sentence(one: str, other: str) -> float:
-    """How much two messages are one sentence with other names in it, 0 to 1.
+def _in_order(one: str, other: str) -> float:
+    """Dice's coefficient of the words that stand in the same order in both texts.
 
-    Dice's coefficient of the words that stand in the same order in both; 0 if these are fewer than
-    two. Words that say nothing elsewhere count here: "has no" is not "is not".
+    0 if these are fewer than two. Words that say nothing elsewhere count here: "has no" is not "is
+    not".
     """
     left, right = plain_words(one)[:_SENTENCE], plain_words(other)[:_SENTENCE]
     shared = sum(
