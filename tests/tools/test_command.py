@@ -6,6 +6,7 @@ environment passed on whole, `kill` in place of `killpg`."""
 import asyncio
 import os
 import socket
+import venv
 from pathlib import Path
 
 import pytest
@@ -249,3 +250,16 @@ async def test_host_processes_cannot_be_seen_or_signalled(box: Tool) -> None:
 async def test_this_python_and_its_packages_work_inside(box: Tool) -> None:
     outcome = await use(box, ["python", "-c", "import pydantic, sys; print(sys.prefix)"])
     assert outcome.status == "success", outcome.value
+
+
+@contained
+async def test_an_environment_to_which_a_link_in_the_root_leads_can_be_read(
+    root: Path, tmp_path: Path
+) -> None:
+    outside = tmp_path / "environments" / "shop"
+    venv.create(outside, symlinks=True)
+    (root / ".venv").symlink_to("../environments/shop")
+    box = command_tool(root, contain="always")
+    good = await use(box, ".venv/bin/python -c 'import sys; print(sys.prefix)'")
+    assert good.extraction == str(root / ".venv")
+    assert "Read-only" in (await use(box, "touch .venv/planted")).value

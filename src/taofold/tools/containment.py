@@ -354,6 +354,49 @@ def python_homes() -> tuple[Path, ...]:
     )
 
 
+def linked_environment(link: Path, root: Path) -> Path | None:
+    """The folder of installed packages outside of `root` to which `link` leads; None if to none.
+
+    An environment (`.venv`) or `node_modules`, and no folder that encloses the root or the home.
+    Who works in `root` could make such a link and cannot make what it leads to: all that it
+    shows is a program and its libraries, which nobody may write.
+    """
+    if not link.is_symlink():
+        return None
+    target, private = Path(os.path.realpath(link)), Path.home().resolve()
+    installed = (target / "pyvenv.cfg").is_file() or (
+        target.is_dir() and target.name == link.name == "node_modules"
+    )
+    encloses = root.is_relative_to(target) or private.is_relative_to(target)
+    return target if installed and not encloses and not target.is_relative_to(root) else None
+
+
+def linked_homes(root: Path) -> tuple[Path, ...]:
+    """The directories that programs need of the environments to which links in `root` lead."""
+    linked = [linked_environment(Path(entry.path), root) for entry in _entries(str(root))]
+    homes = {home for target in linked if target for home in environment_homes(target)}
+    return tuple(sorted([home for home in homes if not root.is_relative_to(home)]))
+
+
+def environment_homes(environment: Path) -> set[Path]:
+    """The directories that the programs of an environment need: its own, its interpreter's."""
+    return {environment, *program_homes(environment / "bin" / "python")}
+
+
+def program_homes(program: Path) -> set[Path]:
+    """The directories that a program outside the system needs: its own, and where links lead."""
+    private = Path.home().resolve()
+    folders: set[Path] = set()
+    for file in (program, program.resolve()):
+        folder = file.parent
+        home = folder.parent if folder.name in ("bin", "Scripts") else folder
+        if home.name in (".cargo", ".local"):  # they hold secrets beside the programs
+            home = folder
+        if not str(home).startswith(_SYSTEM) and not private.is_relative_to(home):
+            folders.add(home)
+    return folders
+
+
 @cache
 def why_not() -> str:
     """Why commands cannot be contained here; "" if they can. Found out by doing it, once."""

@@ -4,10 +4,11 @@ Mutants it catches: the word of the container, of `env`, of a shell or of `make`
 program that the work is to make, called by a path, counts; the loop's end does not say it.
 """
 
+import venv
 from pathlib import Path
 
 import pytest
-from tests.loop.gates.projects import judged, written
+from tests.loop.gates.projects import again, judged, written
 from tests.loop.kit import begun, iteration, state_after
 
 from taofold.loop.decisions import Close, decide
@@ -15,6 +16,7 @@ from taofold.loop.gates.criteria import absent
 from taofold.loop.gates.startup import unstarted
 from taofold.loop.values import LoopLimits
 from taofold.loop.verdict import Gate, GateResult, Verdict
+from taofold.tools.containment import linked_environment, linked_homes
 
 PATH = "/a:/b"
 
@@ -70,16 +72,57 @@ def test_a_script_whose_interpreter_is_missing_is_refused_before_iteration_1(
     assert word in found[1]
 
 
-def test_an_environment_that_is_a_link_out_of_the_work_root_is_named(tmp_path: Path) -> None:
-    outside = written(tmp_path / "outside", {"bin/python": "#!/bin/sh\n"})
-    (outside / "bin" / "python").chmod(0o755)
+def test_a_folder_that_is_a_link_out_of_the_work_root_is_named(tmp_path: Path) -> None:
+    written(tmp_path / "outside", {"bin/tool": "#!/bin/sh\n"})
+    (tmp_path / "outside" / "bin" / "tool").chmod(0o755)
     shop = written(tmp_path / "shop", {"a.py": "x = 1\n"})
-    (shop / ".venv").symlink_to(outside)
-    printed = f"bwrap: execvp {shop}/.venv/bin/python: No such file or directory\n"
-    found = unstarted(shop / ".venv/bin/python", shop, PATH, 1, printed)
+    (shop / "tools").symlink_to("../outside")
+    _, verdict = judged(shop, "tools/bin/tool", contain="always")
+    found = absent(verdict.results)
     assert found is not None
-    assert found.whole
-    assert f"'.venv' is a link to '{outside}', outside of the work root" in found.why
+    assert f"'tools' is a link to '{tmp_path}/outside', outside of the work root" in found[1]
+
+
+SAYS = "import installed, sys; sys.exit(installed.WHY)"
+
+
+@pytest.mark.parametrize("contain", ["always", "never"])
+@pytest.mark.parametrize("command", [f".venv/bin/python -c '{SAYS}'", "make check", "check"])
+def test_an_environment_that_is_a_link_out_of_the_work_root_is_used(
+    command: str, contain: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outside = tmp_path / "environments" / "shop"
+    venv.create(outside, symlinks=True)
+    (packages,) = outside.glob("lib/*/site-packages")
+    installed = packages / "installed.py"
+    installed.write_text("WHY = 7\n")
+    script(outside / "bin", f"#!{outside}/bin/python\n{SAYS}\n").rename(outside / "bin" / "check")
+    shop = written(tmp_path / "shop", {"Makefile": f"check:\n\t@.venv/bin/python -c '{SAYS}'\n"})
+    (shop / ".venv").symlink_to("../environments/shop")
+    monkeypatch.setenv("VIRTUAL_ENV", str(shop / ".venv"))
+    judge, verdict = judged(shop, command, contain=contain)
+    assert "exit code" in verdict.reasons[0], verdict.results[0].output
+    installed.write_text("WHY = 0\n")
+    assert again(judge).passed
+    # Where it leads then is no longer asked.
+    (shop / ".venv").unlink()
+    (shop / ".venv").symlink_to(tmp_path)
+    assert again(judge).results[0].passed
+
+
+@pytest.mark.parametrize("place", ["home", "root", "no environment"])
+def test_a_link_shows_no_more_than_an_environment(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    around = written(tmp_path / "around", {"secret": "", "pyvenv.cfg": "home = /usr/bin\n"})
+    shop = written((around if place == "root" else tmp_path) / "shop", {"a.py": "x = 1\n"})
+    if place == "home":
+        monkeypatch.setenv("HOME", str(around))
+    elif place == "no environment":
+        (around / "pyvenv.cfg").unlink()
+    (shop / ".venv").symlink_to(around)
+    assert linked_environment(shop / ".venv", shop) is None
+    assert linked_homes(shop) == ()
 
 
 def test_what_a_script_lacks_is_no_refusal_but_the_reason(tmp_path: Path) -> None:

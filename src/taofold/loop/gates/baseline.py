@@ -50,6 +50,8 @@ class Baseline(Value, frozen=True):
     allow_edit: tuple[str, ...] = ()
     environments: tuple[str, ...] = ()
     """Folders of installed packages in the work root."""
+    linked: dict[str, str] = {}
+    """Links to such folders elsewhere, and where they led: gates are shown these read-only."""
     parents: dict[str, str] = {}
     """Digests of configuration above the tree, where gates are not contained."""
     path: str = ""

@@ -34,6 +34,7 @@ from taofold.loop.gates.tree import (
 )
 from taofold.loop.gates.work_diff import above, with_link_targets
 from taofold.loop.verdict import Gate
+from taofold.tools.containment import linked_environment
 
 _NAMES: Final = """
 import json, os, sys
@@ -98,6 +99,7 @@ def capture(
     # Environments are copied: an agent may install packages, and gates must not see them.
     for number, environment in enumerate(walk.environments):
         _copied_once(root / environment, folder.environment(number))
+    links = {path: linked_environment(root / path, root) for path, f in tree.items() if f.link}
     own = {*named_files(gates, root), *_rust_tests(tree, folder.objects)}
     return Baseline(
         root=str(root),
@@ -106,6 +108,7 @@ def capture(
         named=tuple(sorted(with_link_targets(tree, root, own))),
         allow_edit=allow_edit,
         environments=tuple(walk.environments),
+        linked={path: str(target) for path, target in links.items() if target is not None},
         path=search_path(root),
         whole=True,
         wanted=wanted_files(gates),

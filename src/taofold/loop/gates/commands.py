@@ -189,7 +189,6 @@ def _behind_wrapper(argv: Sequence[str]) -> int:
 
 
 _SHEBANG: Final = re.compile(rb"#!\s*(\S+)(?:[ \t]+(\S+))?|'''exec' '?([^' ]+)")
-_SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/opt")
 _DEFAULT: Final = "/usr/local/bin:/usr/bin:/bin"
 
 
@@ -243,17 +242,3 @@ def _passed_on(value: str) -> str:
     """What a variable of a gate holds: the value of another one, or what is written there."""
     named = re.fullmatch(VARIABLE, value)
     return os.environ.get(named[1], value) if named else value
-
-
-def homes(program: Path) -> set[Path]:
-    """The directories that a program outside the system needs: its own, and where links lead."""
-    private = Path.home().resolve()
-    folders: set[Path] = set()
-    for file in (program, program.resolve()):
-        folder = file.parent
-        home = folder.parent if folder.name in ("bin", "Scripts") else folder
-        if home.name in (".cargo", ".local"):  # they hold secrets beside the programs
-            home = folder
-        if not str(home).startswith(_SYSTEM) and not private.is_relative_to(home):
-            folders.add(home)
-    return folders

@@ -25,7 +25,7 @@ from typing import Final
 
 from taofold.core.errors import ConfigError
 from taofold.loop.gates import commands, reports
-from taofold.loop.gates.commands import GatePlan, environment, homes, interpreter
+from taofold.loop.gates.commands import GatePlan, environment, interpreter
 from taofold.loop.gates.reports import RunnerReport, stream
 from taofold.loop.gates.startup import Unstarted, unstarted
 from taofold.loop.gates.tree import Tree
@@ -33,7 +33,14 @@ from taofold.loop.verdict import Gate
 from taofold.reserved_places import MARK
 from taofold.tools import container_network, process
 from taofold.tools.command import Contain
-from taofold.tools.containment import HOME, Containment, python_homes, why_not
+from taofold.tools.containment import (
+    HOME,
+    Containment,
+    environment_homes,
+    program_homes,
+    python_homes,
+    why_not,
+)
 from taofold.tools.process import OutputExcerpt
 from taofold.tools.temporary_folders import scratch
 
@@ -221,7 +228,9 @@ class Bench:
             program = self.tree.host(Path(argv[0]))
             lacking: Unstarted | None = None
             if code is not None or refused:
-                lacking = unstarted(program, self.tree.folder, self.path, code, text)
+                lacking = unstarted(
+                    program, self.tree.folder, self.path, code, text, self.tree.root
+                )
             command = tuple([self._said(word.replace(str(scratch), "<gate>")) for word in argv])
             return GateRun(
                 plan,
@@ -310,12 +319,16 @@ class Bench:
         folders = {*python_homes(), scratch, *([self.bytecode] if self.bytecode else [])}
         for word in argv:
             if word.startswith("/"):
-                folders |= homes(self.tree.host(Path(word)))
+                folders |= program_homes(self.tree.host(Path(word)))
+        # Scripts of an environment name their interpreter by the path at which it was made.
+        for name, source in self.tree.shown.items():
+            if name in self.environments or source.name == "node_modules":
+                folders |= environment_homes(source)
         rustup = os.environ.get("RUSTUP_HOME") or str(Path.home() / ".rustup")
         # `cargo` is a shim of rustup that finds the compiler in another home.
         if Path(argv[0]).name in ("cargo", "rustc", "make"):
             folders |= {Path(rustup)} if Path(rustup).is_dir() else set()
-            folders |= homes(Path(shutil.which("cargo", path=self.path) or "/usr"))
+            folders |= program_homes(Path(shutil.which("cargo", path=self.path) or "/usr"))
         ours = (root, self.tree.folder)
         return tuple(
             sorted(

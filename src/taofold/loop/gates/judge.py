@@ -297,6 +297,7 @@ class Judge:
         for number, environment in enumerate(baseline.environments):
             copy = self.own.environment(number)
             folders[environment] = copy if copy.exists() else self.root / environment
+        folders |= {path: Path(target) for path, target in baseline.linked.items()}
         # Tools such as setuptools_scm or ruff ask git; shown read-only, never copied.
         if (self.root / ".git").exists():
             folders[".git"] = self.root / ".git"

@@ -35,7 +35,12 @@ class Unstarted(NamedTuple):
 
 
 def unstarted(
-    program: Path, root: Path, path: str, code: int | None, printed: str
+    program: Path,
+    root: Path,
+    path: str,
+    code: int | None,
+    printed: str,
+    seen: Path | None = None,
 ) -> Unstarted | None:
     """What could not be started; None if nothing is known to be missing.
 
@@ -45,10 +50,13 @@ def unstarted(
         path: The gates' `PATH`.
         code: The exit code; None = the operating system refused to start the program.
         printed: The output.
+        seen: The work root, where links of the tree lead from; `root` if it is not given.
     """
     refused = _EXEC_FAILED.fullmatch(printed)
     if code is None or (code == 1 and refused):
-        return Unstarted(_refused(program, root, "" if refused is None else refused[1]), True)
+        return Unstarted(
+            _refused(program, root, seen or root, "" if refused is None else refused[1]), True
+        )
     by_make = code == 2 and f"Error {_NOT_FOUND}" in printed
     if code == _NOT_FOUND or by_make:
         # The last one ended the command; others may have been tried for.
@@ -69,15 +77,15 @@ def _interpreter(script: Path) -> tuple[str, str]:
     return ("", "") if words is None else (os.fsdecode(words[1]), os.fsdecode(words[2] or b""))
 
 
-def _refused(program: Path, root: Path, error: str) -> str:
+def _refused(program: Path, root: Path, seen: Path, error: str) -> str:
     """Why the operating system, or the container, did not start the program."""
     name = program.relative_to(root).as_posix() if program.is_relative_to(root) else str(program)
     for part in reversed([program, *program.parents]):
         # A container shows the work root, not what links in it lead to.
         if part != root and part.is_relative_to(root) and part.is_symlink():
-            target = Path(os.path.realpath(part))
-            if not target.is_relative_to(root.resolve()):
-                link = part.relative_to(root).as_posix()
+            link = part.relative_to(root).as_posix()
+            target = Path(os.path.realpath(seen / Path(link).parent / part.readlink()))
+            if not target.is_relative_to(seen.resolve()):
                 return (
                     f"{name} cannot be started: {link!r} is a link to {str(target)!r}, outside of "
                     "the work root, which a contained gate does not see. Have the folder itself in "
