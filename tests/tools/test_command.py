@@ -263,3 +263,12 @@ async def test_an_environment_to_which_a_link_in_the_root_leads_can_be_read(
     good = await use(box, ".venv/bin/python -c 'import sys; print(sys.prefix)'")
     assert good.extraction == str(root / ".venv")
     assert "Read-only" in (await use(box, "touch .venv/planted")).value
+
+
+@contained
+async def test_packages_of_node_above_the_root_can_be_read(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "node_modules").mkdir()
+    (tmp_path / "node_modules" / "a.js").write_text("seen\n")
+    box = command_tool(root, contain="always")
+    assert (await use(box, "cat ../node_modules/a.js")).extraction == "seen"
+    assert "Read-only" in (await use(box, "touch ../node_modules/planted")).value

@@ -20,7 +20,7 @@ from taofold.core.errors import ConfigError
 from taofold.core.values import Tier
 from taofold.reserved_places import MARK
 from taofold.tools import container_network, process
-from taofold.tools.containment import HOME, Containment, linked_homes, python_homes, why_not
+from taofold.tools.containment import HOME, Containment, installed_outside, python_homes, why_not
 from taofold.tools.context import Outcome, RunContext
 from taofold.tools.jail import HIDDEN, PROTECTED, Jail, jail
 from taofold.tools.process import OutputExcerpt, key_line
@@ -168,7 +168,7 @@ def command_tool(
     more = tuple(Path(path).resolve() for path in readable)
     # A Python that encloses the work root would make all of it readable, and read-only.
     homes = tuple(home for home in python_homes() if not inside.root.is_relative_to(home))
-    more += linked_homes(inside.root)
+    more += installed_outside(inside.root)
     confined = Containment(inside.root, network, homes + more, protected, HIDDEN)
     shell = Shell(inside, None if reason else confined, network, _environment(env or {}))
     return make(

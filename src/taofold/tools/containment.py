@@ -371,11 +371,20 @@ def linked_environment(link: Path, root: Path) -> Path | None:
     return target if installed and not encloses and not target.is_relative_to(root) else None
 
 
-def linked_homes(root: Path) -> tuple[Path, ...]:
-    """The directories that programs need of the environments to which links in `root` lead."""
+def installed_outside(root: Path) -> tuple[Path, ...]:
+    """Where programs in `root` find packages outside of it, for `readable`.
+
+    Environments to which links in `root` lead, and what is above it for Node.
+    """
     linked = [linked_environment(Path(entry.path), root) for entry in _entries(str(root))]
     homes = {home for target in linked if target for home in environment_homes(target)}
+    homes.update(node_modules_above(root))
     return tuple(sorted([home for home in homes if not root.is_relative_to(home)]))
+
+
+def node_modules_above(root: Path) -> tuple[Path, ...]:
+    """The folders of packages above `root`, the nearest first: Node looks there, too."""
+    return tuple([path for above in root.parents if (path := above / "node_modules").is_dir()])
 
 
 def environment_homes(environment: Path) -> set[Path]:
@@ -392,6 +401,9 @@ def program_homes(program: Path) -> set[Path]:
         home = folder.parent if folder.name in ("bin", "Scripts") else folder
         if home.name in (".cargo", ".local"):  # they hold secrets beside the programs
             home = folder
+        # A package of Node's needs those beside it.
+        packages = [above for above in file.parents if above.name == "node_modules"]
+        home = packages[-1] if packages else home
         if not str(home).startswith(_SYSTEM) and not private.is_relative_to(home):
             folders.add(home)
     return folders

@@ -4,6 +4,7 @@ Mutants it catches: the word of the container, of `env`, of a shell or of `make`
 program that the work is to make, called by a path, counts; the loop's end does not say it.
 """
 
+import shutil
 import venv
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from taofold.loop.gates.criteria import absent
 from taofold.loop.gates.startup import unstarted
 from taofold.loop.values import LoopLimits
 from taofold.loop.verdict import Gate, GateResult, Verdict
-from taofold.tools.containment import linked_environment, linked_homes
+from taofold.tools.containment import installed_outside, linked_environment
 
 PATH = "/a:/b"
 
@@ -110,6 +111,36 @@ def test_an_environment_that_is_a_link_out_of_the_work_root_is_used(
     assert again(judge).results[0].passed
 
 
+TOOL = '#!/usr/bin/env node\nif (require("dep") !== 0) process.exit(7);\n'
+USES = 'import dep from "dep";\nimport test from "node:test";\n'
+
+
+@pytest.mark.parametrize("contain", ["always", "never"])
+@pytest.mark.parametrize("command", ["../../node_modules/.bin/tool", "node --test", "npm run lint"])
+def test_packages_of_node_above_the_work_root_are_used(
+    command: str, contain: str, tmp_path: Path
+) -> None:
+    if shutil.which(command.partition(" ")[0]) is None and not command.startswith("."):
+        pytest.skip("its runner is not installed")
+    packages = written(
+        tmp_path / "node_modules",
+        {"dep/index.js": "module.exports = 7;\n", "tool/tool.js": TOOL, ".bin/other": ""},
+    )
+    (packages / "tool" / "tool.js").chmod(0o755)
+    (packages / ".bin" / "tool").symlink_to("../tool/tool.js")
+    shop = written(
+        tmp_path / "packages" / "shop",
+        {
+            "package.json": '{"name": "shop", "scripts": {"lint": "tool"}}',
+            "a.test.mjs": f'{USES}test("a", () => {{ if (dep !== 0) throw new Error("no"); }});\n',
+        },
+    )
+    judge, verdict = judged(shop, command, contain=contain)
+    assert "exit code" in verdict.reasons[0], verdict.results[0].output
+    (packages / "dep" / "index.js").write_text("module.exports = 0;\n")
+    assert again(judge).passed
+
+
 @pytest.mark.parametrize("place", ["home", "root", "no environment"])
 def test_a_link_shows_no_more_than_an_environment(
     place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -122,7 +153,7 @@ def test_a_link_shows_no_more_than_an_environment(
         (around / "pyvenv.cfg").unlink()
     (shop / ".venv").symlink_to(around)
     assert linked_environment(shop / ".venv", shop) is None
-    assert linked_homes(shop) == ()
+    assert installed_outside(shop) == ()
 
 
 def test_what_a_script_lacks_is_no_refusal_but_the_reason(tmp_path: Path) -> None:

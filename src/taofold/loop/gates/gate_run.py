@@ -37,6 +37,7 @@ from taofold.tools.containment import (
     HOME,
     Containment,
     environment_homes,
+    node_modules_above,
     program_homes,
     python_homes,
     why_not,
@@ -316,7 +317,12 @@ class Bench:
         """This Python's homes, the program's, and the scripts."""
         root = self.tree.root
         # Everything else of the machine is hidden, the person's home above all.
-        folders = {*python_homes(), scratch, *([self.bytecode] if self.bytecode else [])}
+        folders = {
+            *python_homes(),
+            *node_modules_above(root),
+            scratch,
+            *([self.bytecode] if self.bytecode else []),
+        }
         for word in argv:
             if word.startswith("/"):
                 folders |= program_homes(self.tree.host(Path(word)))
@@ -378,7 +384,8 @@ class Bench:
         """The program's path as a gate sees it: on the loop's `PATH`, or below its folder."""
         tree = self.tree
         if "/" in program:
-            return str(tree.seen / gate.folder / tree.moved(program))
+            # Normal, so that a path that leads out of the tree is not looked for in it.
+            return tree.moved(os.path.normpath(tree.root / gate.folder / program))
         for entry in self.path.split(os.pathsep):
             folder = Path(tree.moved(entry))
             if shutil.which(program, path=str(tree.host(folder))):

@@ -48,6 +48,7 @@ from taofold.parsing.untrusted_text import first_names, one_line
 from taofold.policy.redaction import Redactor
 from taofold.tools import container_network
 from taofold.tools.command import Contain
+from taofold.tools.containment import node_modules_above
 from taofold.tools.jail import Jail
 from taofold.tools.threads import WORKERS
 
@@ -303,6 +304,12 @@ class Judge:
             folders[".git"] = self.root / ".git"
         folders |= {path: self.root / path for path, k in baseline.files.items() if not k.stored}
         outputs = {name: self.own.output(number) for number, name in enumerate(baseline.outputs)}
+        above = node_modules_above(self.root)
+        if above and not self.contained:
+            # The tree lies elsewhere: Node finds there what it finds above the work root.
+            link = self.own.tree.parent / "node_modules"
+            link.unlink(missing_ok=True)
+            link.symlink_to(above[0])
         return Tree(self.own.tree, self.root, self.own.objects, self.contained, folders, outputs)
 
     def _mended(self, baseline: Baseline, work: WorkDiff) -> tuple[TreeChange, ...]:
