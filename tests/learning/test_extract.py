@@ -391,13 +391,15 @@ def test_half_a_cure_that_was_replaced_is_no_fix_but_was_tried() -> None:
     )
     fixes = [one.body.fix for one in found if isinstance(one.body, ErrorFix)]
     assert [one.body.signature.name for one in found if isinstance(one.body, ErrorFix)] == [
-        "UnicodeDecodeError"
+        "UnicodeDecodeError",
+        "AssertionError",
     ]
     assert all('+    with open(path, encoding="cp1252")' in fix.diff for fix in fixes)
-    assert all("latin-1" not in fix.diff for fix in fixes)
-    assert [fix.vain for fix in fixes] == [
-        ('`with open(path, encoding="utf-8", errors="replace") as file:`',)
-    ]
+    assert '-    with open(path, encoding="utf-8") as file:' in fixes[0].diff
+    assert fixes[0].vain == (
+        '`with open(path, encoding="utf-8", errors="replace") as file:`',
+        '`with open(path, encoding="latin-1") as file:`',
+    )
 
 
 @pytest.mark.parametrize(
@@ -420,12 +422,14 @@ def test_what_was_replaced_before_the_gate_passed_is_not_the_fix(
             attempt(FileChange("menu.py", text, first), before=(one, other), after=(moved,)),
             attempt(FileChange("menu.py", first, last), before=(moved,)),
         ),
-        ("error",),
+        ("error", "success"),
     )
     fixes = [one.body.fix for one in found if isinstance(one.body, ErrorFix)]
     assert [(fix.diff.count(f"+    return {right}"), fix.vain) for fix in fixes] == [
-        (1, (f"`return {half}`",))
-    ]
+        (1, (f"`return {half}`",)),
+        (1, ()),
+    ], "the error that came of the half is one of its own"
+    assert not [one for one in found if one.kind == "success"], "what ended together is no chain"
 
 
 def test_an_edit_that_stayed_to_the_end_was_not_in_vain() -> None:

@@ -229,7 +229,7 @@ def test_a_change_away_from_where_the_error_came_up_is_told_with_both_places() -
     assert "It came up in bill.py:gross" in shown
 
 
-def test_an_edit_that_only_moved_the_error_and_was_undone_is_no_fix_of_it() -> None:
+def test_an_error_that_became_another_leads_to_the_change_that_ended_both() -> None:
     text = "def rank(rows):\n    rows = load(rows)\n    return rows['stars']\n"
     guess = text.replace("rows['stars']", "rows.get('stars', 0)")
     right = text.replace("= load", "= await load")
@@ -240,8 +240,10 @@ def test_an_edit_that_only_moved_the_error_and_was_undone_is_no_fix_of_it() -> N
         RepairAttempt(2, (moved,), (FileChange("bill.py", guess, right),), ()),
     )
     history = LoopHistory("h", "Make the checks pass", "", "completed", attempts, 2, agent="t")
-    (lesson,) = extract(history, ("error",))
+    lesson, other = extract(history, ("error",))
     assert isinstance(lesson.body, ErrorFix)
+    assert other.signature
+    assert other.signature.example == moved.message
     assert lesson.body.signature.example == found.message
     assert lesson.body.signature.pattern == "'coroutine' object is not subscriptable"
     assert lesson.body.fix.vain == ("`return rows.get('stars', 0)`",)
@@ -299,7 +301,9 @@ def test_a_fix_that_stands_is_one_though_the_same_edit_was_undone_elsewhere() ->
     one, other = extract(history, ("error",))
     assert isinstance(one.body, ErrorFix)
     assert isinstance(other.body, ErrorFix)
-    assert (one.body.signature.name, one.body.fix.vain) == ("AttributeError", ())
+    assert one.body.signature.name == "AttributeError"
+    assert "+    return sum(self.rows)" in one.body.fix.diff
+    assert "float" not in one.body.fix.diff
     assert (other.body.signature.name, other.body.fix.vain) == ("TypeError", ())
 
 
@@ -914,9 +918,9 @@ def test_the_first_error_of_a_chain_is_told_of_too_if_its_edit_stayed() -> None:
     assert examples == [error.message for error in errors]
     away = replace(errors[0], places=errors[1].places)
     other = replace(history, attempts=(replace(attempts[0], before=(away,)), attempts[1]))
-    (one,) = extract(other, ("error",))
-    assert one.signature
-    assert one.signature.example == errors[1].message, "it did not point at the first edit"
+    bodies = [one.body for one in extract(other, ("error",))]
+    diffs = [body.fix.diff for body in bodies if isinstance(body, ErrorFix)]
+    assert diffs == ["-b = load(2)\n+b = load(y)"] * 2, "it did not point at the first edit"
 
 
 def test_in_how_many_loops_it_was_seen_is_said_and_no_rate_of_discoveries() -> None:
@@ -995,10 +999,11 @@ def test_a_finding_that_a_compiler_words_differently_was_moved_and_not_settled()
         for one in extract(history, ("error",))
         if one.signature and isinstance(one.body, ErrorFix)
     }
-    assert fixes.keys() == {"TS18048", "TS7053"}
+    assert fixes.keys() == {"TS18048", "TS7053", "TS7015"}
     assert "+const hotel = stop.hotel?.stars ?? 0;" in fixes["TS18048"]
     assert "+const tolls: Record<string, number> =" in fixes["TS7053"]
     assert "[n: number]" not in fixes["TS7053"]
+    assert "hotel?" not in fixes["TS7053"], "that was for the other finding"
 
 
 def test_of_a_cure_that_was_replaced_while_the_error_stayed_away_what_stayed_is_told() -> None:

@@ -30,7 +30,7 @@ _LONGEST: Final = 2_000
 _NAME: Final = re.compile(r"[^\W\d]")
 BRACKETS: Final = frozenset("()[]{}.,:;")
 _WORD: Final = re.compile(r"\w+")
-_DEFINED: Final = re.compile(
+DEFINED: Final = re.compile(
     r"\b(?:def|class|fn|struct|enum|trait|function|interface|type|func(?:\s*\([^()\n]*\))?)\s+(\w+)"
 )
 BOUND: Final = re.compile(
@@ -336,7 +336,7 @@ def new_words(diff: str) -> set[str]:
 
 def defines(gone: Iterable[str], new: Iterable[str], message: str) -> bool:
     """Does a change define a function or a type that the message names, and that was not there?"""
-    had, has = ({*_DEFINED.findall("\n".join(lines))} for lines in (gone, new))
+    had, has = ({*DEFINED.findall("\n".join(lines))} for lines in (gone, new))
     return not (has - had).isdisjoint(_WORD.findall(message))
 
 

@@ -80,23 +80,24 @@ class RepairAttempt(Value, frozen=True):
     passed: frozenset[str] | None = None
     """Names of the checks that passed when the iteration began; None = not known."""
 
+    def became(self, check: Check) -> Check | None:
+        """How a check that failed before fails now, if it does: a linter words it anew perhaps."""
+        alike = [
+            now
+            for now in self.after
+            if now.id == check.id or (not stops(check) and same_finding(check, now))
+        ]
+        return min(alike, key=lambda now: now.id != check.id, default=None)
+
     @property
     def turned(self) -> tuple[Check, ...]:
         """The checks that failed before and pass now."""
-        left = {fault.id for fault in self.after} | {old.id for old, _ in self.moved}
-        return tuple([f for f in self.before if f.id not in left]) if self.judged else ()
+        return tuple([c for c in self.before if not self.became(c)]) if self.judged else ()
 
     @property
-    def moved(self) -> tuple[tuple[Check, Check], ...]:
-        """The findings in whose line another one begins with the same words now: before, after."""
-        return tuple(
-            [
-                (old, new)
-                for old in self.before
-                for new in self.after
-                if old.id != new.id and not stops(old) and same_finding(old, new)
-            ]
-        )
+    def failing(self) -> tuple[Check, ...]:
+        """What failed before or after it."""
+        return (*self.before, *self.after)
 
     @property
     def broke(self) -> tuple[Check, ...]:
@@ -105,17 +106,20 @@ class RepairAttempt(Value, frozen=True):
         A program stops at the first exception, and a test file that cannot be loaded runs no test:
         what fails elsewhere behind it was not broken, unless it is known to have passed.
         """
-        failed = {fault.id for fault in self.before} | {new.id for _, new in self.moved}
-        new = [check for check in self.after if check.id not in failed] if self.judged else []
+        known = {now.id for check in self.before if (now := self.became(check))}
         places = {check.place for check in self.before}
         return tuple(
             [
                 check
-                for check in new
-                if self.passed is None
-                or name_of(check.id) in self.passed
-                or check.place in places
-                or not stops(check)
+                for check in self.after
+                if self.judged
+                and check.id not in known
+                and (
+                    self.passed is None
+                    or name_of(check.id) in self.passed
+                    or check.place in places
+                    or not stops(check)
+                )
             ]
         )
 
