@@ -278,5 +278,5 @@ def test_what_a_file_claims_neither_raises_a_pattern_nor_lets_it_pass_for_our_ow
     poor = replace(own, claim=ImportClaim(UseCounts(50, 0, 50), 0.0))
     assert effectiveness(glorious) == effectiveness(poor) < effectiveness(own)
     used = PatternSource("loop", 1, "applied", "fixer", True)
-    helped = replace(glorious, sources=(used,), counts=UseCounts(1, 1, 0))
+    helped = replace(glorious, sources=(used,))
     assert effectiveness(helped) == effectiveness(replace(helped, claim=None)), "it has helped here"

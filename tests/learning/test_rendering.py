@@ -18,7 +18,6 @@ def found(pattern: Pattern, identity: str, **fields: object) -> Ranked:
 
     given: dict[str, object] = {
         "id": identity,
-        "counts": UseCounts(1, 1, 0),
         "sources": (PatternSource("ralph-fix-auth-a1b2c3d4", 1),),
         **fields,
     }
@@ -77,7 +76,9 @@ def test_the_section_has_the_layout_of_the_seed() -> None:
         found(
             anti("Premature optimization", "Optimise before the tests pass", "Make it right first"),
             "pat-anti-premature-optimization-001",
-            counts=UseCounts(20, 3, 17),
+            sources=tuple(
+                [PatternSource("a", n, "applied", won=n < 3, iterations=1) for n in range(20)]
+            ),
         ),
     ]
     text, ids = render(chosen)
@@ -93,9 +94,7 @@ def test_the_same_patterns_give_the_same_bytes() -> None:
 
 
 def test_what_only_a_file_claims_is_said_to_be_claimed() -> None:
-    told = found(
-        error(), ID, counts=UseCounts(), claim=ImportClaim(UseCounts(18, 17, 1), 0.94), sources=()
-    )
+    told = found(error(), ID, claim=ImportClaim(UseCounts(18, 17, 1), 0.94), sources=())
     text = render([told]).text
     assert "(94% success, 18 uses, 17/18; claimed by a file, not seen here)" in text
 

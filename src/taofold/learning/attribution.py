@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Sequence
 from functools import cached_property
 from itertools import chain
 from math import sqrt
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
@@ -40,20 +40,9 @@ from taofold.learning.extraction.generalisation import error_type_of
 from taofold.learning.extraction.history import FileChange, LoopHistory
 from taofold.learning.loops import LoopNote, LoopStats
 from taofold.learning.patterns.kinds import Approach, Avoidance, CodeTemplate, ErrorFix, Fix
-from taofold.learning.patterns.pattern import (
-    KEPT_TREND,
-    Arm,
-    Pattern,
-    PatternSource,
-    RatePoint,
-    UseCounts,
-)
+from taofold.learning.patterns.pattern import Arm, Pattern, PatternSource
 from taofold.learning.retrieval.same_error import recurs
 
-Sum = TypeVar("Sum", Arm, UseCounts)
-
-ONE_WIN: Final = UseCounts(1, 1, 0)
-ONE_LOSS: Final = UseCounts(1, 0, 1)
 _USELESS_USES: Final = 5
 _HARM_SHOWN: Final = 8
 _HARM_COMPARED: Final = 3
@@ -82,21 +71,7 @@ def _recorded(pattern: Pattern, note: LoopNote) -> Pattern:
     if note.loop in pattern.loops:  # it found the pattern as well: one loop counts once
         return msgspec.structs.replace(pattern, last_used=note.ended)
     source = PatternSource(note.loop, note.ended, "applied", use.by, use.won, note.iterations)
-    return counted(pattern, ONE_WIN if use.won else ONE_LOSS, source, note.ended)
-
-
-def counted(pattern: Pattern, counts: UseCounts, source: PatternSource, at: int) -> Pattern:
-    """The pattern with one use more."""
-    # The trend is bounded and the counts are not: a pattern of years stays as cheap to write.
-    total = pattern.counts + counts
-    point = RatePoint(at, total.rate or 0.0, total.successes + total.failures, (source.loop,))
-    return msgspec.structs.replace(
-        pattern,
-        counts=total,
-        sources=(*pattern.sources, source),
-        last_used=at,
-        trend=(*pattern.trend, point)[-KEPT_TREND:],
-    )
+    return msgspec.structs.replace(pattern, sources=(*pattern.sources, source), last_used=source.at)
 
 
 def hurts(pattern: Pattern, stats: LoopStats) -> str:
@@ -150,34 +125,23 @@ def unsettled(pattern: Pattern, note: LoopNote) -> Pattern:
 
     One that was retired meanwhile stays so: that may have been a person's word.
     """
-    exposure = Arm().plus(note.iterations, note.solved)
     if note.control:
-        return msgspec.structs.replace(pattern, held=_less(pattern.held, exposure))
+        held = pattern.held.minus(note.iterations, note.solved)
+        return msgspec.structs.replace(pattern, held=held)
     # That the loop found the pattern stays: its end is taken back, not its discovery.
-    pattern = msgspec.structs.replace(pattern, shown=_less(pattern.shown, exposure))
-    use = next((source for source in pattern.uses if source.loop == note.loop), None)
-    if use is None:
-        return pattern
+    counted = [use for use in pattern.uses if use.loop == note.loop]
     return msgspec.structs.replace(
         pattern,
-        counts=_less(pattern.counts, ONE_WIN if use.won else ONE_LOSS),
-        sources=tuple([source for source in pattern.sources if source is not use]),
-        trend=tuple([point for point in pattern.trend if point.loops != (note.loop,)]),
+        shown=pattern.shown.minus(note.iterations, note.solved),
+        sources=tuple([source for source in pattern.sources if source not in counted]),
     )
 
 
 def unsummed(stats: LoopStats, note: LoopNote, at: int) -> LoopStats:
     """The sums with one loop less."""
     arm = _arm(note)
-    without = _less(getattr(stats, arm), Arm().plus(note.iterations, note.solved))
+    without = getattr(stats, arm).minus(note.iterations, note.solved)
     return msgspec.structs.replace(stats, **{arm: without}, updated=at)
-
-
-def _less(total: Sum, part: Sum) -> Sum:
-    """The difference, never below nothing: a pattern may have been given a new trial since."""
-    # Clamped at nothing: `restore` may have set the arms to zero since.
-    pairs = zip(msgspec.structs.astuple(total), msgspec.structs.astuple(part), strict=True)
-    return type(total)(*[max(a - b, 0) for a, b in pairs])
 
 
 class Application(Value, frozen=True):

@@ -31,7 +31,6 @@ from taofold.learning.patterns.pattern import (
     Pattern,
     PatternScope,
     PatternSource,
-    UseCounts,
 )
 from taofold.learning.rates import EditRates
 
@@ -105,7 +104,7 @@ def _note(known: View, loop: str, at: int) -> LoopNote:
 def _discovered(known: View, event: PatternDiscovered, at: int) -> Changes:
     if known.pattern(event.pattern.id) is not None:
         return Changes()
-    new = replace(event.pattern, sources=(), counts=UseCounts(), trend=(), first_discovered=at)
+    new = replace(event.pattern, sources=(), claimed_trend=(), first_discovered=at)
     return _seen(known, new, event, at)
 
 
@@ -127,12 +126,11 @@ def _merged(known: View, event: PatternMerged, at: int) -> Changes:
 def _seen(
     known: View, pattern: Pattern, event: PatternDiscovered | PatternMerged, at: int
 ) -> Changes:
-    """One sight of the pattern more: of an anti-pattern a failure, else a success."""
+    """One sight of the pattern more."""
     new = isinstance(event, PatternDiscovered)
-    counts = attribution.ONE_LOSS if pattern.kind == "anti" else attribution.ONE_WIN
     source = PatternSource(event.loop, at, "discovered" if new else "merged", event.by)
-    counted = attribution.counted(pattern, counts, source, at)
-    return _extracted(known, counted, event.loop, at, new=new)
+    seen = replace(pattern, sources=(*pattern.sources, source), last_used=at)
+    return _extracted(known, seen, event.loop, at, new=new)
 
 
 def _extracted(known: View, pattern: Pattern, loop: str, at: int, *, new: bool) -> Changes:

@@ -202,13 +202,14 @@ def written(pattern: Pattern) -> Json:
     if claim is not None:
         counts, rate = claim.counts, claim.share
     tree["claim"] = stated = {"counts": plain(counts)}
+    tree["trend"] = [plain(point) for point in pattern.trend] or None
     if claim is not None and claim.rate is not None:
         # Of a claim that is a rate alone, successes and failures are not known.
         stated["counts"] = {"usage": counts.usage}
     if rate is not None or pattern.kind != "template":
         share = rate or 0.0
         stated["rate"] = round(1.0 - share if pattern.kind == "anti" else share, 2)
-    for point in tree.get("trend", ()):
+    for point in tree["trend"] or ():
         point["rate"] = round(point["rate"], 4)
         if len(point.get("loops", ())) == 1:
             (point["loop"],) = point.pop("loops")

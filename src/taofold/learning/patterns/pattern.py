@@ -8,7 +8,10 @@ what is shown to a model. All text comes from outside and is data.
 
 import re
 from collections.abc import Callable, Iterable
+from itertools import accumulate
 from typing import Final, Literal, cast
+
+import msgspec
 
 from taofold.core.values import Value
 from taofold.learning.patterns.kinds import Avoidance, Body, ErrorFix, ErrorSignature, Kind
@@ -64,6 +67,10 @@ class UseCounts(Value, frozen=True):
         )
 
 
+ONE_WIN: Final = UseCounts(1, 1, 0)
+ONE_LOSS: Final = UseCounts(1, 0, 1)
+
+
 class ImportClaim(Value, frozen=True):
     """What a file said about a pattern when it was imported, at `at`. `rate` is as written."""
 
@@ -111,11 +118,19 @@ class Arm(Value, frozen=True):
 
     def plus(self, iterations: int, solved: bool) -> "Arm":
         """With one loop more."""
+        return self._with(1, iterations, solved)
+
+    def minus(self, iterations: int, solved: bool) -> "Arm":
+        """With one loop less."""
+        return self._with(-1, iterations, solved)
+
+    def _with(self, sign: int, iterations: int, solved: bool) -> "Arm":
+        # Never below nothing: a pattern that was restored begins at none again.
         return Arm(
-            self.loops + 1,
-            self.iterations + iterations,
-            self.squares + iterations * iterations,
-            self.solved + solved,
+            max(self.loops + sign, 0),
+            max(self.iterations + sign * iterations, 0),
+            max(self.squares + sign * iterations * iterations, 0),
+            max(self.solved + sign * solved, 0),
         )
 
     @property
@@ -138,10 +153,10 @@ class PatternScope(Value, frozen=True):
 class Pattern(Value, frozen=True):
     """One thing learnt.
 
-    `id` is "" in a pattern just extracted; the registry gives it one. `counts` include the
-    discovery, as people expect; ranking looks at applications alone. `claim` is what the file said
-    that the text came from: it is added to nothing, and no discovery here is merged into such a
-    text. `shown` are the loops that saw it, `held` the control loops that would have.
+    `id` is "" in a pattern just extracted; the registry gives it one. `claim` and `claimed_trend`
+    are what the file said that the text came from: it is added to nothing, and no discovery here is
+    merged into such a text. `shown` are the loops that saw it, `held` the control loops that would
+    have.
     """
 
     id: str
@@ -152,11 +167,10 @@ class Pattern(Value, frozen=True):
     sources: tuple[PatternSource, ...] = ()
     first_discovered: int = 0
     last_used: int = 0
-    counts: UseCounts = UseCounts()
     claim: ImportClaim | None = None
     shown: Arm = Arm()
     held: Arm = Arm()
-    trend: tuple[RatePoint, ...] = ()
+    claimed_trend: tuple[RatePoint, ...] = msgspec.field(default=(), name="trend")
     related: tuple[str, ...] = ()
     retired: str = ""
     """Why it is no longer injected ("" = it may be)."""
@@ -172,6 +186,31 @@ class Pattern(Value, frozen=True):
         return frozenset([source.loop for source in self.sources if not source.claimed])
 
     @property
+    def counts(self) -> UseCounts:
+        """Discoveries and applications here; ranking looks at applications alone."""
+        return self._counted()[-1]
+
+    @property
+    def trend(self) -> tuple[RatePoint, ...]:
+        """The rate after each of the newest outcomes."""
+        own = [source for source in self.sources if not source.claimed]
+        points = [
+            RatePoint(source.at, total.rate or 0.0, total.usage, (source.loop,))
+            for source, total in zip(own, self._counted()[1:], strict=True)
+        ]
+        return (*self.claimed_trend, *points)[-KEPT_TREND:]
+
+    def _counted(self) -> list[UseCounts]:
+        """Nothing, and the sums after each source here."""
+        finds = ONE_LOSS if self.kind == "anti" else ONE_WIN
+        uses = [
+            finds if source.role != "applied" else ONE_WIN if source.won else ONE_LOSS
+            for source in self.sources
+            if not source.claimed
+        ]
+        return list(accumulate(uses, UseCounts.__add__, initial=UseCounts()))
+
+    @property
     def lineage(self) -> tuple[PatternSource, ...]:
         """Where it was found and where it was used, in order of time."""
         return tuple(sorted(self.sources, key=lambda source: source.at))
@@ -179,16 +218,12 @@ class Pattern(Value, frozen=True):
     @property
     def found(self) -> tuple[PatternSource, ...]:
         """The loops here that found it."""
-        return tuple(
-            [source for source in self.sources if source.role != "applied" and not source.claimed]
-        )
+        return tuple([s for s in self.sources if s.role != "applied" and not s.claimed])
 
     @property
     def uses(self) -> tuple[PatternSource, ...]:
         """The loops here that used it, discoveries left out."""
-        return tuple(
-            [source for source in self.sources if source.role == "applied" and not source.claimed]
-        )
+        return tuple([s for s in self.sources if s.role == "applied" and not s.claimed])
 
     @property
     def helped(self) -> int:
