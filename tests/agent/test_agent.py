@@ -200,11 +200,42 @@ def test_run_sync_works_without_a_loop_and_raises_what_happened() -> None:
         ({"models": None}, "models: is a mapping"),
         ({"extra": None}, "extra: is a mapping"),
         ({"strategy": None}, "strategy: is a name or a function"),
+        ({"settings": 3}, "settings: is a mapping, not 3"),
+        ({"base_url": 3}, "base_url: is a text, not 3"),
+        ({"discover": 3}, "discover: is a folder or a list of folders, not 3"),
+        ({"discover": ["tools", 3]}, "discover: is a folder or a list of folders"),
+        ({"log": 3}, "log: is a log, a path or 'memory', not 3"),
+        ({"approve": 3}, "approve: is a callback, 'terminal' or 'all', not 3"),
+        ({"approve": "nobody"}, "approve: is a callback"),
+        ({"output": 3}, "output: is a type, not 3"),
+        ({"output": [int]}, "output: is a type"),
+        ({"ask_user": 3}, "ask_user: is True or False, not 3"),
+        ({"ask_user": "false"}, "ask_user: is True or False"),
+        ({"research": "no"}, "research: is True or False"),
+        ({"cache": 1}, "cache: is True or False"),
+        ({"raise_on_limit": "no"}, "raise_on_limit: is True or False"),
+        ({"strict": "no"}, "strict: is True, False or None"),
+        ({"tools": {"add": len}}, r"write tools=\[add\]"),
     ],
 )
 def test_what_is_easily_mistaken_is_said_where_it_is_written(options: Any, cure: str) -> None:
     with pytest.raises(ConfigError, match=cure):
         Agent("ollama:x", **options)
+
+
+def test_a_secret_of_the_wrong_kind_is_not_said() -> None:
+    with pytest.raises(ConfigError, match="secrets") as caught:
+        Agent("ollama:x", secrets=["hunter2", 3])  # type: ignore[list-item]
+    assert "hunter2" not in str(caught.value)
+
+
+def test_tools_of_a_generator_are_not_used_up_by_a_look() -> None:
+    @tool(effect="read")
+    def who() -> str:
+        """Who."""
+        return "me"
+
+    assert Agent("ollama:x", tools=(t for t in [who])).toolset.names == ("who",)  # type: ignore[arg-type]
 
 
 def test_another_model_is_looked_for_at_the_same_address_if_it_is_named() -> None:

@@ -96,7 +96,7 @@ class City:
     ("output", "words"),
     [
         ("City", "output: is a type: write output=City, not 'City'"),
-        (3, "output: 3 is no type of an answer"),
+        (3, "output: is a type, not 3"),
         (City, "output: <class .*City'> is no type of an answer"),
         (list["Nowhere"], "output: .* is no type of an answer"),  # type: ignore[name-defined]  # noqa: F821
     ],

@@ -532,11 +532,5 @@ def _check_prices(models: Iterable[Model]) -> None:
 
 
 def _approver(approve: "Approver | str | None") -> Approver | None:
-    if not isinstance(approve, str):
-        if approve is not None and not callable(approve):
-            raise ConfigError(f"approve is a callback, 'terminal' or 'all', not {approve!r}")
-        return approve
     approvers: dict[str, Approver] = {"terminal": at_terminal, "all": approve_all}
-    if approve not in approvers:
-        raise ConfigError(f"approve is a callback, 'terminal' or 'all', not {approve!r}")
-    return approvers[approve]
+    return approvers[approve] if isinstance(approve, str) else approve

@@ -2,13 +2,13 @@
 
 `but` gives a copy with other fields, `as_tool` makes it a tool of another agent. State lives in
 runs, never here. Mistakes in the description are found before the first model call, all at once. A
-new option is a field here, its key in `files/agent.py`, and the place where it takes effect
-(`docs/changing.md`).
+new option is a field here, its kind in `_KINDS`, its key in `files/agent.py`, and the place where
+it takes effect (`docs/changing.md`).
 """
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from importlib import import_module
@@ -59,6 +59,61 @@ _SCHEMA = {
 
 _BUILT_IN: Final = {"files": "file_tools", "command": "command_tool"}
 """Tools that are named: their modules in `taofold.tools` are loaded when one is."""
+
+
+def _of(*kinds: Any) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, kinds)
+
+
+def _list_of(*kinds: Any) -> Callable[[Any], bool]:
+    # A text would be taken letter by letter, and a generator be used up by a look at it.
+    return lambda value: (
+        isinstance(value, Iterable)
+        and not isinstance(value, str | bytes | Mapping)
+        and (not isinstance(value, Collection) or all([isinstance(item, kinds) for item in value]))
+    )
+
+
+def _path_or_paths(value: Any) -> bool:
+    return isinstance(value, str | Path) or _list_of(str, Path)(value)
+
+
+_TEXT: Final = (_of(str), "is a text")
+_FLAG: Final = (_of(bool), "is True or False")
+_MAPPING: Final = (_of(Mapping), "is a mapping")
+_KINDS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
+    "limits": (_of(Limits), "write limits=Limits(steps=3, …)"),
+    "policy": (_of(Policy), "write policy=Policy(…) or leave it out"),
+    **dict.fromkeys(("name", "description", "instructions"), _TEXT),
+    # None is what `os.environ.get` gives.
+    "base_url": (_of(str, type(None)), "is a text"),
+    **dict.fromkeys(("models", "extra", "settings"), _MAPPING),
+    **dict.fromkeys(("ask_user", "research", "cache", "raise_on_limit"), _FLAG),
+    "strict": (_of(bool, type(None)), "is True, False or None"),
+    "strategy": (
+        lambda value: isinstance(value, str) or callable(value),
+        "is a name or a function",
+    ),
+    "tools": (_list_of(object), "is a list: write tools=[add]"),
+    "hooks": (_list_of(object), "is a list: write hooks=[Guard()]"),
+    "secrets": (_list_of(str), "is a list of texts: write secrets=[token]"),
+    "discover": (_path_or_paths, "is a folder or a list of folders"),
+    "output": (
+        lambda value: not isinstance(value, bytes | int | float | list | tuple | dict | set),
+        "is a type",
+    ),
+    # Anything else would mean "continue" without a word, for whoever wanted it to stop.
+    "on_denial": (lambda value: value in ("continue", "stop"), "is 'continue' or 'stop'"),
+    "approve": (
+        lambda value: value in (None, "terminal", "all") or callable(value),
+        "is a callback, 'terminal' or 'all'",
+    ),
+    "log": (
+        lambda value: value is None or isinstance(value, str | Path) or hasattr(value, "create"),
+        "is a log, a path or 'memory'",
+    ),
+}
+"""What each option must be; it would fail far from where it was written, or not at all."""
 
 
 @dataclass(frozen=True)
@@ -135,39 +190,14 @@ class Agent(Generic[Deps, Out]):
 
     def __post_init__(self) -> None:
         """Raise `ConfigError` for what is easily mistaken: it would fail far from here."""
-        limits: Any = self.limits
-        if not isinstance(limits, Limits):
-            raise ConfigError(f"write limits=Limits(steps=3, …), not {limits!r}", path="limits")
-        policy: Any = self.policy
-        if not isinstance(policy, Policy):
-            wrong = f"write policy=Policy(…) or leave it out, not {policy!r}"
-            raise ConfigError(wrong, path="policy")
-        for name in ("name", "description", "instructions"):
-            text: Any = getattr(self, name)
-            if not isinstance(text, str):
-                raise ConfigError(f"is a text, not {text!r}", path=name)
-        for name in ("models", "extra"):
-            mapping: Any = getattr(self, name)
-            if not isinstance(mapping, Mapping):
-                raise ConfigError(f"is a mapping, not {mapping!r}", path=name)
-        strategy: Any = self.strategy
-        if not isinstance(strategy, str) and not callable(strategy):
-            raise ConfigError(f"is a name or a function, not {strategy!r}", path="strategy")
-        for name, example in (
-            ("tools", "tools=[add]"),
-            ("hooks", "hooks=[Guard()]"),
-            # A text would be taken letter by letter.
-            ("secrets", "secrets=[token]"),
-        ):
-            value: Any = getattr(self, name)
-            if isinstance(value, str) or not isinstance(value, Iterable):
-                raise ConfigError(f"is a list: write {example}", path=name)
-        output: Any = self.output
-        if isinstance(output, str):
-            raise ConfigError(f"is a type: write output={output}, not {output!r}", path="output")
-        # Anything else would mean "continue" without a word, for whoever wanted it to stop.
-        if self.on_denial not in ("continue", "stop"):
-            raise ConfigError(f"is 'continue' or 'stop', not {self.on_denial!r}", path="on_denial")
+        for name, (fits, wanted) in _KINDS.items():
+            value = getattr(self, name)
+            if not fits(value):
+                shown = "" if name == "secrets" else f", not {value!r}"
+                raise ConfigError(f"{wanted}{shown}", path=name)
+        if isinstance(self.output, str):
+            wrong = f"is a type: write output={self.output}, not {self.output!r}"
+            raise ConfigError(wrong, path="output")
         # Checked here, not at the first model call: a wrong setting is an error of who wrote it.
         _ = self.model_settings
 
