@@ -38,7 +38,7 @@ def test_values_tell_causes_apart(there: str, here: str, same: bool) -> None:
         ("cannot pickle 'generator' object", "cannot pickle 'module' object", False, True),
         ("cannot pickle 'Depot' object", "cannot pickle 'Cart' object", True, True),
         ("Object of type set is not JSON", "Object of type Cart is not JSON", False, True),
-        ("Object of type Decimal is not JSON", "Object of type Cart is not JSON", True, True),
+        ("Object of type Money is not JSON", "Object of type Cart is not JSON", True, True),
         ("'int' object is not callable", "'str' object is not callable", False, False),
         ("'Depot' object is not iterable", "'Cart' object is not iterable", False, False),
         ("'coroutine' object is not iterable", "'coroutine' object is not iterable", True, True),
@@ -79,9 +79,9 @@ def test_what_has_many_causes_is_told_to_who_has_failed_at_it() -> None:
 
 
 def test_another_word_in_the_sentence_is_said() -> None:
-    known = [hard(EXACT, ROUND, python("Object of type Decimal is not JSON"))]
+    known = [hard(EXACT, ROUND, python("Object of type Money is not JSON"))]
     text = told(known, python("Object of type Cart is not JSON", path="tax.py"))
-    assert "Compare the causes. There: `Decimal`. Here: `Cart`\n" in text
+    assert "Compare the causes. There: `Money`. Here: `Cart`\n" in text
 
 
 def test_what_a_compiler_quotes_is_code_and_no_value() -> None:

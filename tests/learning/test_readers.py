@@ -47,7 +47,7 @@ def told(histories: Sequence[LoopHistory], *failing: Check, failed: bool = True)
 
 
 NULL = "Cannot read properties of undefined (reading 'items')"
-MIXED = "unsupported operand type(s) for *: 'decimal.Decimal' and 'float'"
+MIXED = "unsupported operand type(s) for *: 'Money' and 'float'"
 EXACT = FileChange("bill.py", "    return net * 1.2\n", '    return net * Decimal("1.2")\n')
 SENDING = "`Rc<Vec<u32>>` cannot be sent between threads safely"
 
@@ -94,7 +94,7 @@ KNOWN = [
         ("Rc::new(rows)", "Arc::new(rows)"),
     ),
     (
-        python("unsupported operand type(s) for *: 'decimal.Decimal' and 'float'", path="tax.py"),
+        python("unsupported operand type(s) for *: 'Money' and 'float'", path="tax.py"),
         ("net * 1.2", 'net * Decimal("1.2")'),
     ),
 ]

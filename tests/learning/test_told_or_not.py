@@ -55,6 +55,20 @@ PYTHON = [
     Case("a type of the language", "TypeError", "Object of type set is not JSON serializable",
          "return json.dumps(row)", "return json.dumps(sorted(row))",
          "Object of type bytes is not JSON serializable", "after a failure"),
+    Case("a type that the message names", "TypeError",
+         'can only concatenate str (not "int") to str',
+         'return "sum " + total', 'return "sum " + str(total)',
+         'can only concatenate str (not "int") to str', "never"),
+    Case("bytes in another encoding", "UnicodeDecodeError",
+         "'utf-8' codec can't decode byte 0xe9 in position 3: unexpected end of data",
+         'return raw.decode("utf-8")', 'return raw.decode("latin-1")',
+         "'utf-8' codec can't decode byte 0xef in position 2: invalid continuation byte",
+         "after a failure"),
+    Case("a default that every object would share", "ValueError",
+         "mutable default <class 'list'> for field rows is not allowed: use default_factory",
+         "rows: list = []", "rows: list = field(default_factory=list)",
+         "mutable default <class 'list'> for field opts is not allowed: use default_factory",
+         "never"),
     Case("times with and without a zone", "TypeError",
          "can't compare offset-naive and offset-aware datetimes",
          "return due < datetime.now()", "return due < datetime.now(timezone.utc)",
@@ -88,6 +102,10 @@ NODE = [
          "Cannot find module '/a/src/rates' imported from /a/src/index.js",
          "import { rate } from './rates'", "import { rate } from './rates.js'",
          "Cannot find module '/b/lib/users' imported from /b/lib/main.js", "at once", "js"),
+    Case("a suffix in a folder of its own", "ERR_MODULE_NOT_FOUND",
+         "Cannot find module 'rates' imported from a.js",
+         "import { rate } from './rates'", "import { rate } from './rates.js'",
+         "Cannot find module 'lib/users' imported from lib/b.js", "at once", "js"),
     Case("a suffix that a bundler needs", "Error", "Cannot find module './rates'",
          "import { rate } from './rates'", "import { rate } from './rates.js'",
          "Cannot find module './users'", "at once", "js"),
@@ -205,6 +223,13 @@ def test_a_lesson_is_told_when_it_says_more_than_its_message(case: Case) -> None
     now = check(case, case.here, "lib/tax")
     at_once, later = (bool(told(known, now, failed=failed)) for failed in (False, True))
     assert (at_once, later) == (case.when == "at once", case.when != "never")
+
+
+def test_every_crate_has_a_file_of_the_same_name() -> None:
+    types = next(case for case in RUST_AND_GO if case.error == "E0308")
+    there = check(types, types.there, "src/lib")
+    change = FileChange("src/lib.rs", f"{types.gone}\n", f"{types.new}\n")
+    assert told([loop("first", change, there)], there) == ""
 
 
 ZONES = "can't compare offset-naive and offset-aware datetimes"

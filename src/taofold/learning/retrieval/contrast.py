@@ -21,6 +21,8 @@ _NUMBER: Final = re.compile(r"(?<![\w.])(?:0x[0-9a-fA-F]+|-?\d+(?:\.\d+)?)(?!\w)
 _PLACE: Final = re.compile(r"\b(?:line|column|col|row) \d+|\S*/\S+|:\d+(?::\d+)?\b")
 """Where in a file something stands says nothing of it."""
 _NAME: Final = re.compile(r"[^\W\d][\w.]*")
+_FILE: Final = re.compile(r"[\w./\\-]*[^\W\d]\w*")
+"""A name, or one of a file or module."""
 _ENTRY: Final = re.compile(r"^\S+:\d+: ", re.MULTILINE)
 """The end of a function in what pytest prints."""
 _DECISIVE: Final = re.compile(
@@ -61,7 +63,7 @@ def other_cause(signature: ErrorSignature, diff: str, failing: Check, *, failed:
     # What a compiler quotes is code, and of the program at hand.
     texts = zip(quoted(signature.example), quoted(failing.message), strict=False)
     for old, new in texts if is_exception(failing) else ():
-        data = not (_NAME.fullmatch(old) and _NAME.fullmatch(new))
+        data = not (_FILE.fullmatch(old) and _FILE.fullmatch(new))
         if data and _signs(old) != _signs(new):
             return f"its value is of another kind: {old!r} there, {new!r} here"
     for old, new in (

@@ -34,6 +34,8 @@ _ALIKE: Final = 0.6
 _HALF: Final = 0.5
 """How much of the sentence must be the same where the class is, and where there is none."""
 _NEARLY: Final = 0.8
+_FILE: Final = re.compile(r"\S*\w[./]\w\S*")
+"""What stands for a file or a part of a module in a sentence."""
 SAME_PLACE: Final = 0.6
 _SENTENCE: Final = 30
 """Words of a message that are compared in order."""
@@ -69,11 +71,16 @@ def error_likeness(signature: ErrorSignature, failing: Check) -> float:
 
 def sentence_likeness(signature: ErrorSignature, failing: Check) -> float:
     """How much both messages are one sentence, 0 to 1; 1 if they are, names apart."""
-    alike = _in_order(literal(signature.pattern), failing.message)
-    there, here = signature.example.split(), failing.message.split()
-    pairs = [pair for pair in zip(there, here, strict=False) if pair[0] != pair[1]]
+    texts = [
+        _FILE.sub(" ", literal(pattern))
+        for pattern in (signature.pattern, pattern_of(failing.message))
+    ]
+    alike = _in_order(*texts)
+    there, here = map(str.split, texts)
     # A word of English in the place of another makes another sentence, a name none.
-    named = len(there) == len(here) and not any(a.islower() and b.islower() for a, b in pairs)
+    named = len(there) == len(here) and not any(
+        a != b and a.islower() and b.islower() for a, b in zip(there, here, strict=True)
+    )
     same = matches(signature.pattern, failing.message) or (named and alike >= _NEARLY)
     return 1.0 if same else alike
 
@@ -98,10 +105,10 @@ def chain_of_lesson(signature: ErrorSignature) -> tuple[ErrorSignature, ...]:
 
 
 def same_place(signature: ErrorSignature, failing: Check) -> bool:
-    """Does the function fail where the lesson was learnt, or the file in the same words?"""
+    """Does the function fail where the lesson was learnt, or, of an assertion, the same words?"""
     # Compilers tell no function, and every crate has a `src/lib.rs`.
-    comparable = ":" in signature.seen or (signature.seen and signature.example == failing.message)
-    return bool(comparable) and signature.seen == seen_at(failing)
+    words = is_assertion(failing) and signature.example == failing.message
+    return (":" in signature.seen or words) and "" != signature.seen == seen_at(failing)
 
 
 def recurs_at_home(

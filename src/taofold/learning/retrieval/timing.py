@@ -8,6 +8,7 @@ does, or where the cure stands already. `withheld` gives the reason.
 
 import re
 from collections.abc import Iterable
+from keyword import iskeyword
 from typing import Final
 
 from taofold.core.failing_checks import Check, is_assertion, is_exception
@@ -17,7 +18,7 @@ from taofold.learning.patterns.case import LoopCase
 from taofold.learning.patterns.kinds import ErrorFix, ErrorSignature, Fix
 from taofold.learning.patterns.pattern import Pattern
 from taofold.learning.retrieval.contrast import other_cause, quoted, same_handle
-from taofold.learning.retrieval.index import GENERIC, matches
+from taofold.learning.retrieval.index import matches
 from taofold.learning.retrieval.same_error import (
     recurs_at_home,
     same_place,
@@ -115,16 +116,16 @@ def _of_the_program(
 def _obvious(fix: Fix, signature: ErrorSignature, failing: Check) -> bool:
     """Does the message itself say what the change does?
 
-    A linter's or compiler's does that names all that is put in, or what is taken out or renamed. An
-    exception's says what went wrong, and no more, unless something is not there: then whatever
-    writes, imports, corrects or drops just that is what it says.
+    It does if it names all that is put in, or what is taken out or renamed. If it says that
+    something is not there, whatever writes, imports, corrects or drops just that is what it says.
     """
     message = (signature.example or failing.message).strip().partition("\n")[0]
     absent = bool(_ABSENT.search(message)) and not same_place(signature, failing)
-    if not fix.diff or is_assertion(failing) or not (absent or not is_exception(failing)):
+    if not fix.diff or is_assertion(failing):
         return False
     names = {*_WORD.findall(" ".join(quoted(message)))}
-    words = {word for word in _WORD.findall(message) if word.lower() not in GENERIC}
+    # A word of English that is one of the language names it only in quotes.
+    words = {word for word in _WORD.findall(message) if not iskeyword(word)}
     said = names if absent and names else words | names
 
     def says(part: str) -> bool:
@@ -133,8 +134,8 @@ def _obvious(fix: Fix, signature: ErrorSignature, failing: Check) -> bool:
     lines = [[line for line in side if not _DECLARES.match(line)] for side in sides(fix.diff)]
     (gone, new), bound = map(_parts, lines), {*BOUND.findall("\n".join(lines[1]))}
     put, out = (new - gone) | (bound & names), gone - new
-    if not put and not out:  # what was there was moved
-        return not absent
+    if not put and not out:  # What was there was moved.
+        return not (absent or is_exception(failing))
     # A sign beside words says nothing.
     put = {*filter(_WORD.match, put)} or put
     if put and (any if absent else all)(map(says, put)):
