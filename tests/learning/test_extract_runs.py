@@ -2,9 +2,13 @@
 
 from typing import Any
 
-from taofold.learning.extraction.history import RepairAttempt, read_run
+import pytest
 
-from .loops import GREEN, Log, fault, red
+from taofold.learning.extraction.history import RepairAttempt, read_run
+from taofold.learning.extraction.lessons import extract
+from taofold.learning.patterns.kinds import ErrorFix
+
+from .loops import GREEN, Log, fault, history, red
 
 
 def attempts_of(*given: Any, **known: Any) -> tuple[RepairAttempt, ...]:
@@ -20,13 +24,20 @@ def test_an_edit_and_the_test_run_after_it_are_an_attempt() -> None:
     assert one.tools == ("edit_file", "run_command")
 
 
-def test_an_edit_that_is_taken_back_is_no_attempt_of_the_next_one() -> None:
-    log = Log().test(red()).edit("a > b", "a < b").test(red(message="assert 9 == 4"))
-    log.edit("a < b", "a > b").edit("a > b", "a >= b").test(GREEN)
-    first, second = attempts_of(log.records, 1)
-    assert (first.kept, second.kept) == (False, True)
-    assert [change.after for change in second.changes] == ["a >= b"]
-    assert second.before[0].message == "assert 3 == 4"  # Not what the taken-back edit led to.
+@pytest.mark.parametrize("tested", [False, True])
+def test_an_edit_that_is_taken_back_was_tried_in_vain_and_its_reverse_is_no_try(
+    tested: bool,
+) -> None:
+    text = "".join([f"line {n}\n" for n in range(6)]) + "a > b\n"
+    log = Log().test(red()).edit("a > b", "a < b").test(red("TypeError", "no"))
+    log.edit("a < b", "a > b")
+    log = log.test(red()) if tested else log
+    log.edit("a > b", "a >= b").test(GREEN)
+    (lesson, *_) = extract(history(*attempts_of(log.records, 1, texts={"shop.py": text})))
+    assert isinstance(lesson.body, ErrorFix)
+    assert lesson.body.signature.example == "assert 3 == 4"
+    assert lesson.body.fix.diff == " line 4\n line 5\n-a > b\n+a >= b"
+    assert lesson.body.fix.vain == ("`a < b`",)
 
 
 def test_a_failed_edit_changes_nothing_and_an_untested_one_is_marked() -> None:

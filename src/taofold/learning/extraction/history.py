@@ -1,17 +1,15 @@
 """What happened in a finished loop, and how that is read from the logs of its runs.
 
 Plain values between the log and the extraction: failing checks, the changes made after them, what
-failed then (`RepairAttempt`). An edit is judged by the next run of the checks; an edit that is the
-reverse of the last one takes it back. Here it is also decided when two reports tell of the same
-check (`name_of`, `same_finding`), and which errors hide what would fail behind them (`stops`).
+failed then (`RepairAttempt`). An edit is judged by the next run of the checks. Here it is also
+decided when two reports tell of the same check (`name_of`, `same_finding`), and which errors hide
+what would fail behind them (`stops`).
 """
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, cast
-
-import msgspec
 
 from taofold.core.events import Observed, Proposed, Record
 from taofold.core.failing_checks import Check, is_assertion, is_exception
@@ -58,10 +56,6 @@ class FileChange(Value, frozen=True):
     unsure: bool = False
     part: bool = False
 
-    def undoes(self, other: "FileChange") -> bool:
-        """Does this take `other` back?"""
-        return (self.path, self.before, self.after) == (other.path, other.after, other.before)
-
 
 class RepairAttempt(Value, frozen=True):
     """Changes between two runs of the checks.
@@ -76,7 +70,7 @@ class RepairAttempt(Value, frozen=True):
     judged: bool = True
     tools: tuple[str, ...] = ()
     kept: bool = True
-    """False if the changes were taken back."""
+    """False if the gates do not bear out what it is said to have settled."""
     passed: frozenset[str] | None = None
     """Names of the checks that passed when the iteration began; None = not known."""
 
@@ -160,13 +154,6 @@ _CODES: Final = ("exit_code", "returncode", "code")
 _PAIRS: Final = (("old", "new"), ("old_string", "new_string"), ("search", "replace"))
 
 
-class _Made(NamedTuple):
-    """A change that stands, and what failed before it."""
-
-    change: FileChange
-    known: tuple[Check, ...] | None
-
-
 @dataclass(slots=True)
 class _Fold:
     """The run so far. `known` is what failed in the newest test run; `open` waits for one."""
@@ -175,7 +162,6 @@ class _Fold:
     known: tuple[Check, ...] | None
     attempts: list[RepairAttempt] = field(default_factory=list[RepairAttempt])
     open: list[FileChange] = field(default_factory=list[FileChange])
-    made: list[_Made] = field(default_factory=list[_Made])
     tools: list[str] = field(default_factory=list[str])
     texts: dict[str, str] = field(default_factory=dict[str, str])
     """What files are known to hold now."""
@@ -183,7 +169,7 @@ class _Fold:
     """Commands that reported failing checks before: silence of theirs is success."""
 
     def make(self, change: FileChange) -> None:
-        """A file was changed, or a change was taken back."""
+        """A file was changed."""
         text = self.texts.get(change.path)
         # The whole file: which lines changed, and what they stand among, is seen by comparison.
         if text is not None and change.unsure:
@@ -195,21 +181,7 @@ class _Fold:
             self.texts.pop(change.path, None)
         else:
             self.texts[change.path] = change.after
-        last = self.made[-1] if self.made else None
-        # Only the newest change can be taken back: an older one has others on top of it.
-        if last is None or not change.undoes(last.change):
-            self.open.append(change)
-            self.made.append(_Made(change, self.known))
-            return
-        self.made.pop()
-        if self.open and self.open[-1] == last.change:
-            self.open.pop()
-            return
-        # It was judged already: what failed before it fails again, and its attempt was not kept.
-        self.known = last.known
-        self.tools = []
-        number = max(n for n, attempt in enumerate(self.attempts) if last.change in attempt.changes)
-        self.attempts[number] = msgspec.structs.replace(self.attempts[number], kept=False)
+        self.open.append(change)
 
     def close(self, after: tuple[Check, ...] | None) -> None:
         """The checks ran (or, with None, never will)."""

@@ -17,6 +17,7 @@ from taofold.learning.extraction.diffs import (
     MOST_SHOWN,
     Line,
     added_lines,
+    changed_lines,
     joined,
     lines_of,
     lost_lines,
@@ -167,9 +168,12 @@ class _Way:
         put = added_lines(changes)
         return any(line not in put or line in new for line in lines)
 
-    def vain(self, end: int, fix: Iterable[FileChange]) -> tuple[str, ...]:
+    def vain(self, end: int, fix: Collection[FileChange]) -> tuple[str, ...]:
         """Of each attempt before `end` the lines that were given up, or else those of the fix."""
-        lines = [self._tried(attempt) for attempt in self._attempts[self._start : end]]
+        # What only came back is no try.
+        old = {line for change in fix for line in changed_lines(change)[0]}
+        tries = [self._tried(attempt) for attempt in self._attempts[self._start : end]]
+        lines = [[line for line in tried if line not in old] for tried in tries]
         given_up = [_quoted(line for line in tried if line in self._lost) for tried in lines]
         # A part of what was right in the end was not enough.
         right = added_lines(fix)
