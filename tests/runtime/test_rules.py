@@ -1,7 +1,7 @@
 """The loop's rules as a run enforces them: strict and lenient, batches, limits, the end."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -12,6 +12,8 @@ from taofold.core import events as e
 from taofold.core.errors import ConfigError, LimitReached, ModelError
 from taofold.core.metrics import measure
 from taofold.core.values import Profile, Reply, ToolCall, Usage
+from taofold.reasoning import Task
+from taofold.reasoning.react import react
 from taofold.testing import FunctionModel, ScriptedModel
 
 from .kit import Memo, act, batch, events, finish, kinds
@@ -122,6 +124,43 @@ async def test_an_unknown_thought_type_is_corrected_once_in_strict_mode() -> Non
     lenient = await run(odd, finish())
     assert rules(lenient) == ["thought_type"]
     assert lenient.metrics.model_calls == 2
+
+
+async def test_who_writes_no_thought_type_though_asked_is_asked_no_more() -> None:
+    odd = [act("look", f"see {number}", "musing", what=f"w{number}") for number in range(4)]
+    fails = act("fail", "try", "musing")
+    log = MemoryLog()
+    agent = Agent(
+        ScriptedModel([odd[0], odd[0], *odd[1:], fails, odd[0], finish()]),
+        tools=[look, fail],
+        strict=True,
+        log=log,
+    )
+    result = await agent.run("goal")
+    assert result.output == "done"
+    assert result.metrics.model_calls == 8  # one more than turns
+    assert rules(result).count("thought_type") == 7  # each is on record
+    assert (await agent.replay(result.run_id)).output == "done"
+
+
+async def test_who_wrote_a_thought_type_when_asked_is_asked_again_when_it_lacks() -> None:
+    odd, good = act("look", "t", "musing"), act("look", "t", "progress")
+    again = act("look", "t", "musing", what="b"), act("look", "t", "progress", what="b")
+    result = await run(odd, good, *again, finish(), strict=True)
+    assert [step.thought.type for step in result.steps[:2]] == ["progress", "progress"]
+    assert result.metrics.model_calls == 5
+
+
+async def test_a_run_of_an_earlier_release_is_derived_as_it_was() -> None:
+    """It asked in every turn, and does not say `excuses`."""
+    odd = [act("look", "t", "musing", what=f"w{number}") for number in range(2)]
+    result = await run(odd[0], odd[0], odd[1], odd[1], finish(), strict=True, strategy=_as_before)
+    assert result.output == "done"
+    assert result.metrics.model_calls == 5
+
+
+def _as_before(task: Task) -> Any:
+    return react(replace(task, excuses=False))
 
 
 async def test_a_missing_rationale_is_recorded_in_both_modes() -> None:

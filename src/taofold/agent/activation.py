@@ -83,6 +83,8 @@ def name_of(strategy: Callable[[Task], Strategy[Any]]) -> str:
 
 STRICT: Final = "strict"
 """The key of `RunStarted.settings` that says whether the run enforces the rules of the loop."""
+EXCUSES: Final = "excuses"
+"""The key that says whether a model that writes no type of thought is asked for it once only."""
 UI_CONTEXT = 2000
 """Characters of the user interface's context that reach the prompt."""
 HISTORY = 20
@@ -211,6 +213,8 @@ class Activation:
             # A strict run answers a broken rule, a lenient one does not: only what it began with
             # derives the same conversation again. Older logs do not say.
             strict=bool(started.settings.get(STRICT, agent.strict)),
+            # Runs that an earlier release began asked in every turn.
+            excuses=bool(started.settings.get(EXCUSES)),
             research=agent.research,
             attempts=agent.limits.parse_retries + 1,
             # From the recorded profile, not the model's of today: a replay

@@ -17,7 +17,7 @@ from typing import Any, Final, Generic, cast
 
 from pydantic import PydanticUserError
 
-from taofold.agent.activation import STRICT, Activation, settle_log
+from taofold.agent.activation import EXCUSES, STRICT, Activation, settle_log
 from taofold.agent.batch import Batch, BatchState, Interrupted, run_batch
 from taofold.agent.history import Earlier
 from taofold.agent.result import ANSWERING, AnswerText, Happening, Out, RunResult, Stream
@@ -159,7 +159,8 @@ class Agent(Generic[Deps, Out]):
     strict: bool | None = None
     """Enforce the rules of the loop instead of only recording what breaks them (D3).
 
-    None: lenient here, strict in `taofold run` and in loops. A run keeps what it began with.
+    None: lenient here, strict in `taofold run` and in loops. A run keeps what it began with. A
+    model that writes no type of thought is asked for it once more; if it writes none then, no more.
     """
     research: bool = False
     """Allow the seventh thought type."""
@@ -251,6 +252,8 @@ class Agent(Generic[Deps, Out]):
     def noted(self) -> dict[str, Any]:
         """What of it is kept with each run: for the rules, and for replay."""
         noted: dict[str, Any] = {STRICT: bool(self.strict)}
+        if self.strict:
+            noted[EXCUSES] = True
         # Kept for `runs check`, which judges a log without having the agent's tools.
         effects = {offer.name: offer.effect for offer in self.offers if offer.effect != "read"}
         if effects:

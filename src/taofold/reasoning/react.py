@@ -108,11 +108,14 @@ class _Attempts:
     """The attempts at one turn: the model is asked, its reply read, checked and corrected.
 
     A rule that may be broken once per turn is noted in `_corrected`: the second time it is only
-    recorded, so that a model which cannot keep it still gets on.
+    recorded, so that a model which cannot keep it still gets on. `excused` outlives the turn: who
+    was asked for the type of a thought and wrote none again writes none, and another request in
+    every turn would double the run's calls.
     """
 
-    def __init__(self, task: Task, talk: Talk, *, after_failure: bool) -> None:
+    def __init__(self, task: Task, talk: Talk, excused: set[str], *, after_failure: bool) -> None:
         self._task, self._talk = task, talk
+        self._excused = excused
         self._after_failure = after_failure
         self._corrected: set[str] = set()
         self.number = 0
@@ -311,8 +314,10 @@ class _Attempts:
             kind, problem = ("exception" if self._after_failure else "reasoning"), ""
         if problem:
             # Insisted on once; a model that cannot do it would otherwise never get on.
-            if self._task.strict and "thought_type" not in self._corrected:
+            if self._insists("thought_type"):
                 return _Broken("thought_type", problem)
+            if self._task.excuses:
+                self._excused.add("thought_type")
             yield from note("violation", rule="thought_type", detail=problem)
 
         if self._after_failure and kind != "exception":
@@ -320,7 +325,7 @@ class _Attempts:
                 "The last action failed. The next thought must be of type exception: "
                 "say why it failed and what you will change."
             )
-            if self._task.strict and "exception" not in self._corrected:
+            if "thought_type" not in self._excused and self._insists("exception"):
                 return _Broken("exception", feedback)
             detail = "no exception thought after a failure"
             yield from note("violation", rule="exception", detail=detail)
@@ -333,6 +338,9 @@ class _Attempts:
             critical=remark.critical,
             synthesized=kind is None,
         )
+
+    def _insists(self, rule: str) -> bool:
+        return self._task.strict and rule not in self._corrected and rule not in self._excused
 
 
 def _sent(reply: Reply) -> list[ToolCall]:
@@ -397,9 +405,6 @@ def _without_invention(reply: Reply, turn: Turn) -> str:
     return reply.text[:at].rstrip() if at > 0 else reply.text
 
 
-VERSION = 1
-
-
 class OwnActions(Protocol):
     """Actions that the strategy answers itself: see `taofold.reasoning.strategy_actions`."""
 
@@ -424,6 +429,7 @@ def react(task: Task, system: OwnActions | None = None) -> Strategy[Answer]:
     talk = Talk(task)
     failed = False
     number = 0
+    excused: set[str] = set()
     try:
         while True:
             outlook: Outlook = yield Begin()
@@ -433,7 +439,7 @@ def react(task: Task, system: OwnActions | None = None) -> Strategy[Answer]:
             if talk.crowded:
                 yield from _compact(talk)
             talk.open(outlook)
-            attempts = _Attempts(task, talk, after_failure=failed)
+            attempts = _Attempts(task, talk, excused, after_failure=failed)
             taken = yield from attempts.run(outlook)
             if isinstance(taken, Lost):
                 wrap_up = yield from _limit(outlook)

@@ -134,6 +134,8 @@ class Task:
     offers: tuple[Offer, ...] = ()
     output: Output = field(default_factory=Output)
     strict: bool = False
+    excuses: bool = True
+    """Is a model that writes no type of thought, though asked, asked no more? See `react`."""
     research: bool = False
     attempts: int = 3
     native: bool = False
