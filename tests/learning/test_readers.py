@@ -676,7 +676,7 @@ LINT = (
 
 def test_a_finding_of_a_linter_is_found_again_by_its_rule() -> None:
     first = failing_checks(LINT.format(line=1, name="os"))
-    change = FileChange("m.py", "import os\nimport sys\n", "import os as os\nimport sys\n")
+    change = FileChange("m.py", "import os\nimport sys\n", "os = lazy('os')\nimport sys\n")
     history = LoopHistory(
         "first", "Lint", "", "completed", (RepairAttempt(1, first, (change,), first[1:]),)
     )

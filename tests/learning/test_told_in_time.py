@@ -30,6 +30,9 @@ def judging(root: Path) -> Verdict:
     elif "await" not in text:
         place = Location(path, 6, "total")
         failing = [Check("t::total", "failed", "TypeError", AWAITED, (place,))]
+    elif "abs" in text:
+        place = Location("tests/test_total.py", 3)
+        failing = [Check("t::total", "failed", "AssertionError", "assert 3 == -3", (place,))]
     result = GateResult(GATE, not failing, int(bool(failing)), "pytest", ("p",), tuple(failing))
     return Verdict(not failing, (result,), float(not failing))
 
@@ -86,3 +89,17 @@ async def test_an_error_that_comes_to_light_later_brings_it_in_the_next_iteratio
     assert "Cross-Loop" not in instructions
     assert MENDED not in first
     assert MENDED in second
+
+
+async def test_a_lesson_that_was_followed_is_not_told_again_of_the_wrong_value_that_is_left(
+    tmp_path: Path,
+) -> None:
+    folder, learner = tmp_path / "shop", await knowing(tmp_path)
+    followed = RIGHT.replace("sum(await rows)", "abs(sum(await rows))")
+    given = prepared(folder, learner, OPEN, followed, RIGHT)
+    state = await start(given, wish(folder), loop="second")
+    assert state.status == "completed"
+    _, (first, second) = told(given)
+    assert MENDED in first
+    assert "assert 3 == -3" in second
+    assert "Cross-Loop" not in second

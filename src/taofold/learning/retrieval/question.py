@@ -31,10 +31,8 @@ class Question(NamedTuple):
     searches: tuple[tuple[str, ...], ...]
     """The terms of each error, and last those of the task: each is searched for by itself, or the
     rare words of one error would leave no room for those of another."""
-    words: frozenset[str]
-    """Those of the terms that say something."""
     task: frozenset[str]
-    """Those of them that are the task's."""
+    """The words of the task that say something."""
 
 
 def context_of(case: LoopCase) -> CaseContext:
@@ -49,9 +47,8 @@ def ask(case: LoopCase) -> Question:
     each = [form for chain in chains for form in chain]
     searches = [(*_class_of(check), *words(check.message[:_MESSAGE])) for check in each]
     searches.append(tuple(telling(case.task[:_MESSAGE])))
-    stems = telling_terms([term for terms in searches for term in terms])
     task = telling_terms(searches[-1])
-    return Question(case, chains, tuple(filter(None, searches)), stems, task)
+    return Question(case, chains, tuple(filter(None, searches)), task)
 
 
 def _distinct(case: LoopCase) -> tuple[tuple[Check, ...], ...]:

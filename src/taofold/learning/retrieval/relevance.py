@@ -81,7 +81,6 @@ def _fields(pattern: Pattern) -> tuple[tuple[str | bool, ...], Fields]:
 LEAST: Final = 0.12
 """Below this a pattern has nothing to do with the case."""
 _NO_NEED: Final = "it answers no error: it is told once this loop has failed at one"
-
 _TOLD: Final = "the loop was told it while its error stood"
 
 
@@ -100,7 +99,7 @@ class Relevance(NamedTuple):
 def relevance(pattern: Pattern, stems: str, question: Question) -> Relevance:
     """How relevant `pattern`, whose text has these `stems`, is to the case."""
     body = pattern.body
-    text = _overlap(question.words, telling_terms(stems.split(" ")))
+    text = _overlap(question.task, telling_terms(stems.split(" ")))
     match body:
         case ErrorFix() | Avoidance():
             if body.signature is None or not question.chains:
@@ -114,7 +113,6 @@ def _of_way(body: Approach | CodeTemplate, text: float, question: Question) -> R
     """Ways of working answer no error: a loop that has failed at nothing needs none."""
     case = question.case
     if isinstance(body, Approach) and body.task:
-        # That the errors on the way share words says nothing of the task.
         text = _overlap(question.task, frozenset(telling(literal(body.task))))
     elif isinstance(body, CodeTemplate) and not {body.language, case.language} & {"other", ""}:
         text *= body.language == case.language

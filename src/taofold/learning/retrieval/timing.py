@@ -7,12 +7,12 @@ does, or where the cure stands already. `withheld` gives the reason.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from keyword import iskeyword
 from typing import Final
 
 from taofold.core.failing_checks import Check, is_assertion, is_exception
-from taofold.learning.extraction.diffs import BOUND, BRACKETS, KNOWN, sides, tokens
+from taofold.learning.extraction.diffs import BOUND, BRACKETS, IMPORT, KNOWN, sides, tokens
 from taofold.learning.extraction.generalisation import pattern_of
 from taofold.learning.patterns.case import LoopCase
 from taofold.learning.patterns.kinds import ErrorFix, ErrorSignature, Fix
@@ -54,6 +54,7 @@ _ABSENT: Final = re.compile(
 """What is said of a name, a member, a module, a file or an argument that is not there."""
 _DECLARES: Final = re.compile(r"\s*(?:global|nonlocal)\b")
 _WORD: Final = re.compile(r"\w+")
+_ERROR: Final = re.compile(r"\w+(?:Error|Exception)")
 
 
 def withheld(pattern: Pattern, signature: ErrorSignature, failing: Check, case: LoopCase) -> str:
@@ -131,19 +132,27 @@ def _obvious(fix: Fix, signature: ErrorSignature, failing: Check) -> bool:
     def says(part: str) -> bool:
         return part in said if _WORD.match(part) else part in message
 
-    lines = [[line for line in side if not _DECLARES.match(line)] for side in sides(fix.diff)]
+    lines = list(map(_telling_lines, sides(fix.diff)))
     (gone, new), bound = map(_parts, lines), {*BOUND.findall("\n".join(lines[1]))}
-    put, out = (new - gone) | (bound & names), gone - new
+    # How the change calls what it binds, and which error it catches, is of the code there.
+    own = {p for p in bound if p not in names} | {"as"}
+    own |= {p for p in new - gone if _ERROR.fullmatch(p) and not is_exception(failing)}
+    put, out = ((new - gone) | (bound & names)) - own, gone - new
+    put = {part for part in put if part.strip("_") not in out}
     if not put and not out:  # What was there was moved.
         return not (absent or is_exception(failing))
     # A sign beside words says nothing.
     put = {*filter(_WORD.match, put)} or put
     if put and (any if absent else all)(map(says, put)):
         return True
-    renamed = _shape(lines[0]) == _shape(lines[1]) and (
-        absent or all(part in bound or part.strip("_") in out for part in put)
-    )
-    return any(map(says, out)) if renamed or not put else False
+    corrected = absent and _shape(lines[0]) == _shape(lines[1])
+    return (corrected or not put) and any(map(says, out))
+
+
+def _telling_lines(lines: Sequence[str]) -> Sequence[str]:
+    """Those that do something: an import beside others only brings what they use."""
+    code = [line for line in lines if not _DECLARES.match(line)]
+    return [line for line in code if not IMPORT.match(line)] or code
 
 
 def _parts(lines: Iterable[str]) -> set[str]:
