@@ -88,3 +88,13 @@ def test_of_a_part_of_a_file_no_line_is_compared() -> None:
     past = history(attempt(part, here, before=(other, at(UNUSED, 7), away)))
     found = {one.signature.name for one in extract(past, ("error",)) if one.signature}
     assert found == {"F401", "E1"}, "where the part stands in its file is not known"
+
+
+def test_what_was_put_in_above_the_failing_line_is_its_cure() -> None:
+    text = "import os\n\n\ndef f(x):\n    return x.y\n"
+    new = text.replace("import os\n\n\n", "").replace("    return", "    check(x)\n    return")
+    none = Check("t::f", "failed", "AttributeError", "it is nothing")
+    found = cures(text, new, at(none, 5, "f"), at(UNUSED, 1))
+    assert "+    check(x)" in found["AttributeError"]
+    assert "import os" not in found["AttributeError"]
+    assert "check(x)" not in found["F401"]

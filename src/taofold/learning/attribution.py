@@ -11,7 +11,7 @@ to what happens without; a loop that goes on after its end is taken back and cou
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import chain
 from math import sqrt
@@ -39,7 +39,7 @@ from taofold.learning.extraction.diffs import (
 from taofold.learning.extraction.generalisation import error_type_of
 from taofold.learning.extraction.history import FileChange, LoopHistory
 from taofold.learning.loops import LoopNote, LoopStats
-from taofold.learning.patterns.kinds import Approach, Avoidance, CodeTemplate, ErrorFix, Fix
+from taofold.learning.patterns.kinds import CodeTemplate, ErrorFix, ErrorSignature, Fix
 from taofold.learning.patterns.pattern import Arm, Pattern, PatternSource
 from taofold.learning.retrieval.same_error import recurs
 
@@ -202,22 +202,18 @@ def applications(history: LoopHistory, patterns: Iterable[Pattern]) -> tuple[App
             if edits.follow(proposed):
                 # It stayed: what the loop changed in all does the same.
                 right = history.succeeded and attempt.kept and total.follow(proposed)
-                won = right and _won(pattern, settled)
+                won = right and any(_about(pattern.signature, check) for check in settled)
                 use = Application(pattern.id, attempt.iteration, won)
                 uses.setdefault((pattern.id, attempt.iteration, won), use)
     return tuple(uses.values())
 
 
 def _proposed(pattern: Pattern) -> tuple[LineEdit, ...]:
-    match pattern.body:
-        case ErrorFix(fix=fix):
-            # Files of other projects have a template and no difference.
-            return edits_in(fix.diff) or _put_in(fix.code)
-        case CodeTemplate(code=code):
-            # A template's code is put in, nothing is taken out.
-            return _put_in(code)
-        case Approach() | Avoidance():
-            return ()
+    body = pattern.body
+    if isinstance(body, ErrorFix):
+        # Files of other projects have a template and no difference.
+        return edits_in(body.fix.diff) or _put_in(body.fix.code)
+    return _put_in(body.code) if isinstance(body, CodeTemplate) else ()
 
 
 def _put_in(code: str) -> tuple[LineEdit, ...]:
@@ -225,23 +221,14 @@ def _put_in(code: str) -> tuple[LineEdit, ...]:
     return (LineEdit("", code.strip("\n")),) if code.strip() else ()
 
 
-def _won(pattern: Pattern, settled: Collection[Check]) -> bool:
-    match pattern.body:
-        case ErrorFix(signature=signature):
-            name, kind = signature.name, signature.type
-            return any(_describes(name, kind, check) for check in settled)
-        case CodeTemplate():
-            return bool(settled)
-        case Approach() | Avoidance():
-            return False
-
-
-def _describes(name: str, kind: str, check: Check) -> bool:
-    """Is the failing check of the class that a signature names?
+def _about(signature: ErrorSignature | None, check: Check) -> bool:
+    """Is the check of the class that the signature names? A template, without one, fits all.
 
     The class alone: how near the messages are is what relevance weighs, with every outcome.
     """
-    return check.error_type == name if name else error_type_of(check.error_type) == kind
+    if signature is None or signature.name:
+        return signature is None or check.error_type == signature.name
+    return error_type_of(check.error_type) == signature.type
 
 
 class Refutation:

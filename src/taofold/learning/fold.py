@@ -5,6 +5,8 @@ keeps what comes out. An event about a pattern that is not there changes nothing
 counts for each pattern is `attribution`.
 """
 
+from typing import Any
+
 import msgspec
 from msgspec.structs import replace
 
@@ -68,33 +70,29 @@ def step(known: View, event: LearningEvent, at: int) -> Changes:
         case PatternImported():
             new = replace(event.pattern, claim=event.claim)
             return Changes((new,)) if known.pattern(new.id) is None else Changes()
-        case PatternRestored():
-            pattern = known.pattern(event.id) or known.archived(event.id)
-        case PatternRetired() | PatternEdited() | PatternArchived():
-            pattern = known.pattern(event.id)
-    return Changes() if pattern is None else _changed(pattern, event, at)
-
-
-def _changed(
-    pattern: Pattern,
-    event: PatternRetired | PatternArchived | PatternRestored | PatternEdited,
-    at: int,
-) -> Changes:
-    match event:
         case PatternRetired():
-            return Changes((replace(pattern, retired=event.reason),))
+            return _with(known.pattern(event.id), retired=event.reason)
         case PatternArchived():
-            return Changes(archived=(pattern, event.month))
+            pattern = known.pattern(event.id)
+            return Changes(archived=(pattern, event.month)) if pattern else Changes()
         case PatternRestored():
             # With a new trial: who saw it is forgotten, its counts are not.
-            back = replace(pattern, retired="", last_used=at, shown=Arm(), held=Arm())
-            return Changes((back,))
+            back = known.pattern(event.id) or known.archived(event.id)
+            return _with(back, retired="", last_used=at, shown=Arm(), held=Arm())
         case PatternEdited():
-            edited = replace(pattern, name=event.name, tags=event.tags, body=event.body)
-            if edited.body != pattern.body:
-                # New words get a new trial: what the old ones did says nothing.
-                edited = replace(edited, shown=Arm(), held=Arm())
-            return Changes((edited,)) if edited.kind == pattern.kind else Changes()
+            return _edited(known.pattern(event.id), event)
+
+
+def _with(pattern: Pattern | None, **fields: Any) -> Changes:
+    return Changes() if pattern is None else Changes((replace(pattern, **fields),))
+
+
+def _edited(pattern: Pattern | None, event: PatternEdited) -> Changes:
+    if pattern is None or type(event.body) is not type(pattern.body):
+        return Changes()
+    # New words get a new trial: what the old ones did says nothing.
+    trial = {} if event.body == pattern.body else {"shown": Arm(), "held": Arm()}
+    return _with(pattern, name=event.name, tags=event.tags, body=event.body, **trial)
 
 
 def _note(known: View, loop: str, at: int) -> LoopNote:

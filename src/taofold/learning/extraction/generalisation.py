@@ -179,49 +179,32 @@ def raised_at(check: Check) -> str:
 
 def template_code(added: Iterable[str]) -> tuple[str, dict[str, str]]:
     """The new lines with placeholders for names and texts, and what each stood for."""
-    names = _Names()
-    lines = [names.line(line) for line in islice(added, MOST_LINES)]
-    return "\n".join(lines), names.meaning
+    holes: dict[tuple[str, str], str] = {}
 
-
-class _Names:
-    """Gives each name its placeholder, the same one every time."""
-
-    def __init__(self) -> None:
-        self.meaning: dict[str, str] = {}
-        self._given: dict[tuple[str, str], str] = {}
-
-    def line(self, text: str) -> str:
-        """One line with its names replaced."""
-        parts: list[str] = []
-        end, before = 0, ""
-        for token in TOKEN.finditer(text):
-            parts.append(text[end : token.start()])
-            after = text[token.end() : token.end() + 1]
-            parts.append(self._token(token[0], before, after))
-            end, before = token.end(), token[0]
-        return "".join([*parts, text[end:]])
-
-    def _token(self, token: str, before: str, after: str) -> str:
-        if token[0] in "\"'":
-            inside = token[1:-1]
-            # The text of an f-string is code in part.
-            if not inside or before == "f":
-                return token
-            return f"{token[0]}{self._hole('text', inside)}{token[0]}"
-        if not re.match(r"[A-Za-z_]", token) or token in KNOWN or token in ("self", "cls", "f"):
+    def hole(found: re.Match[str]) -> str:
+        token, line = found[0], found.string
+        kind = _kind(token, line[: found.start()][-1:], line[found.end() :][:1])
+        if not kind:
             return token
-        # `.append` is the language's, not the project's: it belongs to what the template does.
-        if before == "." and (token in _METHODS or token.startswith("__")):
-            return token
-        kind = "function" if after == "(" else "attribute" if before == "." else "variable"
-        return self._hole(kind, token)
+        quote = token[0] if kind == "text" else ""
+        key = (kind, token[1:-1] if quote else token)
+        number = sum(1 for other, _ in holes if other == kind) + 1
+        holes.setdefault(key, kind if number == 1 else f"{kind}_{number}")
+        return f"{quote}{{{{{holes[key]}}}}}{quote}"
 
-    def _hole(self, kind: str, token: str) -> str:
-        key = (kind, token)
-        if key not in self._given:
-            number = sum(1 for named_kind, _ in self._given if named_kind == kind) + 1
-            name = kind if number == 1 else f"{kind}_{number}"
-            self._given[key] = name
-            self.meaning[name] = f"a {kind}, here {token[:60]!r}"
-        return f"{{{{{self._given[key]}}}}}"
+    code = "\n".join([TOKEN.sub(hole, line) for line in islice(added, MOST_LINES)])
+    meaning = {name: f"a {kind}, here {text[:60]!r}" for (kind, text), name in holes.items()}
+    return code, meaning
+
+
+def _kind(token: str, before: str, after: str) -> str:
+    """What a token names that stands between these signs; "" if it belongs to the language."""
+    if token[0] in "\"'":
+        # The text of an f-string is code in part.
+        return "text" if token[1:-1] and before != "f" else ""
+    if not re.match(r"[A-Za-z_]", token) or token in KNOWN or token in ("self", "cls", "f"):
+        return ""
+    # `.append` is the language's, not the project's: it belongs to what the template does.
+    if before == "." and (token in _METHODS or token.startswith("__")):
+        return ""
+    return "function" if after == "(" else "attribute" if before == "." else "variable"
