@@ -414,7 +414,7 @@ def _eslint(lines: list[str]) -> Iterator[Check]:
         match = re.match(r"\s+(\d+):\d+\s+error\s+(\S.*?)(?:\s{2,}([\w@/-]+))?\s*$", line)
         if match and path:
             yield _finding(path, match[1], match[3] or "parsing", match[2])
-        elif re.match(r"(?:/|\.{0,2}/?[\w@.-]+[/.])\S*\.[cm]?[jt]sx?$", line):
+        elif re.match(r"\S.*\.[cm]?[jt]sx?$", line):
             path = line.strip()
         elif not line.strip():
             path = ""

@@ -132,6 +132,15 @@ OUTPUT = {
             Location("/w/check.js", 2),
         ),
     ),
+    "eslint, of a file of the root, as a gate keeps it": (
+        "check.js\n  2:1  error  'console' is not defined  no-undef\n\n1 problem (1 error)\n",
+        (
+            "check.js: no-undef 'console' is not defined",
+            "no-undef",
+            "'console' is not defined",
+            Location("check.js", 2),
+        ),
+    ),
     "pylint": (
         "************* Module m\nm.py:1:0: W0611: Unused import os (unused-import)\n",
         (
