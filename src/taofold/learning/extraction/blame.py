@@ -10,6 +10,8 @@ is the fix.
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, NamedTuple
 
 from taofold.core.failing_checks import Check
@@ -87,7 +89,8 @@ def blame(
     return Blame(tuple(parts), pointed, partial=bool(others and rest))
 
 
-class _Hunk(NamedTuple):
+@dataclass(eq=False)
+class _Hunk:
     """A changed place of a file."""
 
     change: FileChange
@@ -102,13 +105,13 @@ class _Hunk(NamedTuple):
         places = [place for check in checks for place in check.places]
         return any(p.path == self.change.path and start < p.line <= end for p in places)
 
-    @property
+    @cached_property
     def texts(self) -> tuple[list[str], list[str]]:
         """Its lines before and after."""
         old, new = self.change.before.splitlines(), self.change.after.splitlines()
         return old[self.span.start : self.span.end], new[self.span.new_start : self.span.new_end]
 
-    @property
+    @cached_property
     def lines(self) -> set[Line]:
         """Its lines before and after that hold a name."""
         return {
@@ -118,12 +121,12 @@ class _Hunk(NamedTuple):
             if _NAME.search(line)
         }
 
-    @property
+    @cached_property
     def names(self) -> set[str]:
         """The names that it holds, before or after."""
         return _names_in(line for side in self.texts for line in side)
 
-    @property
+    @cached_property
     def binds(self) -> set[str]:
         """The names that it imports, defines or assigns, and the function that it lies in."""
         lines = [line for side in self.texts for line in side]
