@@ -1,6 +1,7 @@
 """Which part of an edit that settled several errors is told as the cure of which."""
 
 import pytest
+from msgspec.structs import replace
 
 from taofold.core.failing_checks import Check, Location
 from taofold.learning.extraction.history import FileChange
@@ -98,3 +99,28 @@ def test_what_was_put_in_above_the_failing_line_is_its_cure() -> None:
     assert "+    check(x)" in found["AttributeError"]
     assert "import os" not in found["AttributeError"]
     assert "check(x)" not in found["F401"]
+
+
+def test_a_name_of_the_failing_line_leads_into_another_file() -> None:
+    text = "import os\n\nRATE = 1.2\nSIZE = 3\n"
+    new = text.replace("import os\n", "").replace("3", "2").replace("1.2", "Decimal('1.2')")
+    edit = FileChange("rates.py", text, new)
+    printed = ">       return net * RATE\nE       TypeError: no\n\na.py:6: TypeError"
+    types = replace(at(Check("t::g", "failed", "TypeError", "no"), 6, "gross"), traceback=printed)
+    unused = replace(UNUSED, places=(Location("rates.py", 1),))
+    found = {
+        one.body.signature.name: one.body.fix.diff
+        for one in extract(history(attempt(edit, before=(types, unused))), ("error",))
+        if isinstance(one.body, ErrorFix)
+    }
+    assert "+RATE = Decimal('1.2')" in found["TypeError"]
+    assert "SIZE = 2" not in found["TypeError"]
+
+
+def test_what_lies_elsewhere_in_the_failing_function_is_its_cure() -> None:
+    text = "import os\n\n\ndef fetch(x):\n    open(x)\n    y = 1\n    return 2\n"
+    new = text.replace("import os\n", "").replace("open(x)", "load(x)")
+    check = Check("t::f", "failed", "RowError", "it is broken")
+    found = cures(text, new, at(check, 7, "fetch"), at(UNUSED, 1))
+    assert "+    load(x)" in found["RowError"]
+    assert "import os" not in found["RowError"]
