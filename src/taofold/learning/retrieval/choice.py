@@ -184,16 +184,15 @@ def _surplus(candidate: Ranked, chosen: Sequence[Ranked], ranked: Sequence[Ranke
         other for other in ranked if pattern.claim and not (other.pattern.claim or other.refused)
     ]
     for other in (*chosen, *own):
-        if likeness(pattern, other.pattern) > _ALIKE or _same_cure(candidate, other):
+        alike = likeness(pattern, other.pattern) > _ALIKE
+        if alike or (_one_error(candidate, other) and _cure(candidate) & _cure(other)):
             return f"it says the same as {other.pattern.id}"
-    beside = [other for other in chosen if candidate.error and other.error == candidate.error]
-    if len(beside) == _CURES:
+    if sum(_one_error(candidate, other) for other in chosen) == _CURES:
         return f"{_CURES} others about this error are shown"
     failed = isinstance(pattern.body, Avoidance) and not pattern.body.better
     for other in ranked if failed or _wrong(pattern) else ():
         settles = other.pattern.kind == "error" and not (other.refused or _wrong(other.pattern))
-        alike = candidate.error is not None and other.error == candidate.error
-        if settles and alike and not other.pattern.claimed:
+        if settles and not other.pattern.claimed and _one_error(candidate, other):
             return f"{other.pattern.id} tells what settled such an error"
     # What tells nothing new as a lesson does not do so as an approach or a template either.
     for other in ranked if isinstance(pattern.body, CodeTemplate | Approach) else ():
@@ -202,16 +201,14 @@ def _surplus(candidate: Ranked, chosen: Sequence[Ranked], ranked: Sequence[Ranke
     return ""
 
 
-def _same_cure(one: Ranked, other: Ranked) -> bool:
-    """Do two lessons answer one error by changes that have a new word in common?"""
-    bodies = one.pattern.body, other.pattern.body
-    words = [
-        {word.lower() for word in new_words(body.fix.diff)}
-        for body in bodies
-        if isinstance(body, ErrorFix)
-    ]
-    same = one.error is not None and one.error == other.error and len(words) == 2
-    return same and not words[0].isdisjoint(words[1])
+def _one_error(one: Ranked, other: Ranked) -> bool:
+    return one.error is not None and one.error == other.error
+
+
+def _cure(one: Ranked) -> set[str]:
+    """The new words of its change."""
+    body = one.pattern.body
+    return {word.lower() for word in new_words(body.fix.diff if isinstance(body, ErrorFix) else "")}
 
 
 def _wrong(pattern: Pattern) -> bool:
