@@ -124,3 +124,36 @@ def test_what_lies_elsewhere_in_the_failing_function_is_its_cure() -> None:
     found = cures(text, new, at(check, 7, "fetch"), at(UNUSED, 1))
     assert "+    load(x)" in found["RowError"]
     assert "import os" not in found["RowError"]
+
+
+A = Check("t::a", "failed", "AError", "no")
+B = Check("t::b", "failed", "BError", "no")
+
+
+@pytest.mark.parametrize(
+    ("new", "first", "second"),
+    [
+        ("    load()\n    await stop(now)\n", ["load()"], ["await stop(now)"]),
+        ("    row = 1\n    open(x, row)\n    close(y, 2)\n", ["row = 1", "open(x, row)"],
+         ["close(y, 2)"]),
+        ("    open(x, 1)\n    row = 2\n    close(y, row)\n", ["open(x, 1)", "row = 2"],
+         ["close(y, row)"]),
+    ],
+    ids=["line by line", "a line above", "a line between"],
+)  # fmt: skip
+def test_lines_of_one_place_belong_to_the_errors_that_point_at_them(
+    new: str, first: list[str], second: list[str]
+) -> None:
+    found = cures("    open(x)\n    close(y)\n", new, at(A, 1), at(B, 2))
+    put = {
+        name: [line[1:].strip() for line in diff.split("\n") if line[:1] == "+"]
+        for name, diff in found.items()
+    }
+    assert put == {"AError": first, "BError": second}
+
+
+def test_a_place_at_which_one_error_points_is_its_own_as_a_whole() -> None:
+    text = "def f(x):\n    y = 1\n    return x.y\n\n\nimport os\n"
+    new = text.replace("y = 1\n    return x.y", "other(x)\n    return y").replace("import os\n", "")
+    found = cures(text, new, at(A, 3, "f"), at(UNUSED, 6))
+    assert "+    other(x)\n+    return y" in found["AError"]

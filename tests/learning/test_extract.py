@@ -53,6 +53,15 @@ def test_what_proves_nothing_is_no_fix(doubtful: RepairAttempt) -> None:
     assert extract(history(doubtful), ("error", "template")) == ()
 
 
+def test_what_was_replaced_by_what_nobody_judged_teaches_nothing() -> None:
+    check = replace(fault(), places=(Location("users/mail.py", 2, "address"),))
+    right = FileChange("users/mail.py", GUARD.after, GUARD.after.replace("who?", "nobody"))
+    last = attempt(right, before=(), judged=False)
+    assert extract(history(attempt(GUARD, before=(check,)), last), ("error",)) == ()
+    sure = replace(last, judged=True)
+    assert extract(history(attempt(GUARD, before=(check,)), sure), ("error",))
+
+
 def finding(line: int, rule: str, message: str) -> Check:
     return Check(
         f"fleet.py: {rule} {message}", "failed", rule, message, (Location("fleet.py", line),)
@@ -163,18 +172,13 @@ def test_an_error_that_was_exchanged_and_met_again_is_told_from_its_beginning() 
 def test_a_test_that_fails_for_another_reason_first_gives_its_first_error_too() -> None:
     name = fault("NameError", "name 'math' is not defined")
     other = fault("AssertionError", "assert 3 == 4")
-    found = extract(
-        history(
-            attempt(
-                FileChange("users/mail.py", "x", "import math\nx"), before=(name,), after=(other,)
-            ),
-            attempt(BOUND, before=(other,)),
-        ),
-        ("error",),
-    )
-    assert [one.name for one in found] == [
-        "NameError: name '…' is not defined", "AssertionError: assert … == …",
-    ]  # fmt: skip
+    imported = FileChange("users/mail.py", "x", "import math\nx")
+    tries = attempt(imported, before=(name,), after=(other,)), attempt(BOUND, before=(other,))
+    assert [one.name for one in extract(history(*tries), ("error",))] == [
+        "NameError: name '…' is not defined",
+        "AssertionError: assert … == …",
+    ]
+    assert extract(history(tries[0]), ("error",)) == (), "it may only have been moved"
 
 
 @pytest.mark.scenario("XTL-05")

@@ -167,13 +167,9 @@ def _hunks(change: FileChange, check: Check, others: Collection[Check]) -> Itera
 
 def _lines_of(hunk: _Hunk) -> list[ChangedLines]:
     """The place in single lines, each with what became of it."""
-    start, end, new_start, new_end = hunk.span
-    if end - start == new_end - new_start:
-        pairs = zip(range(start, end), range(new_start, new_end), strict=True)
-        return [ChangedLines(old, old + 1, new, new + 1) for old, new in pairs]
-    old, new = hunk.texts
+    span, (old, new) = hunk.span, hunk.texts
     if not old or max(len(old), len(new)) > _LONGEST:
-        return [hunk.span]
+        return [span]
     starts: list[int] = []
     at = 0
     for line in old:
@@ -184,8 +180,8 @@ def _lines_of(hunk: _Hunk) -> list[ChangedLines]:
     starts[0] = 0
     ends = [*starts[1:], len(new)]
     return [
-        ChangedLines(start + number, start + number + 1, new_start + first, new_start + stop)
-        for number, (first, stop) in enumerate(zip(starts, ends, strict=True))
+        ChangedLines(number, number + 1, span.new_start + first, span.new_start + stop)
+        for number, first, stop in zip(range(span.start, span.end), starts, ends, strict=True)
     ]
 
 

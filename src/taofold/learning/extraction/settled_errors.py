@@ -72,7 +72,7 @@ def settled_errors(history: LoopHistory) -> Iterator[SettledError]:
 def settled_by(attempts: Sequence[RepairAttempt], number: int) -> list[Check]:
     """The checks whose error the attempt ended: they pass, or fail otherwise and pass later."""
     attempt = attempts[number]
-    if not (attempt.kept and attempt.judged):
+    if not attempt.kept:
         return []
     passed = {c.id for later in attempts[number + 1 :] if later.kept for c in later.turned}
     exchanged = [
