@@ -53,6 +53,12 @@ def test_what_proves_nothing_is_no_fix(doubtful: RepairAttempt) -> None:
     assert extract(history(doubtful), ("error", "template")) == ()
 
 
+@pytest.mark.parametrize(("lines", "told"), [(24, True), (25, False)])
+def test_a_change_that_cannot_be_shown_whole_teaches_nothing(lines: int, told: bool) -> None:
+    written = FileChange("users/mail.py", "", "".join([f"x{n} = {n}\n" for n in range(lines)]))
+    assert bool(extract(history(attempt(written)), ("error",))) is told
+
+
 def test_what_was_replaced_by_what_nobody_judged_teaches_nothing() -> None:
     check = replace(fault(), places=(Location("users/mail.py", 2, "address"),))
     right = FileChange("users/mail.py", GUARD.after, GUARD.after.replace("who?", "nobody"))
@@ -98,6 +104,8 @@ def test_a_finding_that_an_edit_brought_spoils_only_the_lines_it_stands_in() -> 
         FileChange("fleet.py", UNTYPED, ANNOTATED), before=(OPTIONAL, NO_TYPES), after=(elsewhere,)
     )
     assert extract(history(unknown), ("error",)) == ()
+    raised = replace(written, after=(replace(ASSIGNED, error_type="TypeError"),))
+    assert extract(history(raised), ("error",)) == (), "what it stopped is not seen"
 
 
 def test_a_finding_that_became_another_one_was_settled_with_it() -> None:
@@ -334,6 +342,34 @@ def test_an_attempt_that_settled_another_error_failed_at_this_one() -> None:
     assert "-    return two\n+    return 2" in fixes["TypeError"].diff
     assert fixes["NameError"].vain == ()
     assert "two" not in fixes["NameError"].diff
+
+
+def test_what_a_later_edit_did_for_another_error_is_no_part_of_the_first_ones_cure() -> None:
+    text = "open(x)\nrest(1)\n\n\nclose(y)\n"
+    texts = [text, text.replace("open(x)", "load(x)")]
+    texts.append(text.replace("open(x)", "load(x, 1)").replace("close(y)", "stop(y)"))
+    light = Check("t::c", "failed", "CloseError", "no", (Location("m.py", 5, "g"),))
+    opened = Check("t::o", "failed", "OpenError", "no", (Location("m.py", 1, "f"),))
+    first, last = (FileChange("m.py", *pair) for pair in pairwise(texts))
+    hidden = attempt(first, before=(opened,), after=(light,), passed=frozenset())
+    found = [one.body for one in extract(history(hidden, attempt(last, before=(light,))))]
+    fixes = {body.signature.name: body.fix for body in found if isinstance(body, ErrorFix)}
+    assert "+load(x, 1)" in fixes["OpenError"].diff
+    assert "stop" not in fixes["OpenError"].diff
+    assert "+stop(y)" in fixes["CloseError"].diff
+
+
+def test_a_try_that_settled_another_error_and_has_nothing_to_do_with_this_one_is_none_of_it() -> (
+    None
+):
+    one, two = fault("OneError", "no", "t::a", "m.py"), fault("TwoError", "no", "t::b", "n.py")
+    first = FileChange("a.py", "a = 1\n", "a = 2\n")
+    right = FileChange("a.py", "a = 2\n", "a = 3\n")
+    past = attempt(first, before=(one, two), after=(two,)), attempt(right, before=(two,))
+    found = [one.body for one in extract(history(*past), ("error",))]
+    assert {body.signature.name: body.fix.vain for body in found if isinstance(body, ErrorFix)} == {
+        "TwoError": ()
+    }
 
 
 def test_half_of_what_was_right_in_the_end_was_an_attempt_that_failed() -> None:

@@ -155,9 +155,9 @@ class _Way:
 
     def _others(self, end: int) -> list[Check]:
         """The other errors that the change may be for."""
-        own = self._ids | {check.id for check in self._broken(end)}
-        there = [c for n in {self._number, end} for c in self._attempts[n].before]
-        return [c for c in there if c.id not in own and sign_of(c) != self.sign]
+        own = {self.first.id, *self._ids, *[check.id for check in self._broken(end)]}
+        there = dict.fromkeys([*self._attempts[self._number].before, *self._attempts[end].before])
+        return [check for check in there if check.id not in own]
 
     def _breaks(self, end: int, changes: Iterable[FileChange], new: Collection[Line]) -> bool:
         """Does something fail that the `new` lines may have broken?"""
