@@ -481,3 +481,71 @@ def test_an_edit_that_stayed_to_the_end_was_not_in_vain() -> None:
         ("error",),
     )
     assert [one.body.fix.vain for one in found if isinstance(one.body, ErrorFix)] == [()]
+
+
+HEADERS = FileChange(
+    "quota/headers.py",
+    'def retry(headers):\n    return headers["Retry-After"]\n',
+    'def retry(headers):\n    return lowered(headers)["retry-after"]\n',
+)
+WINDOWS = (
+    "def parse(stamp):\n    return datetime.fromisoformat(stamp)\n\n\n"
+    "def left(stamp, now):\n    return parse(stamp) - now\n"
+)
+STRIPPED = WINDOWS.replace("- now", "- now.replace(tzinfo=None)")
+AWARE = WINDOWS.replace("(stamp)\n\n", "(stamp).replace(tzinfo=utc)\n\n")
+PLAN = 'def limit(plan):\n    return plan.get("limit") or 60\n'
+LIMIT = FileChange("quota/plans.py", PLAN, PLAN.replace(" or 60", ", 60"))
+NAIVE = "can't subtract offset-naive and offset-aware datetimes"
+
+
+def naive(name: str) -> Check:
+    place = Location("quota/windows.py", 6, "left")
+    return Check(f"tests/test_quota.py::{name}", "failed", "TypeError", NAIVE, (place,))
+
+
+def test_of_several_edits_those_that_broke_nothing_are_fixes_of_their_errors() -> None:
+    """One edit of an iteration mends, another one only moves its error; a third breaks a test."""
+    headers = Location("quota/headers.py", 2, "retry")
+    key = Check("tests/test_quota.py::retry", "failed", "KeyError", "'Retry-After'", (headers,))
+    blocked, null = (
+        Check(
+            f"tests/test_quota.py::{name}", "failed", "AssertionError",
+            f"assert {wrong} + where {wrong[:4]} = limit(plan)",
+            (Location("tests/test_quota.py", 30, name),),
+        )
+        for name, wrong in (("test_blocked", "60 == 0"), ("test_null", "None == 60"))
+    )  # fmt: skip
+    first = attempt(
+        HEADERS, FileChange("quota/windows.py", WINDOWS, STRIPPED),
+        before=(key, naive("test_without"), blocked),
+        after=(naive("test_with"), blocked), iteration=1, passed=frozenset({"test_with"}),
+    )  # fmt: skip
+    second = attempt(
+        FileChange("quota/windows.py", STRIPPED, AWARE), LIMIT,
+        before=(naive("test_with"), blocked), after=(null,), iteration=2,
+    )  # fmt: skip
+    mended = FileChange("quota/plans.py", LIMIT.after, PLAN.replace(" or 60", " is None"))
+    third = attempt(mended, before=(null,), iteration=3)
+    found = extract(history(first, second, third), ("error",))
+    fixes = {
+        one.signature.name: one.body.fix
+        for one in found
+        if isinstance(one.body, ErrorFix) and one.signature
+    }
+    assert "lowered(headers)" in fixes["KeyError"].diff
+    assert fixes["KeyError"].files == ("quota/headers.py",)
+    assert "replace(tzinfo=utc)" in fixes["TypeError"].diff
+    assert fixes["TypeError"].files == ("quota/windows.py",)
+    assert "now.replace(tzinfo=None)" in str(fixes["TypeError"].vain)
+
+
+def test_what_may_have_broken_a_test_that_nothing_mended_is_no_fix() -> None:
+    edit = FileChange("quota/windows.py", WINDOWS, STRIPPED)
+    broken = attempt(HEADERS, edit, before=(naive("test_without"),), after=(naive("test_with"),))
+    assert extract(history(broken, outcome="exhausted"), ("error",)) == ()
+    # Of a report that speaks of no edited line nobody knows which edit it is about.
+    silent = Check("tests/test_quota.py::test_all", "failed", "AssertionError", "assert 1 == 2")
+    key = Check("t::k", "failed", "KeyError", "'x'", (Location("quota/headers.py", 2, "retry"),))
+    unknown = attempt(HEADERS, before=(key,), after=(silent,))
+    assert extract(history(unknown, outcome="exhausted"), ("error",)) == ()

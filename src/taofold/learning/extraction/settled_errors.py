@@ -11,6 +11,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from taofold.core.failing_checks import Check, is_test
 from taofold.learning.extraction.blame import Blame, blame
 from taofold.learning.extraction.diffs import (
@@ -23,7 +25,13 @@ from taofold.learning.extraction.diffs import (
     lost_lines,
 )
 from taofold.learning.extraction.generalisation import pattern_of
-from taofold.learning.extraction.history import FileChange, LoopHistory, RepairAttempt, stops
+from taofold.learning.extraction.history import (
+    FileChange,
+    LoopHistory,
+    RepairAttempt,
+    name_of,
+    stops,
+)
 from taofold.learning.extraction.silencing import silences
 
 MOST_EDITS: Final = 4
@@ -133,8 +141,9 @@ class _Way:
         for end in range(self._number, len(self._attempts)):
             if self._fails_after(end):
                 continue
-            edits = code_changes([self._attempts[end]])
-            changes = joined(code_changes(self._attempts[self._start : end]), edits)
+            # What was edited after the error was gone may be what the fix still lacked.
+            edits = code_changes(self._attempts[self._number : end + 1])
+            changes = joined(code_changes(self._attempts[self._start : self._number]), edits)
             fix = blame(changes, self.first, self._others(end), edits, several=several)
             new = added_lines(fix.changes)
             stands = self._lost.isdisjoint(new) and not self._breaks(end, changes, new)
@@ -159,14 +168,18 @@ class _Way:
         there = dict.fromkeys([*self._attempts[self._number].before, *self._attempts[end].before])
         return [check for check in there if check.id not in own]
 
-    def _breaks(self, end: int, changes: Iterable[FileChange], new: Collection[Line]) -> bool:
+    def _breaks(self, end: int, changes: Sequence[FileChange], new: Collection[Line]) -> bool:
         """Does something fail that the `new` lines may have broken?"""
-        left = {check.id for check in self._attempts[end].after}
-        broken = [check for check in self._broken(end + 1) if check.id in left]
-        # Where a finding stands in a line that was put in, only this line is to blame.
-        lines = [_line_of(check, changes) for check in broken]
-        put = added_lines(changes)
-        return any(line not in put or line in new for line in lines)
+        broken = {check.id for check in self._broken(end + 1)}
+        attempt = self._attempts[end]
+        for check in attempt.after:
+            if check.id in broken:
+                # What a program stopped before is not known to have passed, unless it is one test.
+                seen = not stops(check) or name_of(check.id) in (attempt.passed or ())
+                harm = _harm(check, changes) if seen else set[Line]()
+                if not harm or not harm.isdisjoint(new):
+                    return True
+        return False
 
     def vain(self, end: int, fix: Collection[FileChange]) -> tuple[str, ...]:
         """Of each attempt before `end` the lines that were given up, or else those of the fix."""
@@ -192,12 +205,23 @@ class _Way:
         return added_lines(part.changes) if failed and not for_others else []
 
 
-def _line_of(check: Check, changes: Iterable[FileChange]) -> Line | None:
-    """The line in which a finding stands after the changes; None if that is not known."""
-    path, number = check.place.path, check.place.line
+def _harm(check: Check, changes: Sequence[FileChange]) -> set[Line]:
+    """The lines put in that broke the check, by what its report speaks of; empty if unknown."""
+    put, path, number = {*added_lines(changes)}, check.place.path, check.place.line
+    # Where a finding stands in a line that was put in, only this line is to blame.
     texts = [c.after.splitlines() for c in changes if c.path == path and not c.part]
-    known_line = texts and not stops(check) and 0 < number <= len(texts[0])
-    return (path, texts[0][number - 1].strip()) if known_line else None
+    if texts and not stops(check) and 0 < number <= len(texts[0]):
+        line = (path, texts[0][number - 1].strip())
+        if line in put:
+            return {line}
+    # Its places are those of the texts after the changes.
+    back = [replace(change, before=change.after, after=change.before) for change in changes]
+    part = blame(back, check, ())
+    return (
+        put & {line for c in part.changes for line in changed_lines(c)[0]}
+        if part.pointed
+        else set()
+    )
 
 
 def _quoted(lines: Iterable[Line], end: str = "") -> str:
