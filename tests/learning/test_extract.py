@@ -245,15 +245,40 @@ def test_one_edit_that_settled_everything_teaches_no_approach() -> None:
     assert extract(history(attempt(GUARD)), ("success",)) == ()
 
 
+LOOKUP = FileChange(
+    "users/mail.py", GUARD.before, GUARD.before.replace("find(name)", "find(name.lower())")
+)
+
+
+def stuck_with(*changes: FileChange) -> list[RepairAttempt]:
+    return [attempt(*changes, after=(fault(),), iteration=n) for n in (1, 2, 3)]
+
+
 @pytest.mark.scenario("XTL-04")
 def test_an_error_that_stays_three_times_is_a_mistake_to_avoid_though_the_loop_failed() -> None:
-    stuck = [attempt(BOUND, after=(fault(),), iteration=n) for n in (1, 2, 3)]
+    stuck = stuck_with(LOOKUP)
     (found,) = extract(history(*stuck, outcome="exhausted"), ("anti",))[:1]
     assert isinstance(found.body, Avoidance)
     assert found.body.mode == "repeated_same_error"
-    assert "`if amount > LIMIT:` became `if amount >= LIMIT:`" in found.body.approach
+    assert "`user = find(name)` became `user = find(name.lower())`" in found.body.approach
     assert found.body.signature is not None
     assert extract(history(*stuck[:2], outcome="exhausted"), ("anti",)) == ()
+
+
+@pytest.mark.parametrize(
+    "idle",
+    [
+        BOUND,
+        FileChange("README.md", "", "## Plan\nlook it up\n"),
+        FileChange("users/mail.py", GUARD.before, f"# walk up\n{GUARD.before}"),
+    ],
+    ids=["elsewhere", "a plan", "a comment"],
+)
+def test_what_changed_no_code_where_the_error_leads_tried_nothing(idle: FileChange) -> None:
+    assert extract(history(*stuck_with(idle), outcome="exhausted"), ("anti",)) == ()
+    (found,) = extract(history(*stuck_with(LOOKUP, idle), outcome="exhausted"), ("anti",))
+    assert isinstance(found.body, Avoidance)
+    assert found.body.approach == "`user = find(name)` became `user = find(name.lower())`"
 
 
 def test_a_mistake_that_was_overcome_is_told_by_the_lesson_of_its_error() -> None:
@@ -316,8 +341,7 @@ def test_only_the_types_that_are_asked_for_come_and_always_the_same() -> None:
 
 def test_a_fix_that_silences_the_check_teaches_nothing_and_is_not_recommended() -> None:
     silent = FileChange("users/mail.py", GUARD.before, f"{GUARD.before}    # type: ignore\n")
-    stuck = [attempt(BOUND, after=(fault(),), iteration=n) for n in (1, 2, 3)]
-    found = extract(history(*stuck, attempt(silent, iteration=4)))
+    found = extract(history(*stuck_with(LOOKUP), attempt(silent, iteration=4)))
     assert [one.kind for one in found] == ["anti"]
     assert isinstance(found[0].body, Avoidance)
     assert found[0].body.better == ""

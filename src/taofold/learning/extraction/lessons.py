@@ -7,12 +7,20 @@ what a file held.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Final, get_args
 
 from taofold.core.failing_checks import Check
 from taofold.diagnostics import causes_of
+from taofold.learning.extraction.blame import blame
 from taofold.learning.extraction.categories import category_of, gist, task_category
-from taofold.learning.extraction.diffs import SEPARATOR, excerpt, lines_of
+from taofold.learning.extraction.diffs import (
+    SEPARATOR,
+    changed_lines,
+    code_lines,
+    excerpt,
+    lines_of,
+)
 from taofold.learning.extraction.generalisation import (
     error_type_of,
     hints_of,
@@ -183,35 +191,42 @@ def _avoidances(history: LoopHistory, settled: Iterable[SettledError]) -> Iterat
     judged = [attempt for attempt in history.attempts if attempt.judged and attempt.changes]
     signs = Counter(sign_of(c) for attempt in judged for c in attempt.after if known(c))
     for sign in [sign for sign, _ in signs.most_common(3) if sign not in told]:
-        stayed = [attempt for attempt in judged if _in_vain(attempt, sign)]
+        stayed = [attempt for attempt in judged if _tried(attempt, sign)]
         rounds = len({attempt.iteration for attempt in stayed})
         # In a loop that got there in the end, several tries in one iteration are how one works.
         times = rounds if history.succeeded else max(rounds, len(stayed))
-        edits = _edits(stayed)
-        if times < REPEATED or not edits:
+        if times < REPEATED:
             continue
         check = next(c for attempt in stayed for c in attempt.after if sign_of(c) == sign)
         symptom = f"the same error stayed after {times} of {times} edits"
+        edits = _edits(change for attempt in stayed for change in _tried(attempt, sign))
         yield _avoidance(history, check, edits, "repeated_same_error", symptom)
     for attempt in () if history.succeeded else history.attempts:
         broken = next(filter(known, attempt.broke), None)
-        if broken is not None and attempt.kept and (edits := _edits([attempt])):
+        if broken is not None and attempt.kept and (edits := _edits(code_changes([attempt]))):
             approach = f"{edits}: {gist(*sign_of(broken))} was new after it"
             symptom = f"{len(attempt.broke)} checks that passed failed after it"
             yield _avoidance(history, broken, approach, "breaking_change", symptom)
             return
 
 
-def _in_vain(attempt: RepairAttempt, sign: Sign) -> bool:
-    """Did it leave the error where it was, and settle no other one either?"""
+def _tried(attempt: RepairAttempt, sign: Sign) -> list[FileChange]:
+    """The code that it changed where an error leads that it left, if it settled no other one."""
     # By error and not by check: a compiler's finding is named after its message, names and all.
     before, left = ({sign_of(check) for check in side} for side in (attempt.before, attempt.after))
-    return before <= left and sign in before
+    check = next((check for check in attempt.before if sign_of(check) == sign), None)
+    if check is None or not before <= left:
+        return []
+    changes, paths = code_changes([attempt]), {place.path for place in check.places}
+    # An edit elsewhere, or of a comment, tried nothing that would be worth a warning.
+    near = blame(changes, check, ())
+    tried = near.changes if near.pointed else [c for c in changes if c.path in paths]
+    return [c for c in tried if code_lines([*chain(*changed_lines(c))])]
 
 
-def _edits(attempts: Sequence[RepairAttempt]) -> str:
+def _edits(changes: Iterable[FileChange]) -> str:
     """The different edits that were made, each in one line."""
-    edits = dict.fromkeys([_shortly(*lines_of([change])) for change in code_changes(attempts)])
+    edits = dict.fromkeys([_shortly(*lines_of([change])) for change in changes])
     return "; ".join(list(filter(None, edits))[:MOST_EDITS])
 
 
