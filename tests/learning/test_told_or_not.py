@@ -99,7 +99,11 @@ PYTHON = [
     Case("a sentence that is half the same", "RuntimeError",
          "dictionary changed size during iteration of the rows",
          "for key in rows:", "for key in list(rows):",
-         "dictionary keys changed during iteration of the rows", "after a failure"),
+         "deque mutated during iteration of the rows", "after a failure"),
+    Case("a sentence in which one word is another", "TypeError",
+         "can't subtract offset-naive and offset-aware datetimes",
+         "return datetime.now() - start", "return datetime.now(timezone.utc) - start",
+         "can't compare offset-naive and offset-aware datetimes", "at once"),
 ]
 NODE = [
     Case("a suffix that modules need", "ERR_MODULE_NOT_FOUND",

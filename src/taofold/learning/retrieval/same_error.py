@@ -58,31 +58,45 @@ def error_likeness(signature: ErrorSignature, failing: Check) -> float:
     name = failing.error_type if signature.name else error_type_of(failing.error_type)
     if named and own not in (name, "Other"):
         return 0.0
-    alike = sentence_likeness(signature, failing)
+    same, alike = same_sentence(signature, failing), sentence_likeness(signature, failing)
     if named and own == name != "Other":
         # A class such as TypeError has many causes: the words must agree.
-        agreed = alike >= _ALIKE or not is_exception(failing)
+        agreed = same or alike >= _ALIKE or not is_exception(failing)
         return 0.3 + 0.7 * alike if agreed else 0.0
     # The class says nothing: the words must, or the place. Of an exception one word may be all that
     # tells it from another, and generic words are those of many errors.
-    agreed = alike >= (1.0 if is_exception(failing) else _HALF)
+    agreed = same or (alike >= _HALF and not is_exception(failing))
     return max(alike if agreed and telling(literal(signature.pattern)) else 0.0, here)
 
 
-def sentence_likeness(signature: ErrorSignature, failing: Check) -> float:
-    """How much both messages are one sentence, 0 to 1; 1 if they are, names apart."""
-    texts = [
-        _FILE.sub(" ", literal(pattern))
-        for pattern in (signature.pattern, pattern_of(failing.message))
-    ]
-    alike = _in_order(*texts)
+def same_sentence(signature: ErrorSignature, failing: Check) -> bool:
+    """Are both messages one sentence, names apart?
+
+    A word of English in the place of another makes another sentence, but where the exception's
+    class says what it is about: who compares such values mends it as who subtracts them.
+    """
+    if matches(signature.pattern, failing.message):
+        return True
+    texts = _sentences(signature, failing)
     there, here = map(str.split, texts)
-    # A word of English in the place of another makes another sentence, a name none.
+    told = is_exception(failing) and failing.error_type not in GENERIC_ERRORS
     named = len(there) == len(here) and not any(
         a != b and a.islower() and b.islower() for a, b in zip(there, here, strict=True)
     )
-    same = matches(signature.pattern, failing.message) or (named and alike >= _NEARLY)
-    return 1.0 if same else alike
+    return (told or named) and _in_order(*texts) >= _NEARLY
+
+
+def sentence_likeness(signature: ErrorSignature, failing: Check) -> float:
+    """How many words of both messages stand in the same order, 0 to 1; 1 if they match."""
+    if matches(signature.pattern, failing.message):
+        return 1.0
+    return _in_order(*_sentences(signature, failing))
+
+
+def _sentences(signature: ErrorSignature, failing: Check) -> tuple[str, str]:
+    """Both messages without files and values."""
+    there, here = literal(signature.pattern), literal(pattern_of(failing.message))
+    return _FILE.sub(" ", there), _FILE.sub(" ", here)
 
 
 def chain_of_lesson(signature: ErrorSignature) -> tuple[ErrorSignature, ...]:

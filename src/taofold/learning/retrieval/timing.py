@@ -22,7 +22,7 @@ from taofold.learning.retrieval.index import matches
 from taofold.learning.retrieval.same_error import (
     recurs_at_home,
     same_place,
-    sentence_likeness,
+    same_sentence,
     stands,
 )
 
@@ -64,7 +64,7 @@ def withheld(pattern: Pattern, signature: ErrorSignature, failing: Check, case: 
         fix = body.fix
         if stands(body, failing):
             return "what its change puts in stands in the code that fails here"
-        same = sentence_likeness(signature, failing) == 1.0 and not is_assertion(failing)
+        same = same_sentence(signature, failing) and not is_assertion(failing)
         at_once = (
             same
             or same_handle(signature, failing)
