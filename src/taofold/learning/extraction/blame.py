@@ -22,7 +22,6 @@ from taofold.learning.extraction.diffs import (
     KNOWN,
     ChangedLines,
     Line,
-    changed_lines,
     dice,
     indent,
     narrowed,
@@ -56,15 +55,15 @@ def blame(
     changes: Sequence[FileChange],
     check: Check,
     others: Collection[Check],
-    last: Iterable[FileChange] = (),
+    last: Collection[Line] = (),
     *,
     several: bool = False,
 ) -> Blame:
     """The part of `changes` that settled `check`; () where that of `others` cannot be told apart.
 
-    Line numbers are those of the texts before the changes. `last` is the edit after which the error
-    was gone: what had been changed before left it where it was. `several`: it settled some of the
-    `others` too.
+    Line numbers are those of the texts before the changes. `last` are the lines of the edit, both
+    taken out and put in, after which the error was gone: what had been changed before left it where
+    it was. `several`: it settled some of the `others` too.
     """
     hunks = [hunk for change in changes for hunk in _hunks(change, check, others)]
     free = [hunk for hunk in hunks if not hunk.near(others)]
@@ -81,8 +80,7 @@ def blame(
     held = {name for hunk in own for name in hunk.names}
     free = [hunk for hunk in free if hunk not in own]
     linked = [hunk for hunk in free if not held.isdisjoint(hunk.binds)]
-    edited = {line for change in last for side in changed_lines(change) for line in side}
-    rest = [h for h in free if h not in linked and not edited.isdisjoint(h.lines)]
+    rest = [h for h in free if h not in linked and not h.lines.isdisjoint(last)]
     chosen = [*own, *linked, *([] if others else rest)]
     places = [(change, [h.span for h in chosen if h.change is change]) for change in changes]
     parts = [narrowed(change, spans_there) for change, spans_there in places if spans_there]

@@ -39,6 +39,9 @@ MOST_EDITS: Final = 4
 MOST_EDIT: Final = 160
 """Characters of a line that it quotes."""
 
+_MOST_LOOKS: Final = 8
+"""Texts that are looked at for the first in which an error is gone for good."""
+
 Sign = tuple[str, str]
 """An error's class and its generalised message."""
 
@@ -62,11 +65,15 @@ class SettledError(NamedTuple):
 def settled_errors(history: LoopHistory) -> Iterator[SettledError]:
     """The errors with the changes that settled them, where these can be told and shown whole."""
     lost = lost_lines(history.attempts)
+    edited = [
+        {line for change in attempt.changes for side in changed_lines(change) for line in side}
+        for attempt in history.attempts
+    ]
     ended: set[tuple[Sign, int]] = set()
     for number in range(len(history.attempts)):
         groups = _distinct(settled_by(history.attempts, number))
         for alike in groups:
-            way = _Way(history.attempts, number, alike, lost)
+            way = _Way(history.attempts, number, alike, lost, edited)
             end, fix = way.fix(several=len(groups) > 1)
             # Of checks that ended together the longest way is told.
             if not fix.changes or (way.sign, end) in ended:
@@ -118,8 +125,10 @@ class _Way:
         number: int,
         alike: Sequence[Check],
         lost: set[Line],
+        edited: Sequence[set[Line]],
     ) -> None:
-        self._attempts, self._number, self._lost = attempts, number, lost
+        self._attempts, self._number = attempts, number
+        self._lost, self._edited = lost, edited
         self.sign, self._ids = sign_of(alike[0]), {check.id for check in alike}
         start = number
         while start and self.sign in map(sign_of, attempts[start - 1].before):
@@ -138,25 +147,41 @@ class _Way:
         now = [attempt.became(check) for check in attempt.before if check.id in self._ids]
         # Other words of one class may be the same fault: the edit must be where it was raised.
         reworded = any(check and check.error_type == self.sign[0] for check in now)
-        for end in range(self._number, len(self._attempts)):
-            if self._fails_after(end):
+        looked = 0
+        failing: Collection[str] = ()
+        for end in range(self._gone(), len(self._attempts)):
+            attempt = self._attempts[end]
+            # While what it broke still fails there is nothing new to see.
+            waits = any(check.id in failing for check in attempt.after)
+            if waits or not (attempt.kept and attempt.judged):
                 continue
+            if looked == _MOST_LOOKS:
+                break
+            looked += 1
             # What was edited after the error was gone may be what the fix still lacked.
             edits = code_changes(self._attempts[self._number : end + 1])
+            last = set[Line]().union(*self._edited[self._number : end + 1])
             changes = joined(code_changes(self._attempts[self._start : self._number]), edits)
-            fix = blame(changes, self.first, self._others(end), edits, several=several)
+            fix = blame(changes, self.first, self._others(end), last, several=several)
             new = added_lines(fix.changes)
-            stands = self._lost.isdisjoint(new) and not self._breaks(end, changes, new)
+            failing = self._broken_by(end, changes, new)
+            stands = not failing and self._lost.isdisjoint(new)
             if stands and (fix.pointed or (end == self._number and not reworded)):
                 return end, fix
         return self._number, Blame((), pointed=False)
 
-    def _fails_after(self, end: int) -> bool:
-        """Is it not known that the error is gone, or does it come back?"""
-        attempt = self._attempts[end]
-        later = [c for past in self._attempts[end + 1 :] if past.kept for c in past.failing]
-        fails = any(c.id in self._ids and sign_of(c) == self.sign for c in (*attempt.after, *later))
-        return fails or not (attempt.kept and attempt.judged)
+    def _gone(self) -> int:
+        """The first attempt after which the error is not reported any more."""
+        first = self._number
+        for number, attempt in enumerate(self._attempts[first:], first):
+            if any(map(self._is_own, attempt.after)) and (attempt.kept or number == first):
+                first = number + 1
+            elif attempt.kept and any(map(self._is_own, attempt.before)):
+                first = number
+        return first
+
+    def _is_own(self, check: Check) -> bool:
+        return check.id in self._ids and sign_of(check) == self.sign
 
     def _broken(self, end: int) -> list[Check]:
         """What was broken on the way to attempt `end`, from the one on that settled the error."""
@@ -168,18 +193,21 @@ class _Way:
         there = dict.fromkeys([*self._attempts[self._number].before, *self._attempts[end].before])
         return [check for check in there if check.id not in own]
 
-    def _breaks(self, end: int, changes: Sequence[FileChange], new: Collection[Line]) -> bool:
-        """Does something fail that the `new` lines may have broken?"""
+    def _broken_by(
+        self, end: int, changes: Sequence[FileChange], new: Collection[Line]
+    ) -> tuple[str, ...]:
+        """The checks failing after attempt `end` that the `new` lines may have broken."""
         broken = {check.id for check in self._broken(end + 1)}
         attempt = self._attempts[end]
+        found: list[str] = []
         for check in attempt.after:
             if check.id in broken:
                 # What a program stopped before is not known to have passed, unless it is one test.
                 seen = not stops(check) or name_of(check.id) in (attempt.passed or ())
                 harm = _harm(check, changes) if seen else set[Line]()
                 if not harm or not harm.isdisjoint(new):
-                    return True
-        return False
+                    found.append(check.id)
+        return tuple(found)
 
     def vain(self, end: int, fix: Collection[FileChange]) -> tuple[str, ...]:
         """Of each attempt before `end` the lines that were given up, or else those of the fix."""
