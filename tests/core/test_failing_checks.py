@@ -9,6 +9,7 @@ CODE, TEST, LATER = (
     Location("tests/test_a.py", 9),
     Location("src/b.py", 4),
 )
+LIBRARY = Location("/usr/lib/python3.11/unittest/mock.py", 902, "assert_called_once")
 
 
 @pytest.mark.parametrize(
@@ -17,6 +18,8 @@ CODE, TEST, LATER = (
         ((CODE, LATER, TEST), LATER),
         ((TEST, CODE), CODE),
         ((TEST, Location("tests/test_a.py", 12)), Location("tests/test_a.py", 12)),
+        ((TEST, LIBRARY), TEST),
+        ((LIBRARY,), LIBRARY),
         ((), Location("")),
     ],
 )

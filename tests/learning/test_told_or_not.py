@@ -276,3 +276,23 @@ def test_of_one_error_one_lesson_is_told_or_two_whose_cures_differ(
     ]
     both = zones("tax.py"), replace(zones("vat.py"), id="t::other")
     assert told(known, *both, failed=False).count("```diff") == shown
+
+
+def test_where_a_library_asserts_is_no_place_of_the_project() -> None:
+    """Of two mocks that were not called once the same function of `unittest.mock` tells."""
+
+    def uncalled(name: str, said: str, path: str) -> Check:
+        places = (
+            Location(f"tests/test_{path}.py", 12, f"test_{name}"),
+            Location("/usr/lib/python3.11/unittest/mock.py", 902, "assert_called_once"),
+        )
+        message = f"Expected '{name}' to have been called once. Called {said} times."
+        return Check(f"tests/test_{path}.py::{name}", "failed", "AssertionError", message, places)
+
+    change = FileChange(
+        "shop/pay.py", "from shop.bank import charge\n", "from shop import bank as charge\n"
+    )
+    known = [loop("first", change, uncalled("charge", "0", "pay"))]
+    twice = uncalled("notify", "2", "refunds")
+    assert not any(told(known, twice, failed=failed) for failed in (False, True))
+    assert told(known, uncalled("charge", "0", "pay"), failed=False), "the very test"

@@ -66,11 +66,11 @@ class Check(Value, frozen=True):
 
     @property
     def place(self) -> Location:
-        """The project's innermost place outside of its tests; else the innermost; else none."""
+        """The project's innermost place outside of its tests; else in them; else the innermost."""
         # The last frame of a failing test is often the assert in the test itself; the code under
         # test is where a change has to be made.
-        own = [frame for frame in self.places if not is_test(frame.path)]
-        inside = [frame for frame in own if not is_foreign(frame.path)]
+        own = [frame for frame in self.places if not is_foreign(frame.path)]
+        inside = [frame for frame in own if not is_test(frame.path)]
         return (inside or own or self.places or (_NOWHERE,))[-1]
 
     @property
