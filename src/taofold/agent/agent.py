@@ -66,12 +66,14 @@ def _of(*kinds: Any) -> Callable[[Any], bool]:
 
 
 def _list_of(*kinds: Any) -> Callable[[Any], bool]:
-    # A text would be taken letter by letter, and a generator be used up by a look at it.
-    return lambda value: (
-        isinstance(value, Iterable)
-        and not isinstance(value, str | bytes | Mapping)
-        and (not isinstance(value, Collection) or all([isinstance(item, kinds) for item in value]))
-    )
+    def fits(value: Any) -> bool:
+        # A text would be taken letter by letter, and a generator be used up by a look at it.
+        if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+            return False
+        items = cast("Collection[Any]", value) if isinstance(value, Collection) else ()
+        return all([isinstance(item, kinds) for item in items])
+
+    return fits
 
 
 def _path_or_paths(value: Any) -> bool:
