@@ -31,6 +31,11 @@ from .loops import GUARD, fault
         ("expected 3, got -1.5 of [1, 2]", r"expected \d+, got \S+ of \[.*\]"),
         ("KeyError: 'year'\nand more", "KeyError: '.*'"),
         ("division by zero", "division by zero"),
+        (
+            "\"Attempt to overwrite 'name' in LogRecord\"",
+            "\"Attempt to overwrite '.*' in LogRecord\"",
+        ),
+        ("'unit price'", "'.*'"),
     ],
 )
 def test_literals_become_wildcards_and_type_names_stay(message: str, pattern: str) -> None:

@@ -13,7 +13,7 @@ from taofold.loop.gates.commands import (
     REPORTER,
     plan,
 )
-from taofold.loop.gates.reports import RunnerReport, cargo, go, stream
+from taofold.loop.gates.reports import RunnerReport, cargo, check, go, stream
 
 ROOT = "/work"
 ISOLATED = ("-I", "-B", "-X", "pycache_prefix=\0cache")
@@ -302,3 +302,12 @@ def test_tsc_errors_are_findings() -> None:
         3,
     )
     assert (second.error_type, second.places) == ("TS6053", ())
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["ProgrammingError: no such table", "sqlite3.ProgrammingError: no such table", "no such table"],
+)
+def test_a_message_does_not_begin_with_its_class(said: str) -> None:
+    assert check("t::a", "failed", "ProgrammingError", said).message == "no such table"
+    assert check("t::a", "failed", "Error", "OtherError: x").message == "OtherError: x"

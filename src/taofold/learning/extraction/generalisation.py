@@ -100,12 +100,18 @@ def error_type_of(error: str) -> ErrorType:
     return _TYPES.get(error.rpartition(".")[2], "Other")
 
 
+_QUOTED_SENTENCE: Final = re.compile(r"""(['"])((?:(?!\1)\S+\s+){3,}(?!\1)\S+)\1""")
+
+
 def pattern_of(message: str) -> str:
     """A regular expression for messages like this one: literals are wildcards.
 
     Only the first line counts. It always matches the message that it was made of.
     """
     line = message.strip().split("\n", 1)[0][:MOST_MESSAGE]
+    sentence = _QUOTED_SENTENCE.fullmatch(line)
+    if sentence:  # A key that is a sentence: Python quotes what a KeyError holds.
+        return f"{sentence[1]}{pattern_of(sentence[2])}{sentence[1]}"
     compared = _COMPARED.match(line)
     if compared:  # What was compared is the case; that it was compared is the rule.
         return f"{compared[1] or ''}assert .* {compared[2]} .*"

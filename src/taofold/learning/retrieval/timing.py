@@ -27,7 +27,7 @@ from taofold.learning.retrieval.same_error import (
 )
 
 _OWN_CLASS: Final = re.compile(
-    r"(?:Key|Index|ZeroDivision)Error|E0061|E0308|TS2322|TS2345|TS2554"
+    r"(?:Index|ZeroDivision)Error|E0061|E0308|TS2322|TS2345|TS2554"
     r"|arg-type|call-arg|return-value|assignment|var-annotated"
 )
 _OWN: Final = re.compile(
@@ -111,7 +111,9 @@ def _of_the_program(
         gone, new = map(_parts, sides(fix.diff))
         return (new - gone).isdisjoint({*KNOWN, "self", "cls"})
     own = any(map(_OWN.match, (signature.pattern, pattern_of(failing.message))))
-    return own or bool(_OWN_CLASS.fullmatch(failing.error_type))
+    # Of a key that is missing only a sentence tells more than the key.
+    key = failing.error_type == "KeyError" and " " not in signature.pattern
+    return own or key or bool(_OWN_CLASS.fullmatch(failing.error_type))
 
 
 def _obvious(fix: Fix, signature: ErrorSignature, failing: Check) -> bool:

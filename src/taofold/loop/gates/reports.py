@@ -131,13 +131,14 @@ def check(
     ms: int = 0,
 ) -> Check:
     """A check with its texts cut to what a reader can use."""
+    # Some runners write the class before its message, some with the module that it is of.
+    named = re.match(rf"(?:\w+\.)*{re.escape(error_type)}: ", message) if error_type else None
+    said = message[named.end() :] if named else message
     return Check(
         name[:500],
         status,
         error_type[:200],
-        excerpt(message.removeprefix(f"{error_type}: "), MESSAGE)
-        if error_type
-        else message[:MESSAGE],
+        excerpt(said, MESSAGE) if error_type else said[:MESSAGE],
         # `<frozen codecs>` and `<string>` are no files.
         tuple([location for location in places if not location.path.startswith("<")])[-20:],
         excerpt(trace, TRACEBACK),
