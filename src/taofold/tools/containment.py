@@ -359,16 +359,34 @@ def linked_environment(link: Path, root: Path) -> Path | None:
 
     An environment (`.venv`) or `node_modules`, and no folder that encloses the root or the home.
     Who works in `root` could make such a link and cannot make what it leads to: all that it
-    shows is a program and its libraries, which nobody may write.
+    shows is a program and its libraries, which nobody may write. A project that is an environment
+    itself is more than that.
     """
     if not link.is_symlink():
         return None
     target, private = Path(os.path.realpath(link)), Path.home().resolve()
-    installed = (target / "pyvenv.cfg").is_file() or (
+    installed = _is_environment(target) or (
         target.is_dir() and target.name == link.name == "node_modules"
     )
     encloses = root.is_relative_to(target) or private.is_relative_to(target)
     return target if installed and not encloses and not target.is_relative_to(root) else None
+
+
+_ENVIRONMENT: Final = frozenset(
+    {"bin", "etc", "include", "lib", "lib64", "man", "share"}
+    | {"pyvenv.cfg", ".gitignore", ".lock", ".project", "CACHEDIR.TAG"}
+)
+"""What tools put into an environment."""
+
+
+def _is_environment(folder: Path) -> bool:
+    """Does the folder hold an environment of Python's, and besides it only empty marks?"""
+    return (folder / "pyvenv.cfg").is_file() and all(
+        [
+            entry.name in _ENVIRONMENT or (entry.is_file() and not entry.stat().st_size)
+            for entry in _entries(str(folder))
+        ]
+    )
 
 
 def installed_outside(root: Path) -> tuple[Path, ...]:

@@ -141,16 +141,21 @@ def test_packages_of_node_above_the_work_root_are_used(
     assert again(judge).passed
 
 
-@pytest.mark.parametrize("place", ["home", "root", "no environment"])
+@pytest.mark.parametrize("place", ["home", "root", "no environment", "a project"])
 def test_a_link_shows_no_more_than_an_environment(
     place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    around = written(tmp_path / "around", {"secret": "", "pyvenv.cfg": "home = /usr/bin\n"})
+    around = written(
+        tmp_path / "around", {"made.mark": "", "bin/tool": "", "pyvenv.cfg": "home = /usr/bin\n"}
+    )
     shop = written((around if place == "root" else tmp_path) / "shop", {"a.py": "x = 1\n"})
     if place == "home":
         monkeypatch.setenv("HOME", str(around))
     elif place == "no environment":
         (around / "pyvenv.cfg").unlink()
+    elif place == "a project":
+        # Made with `python -m venv .`: the link would show all that lies beside it.
+        (around / ".env").write_text("TOKEN=secret\n")
     (shop / ".venv").symlink_to(around)
     assert linked_environment(shop / ".venv", shop) is None
     assert installed_outside(shop) == ()
