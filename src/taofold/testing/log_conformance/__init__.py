@@ -46,7 +46,7 @@ _FOR_ALL: Final[tuple[Contract, ...]] = (
     records.c18_megabytes_come_back,
     records.c19_what_json_cannot_say_is_kept_or_refused_as_a_whole,
     records.c20_names_are_data,
-    records.c21_appends_happen_in_the_order_of_their_calls,
+    records.c37_appends_happen_in_the_order_of_their_calls,
     durability.c21_a_closed_log_says_so,
     leases.c24_a_run_begins_with_its_first_records_or_not_at_all,
     leases.c25_a_lease_keeps_others_out_until_it_is_over,

@@ -366,7 +366,7 @@ async def c20_names_are_data(opened: Opener) -> None:
     await log.close()
 
 
-async def c21_appends_happen_in_the_order_of_their_calls(opened: Opener) -> None:
+async def c37_appends_happen_in_the_order_of_their_calls(opened: Opener) -> None:
     log = opened()
     epoch = await create_owned(log)
     # Branches of a run write without waiting for one another, some of them to disk.
