@@ -191,7 +191,8 @@ def _avoidances(history: LoopHistory, settled: Iterable[SettledError]) -> Iterat
     judged = [attempt for attempt in history.attempts if attempt.judged and attempt.changes]
     signs = Counter(sign_of(c) for attempt in judged for c in attempt.after if known(c))
     for sign in [sign for sign, _ in signs.most_common(3) if sign not in told]:
-        stayed = [attempt for attempt in judged if _tried(attempt, sign)]
+        tries = [(attempt, tried) for attempt in judged if (tried := _tried(attempt, sign))]
+        stayed = [attempt for attempt, _ in tries]
         rounds = len({attempt.iteration for attempt in stayed})
         # In a loop that got there in the end, several tries in one iteration are how one works.
         times = rounds if history.succeeded else max(rounds, len(stayed))
@@ -199,7 +200,7 @@ def _avoidances(history: LoopHistory, settled: Iterable[SettledError]) -> Iterat
             continue
         check = next(c for attempt in stayed for c in attempt.after if sign_of(c) == sign)
         symptom = f"the same error stayed after {times} of {times} edits"
-        edits = _edits(change for attempt in stayed for change in _tried(attempt, sign))
+        edits = _edits(change for _, tried in tries for change in tried)
         yield _avoidance(history, check, edits, "repeated_same_error", symptom)
     for attempt in () if history.succeeded else history.attempts:
         broken = next(filter(known, attempt.broke), None)
