@@ -8,7 +8,7 @@ RUNTIME := tests/agent tests/runtime tests/engine/test_local.py
 # dspy has an environment of its own: it brings 349 MB
 EXTRAS := $(addprefix --extra ,serve mcp langchain otel code embeddings postgres dbos restate)
 
-.PHONY: setup demo test test-logs check fix bench bench-parse bench-learn bench-retrieval bench-server docs site site-serve lock environments clean
+.PHONY: setup demo test test-logs check fix bench bench-parse bench-learn bench-retrieval bench-server docs site site-serve lock environments rust clean
 
 setup: $(STAMP)
 
@@ -23,7 +23,7 @@ demo: $(STAMP)
 	$(BIN)/taofold demo
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not fuzz"
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not fuzz" --road all
 
 # What runs promise, on the other logs: where a test makes a log in memory it gets one of these.
 test-logs: $(STAMP)
@@ -86,6 +86,13 @@ lock:
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	  --no-emit-find-links --no-header --no-annotate $(EXTRAS) --group dev pyproject.toml -o requirements.lock
+
+# The runtime in Rust: format, program, tests, lints, documentation of every public item.
+rust:
+	cd rust && cargo fmt --check
+	cd rust && cargo build --locked -j $(JOBS)
+	cd rust && cargo test --locked -j $(JOBS)
+	cd rust && cargo clippy --locked --all-targets -j $(JOBS) -- -D warnings
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .hypothesis

@@ -15,10 +15,10 @@ const action = (raw) => ({ ...structuredClone(DEFAULTS.action), ...raw });
 const observation = (raw) => ({ ...structuredClone(DEFAULTS.observation), ...raw });
 
 const fresh = () => ({
-  goal: "", status: "new", stop_reason: "", success: false, output: null, error: "",
+  goal: "", status: "new", stop_reason: "", success: false, output: null, accepted: null, error: "",
   waiting_for: "", data: {}, steps: [], open: {}, model_calls: 0, tool_calls: 0, per_tool: {},
   child_model_calls: 0, child_tool_calls: 0, refused_calls: 0, refused_row: 0, usage: usage(),
-  usage_by_model: {}, limits_hit: [], heard: [], epoch: 0, wakes: 0, rewinds: 0, at: 0, active_ms: 0,
+  usage_by_model: {}, limits_hit: [], heard: [], epoch: 0, wakes: 0, rewinds: 0, at: 0, active_ms: 0, masked: false,
 });
 
 function replied(state, event) {
@@ -68,6 +68,7 @@ function reduce(state, { at, event }) {
     else if (timed && at > state.at) state.active_ms += at - state.at;
   }
   state.at = at;
+  state.masked ||= Boolean(event.masked || event.observation?.masked);
   switch (event.e) {
     case "run_started":
       Object.assign(state, { goal: event.goal, status: "running", data: { ...event.data } });
@@ -76,24 +77,26 @@ function reduce(state, { at, event }) {
     case "proposed":
       state.open[event.key] = {
         thought: thought(event.thought),
-        slots: event.actions.map((raw) => ({ action: action(raw), started: false })),
+        slots: event.actions.map((raw) => ({ action: action(raw), started: false, asking: false, cut: false })),
       };
       break;
     case "decided":
     case "resolved":
       if (event.action) state.open[event.key].slots[event.index ?? 0].action = action(event.action);
+      state.open[event.key].slots[event.index ?? 0].asking = event.request != null;
       state.status = "running";
       break;
     case "started":
     case "started_once": {
       const slot = state.open[event.key].slots[event.index ?? 0];
-      // A call that is made once more because it raised counts; one that goes on does not.
-      if (!slot.started || event.retry > 0) {
+      // A call that is made once more because it raised, or was cut off, counts; one that goes on does not.
+      if (!slot.started || slot.cut || event.retry > 0) {
         state.tool_calls += 1;
         state.per_tool[slot.action.tool] = (state.per_tool[slot.action.tool] ?? 0) + 1;
         state.refused_row = 0;
       }
       slot.started = true;
+      slot.cut = false;
       break;
     }
     case "observed": observed(state, event); break;
@@ -101,14 +104,19 @@ function reduce(state, { at, event }) {
     case "steered": state.heard.push(event.text); break;
     case "limit_hit": state.limits_hit.push(event.limit); break;
     case "resumed":
+      // The activation before it ended without recording an end.
+      if (state.status === "running" && event.epoch > Math.max(state.epoch, 1))
+        for (const step of Object.values(state.open))
+          for (const slot of step.slots)
+            slot.cut ||= slot.started && slot.observation === undefined && !slot.asking;
       Object.assign(state, { status: "running", epoch: event.epoch, waiting_for: "", wakes: state.wakes + 1 });
       break;
     case "parked": Object.assign(state, { status: "waiting", waiting_for: event.reason }); break;
     case "rewound": state.rewinds += 1; break;
     case "noted": if (event.kind === "state") Object.assign(state.data, event.data); break;
     case "run_finished": {
-      const { status, stop_reason, success, output = null, error = "" } = event;
-      Object.assign(state, { status, stop_reason, success, output, error, waiting_for: "" });
+      const { status, stop_reason, success, output = null, error = "", accepted = null } = event;
+      Object.assign(state, { status, stop_reason, success, output, accepted, error, waiting_for: "" });
       break;
     }
     default: if (!kind.annotation) throw new Error(`no case for ${event.e}`);

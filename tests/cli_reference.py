@@ -19,8 +19,10 @@ a person, 130 interrupted. `NO_COLOR` is respected; `taofold --install-completio
 your shell.
 
 Runs are kept in `.taofold/` of the project (found by walking up; `TAOFOLD_HOME` overrides).
-Defaults come from `.taofold/config.yml`, then the environment (`TAOFOLD_MODEL`,
-`TAOFOLD_PROVIDER`, `TAOFOLD_STRICT`, `TAOFOLD_LIMITS_STEPS` …), then flags. The operator's
+Defaults come from `.taofold/config.yml`, which may set
+[some keys](security.md#configuration-of-a-project) only, then from `~/.config/taofold/config.yml`,
+then the environment (`TAOFOLD_MODEL`,
+`TAOFOLD_PROVIDER`, `TAOFOLD_LIMITS_STEPS` …), then flags. The operator's
 policy is `~/.config/taofold/policy.yaml`; agent files and projects may only tighten it.
 """
 

@@ -13,7 +13,6 @@ from typing import Any, Final, get_args, get_type_hints
 
 import msgspec
 from ruamel.yaml import YAML
-from tests.files.flow.kit import with_model
 
 from taofold.core.events import Annotation, Event, Happened, Record, decode
 from taofold.core.json_values import plain
@@ -22,6 +21,7 @@ from taofold.core.values import Action, Observation, Thought, Usage, Value
 from taofold.files import Config, build, read_agent
 from taofold.log.formats import ndjson, react_json, tao_yaml
 from taofold.testing.models import ScriptedModel
+from tests.files.flow.kit import with_model
 
 KIT: Final = Path(__file__).parents[1] / "conformance"
 EVENTS: Final[tuple[type[Happened], ...]] = get_args(Event)

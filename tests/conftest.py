@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
-from tests import everylog, postgres
-from tests.engine import restate
 
 from taofold.trusted_code import OUTSIDE
+from tests import everylog, postgres
+from tests.engine import restate
 
 # Started in the background of a script, we are born deaf to Ctrl-C, and so is every process of a
 # test that sends one (POSIX shells, `nohup`).
@@ -23,6 +23,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--log", choices=everylog.KINDS, default=os.environ.get("TAOFOLD_TEST_LOG", "memory"),
         help="the log that tests get which make one in memory",
+    )  # fmt: skip
+    parser.addoption(
+        "--road", choices=("some", "all"), default="some",
+        help="how many rows of the road matrix are run: each fortieth, or all of them",
     )  # fmt: skip
 
 

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from tests import postgres
 
 from taofold.log.log import Log
 from taofold.log.memory import MemoryLog
+from tests import postgres
 
 KINDS: Final = ("memory", "sqlite", "postgres")
 _numbers = itertools.count()

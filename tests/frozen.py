@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any, Final
 
 import msgspec
+
 from tests.recorded import same
 
 ROOT: Final = Path(__file__).parents[1]

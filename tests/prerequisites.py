@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from tests.llama import TOOLS
 
 from taofold.tools import container_network
 from taofold.tools.containment import why_not
+from tests.llama import TOOLS
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,18 @@ CHROMIUM: Final = _program(*_CHROMIUM, enable="apt-get install chromium")
 NODE: Final = _program("node", enable="apt-get install nodejs npm")
 NPM: Final = _program("npm", enable="apt-get install nodejs npm")
 CARGO: Final = _program("cargo", enable="apt-get install cargo")
+_RUST: Final = Path(__file__).parents[1] / "rust"
+
+
+def taofold_rs() -> Path:
+    """Where `make rust` puts the program of the runtime in Rust."""
+    target = os.environ.get("CARGO_TARGET_DIR") or _RUST / "target"
+    return _RUST / target / "debug" / "taofold-rs"
+
+
+TAOFOLD_RS: Final = Prerequisite(
+    lambda: "" if taofold_rs().is_file() else "no taofold-rs is built", "make rust"
+)
 LLAMA: Final = Prerequisite(
     lambda: "" if (TOOLS / "llama-server").exists() else "no llama.cpp server is here",
     "export TAOFOLD_LLAMA=(a folder with llama-server and its models)",

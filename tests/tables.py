@@ -10,14 +10,15 @@ import re
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args
 
 import msgspec
-from tests.conformance_kit import EVENTS, VALUES, tag_of
 
 from taofold.core.values import Value
+from taofold.files.config import PROJECT_KEYS
 from taofold.tools import tool
 from taofold.tools.tool import Tool, ToolOptions
+from tests.conformance_kit import EVENTS, VALUES, tag_of
 
 DOCS: Final = Path(__file__).parents[1] / "docs"
 
@@ -54,7 +55,9 @@ def _default(field: msgspec.structs.FieldInfo) -> str:
     if field.default is msgspec.NODEFAULT:
         return ""
     written = json.dumps(msgspec.to_builtins(field.default))
-    return f" {written}"
+    # Null is unknown, which no default shows.
+    unknown = field.default is not None and type(None) in get_args(field.type)
+    return f" {written}{' or null' * unknown}"
 
 
 def option_table() -> str:
@@ -79,8 +82,15 @@ def option_table() -> str:
     return "\n".join(lines) + "\n"
 
 
+def project_key_table() -> str:
+    """The keys that the configuration of a project may set."""
+    rows = [f"| `{key}` | {text} |" for key, text in PROJECT_KEYS.items()]
+    return "\n".join(["| a project may set | what it is |", "|---|---|", *rows]) + "\n"
+
+
 TABLES: Final[dict[str, dict[str, Callable[[], str]]]] = {
     "log-format.md": {"| event | fields |": event_table, "| value | fields |": value_table},
+    "security.md": {"| a project may set | what it is |": project_key_table},
     "tools.md": {"| option | is |": option_table},
 }
 """By page: how its tables begin, and what writes them."""

@@ -121,3 +121,72 @@ def test_an_agent_runs_without_loading_a_provider_or_the_command_line() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     ).stdout.split()
     assert not {"aiohttp", "typer", "rich", "sqlite3"} & {n.partition(".")[0] for n in loaded}
+
+
+OPENS_FILES = {
+    "reserved_places.py": "opens files in places of authority for all others",
+    "bridges/mcp/client/secret_requests.py": "a list of words of this package",
+    "bridges/mcp/client/session.py": "pipes of a server's process",
+    "cli/agent_argument.py": "an agent file that a person has named",
+    "cli/app.py": "/proc",
+    "cli/demo.py": "a new folder of the demo's own",
+    "cli/file_commands.py": "agent.yaml and policy.yaml, which a person asked for",
+    "cli/runs/exchange.py": "reads the file that a person has named",
+    "evals/cases.py": "a file of cases that a person has named",
+    "files/actions/web.py": "the work root, in its jail",
+    "files/checked_yaml.py": "files that a person has named, outside `.taofold`",
+    "log/patterns/json_files.py": "reads the file that a person has named",
+    "log/sqlite/file.py": "the -wal file of an open log, to sync it",
+    "log/sqlite/origin.py": "/etc/machine-id",
+    "loop/environment.py": "a digest of a file of the work",
+    "loop/gates/": "fresh trees and files of the work",
+    "loop/runners/": "pipes of a product's process",
+    "loop/snapshots.py": "a store of git",
+    "loop/workspace.py": "work roots of loops",
+    "models/prices.py": "a table of this package",
+    "runtime/ownership.py": "/proc",
+    "server/console.py": "files of this package",
+    "shared_document.py": "descriptors of `open_file`",
+    "testing/": "cassettes of a program's own tests",
+    "tools/": "the work root and its container",
+}
+"""Modules below taofold that open files otherwise than by `reserved_places`, and which files."""
+_METHODS = {"read_text", "read_bytes", "write_text", "write_bytes", "touch", "mkdir", "makedirs"}
+
+
+def opened_in(source: str) -> list[int]:
+    """The lines on which a module opens or makes a file or a folder by itself."""
+    lines: list[int] = []
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.Call):
+            continue
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        owner = getattr(getattr(node.func, "value", None), "id", "")
+        mode = node.args[0] if node.args else None
+        if (
+            (name in _METHODS and owner != "ledger")
+            or getattr(node.func, "id", "") == "open"
+            or (name == "open" and (owner in ("os", "io") or isinstance(mode, ast.Constant)))
+        ):
+            lines.append(node.lineno)
+    return lines
+
+
+def test_files_in_places_of_authority_are_opened_by_one_function() -> None:
+    """Else a link, a FIFO or another user's file is read or written: see docs/security.md."""
+    found = {
+        f"{path.relative_to(SOURCE)}:{line}"
+        for path in sorted(SOURCE.rglob("*.py"))
+        for line in opened_in(path.read_text(encoding="utf-8"))
+    }
+    unlisted = [place for place in sorted(found) if not place.startswith(tuple(OPENS_FILES))]
+    assert unlisted == [], "use open_file, read_file, write_file, make_folder of reserved_places"
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["open(p)", "p.open('w')", "os.open(p, 0)", "p.read_text()", "p.write_bytes(b'')", "p.touch()"],
+)
+def test_the_rule_above_sees_each_way_to_open_a_file(line: str) -> None:
+    assert opened_in(f"import os\n{line}\n") == [2]
+    assert opened_in("log.open()\nself._file.open()\n") == []

@@ -21,6 +21,7 @@ from urllib.parse import quote
 
 import pytest
 import yaml
+
 from tests import postgres
 from tests.ports import free_port
 

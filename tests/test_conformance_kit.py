@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-from tests import conformance_kit as kit
-from tests.prerequisites import NODE
 
 from taofold.core import events as e
+from tests import conformance_kit as kit
+from tests.prerequisites import NODE
 
 PAGE = kit.KIT.parent / "docs" / "log-format.md"
 EVENTS = get_args(e.Event)
@@ -55,7 +55,9 @@ def test_a_reader_in_another_language_folds_to_the_same_states(tmp_path: Path) -
 
 
 def test_the_kit_has_every_technique_and_every_event() -> None:
-    assert {case.name for case in kit.cases()} == {"cot", "react", "self_correct", "decompose"}
+    names = {case.name for case in kit.cases()}
+    assert names >= {"cot", "react", "self_correct", "decompose"}
+    assert len(names) >= 34, "a case was lost"
     tags = {
         record["event"]["e"] for folding in kit.foldings() for record in read(folding)["records"]
     }

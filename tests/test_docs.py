@@ -38,7 +38,7 @@ def test_a_block_runs(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (tmp_path / "notes.txt").write_text("one two three", encoding="utf-8")
     stand_in = {"openai": lambda model, **_: ScriptedModel([ANSWER])}
     monkeypatch.setattr(registry, "_registered", {**registry._registered, **stand_in})
-    exec(compile(code, "<docs>", "exec"), {"__name__": "__docs__"})
+    exec(compile(code, "<docs>", "exec"), {"__name__": "__main__"})
 
 
 def test_every_link_to_a_file_of_ours_leads_somewhere() -> None:

@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 import typer
-from tests.tables import TABLES, page_with_tables
-from tests.test_docs import PAGES, ROOT
 
-from taofold.agent.activation import HISTORY_MEDIA
+from taofold.agent.sessions import MEDIA_BYTES
 from taofold.bridges.mcp.client import content as mcp_results
 from taofold.bridges.mcp.client import session
 from taofold.cli import output
@@ -33,6 +31,8 @@ from taofold.server.uvicorn_server import HEADER_S
 from taofold.telemetry.prompt import LONGEST_PROMPT
 from taofold.tools import attachments
 from taofold.tools.tool import ToolOptions
+from tests.tables import TABLES, page_with_tables
+from tests.test_docs import PAGES, ROOT
 
 PROGRAM = typer.main.get_command(app)
 PROSE = [page for page in PAGES if page.name not in ("cli.md", "conformance.md")]
@@ -243,7 +243,7 @@ def figures() -> dict[str, list[str]]:
             f"and within {retries.seconds:g} seconds",
             f"a reply with more than {replies._MOST_CALLS} calls",
             f"larger than {attachments.LARGEST >> 20} MiB is refused",
-            f"in its later turns, up to {HISTORY_MEDIA >> 20} MiB.",
+            f"in its later turns, up to {MEDIA_BYTES >> 20} MiB.",
         ],
         "architecture.md": [
             f"Results above {BLOB >> 10} kB lie in",

@@ -7,9 +7,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from tests import environments
-
 import taofold
+from tests import environments
 
 ROOT = Path(__file__).parent.parent
 

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import pytest
-from tests.server.agents import Bench, act, finish
 
 from taofold.agent.result import RunResult
 from taofold.cli.render.loops import LoopDisplay
@@ -23,6 +22,7 @@ from taofold.server.streams.events import project
 from taofold.telemetry.attributes import attributes
 from taofold.telemetry.projection import SpanProjection
 from taofold.telemetry.spans import AgentSpan, Span, ToolSpan
+from tests.server.agents import Bench, act, finish
 
 TEXT = "slowed down for 2.5 s: SECRET-TOKEN"
 REMARK = "attempts 3, warmed up"

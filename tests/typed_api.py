@@ -1,11 +1,11 @@
 """Checked by mypy and pyright, never run: the types that a user of the library sees."""
 
 from dataclasses import dataclass
-from typing import assert_type
+from typing import Any, assert_type
 
 from pydantic import BaseModel
 
-from taofold import Agent, Limits, RunContext, RunResult, Store, Tool, tool
+from taofold import Agent, Limits, Principal, RunContext, RunResult, Store, Tool, tool
 from taofold.core.content import Conversation
 from taofold.core.effects import Strategy, act, ask, begin
 from taofold.core.values import Action, Observation, Reply, Thought
@@ -40,10 +40,38 @@ def users() -> None:
     result = typed.run_sync("where?", deps=Config("."))
     assert_type(result, RunResult[City])
     assert_type(result.output, City | None)
+    assert_type(result.messages("anthropic"), list[dict[str, Any]])
+    assert_type(Agent.from_file("agent.yaml"), Agent[Any, Any])
     assert_type(typed.as_tool().name, str)
     assert_type(Store({"a": 1}).head, int)
     checked: Tool[[str], int] = word_count
     del checked
+
+
+def lines(ctx: RunContext[Config]) -> str:
+    return f"{ctx.deps.root} {ctx.goal} {ctx.principal.id}"
+
+
+async def fetched(ctx: RunContext[Config]) -> str:
+    return lines(ctx)
+
+
+def anybody(ctx: RunContext) -> str:
+    return ctx.goal
+
+
+async def instructed() -> None:
+    typed = Agent("openai:gpt-5", deps_type=Config, instructions=lines)
+    assert_type(typed, Agent[Config, str])
+    assert_type(Agent("openai:gpt-5", deps_type=Config, instructions=fetched), Agent[Config, str])
+    assert_type(Agent("openai:gpt-5", instructions=anybody), Agent[None, str])
+    await typed.begin("goal", deps=Config("."))
+
+
+async def people(agent: Agent, run: RunResult) -> None:
+    assert_type(await agent.cancel(run), bool)
+    await agent.steer(run.run_id, "hurry", by=Principal("ann"))
+    await agent.run("goal", session="s", if_waiting="withdraw", history=run.messages())
 
 
 def strategy(talk: Conversation) -> Strategy[str]:

@@ -66,6 +66,8 @@ def prepare(contestants):
     """Make the environments that are missing. Gives the installed version of each peer."""
     versions = {}
     uv = Path(sys.executable).with_name("uv")
+    if not uv.exists():
+        subprocess.run([sys.executable, "-m", "pip", "install", "-q", "uv"], check=True)
     for one in (SERVER, *contestants):
         if not one.python.exists():
             print(f"making the environment of {one.name} …", file=sys.stderr)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from taofold.log.open import open_log
     from taofold.log.run_store import Store
     from taofold.policy import Limits, Policy
-    from taofold.runtime.control import decide
+    from taofold.runtime.control import cancel, decide, steer
     from taofold.runtime.hooks import (
         AddMessage,
         Hook,
@@ -44,6 +44,7 @@ _HOME = {
     "Agent": "agent",
     "Approval": "runtime.setup",
     "Audio": "tools.attachments",
+    "cancel": "runtime.control",
     "ConfigError": "core.errors",
     "decide": "runtime.control",
     "Decision": "runtime.setup",
@@ -74,6 +75,7 @@ _HOME = {
     "run_agent": "compat.tagent",
     "RunContext": "tools",
     "RunResult": "agent",
+    "steer": "runtime.control",
     "Store": "log.run_store",
     "Stream": "agent",
     "Thought": "core.values",
@@ -122,12 +124,14 @@ __all__ = [
     "Tool",
     "Toolset",
     "Usage",
+    "cancel",
     "decide",
     "open_log",
     "rate",
     "ratings",
     "register_custom_action",
     "run_agent",
+    "steer",
     "tool",
 ]
 
@@ -144,4 +148,6 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, "reason"})
+    # The public names, and the module's own attributes: not what it imports for itself.
+    own = [name for name in globals() if name.startswith("__")]
+    return sorted({*own, *__all__, "reason"})

@@ -8,7 +8,7 @@ look-up that could disagree a moment later.
 `send`, for requests with credentials: one blocking request, of which a redirect is an answer like
 any other. Following it would hand the headers, and with them the key, to whomever the server names.
 `http_parts` and `bare_url` read a URL that a person configured, and what of it may be
-shown.
+shown. `unpacking` decodes a compressed body within a bound.
 
 Knows nothing about tools, models or providers.
 """
@@ -19,6 +19,7 @@ import ipaddress
 import socket
 import urllib.error
 import urllib.request
+import zlib
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import SplitResult, urlsplit
@@ -267,3 +268,31 @@ def origin(url: str) -> tuple[str, str, int]:
     parts = urlsplit(url)
     port = parts.port or {"http": 80, "https": 443}.get(parts.scheme, 0)
     return parts.scheme, (parts.hostname or "").rstrip("."), port
+
+
+def unpacking(coding: str, most: int) -> Callable[[bytes], bytes] | None:
+    """Returns what unpacks the pieces of a body, each to at most `most` + 1 bytes.
+
+    A megabyte of gzip may hold a gigabyte. None: the body is sent as it is.
+
+    Raises:
+        ValueError: `coding` (of the header Content-Encoding) is none of gzip and deflate.
+    """
+    name = coding.strip().lower()
+    if name in ("", "identity"):
+        return None
+    if name not in ("gzip", "x-gzip", "deflate"):
+        raise ValueError(f"is encoded as {name[:20]!r}, which was not asked for")
+    # 32 more than the window: the head decides between gzip and zlib.
+    unpacker = zlib.decompressobj(zlib.MAX_WBITS | 32)
+
+    def unpacked(piece: bytes) -> bytes:
+        nonlocal unpacker
+        data = unpacker.decompress(piece, most + 1)
+        # A further member of gzip may follow.
+        while unpacker.eof and unpacker.unused_data and len(data) <= most:
+            rest, unpacker = unpacker.unused_data, zlib.decompressobj(zlib.MAX_WBITS | 32)
+            data += unpacker.decompress(rest, most + 1)
+        return data
+
+    return unpacked

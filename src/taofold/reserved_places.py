@@ -5,14 +5,30 @@ They usually lie outside the work root, or in `.taofold`, which does not exist f
 work root encloses one of them all the same (it is the home directory, or the log is given by a path
 inside it), whoever keeps it has reserved it here, and jail and container look here each time they
 are used. `operator_folder` and `state_folder` are where the operator's and this user's files lie.
-Knows nothing of what the places hold.
+What lets somebody in lies in `project_state_folder`, never in the project: a clone brings its own.
+
+`open_file` opens every file in such a place, `read_file` and `write_file` build on it. They refuse
+links, FIFOs, devices and files of other users on every component below the place, because a
+repository or another user may have planted them. Knows nothing of what the places hold.
 """
 
 import os
+import re
+import stat
+from collections.abc import Generator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache
+from hashlib import blake2b
 from pathlib import Path
-from typing import Final
+from secrets import token_hex
+from typing import Final, Literal
+from unicodedata import normalize
 
+from taofold.core.errors import ConfigError
+from taofold.core.text import visible
+
+PROJECT: Final = ".taofold"
+"""The name of a project's folder."""
 MARK: Final = "TAOFOLD_STARTED_BY"
 """Set for every uncontained process that is started for an agent: which tool started it."""
 SERVER: Final = "MCP server "
@@ -28,6 +44,17 @@ def operator_folder() -> Path:
 def state_folder() -> Path:
     """`~/.local/state/taofold`, where `XDG_STATE_HOME` says so elsewhere: this user's secrets."""
     return _base("XDG_STATE_HOME", ".local/state") / "taofold"
+
+
+def project_state_folder(project: Path) -> Path:
+    """Returns this user's folder for what lets somebody into a project.
+
+    Args:
+        project: The project's folder, `.taofold` or what `TAOFOLD_HOME` names. Its real path is
+            the key: another path is another project, with tokens of its own.
+    """
+    key = blake2b(os.fsencode(_real(project)), digest_size=16).hexdigest()
+    return state_folder() / "projects" / key
 
 
 def _base(variable: str, otherwise: str) -> Path:
@@ -62,30 +89,64 @@ def files(root: Path) -> list[Path]:
 
 
 def holds(root: Path, path: Path) -> bool:
-    """Is `path`, below `root` through no link, a reserved place or in one? Case is ignored.
+    """Is `path`, below `root` through no link, a reserved place or in one?
+
+    Names are compared as the file systems do that ignore most (`is_same_name`).
 
     A place that encloses `root` itself does not count: whoever chose the root has said so.
     """
-    # macOS and Windows take `.TAOFOLD` for `.taofold`; on Linux this only reserves a little more.
-    path_text, start = str(path).casefold(), str(root).casefold()
     for folder in _own():
-        folder_text = str(folder).casefold()
-        if _within(folder_text, start) and _within(path_text, folder_text):
+        if _within(folder, root) and _within(path, folder):
             return True
-    for file in _files:
-        name = str(file).casefold()
-        # What begins like the file belongs to it: -wal, -journal, .lock, a copy in the making.
-        if (
-            _within(name, start)
-            and path_text.startswith(name)
-            and path_text[len(name) :][:1] in ("", *"-.")
-        ):
-            return True
-    return False
+    # What begins like the file belongs to it: -wal, -journal, .lock, a copy in the making.
+    return any(_within(file, root) and _begins_like(path, file) for file in _files)
 
 
-def _within(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(folder.rstrip("/") + "/")
+def plain_name(name: str) -> str:
+    """Returns one form for all names of a file that some file system takes for the same.
+
+    macOS and Windows ignore case. HFS+ decomposes characters and ignores invisible ones; NTFS
+    ignores dots and spaces at the end and takes what is behind a colon for a stream of the file.
+    """
+    # On a file system that tells them apart this only reserves a little more.
+    shown = "".join([c for c in normalize("NFKC", name.partition(":")[0]) if visible(c) == c])
+    return shown.rstrip(". ").casefold()
+
+
+# Each file operation of a tool asks for each part of its path about each place.
+@lru_cache(maxsize=4096)
+def is_same_name(name: str, reserved: str) -> bool:
+    """True if some file system takes `name` for `reserved`, or for its short name of 8.3."""
+    if name == reserved:
+        return True
+    plain = plain_name(name)
+    if plain == plain_name(reserved):
+        return True
+    short = _SHORT.fullmatch(plain)
+    if short is None:
+        return False
+    # NTFS drops the leading dots: GIT~1, TAOFOL~1. From the fifth alike on it keeps two letters
+    # and writes four digits of a hash: TA1234~1.
+    stem, _, end = reserved.lstrip(".").casefold().partition(".")
+    stem = stem.replace(" ", "")
+    hashed = re.fullmatch(re.escape(stem[:2]) + "[0-9a-f]{4}", short[1]) is not None
+    return (short[1] == stem[:6] or hashed) and (short[2] or "") == end[:3]
+
+
+_SHORT: Final = re.compile(r"(.{1,6})~[0-9]{1,6}(?:\.(.{0,3}))?")
+
+
+def _within(path: Path, folder: Path) -> bool:
+    inner, outer = path.parts, folder.parts
+    return len(inner) >= len(outer) and all(map(is_same_name, inner, outer))
+
+
+def _begins_like(path: Path, file: Path) -> bool:
+    if len(path.parts) != len(file.parts) or not _within(path.parent, file.parent):
+        return False
+    name, reserved = plain_name(path.name), plain_name(file.name)
+    begins = name.startswith(reserved) and name[len(reserved) :][:1] in ("", *"-.")
+    return begins or is_same_name(path.name, file.name)
 
 
 def _own() -> tuple[Path, Path]:
@@ -101,3 +162,213 @@ def _resolve(path: Path) -> Path:
 
 def _real(path: Path) -> Path:
     return Path(os.path.realpath(path.expanduser().absolute()))
+
+
+Trust = Literal["secret", "own", "repository", "content"]
+"""Which files are opened.
+
+"secret": this user's, that nobody else may read. "own": this user's, that nobody else may write.
+"repository": this user's, that all may not write; with umask 002 the group may write each file of
+a clone. "content": anybody's, because what it says counts for nothing.
+"""
+_FORBIDDEN: Final[Mapping[Trust, int]] = {
+    "secret": 0o077,
+    "own": 0o022,
+    "repository": 0o002,
+    "content": 0,
+}
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+def open_file(
+    path: Path, flags: int = os.O_RDONLY, *, trust: Trust = "own", place: Path | None = None
+) -> int:
+    """Opens a file in a place of authority and returns its descriptor.
+
+    A file that is created has mode 0600. The folders must exist: `make_folder` makes them.
+
+    Args:
+        path: The file.
+        flags: As for `os.open`.
+        trust: Which files are opened.
+        place: A folder that a person has named; the default is the place in which `path` lies.
+
+    Raises:
+        ConfigError: the file, or a folder from the place down to it, is a link, is of another
+            kind, belongs to another user, or may be written by others.
+        OSError: it cannot be opened.
+    """
+    with _parent(path, trust, place) as folder:
+        # A device may act when it is opened, so its kind is checked before.
+        _check_entry(folder, path, trust)
+        # O_NONBLOCK: a FIFO that appears after the check must not stop this process.
+        always = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+        descriptor = os.open(path.name, flags | always, 0o600, dir_fd=folder)
+    try:
+        _check(os.fstat(descriptor), path, trust)
+        os.set_blocking(descriptor, True)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def read_file(path: Path, *, trust: Trust = "own", place: Path | None = None) -> bytes:
+    """Returns the content of a file in a place of authority. Arguments and errors: `open_file`."""
+    with os.fdopen(open_file(path, trust=trust, place=place), "rb") as file:
+        return file.read()
+
+
+def write_file(path: Path, content: bytes, *, place: Path | None = None) -> None:
+    """Replaces a file in a place of authority, as a whole or not at all. Its mode is 0600.
+
+    A crash leaves a `.part` beside it. Raises what `open_file` raises.
+    """
+    with _parent(path, "own", place) as folder:
+        _check_entry(folder, path, "own")
+        partial = f"{path.name}.{token_hex(4)}.part"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(partial, flags, 0o600, dir_fd=folder)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+                file.flush()
+                # Before the rename: else a power loss may leave an empty file under the name.
+                os.fsync(file.fileno())
+            os.replace(partial, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(partial, dir_fd=folder)
+            raise
+
+
+def make_folder(path: Path, *, place: Path | None = None) -> None:
+    """Makes a folder in a place of authority, and the place, for their owner only.
+
+    Folders of a place lose the permissions of others. A folder that a person has named keeps its
+    own.
+
+    Raises:
+        ConfigError: a component is a link, is no folder, or belongs to another user.
+        OSError: it cannot be made.
+    """
+    folders = _chain(path, place)
+    folders[0].parent.mkdir(parents=True, exist_ok=True)
+    # Level by level: with `parents=True` the umask decides who may look into those above.
+    for folder in folders:
+        with suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+        with _folder(folder, None) as descriptor:
+            status = os.fstat(descriptor)
+            if _is_place(folder):
+                _check(status, folder, "content", kind=stat.S_IFDIR)
+                _check_owner(status, folder)
+                if status.st_mode & _FORBIDDEN["secret"]:
+                    os.fchmod(descriptor, 0o700)
+
+
+def in_project(path: Path) -> bool:
+    """Does the path lead into a project's folder, which a repository may have brought?"""
+    return PROJECT in path.absolute().parts
+
+
+@contextmanager
+def _parent(path: Path, trust: Trust, place: Path | None) -> Generator[int]:
+    """Opens the folder that holds `path`, and checks each folder from the place down to it."""
+    descriptor: int | None = None
+    with ExitStack() as opened:
+        for folder in _chain(path.parent, place):
+            descriptor = opened.enter_context(_folder(folder, descriptor))
+            # Where a path was given that is no place, its folder is the user's choice (`/tmp`).
+            if _is_place(folder) and trust != "content":
+                _check(os.fstat(descriptor), folder, "repository", kind=stat.S_IFDIR)
+        assert descriptor is not None
+        yield descriptor
+
+
+@contextmanager
+def _folder(path: Path, above: int | None) -> Generator[int]:
+    try:
+        descriptor = os.open(
+            path if above is None else path.name, _FOLDER | os.O_NOFOLLOW, dir_fd=above
+        )
+    except NotADirectoryError as error:
+        # With O_DIRECTORY a link is reported so, too.
+        kind = "a link" if path.is_symlink() else "no folder"
+        raise ConfigError(
+            f"{str(path)!r} is {kind}: nothing in it is used. Look at it, and delete it"
+        ) from error
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _chain(folder: Path, named: Path | None) -> list[Path]:
+    """The place in which `folder` lies, and the folders from there down to it.
+
+    A place is the folder `named`, a project's, the operator's or the user's; another folder
+    stands for itself. Links above a place are the user's own (`/home`, a linked `~/.local`).
+    """
+    folder = folder.absolute()
+    own = [each for each in (operator_folder(), state_folder()) if folder.is_relative_to(each)]
+    projects = [each for each in (folder, *folder.parents) if each.name == PROJECT]
+    if projects and not own:
+        start = place = projects[-1]
+    else:
+        start = own[0] if own else (named or folder).absolute()
+        place = _real(start)
+    parts = folder.relative_to(start).parts
+    if ".." in parts:
+        raise ConfigError(f"{str(folder)!r} leaves its folder: write it without '..'")
+    return [place.joinpath(*parts[:count]) for count in range(len(parts) + 1)]
+
+
+def _is_place(folder: Path) -> bool:
+    return PROJECT in folder.parts or any(folder.is_relative_to(each) for each in _own())
+
+
+def _check_entry(folder: int, path: Path, trust: Trust) -> None:
+    with suppress(FileNotFoundError):
+        _check(os.stat(path.name, dir_fd=folder, follow_symlinks=False), path, trust)
+
+
+_KINDS: Final = {
+    stat.S_IFLNK: "a link",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFDIR: "a folder",
+    stat.S_IFREG: "a file",
+}
+
+
+def _check(status: os.stat_result, path: Path, trust: Trust, *, kind: int = stat.S_IFREG) -> None:
+    found, name = stat.S_IFMT(status.st_mode), str(path)
+    if found != kind:
+        raise ConfigError(
+            f"{name!r} is {_KINDS.get(found, 'of an unknown kind')}, not {_KINDS[kind]}: "
+            "it was not opened. Look at it, and delete it"
+        )
+    if trust == "content":
+        return
+    _check_owner(status, path)
+    # A second name of the user's own file elsewhere is a link, too.
+    if kind == stat.S_IFREG and status.st_nlink > 1:
+        raise ConfigError(
+            f"{name!r} has another name elsewhere (a hard link): it was not opened. "
+            "Replace it by a copy"
+        )
+    if status.st_mode & _FORBIDDEN[trust]:
+        mode = "700" if kind == stat.S_IFDIR else "600"
+        raise ConfigError(f"{name!r} is open to others: chmod {mode} it")
+
+
+def _check_owner(status: os.stat_result, path: Path) -> None:
+    # Root may do anything anyway, and images are often built by root.
+    if status.st_uid not in (os.geteuid(), 0):
+        raise ConfigError(
+            f"{str(path)!r} belongs to another user ({status.st_uid}): it was not opened. "
+            "Look at it, and delete it"
+        )

@@ -12,13 +12,12 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from secrets import token_hex
 from threading import Lock
 from time import monotonic
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from taofold.core.errors import ConfigError, LogError
-from taofold.reserved_places import reserve_file
+from taofold.reserved_places import open_file, read_file, reserve_file, write_file
 
 T = TypeVar("T")
 _Seen = tuple[int, int, int]
@@ -41,7 +40,7 @@ class Shelf(Protocol):
 
 def lock_file(path: Path) -> int:
     """A descriptor that holds the lock of the file, until it is closed. Blocks while others do."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = open_file(path, os.O_WRONLY | os.O_CREAT)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
     except BaseException:
@@ -101,7 +100,8 @@ class SharedDocument(Generic[T]):
         try:
             # One `stat` per request instead of a read: a
             # revoked token is refused at the next request.
-            stat = self.path.stat()
+            # Not followed: a link is refused when it is opened.
+            stat = self.path.lstat()
         except FileNotFoundError:
             self._known = (None, self._form.empty)
             return self._form.empty
@@ -111,9 +111,6 @@ class SharedDocument(Generic[T]):
         # A writer replaces the file, so its inode changes even where two writes share a timestamp.
         stamp = (stat.st_mtime_ns, stat.st_ino, stat.st_mode)
         if stamp != self._known[0]:
-            # Refused instead of repaired: others may have read the secrets already.
-            if os.name == "posix" and stat.st_mode & 0o077:
-                raise ConfigError(f"{str(self.path)!r} is open to others: chmod 600 it")
             self._known = (stamp, self._read(self.path))
         return self._known[1]
 
@@ -186,22 +183,12 @@ class SharedDocument(Generic[T]):
 
     def _read(self, path: Path) -> T:
         try:
-            return self._form.decode(json.loads(path.read_text(encoding="utf-8")))
+            # A file that is open to others is refused: they may have read the secrets already.
+            return self._form.decode(json.loads(read_file(path, trust="secret")))
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise ConfigError(f"{str(path)!r} is damaged: {error}") from error
 
     def _write(self, path: Path, value: T) -> None:
         body = json.dumps(self._form.encode(value), indent=1) + "\n"
-        # Readers see the old file or the new one, never half of it; a crash leaves a .part behind.
-        partial = path.with_name(f"{path.name}.{token_hex(4)}.part")
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(body)
-                file.flush()
-                # Before the rename: else a power loss may leave an empty file under the name.
-                os.fsync(file.fileno())
-            partial.replace(path)
-        except BaseException:
-            partial.unlink(missing_ok=True)
-            raise
+        # Readers see the old file or the new one, never half of it.
+        write_file(path, body.encode())

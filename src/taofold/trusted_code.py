@@ -9,9 +9,9 @@ Python itself lies below a work root nobody may write (`frozen`).
 import os
 import shutil
 import sys
-import threading
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
@@ -62,17 +62,22 @@ class Outside:
 
     def __init__(self) -> None:
         self.roots: set[Path] = set()
-        self._open = threading.local()
+        # In the context, not the thread: a run in a thread of its own belongs to the load, too.
+        self._open = ContextVar("a person's own module is loaded", default=False)
+
+    @property
+    def loading(self) -> bool:
+        """True while a module of the user's is loaded."""
+        return self._open.get()
 
     @contextmanager
     def open(self) -> Generator[None]:
         """While a person's own module is loaded, what it imports may lie anywhere."""
-        before = getattr(self._open, "now", False)
-        self._open.now = True
+        token = self._open.set(True)
         try:
             yield
         finally:
-            self._open.now = before
+            self._open.reset(token)
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -83,7 +88,7 @@ class Outside:
             ModuleNotFoundError: it does.
         """
         # None lets the next finder look: nothing is restricted before the roots are known.
-        if not self.roots or getattr(self._open, "now", False):
+        if not self.roots or self.loading:
             return None
         refused = False
         for finder in sys.meta_path:

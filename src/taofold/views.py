@@ -7,19 +7,33 @@ a session, HTTP a goal), but a key that is here means the same everywhere:
     >>> run_state_json("r1", records)["status"]
     'finished'
 
-`data` and tool results are what the log holds, and it holds no secrets. All but `session_in_log`
-is pure.
+What the log holds is shown with guessed secrets masked, but for the answer (`output`). All but
+`session_in_log` is pure.
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
+import msgspec
+
+from taofold.agent.prompts import SentPrompt
+from taofold.core.content import (
+    MediaPart,
+    Message,
+    OpaquePart,
+    Part,
+    TextPart,
+    ThinkingPart,
+    ToolCall,
+    ToolResult,
+)
 from taofold.core.events import Record
 from taofold.core.json_values import plain
 from taofold.core.state import RunState, fold, opening
 from taofold.core.text import iso
 from taofold.core.values import Principal
 from taofold.log.log import Log, RunRow
+from taofold.policy.redaction.views import shown, shown_value
 from taofold.runtime.ratings import Rating
 from taofold.runtime.setup import Approval
 
@@ -49,9 +63,9 @@ async def session_in_log(log: Log, principal: Principal, name: str) -> str:
 
 def run_state_json(run: str, records: Sequence[Record]) -> dict[str, Any]:
     """The state of a run after the last of `records`; `at` is that record's number, -1 = none."""
-    state, started = fold(record.public for record in records), opening(records)
+    state, started = fold(map(shown, records)), opening(records)
     return {
-        "run_id": run,
+        "id": run,
         "at": records[-1].seq if records else -1,
         "goal": state.goal,
         "agent": started.agent if started else "",
@@ -88,16 +102,74 @@ def run_json(row: RunRow) -> dict[str, Any]:
     return {
         "id": row.run,
         "status": row.status,
-        "goal": row.goal,
+        "goal": shown_value(row.goal),
         "agent": row.agent,
         "session": row.session.removeprefix(f"{row.principal}/"),
         "parent": row.parent,
         "principal": row.principal,
+        "tags": shown_value(row.tags),
         "created_at": iso(row.created_at),
         "updated_at": iso(row.updated_at),
         "events": row.events,
         "waiting_for": row.waiting_for,
     }
+
+
+def prompt_json(prompt: SentPrompt, before: SentPrompt | None) -> dict[str, Any]:
+    """One prompt of a run, compared with the one `before` it.
+
+    `same` counts the leading messages that both have, `dropped` the messages of the one before that
+    follow these and are not sent any more.
+    """
+    same = 0 if before is None else prompt.shared_with(before)
+    dropped = 0 if before is None or prompt.missing else before.length - same
+    return {
+        "number": prompt.number,
+        "key": prompt.key,
+        "model": prompt.model,
+        "role": prompt.role,
+        "digest": prompt.digest,
+        "missing": prompt.missing,
+        "system": prompt.system,
+        "messages": [_message_json(message) for message in prompt.messages],
+        "same": same,
+        "dropped": dropped,
+        "tools": [
+            {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+            for tool in prompt.tools
+        ],
+        "allowed": None if prompt.allowed is None else list(prompt.allowed),
+        "schema": None if prompt.schema is None else dict(prompt.schema),
+        "settings": msgspec.to_builtins(prompt.settings),
+    }
+
+
+def _message_json(message: Message) -> dict[str, Any]:
+    return {
+        "role": message.role,
+        "parts": [part for each in message.parts if (part := _part_json(each)) is not None],
+    }
+
+
+def _part_json(part: Part) -> dict[str, Any] | None:
+    """A part of a message as JSON; None for one that only its provider can read."""
+    match part:
+        case TextPart():
+            return {"type": "text", "text": part.text}
+        case ThinkingPart():
+            return {"type": "thinking", "text": part.text}
+        case ToolCall():
+            return {
+                "type": "call", "id": part.id, "name": part.name, "arguments": part.arguments,
+            }  # fmt: skip
+        case ToolResult():
+            return {"type": "result", "id": part.id, "text": part.text}
+        case MediaPart():
+            return {"type": "media", "text": part.line}
+        case OpaquePart():
+            return None
+        case _:
+            assert_never(part)
 
 
 def rating_json(rating: Rating) -> dict[str, Any]:

@@ -367,6 +367,10 @@ class RepairModel:
     name = NAME
     profile = Profile(window=1_000_000, window_known=True, streaming=False)
 
+    def command_for(self, goal: str) -> str:
+        """Returns the command with which it would run the tests; "" if `goal` is about none."""
+        return command_in(goal) if about_tests(goal) else ""
+
     async def complete(self, request: Request, on_text: OnText | None = None) -> Reply:
         """The next move; a pure function of the request's conversation. Raises nothing."""
         text = decide(request.conversation, [tool.name for tool in request.tools])

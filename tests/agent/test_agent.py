@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel
-from tests.runtime.kit import Memo, act, events, finish
 
 from taofold import (
     Agent,
@@ -27,6 +26,7 @@ from taofold.runtime.trace_context import TRACEPARENT
 from taofold.testing import FunctionModel, ScriptedModel
 from taofold.tools.discovery import DiscoveryWarning
 from taofold.tools.toolset import forget_action
+from tests.runtime.kit import Memo, act, events, finish
 
 pytestmark = pytest.mark.anyio
 
@@ -195,7 +195,11 @@ def test_run_sync_works_without_a_loop_and_raises_what_happened() -> None:
         ({"secrets": None}, r"write secrets=\[token\]"),
         ({"policy": None}, r"policy: write policy=Policy\(…\) or leave it out"),
         ({"policy": {"autonomy": "balanced"}}, "policy: write policy=Policy"),
-        ({"instructions": None}, "instructions: is a text, not None"),
+        (
+            {"instructions": None},
+            "function of the run's context, not None",
+        ),
+        ({"instructions": str}, "instructions: is a text, or a function"),
         ({"name": None}, "name: is a text"),
         ({"models": None}, "models: is a mapping"),
         ({"extra": None}, "extra: is a mapping"),
@@ -214,7 +218,7 @@ def test_run_sync_works_without_a_loop_and_raises_what_happened() -> None:
         ({"research": "no"}, "research: is True or False"),
         ({"cache": 1}, "cache: is True or False"),
         ({"raise_on_limit": "no"}, "raise_on_limit: is True or False"),
-        ({"strict": "no"}, "strict: is True, False or None"),
+        ({"strict": "no"}, "strict: is True or False"),
         ({"tools": {"add": len}}, r"write tools=\[add\]"),
     ],
 )

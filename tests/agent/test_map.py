@@ -269,7 +269,7 @@ async def test_progress_is_told_after_each_run() -> None:
 
 async def test_a_bar_is_drawn_at_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     await Agent(echo([]), strategy="direct").map(list("abc"), progress="terminal")
-    assert "$0.0300" in capsys.readouterr().err
+    assert "$0.03" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

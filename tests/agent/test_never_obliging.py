@@ -5,12 +5,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.runtime.kit import act, finish
 
 import taofold
 from taofold import Agent, Limits, run_agent, tool
 from taofold.core import events as e
 from taofold.testing import FunctionModel
+from tests.runtime.kit import act, finish
 
 pytestmark = pytest.mark.anyio
 
@@ -90,8 +90,8 @@ async def test_one_that_wraps_up_is_asked_exactly_so_often_and_its_answer_is_the
     stubborn = Stubborn(wraps_up)
     result = await Agent(stubborn.model, tools=[look], limits=Limits(steps=steps)).run("g")
     assert stubborn.asked == steps
-    assert (result.output, result.success) == ("as far as I got", False)
-    assert result.stop_reason == "max_steps"
+    assert (result.output, result.success) == ("as far as I got", True)
+    assert result.stop_reason == "final_answer"
     told = [r.event for r in result.records if isinstance(r.event, e.LimitHit)]
     assert [one.limit for one in told] == ["steps"]
 
@@ -130,9 +130,9 @@ def test_run_agent_keeps_the_same_bound(reply: Callable[[int, str], str], iterat
 
 
 @pytest.mark.scenario("RCT-01")
-async def test_the_chat_preset_ends_as_max_steps_after_eight_calls() -> None:
+async def test_the_chat_preset_ends_at_its_tool_calls_after_eight_calls() -> None:
     stubborn = Stubborn(forever)
     result = await Agent(stubborn.model, tools=[look], limits=Limits.chat()).run("g")
     assert stubborn.asked == 8
-    assert result.stop_reason == "max_steps"
+    assert result.stop_reason == "max_tool_calls"
     assert result.state.tool_calls == 5

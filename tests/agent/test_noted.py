@@ -45,7 +45,6 @@ def test_a_changed_agent_keeps_what_it_is_now():
     assert started(one)["instructions"] == "first"
     assert started(one.but(instructions="second", research=True, strict=True)) == {
         "strict": True,
-        "excuses": True,
         "effects": {"put": "idempotent"},
         "research": True,
         "instructions": "second",

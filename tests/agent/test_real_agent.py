@@ -3,14 +3,14 @@
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.llama import KEY, serving
-from tests.prerequisites import LLAMA
 
 from taofold import Agent, Limits, tool
 from taofold.core import events as e
 from taofold.core.values import THOUGHT_TYPES, Profile
 from taofold.models.transport import aclose_all
 from taofold.runtime.providers import resolve
+from tests.llama import KEY, serving
+from tests.prerequisites import LLAMA
 
 pytestmark = [
     pytest.mark.anyio,

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.prerequisites import CONTAINMENT
-from tests.runtime.kit import Memo, act, events, finish, settled
 
 from taofold import Agent
 from taofold.core import events as e
+from tests.prerequisites import CONTAINMENT
+from tests.runtime.kit import Memo, act, events, finish, settled
 
 pytestmark = pytest.mark.anyio
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from tests import environments
 
 pytestmark = [pytest.mark.crewai, pytest.mark.scenario("TEA-15")]
@@ -122,7 +123,7 @@ def test_names_are_made_safe_and_everything_asks_first(told):
 def test_wrong_arguments_are_refused_before_it_runs(told):
     negative, text, missing = told["seen"][1], told["seen"][2], told["seen"][11]
     assert [negative[1], text[1], missing[1]] == ["invalid"] * 3
-    assert "greater than or equal to 0" in negative[2]
+    assert "-1 is less than the minimum of 0" in negative[2]
     assert "'x'" in missing[2]
 
 

@@ -9,11 +9,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
-from tests import environments
-from tests.prerequisites import LLAMA
 
 from taofold.bridges.embeddings import Embed, cosine, minilm, served
 from taofold.core.errors import ConfigError, ModelError
+from tests import environments
+from tests.prerequisites import LLAMA
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,6 @@ import json
 from typing import Any
 
 import pytest
-from tests.runtime.kit import LOGS, Memo, act, events, finish, settled
 
 from taofold import Agent, Limits, MemoryLog, tool
 from taofold.bridges.python_tool import (
@@ -22,6 +21,7 @@ from taofold.core import events as e
 from taofold.core.errors import ConfigError
 from taofold.core.values import Reply, ToolCall
 from taofold.policy import Policy
+from tests.runtime.kit import LOGS, Memo, act, events, finish, settled
 
 pytestmark = pytest.mark.anyio
 

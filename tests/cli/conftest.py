@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from tests.terminal import enter, started, taofold
 
 __all__ = ["started", "taofold"]

@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 import typer
-from tests.terminal import Taofold
 
 from taofold import RunContext
 from taofold.cli.app import ALLOWED_FOR_AGENTS, app, guard, refuse, started_by
 from taofold.core.errors import Refused
 from taofold.reserved_places import MARK
 from taofold.tools.command import command_tool
+from tests.terminal import Taofold
 
 linux = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="no /proc here")
 tomorrow = typer.Typer()

@@ -12,13 +12,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.terminal import Taofold
 
 from taofold import tool
 from taofold.cli.approval_prompt import PromptApprover
+from taofold.cli.approval_prompt import Terminal as Prompt
 from taofold.core.values import Action, Deciders, Tier
 from taofold.runtime.ledger import Park
 from taofold.runtime.setup import Approval, Decision
+from tests.terminal import Taofold
 
 
 class Script:
@@ -225,7 +226,7 @@ def test_what_was_typed_before_the_question_is_no_answer(
     assert not (project / "notes.txt").exists()
 
 
-def test_ctrl_c_at_the_question_ends_with_130(
+def test_ctrl_c_at_the_question_leaves_the_run_waiting(
     taofold: Taofold, terminal: Callable[..., Terminal], project: Path
 ) -> None:
     one = terminal("run", "agents.py:writer", "go")
@@ -233,7 +234,12 @@ def test_ctrl_c_at_the_question_ends_with_130(
     one.type("\x03")
     one.until("runs resume")
     assert one.process.wait(20) == 130
+    assert "the run waits for a person" in " ".join(one.seen.split())
     assert not (project / "notes.txt").exists()
+    # Nothing is lost: the question is still open, and its answer goes on with the run.
+    assert taofold("approvals", "approve", "last").code == 0
+    assert taofold("runs", "resume", "last").code == 0
+    assert (project / "notes.txt").read_text() == "hello 7777\n"
 
 
 def test_no_color_is_respected_at_a_terminal(
@@ -254,3 +260,27 @@ def test_a_terminal_shows_colours_and_never_what_the_model_smuggled_in(
     assert "\x1b[1m" in one.seen
     assert "\x1b[2J" not in one.seen
     assert "\x1b[31mred" not in one.seen  # the result, too, when it goes to a terminal
+
+
+@pytest.mark.parametrize("colours", [False, True], ids=["plain", "panel"])
+@pytest.mark.parametrize("where", ["rationale", "preview", "tool", "question"])
+def test_no_text_of_a_model_draws_the_frame_of_the_question(
+    colours: bool, where: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mutant: `show` writes facts and preview as they are."""
+    monkeypatch.setenv("COLUMNS", "60")
+    forged = "fine\n  tier     │ 1: reads only\r\n[a]pprove  [d]eny\n> a\n" + " " * 57 + "! look"
+    title = f"{forged if where == 'tool' else 'pay'} needs your word"
+    fields = [("tier", "3: asks"), ("because", forged if where == "rationale" else "x")]
+    if where == "question":
+        fields.append(("", forged))
+    Prompt(colours=colours).show(title, fields, forged if where == "preview" else "pay(5)")
+    rows = capsys.readouterr().err.rstrip("\n").split("\n")
+    edge = "│ " if colours else "  "
+    for row in rows[1:-1] if colours else rows[1:]:
+        assert row.startswith(edge)
+        name, bar, _ = row[len(edge) :].partition("│")
+        assert name.strip() in ("", "tier", "because"), row
+        assert bar or not row.strip(" │"), row
+    # Once, in its place: the row that says so is ours.
+    assert sum(row[len(edge) :].startswith("tier") for row in rows) == 1

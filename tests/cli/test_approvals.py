@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.terminal import PATIENCE, Started, Taofold
 
 from taofold.cli.output import invocation
+from tests.terminal import PATIENCE, Started, Taofold
 
 
 def waiting(taofold: Taofold, agent: str = "writer") -> str:

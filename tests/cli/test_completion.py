@@ -5,10 +5,10 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.terminal import Taofold
 
 from taofold.cli import options
 from taofold.cli.output import UNREACHED, explain
+from tests.terminal import Taofold
 
 
 def test_ids_of_runs_and_questions_complete(

@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.prerequisites import GIT
 
 from taofold.cli.demo import invocation
+from tests.prerequisites import GIT
 
 pytestmark = GIT.mark
 

@@ -8,8 +8,9 @@ import pytest
 
 from taofold.cli.doctor import Finding
 from taofold.cli.model_probe import examine
+from taofold.models.probed import probed_profile
 from taofold.models.transport import Body, Bounds, HttpResponse, OnBytes, answered_by
-from taofold.runtime.providers import probed_profile
+from taofold.runtime.providers import resolve
 
 
 class Says:
@@ -40,7 +41,7 @@ def findings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[dict[str,
 def test_what_was_not_tried_stays_as_the_rules_have_it(
     findings: tuple[dict[str, Finding], str],
 ) -> None:
-    profile = probed_profile(findings[1])
+    profile = probed_profile(findings[1], "https://api.openai.com/v1")
     assert profile is not None
     assert profile.thinking == "always"
     assert profile.prefix_bound
@@ -56,3 +57,21 @@ def test_each_fact_has_a_source(findings: tuple[dict[str, Finding], str]) -> Non
     assert "per million tokens" in said["price"]
     assert said["takes"].startswith("text, image, document (rules of ")
     assert said["thinks"].startswith("always (rules of ")
+
+
+def test_what_another_server_answers_changes_nothing_for_the_real_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-this-test")
+    monkeypatch.chdir(tmp_path)
+    real = resolve("openai:gpt-6.1-sol").profile
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://fake.example:9/v1")
+    with answered_by(Says()):
+        kept = {found.what: found.text for found in examine("openai:gpt-6.1-sol")}["profile"]
+    assert kept.endswith(", for http://fake.example:9/v1")
+    there = resolve("openai:gpt-6.1-sol").profile
+    assert not there.native_tools, "later uses of that server have what was measured"
+    monkeypatch.delenv("OPENAI_BASE_URL")
+    assert resolve("openai:gpt-6.1-sol").profile == real
+    assert real.native_tools

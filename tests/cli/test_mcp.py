@@ -2,11 +2,10 @@
 
 import json
 
-from tests.terminal import Taofold
-
 from taofold.bridges.mcp.client.address import ServerAddress
 from taofold.bridges.mcp.client.definitions import Definition, Pins
 from taofold.reserved_places import operator_folder
+from tests.terminal import Taofold
 
 
 def test_what_was_accepted_is_listed_and_forgotten_at_the_terminal(taofold: Taofold) -> None:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 from jsonschema import Draft202012Validator
-from tests.terminal import Taofold
 
 from taofold.files.checked_yaml import load
 from taofold.runtime import providers as registry
 from taofold.testing.models import ScriptedModel
+from tests.terminal import Taofold
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 CRITIC = json.dumps({"reasoning": "good", "score": 1, "issues": [], "suggestions": []})

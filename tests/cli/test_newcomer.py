@@ -7,14 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.cli.test_approval_prompt import Terminal, terminal
-from tests.cli.test_run import until
-from tests.terminal import Taofold
 
 from taofold import Agent, tool
 from taofold.cli.project import KNOWN, unknown
 from taofold.files.config import LimitKeys
 from taofold.testing import ScriptedModel
+from tests.cli.test_approval_prompt import Terminal, terminal
+from tests.cli.test_run import until
+from tests.terminal import Taofold
 
 __all__ = ["terminal"]
 Start = Callable[..., subprocess.Popen[str]]
@@ -66,11 +66,11 @@ def test_a_run_that_python_started_is_listed_and_decided_from_here(
     model = ScriptedModel([json.dumps(call), "done"])
     agent = Agent(model, tools=[bill], log=str(project / ".taofold/runs.db"))
     waiting = agent.run_sync("bill Ada")
-    assert repr(waiting).endswith("waits for a person: bill(name='Ada'))")
+    assert repr(waiting).endswith("waits for a person: bill(name='Ada') (tier 3 always asks))")
     run = waiting.run_id
     assert "decided" not in taofold("approvals", "list").out
     approved = taofold("approvals", "approve", run)
-    assert f"runs resume {run} --agent FILE or module:attr" in " ".join(approved.err.split())
+    assert f"runs resume {run} --agent FILE.py:NAME" in " ".join(approved.err.split())
     assert "decided: resume the run" in taofold("approvals", "list").out
     (listed,) = json.loads(taofold("approvals", "list", "--json").out)
     assert (listed["decided"], listed["live"]) == (True, False)
@@ -103,7 +103,7 @@ def test_a_run_whose_process_is_gone_is_interrupted_and_a_fork_is_forked(
     taofold: Taofold, started: Start, project: Path
 ) -> None:
     killed(started, project, "waiter")
-    run = json.loads(taofold("runs", "list", "--json").out)[0]["run"]
+    run = json.loads(taofold("runs", "list", "--json").out)[0]["id"]
     assert " interrupted " in taofold("runs", "list").out
     assert "status: interrupted " in taofold("runs", "show", run).out
     fork = taofold("runs", "fork", run, "--at", "0").out.strip()

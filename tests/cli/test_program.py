@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.terminal import Taofold
 
 import taofold as package
+from tests.terminal import Taofold
 
 ROOT = Path(package.__file__).parents[2]
 HEAVY = (

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from tests.llama import KEY, serving
 from tests.prerequisites import LLAMA
 from tests.terminal import Taofold
@@ -32,7 +33,7 @@ def test_doctor_probes_a_model_and_later_runs_use_what_it_found(
     found = {one["what"]: one for one in json.loads(done.out)}
     assert all(found[what]["good"] for what in ("plain reply", "window", "profile"))
     kept = json.loads((project.parent / "config" / "taofold" / "profiles.json").read_text())
-    profile = kept["llamacpp:react"]["profile"]
+    profile = kept[f"llamacpp:react at {server}"]["profile"]
     assert profile["window_known"]
     assert KEY not in done.out + done.err + json.dumps(kept)
     taofold("run", "-m", "llamacpp:react", "count", "--steps", "1", "-q")

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.terminal import Result, Taofold
 
 from taofold import Agent, Principal
 from taofold.log.sqlite.log import SqliteLog
 from taofold.testing import ScriptedModel
+from tests.terminal import Result, Taofold
 
 Start = Callable[..., subprocess.Popen[str]]
 

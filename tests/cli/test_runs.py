@@ -7,9 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.pictures import PICTURE, png
-from tests.prerequisites import ROOT
-from tests.terminal import Taofold
 
 from taofold import Agent, Image, tool
 from taofold.core.content import OpaquePart, ThinkingPart, blob_digest
@@ -18,12 +15,15 @@ from taofold.core.values import Reply, ToolCall
 from taofold.server.streams.events import project as project_events
 from taofold.testing.models import ScriptedModel
 from taofold.tools.threads import run_now
+from tests.pictures import PICTURE, png
+from tests.prerequisites import ROOT
+from tests.terminal import Taofold
 
 
 @pytest.fixture
 def run(taofold: Taofold) -> str:
     """The id of a finished run."""
-    return str(json.loads(taofold("run", "agents.py:adder", "add", "--json").out)["run_id"])
+    return str(json.loads(taofold("run", "agents.py:adder", "add", "--json").out)["id"])
 
 
 def test_without_runs_every_command_says_where_it_looked(taofold: Taofold) -> None:
@@ -50,9 +50,20 @@ def test_the_log_of_a_program_in_this_folder_is_named(
 def test_list_shows_the_runs(taofold: Taofold, run: str) -> None:
     assert run in taofold("runs", "list").out
     told = json.loads(taofold("runs", "list", "--json").out)
-    assert [(one["run"], one["status"]) for one in told] == [(run, "finished")]
+    assert [(one["id"], one["status"]) for one in told] == [(run, "finished")]
     assert taofold("runs", "list", "--status", "waiting").out == ""
     assert taofold("runs", "list", "--status", "wating").code == 2
+
+
+def test_list_shows_the_runs_with_a_tag(taofold: Taofold, run: str) -> None:
+    tagged = taofold("run", "agents.py:adder", "add", "--tag", "team=x", "--tag", "a=b", "--json")
+    told = json.loads(taofold("runs", "list", "--tag", "team=x", "--json").out)
+    assert [(one["id"], one["tags"]) for one in told] == [
+        (json.loads(tagged.out)["id"], {"team": "x", "a": "b"})
+    ]
+    assert taofold("runs", "list", "--tag", "team=y").err.strip() == "no runs"
+    for wrong in (["runs", "list", "--tag", "team"], ["run", "g", "--tag", "team"]):
+        assert taofold(*wrong).code == 2
 
 
 def test_show_travels(taofold: Taofold, run: str) -> None:
@@ -111,11 +122,11 @@ def test_replay_shows_the_first_divergence(taofold: Taofold, run: str) -> None:
     assert "diverges at effect" in done.out
 
 
-@pytest.mark.parametrize("strict", [None, False, True])
+@pytest.mark.parametrize("strict", [False, True])
 def test_a_run_from_python_that_broke_a_rule_is_derived_as_it_was(
-    taofold: Taofold, project: Path, strict: bool | None
+    taofold: Taofold, project: Path, strict: bool
 ) -> None:
-    """The program is strict where Python is lenient: the run says what it was."""
+    """A run keeps the strictness it began with, whatever the command says."""
     place = {"__file__": str(project / "agents.py")}
     exec((project / "agents.py").read_text(), place)
     agent = place["careless"].but(log=str(project / ".taofold/runs.db"), strict=strict)
@@ -130,7 +141,7 @@ def test_a_run_from_python_that_broke_a_rule_is_derived_as_it_was(
     done = taofold("runs", "resume", new, "--agent", "agents.py:careless")
     assert (done.code, done.out) == (0, "42\n"), done.err
     kept = json.loads(taofold("runs", "log", new, "--json").out.splitlines()[0])
-    assert kept["event"]["settings"]["strict"] is bool(strict)
+    assert kept["event"]["settings"]["strict"] is strict
     # The same from Python: what the agent that carries on would choose does not matter.
     other = agent.but(strict=not strict)
     assert run_now(other.replay("lenient")).success
@@ -151,7 +162,7 @@ def test_fork_and_diff(taofold: Taofold, run: str) -> None:
 
 
 def test_diff_shows_the_steps_that_differ(taofold: Taofold, run: str) -> None:
-    other = json.loads(taofold("run", "agents.py:endless", "add", "--json").out)["run_id"]
+    other = json.loads(taofold("run", "agents.py:endless", "add", "--json").out)["id"]
     done = taofold("runs", "diff", run, other)
     assert done.code == 1
     assert "- → add a=17 b=25" in done.out
@@ -299,3 +310,16 @@ def test_a_run_is_rated_shown_and_becomes_a_case(taofold: Taofold, run: str) -> 
         assert taofold("runs", "rate", run, wrong).code == 2
     taofold("runs", "delete", run, "--yes")
     assert taofold("eval", "--from-rated").code == 2
+
+
+def test_the_prompt_of_a_call_is_shown_as_it_was_sent(taofold: Taofold, run: str) -> None:
+    calls = json.loads(taofold("runs", "show", run, "--json").out)["model_calls"]
+    last = taofold("runs", "show", run, "--prompt")
+    assert last.code == 0
+    assert f"prompt {calls} of {calls}" in last.out
+    first = json.loads(taofold("runs", "show", run, "--prompt", "1", "--json").out)
+    assert (first["number"], first["missing"]) == (1, "")
+    assert first["messages"][-1]["parts"][0]["text"] == "add"
+    beyond = taofold("runs", "show", run, "--prompt", str(calls + 1))
+    assert beyond.code == 2
+    assert f"--prompt is 1 to {calls}" in beyond.err

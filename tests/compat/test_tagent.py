@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel, ValidationError
-from tests.runtime.kit import Memo, act, batch, finish
 
 from taofold import Agent, Limits, Policy
 from taofold.compat import tagent
@@ -35,6 +34,7 @@ from taofold.compat.tagent import (
 from taofold.core.errors import ConfigError, ModelError, RunError
 from taofold.testing import FunctionModel, ScriptedModel
 from taofold.tools.toolset import forget_action
+from tests.runtime.kit import Memo, act, batch, finish
 
 State = dict[str, Any]
 
@@ -362,15 +362,31 @@ def test_run_agent_makes_exactly_so_many_decisions(iterations: int) -> None:
 
     result = run_agent("g", FunctionModel(reply), {"greet": hello}, max_iterations=iterations)
     assert len(asked) == iterations
-    assert result.stop_reason == "max_steps"
+    assert (result.stop_reason, result.success) == ("final_answer", True)
     assert result.output == "as far as I got"
-    assert not result.success
     partial = {"greeting": f"hello n{iterations - 1}"} if iterations > 1 else {}
     assert result.state.data == partial
-    asked.clear()
+    more = [act("hello", name=f"m{number}") for number in range(iterations)]
+    model = Memo([*more, finish("as far as I got")])
     with pytest.raises(OverIterations) as caught:
-        run_agent("g", FunctionModel(reply), [hello], iterations, crash_if_over_iterations=True)
+        run_agent("g", model, [hello], iterations, crash_if_over_iterations=True)
     assert caught.value.result.output == "as far as I got"
+
+
+@pytest.mark.scenario("TAG-12")
+@pytest.mark.parametrize(
+    ("achieved", "ending"),
+    [(True, ("criteria_met", True, "all done")), (False, ("max_steps", False, None))],
+)
+def test_evaluate_is_carried_out_in_the_last_iteration(
+    achieved: bool, ending: tuple[str, bool, str | None]
+) -> None:
+    verdict = json.dumps({"reasoning": "r", "achieved": achieved, "feedback": "more"})
+    model = Memo([act("hello", name="x"), act("evaluate"), verdict, "all done"])
+    result = run_agent("g", model, [hello], max_iterations=2)
+    assert result.state.data["achieved"] is achieved
+    assert (result.stop_reason, result.success, result.output) == ending
+    assert achieved or "all 2 steps were used: raise limits.steps" in result.error
 
 
 @pytest.mark.scenario("TAG-27")

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from playwright.async_api import Page, async_playwright, expect
-from tests import prerequisites
-from tests.server.live import Client, serving
 
 from taofold import Agent
 from taofold.server.auth import TokenStore
+from tests import prerequisites
+from tests.server.live import Client, serving
 
 FLAGS = (
     "--no-sandbox",

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+
 from tests import environments
 from tests.environments import cache
 from tests.prerequisites import NODE

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from playwright.async_api import expect
+
 from tests.console import node
 from tests.console.browser import Seat, seated
 from tests.server.agents import Bench, act, finish

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 from playwright.async_api import expect
-from tests.console.browser import seated
-from tests.server.agents import Bench, act, finish
 
 from taofold import Limits, RunContext, tool
 from taofold.clocks import clock
 from taofold.runtime.run import rewind
 from taofold.tools import InputRequired
+from tests.console.browser import seated
+from tests.server.agents import Bench, act, finish
 
 pytestmark = [pytest.mark.anyio, pytest.mark.browser]
 FORM: dict[str, Any] = {

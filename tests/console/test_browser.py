@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 from playwright.async_api import Route, expect
-from tests.console.browser import seated
-from tests.server.agents import Bench, act, batch, finish
-from tests.server.live import settled
-from tests.test_surfaces import REMARK, TEXT, Slowed, Tried
 
 from taofold.core import events as e
 from taofold.core.text import milliseconds
 from taofold.server.api import responses
 from taofold.server.streams.events import EventProjection
+from tests.console.browser import seated
+from tests.server.agents import Bench, act, batch, finish
+from tests.server.live import settled
+from tests.test_surfaces import REMARK, TEXT, Slowed, Tried
 
 pytestmark = [pytest.mark.anyio, pytest.mark.browser]
 EVIL = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
@@ -191,6 +191,8 @@ async def test_a_question_is_answered_in_the_tray_with_the_keyboard(
         await page.keyboard.press("a")  # picks the question
         assert bench.done == []
         await expect(page.locator(".card:not(.settled)")).to_be_focused()
+        # A card that has just appeared decides nothing.
+        await expect(page.locator(".card:not(.settled) [data-do=approve]")).to_be_enabled()
         await page.keyboard.press("a")  # and decides
         await seat.client.until(run)
         assert bench.done == [("publish", "blue")]
@@ -453,3 +455,23 @@ async def test_an_address_that_is_no_view_is_the_list_of_runs(
         await seat.page.goto(f"{seat.url}/#/{address}")
         await expect(seat.page.locator(".viewhead h1")).to_have_text("Runs")
         await seat.open("approvals")
+
+
+async def test_a_prompt_is_shown_with_what_is_new_in_it(tmp_path: Path) -> None:
+    bench = Bench()
+    agent = bench.agent(act("I look", "look", at="left"), finish("done"))
+    async with seated(agent, tmp_path) as seat:
+        run = await seat.client.start("look around")
+        await seat.client.until(run)
+        await seat.open(f"runs/{run}")
+        await seat.page.click("[data-do=prompts]")
+        await expect(seat.page.locator(".lead").first).to_contain_text("call 2 of 2")
+        await expect(seat.page.locator(".prompt > details > summary").first).to_contain_text(
+            "2 messages as in the call before"
+        )
+        await expect(seat.page.locator(".prompt > .message.new")).to_have_count(2)
+        await seat.keep("prompt")
+        await seat.page.keyboard.press("[")
+        await expect(seat.page.locator(".lead").first).to_contain_text("call 1 of 2")
+        await expect(seat.page.locator(".prompt > .message.new")).to_have_count(0)
+        await expect(seat.page.locator(".prompt > .message")).to_have_count(2)

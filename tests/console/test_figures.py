@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-from tests.server.agents import Bench, act, finish
-from tests.server.live import serving
 
 from taofold.core.values import Reply, Usage
 from taofold.server.auth import TokenStore
+from tests.server.agents import Bench, act, finish
+from tests.server.live import serving
 
 pytestmark = pytest.mark.anyio
 

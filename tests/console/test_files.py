@@ -1,13 +1,17 @@
 """The console's files: obedient to the policy of the page, small, and never found by a path."""
 
+import json
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
+
+from taofold.core.text import visible
+from taofold.server.console import FILES
+from tests.prerequisites import NODE
 from tests.server.agents import Bench, finish
 from tests.server.live import serving
-
-from taofold.server.console import FILES
 
 STATIC = Path(__file__).parents[2] / "src/taofold/server/static"
 SCRIPTS = sorted((STATIC / "js").glob("*.js"))
@@ -43,7 +47,7 @@ def test_nothing_comes_from_somewhere_else_and_nothing_stands_inline() -> None:
 
 
 def test_the_page_stays_light() -> None:
-    assert sum(len(file.content) for file in FILES.values()) < 156_000
+    assert sum(len(file.content) for file in FILES.values()) < 176_000
 
 
 def test_every_file_is_packaged() -> None:
@@ -109,3 +113,32 @@ async def test_what_a_request_names_is_never_a_path(tmp_path: Path, path: str) -
         answer = await client.get(f"/static/{path}")
         assert answer.status_code in (400, 404)
         assert b"import" not in answer.content
+
+
+def test_the_console_sees_the_characters_that_the_terminal_sees() -> None:
+    NODE.need()
+    script = """
+        import { prose, visible } from %s;
+        const out = [];
+        for (let n = 0; n < 0x110000; n += 1) {
+            const one = String.fromCodePoint(n);
+            if (visible(one) !== one) out.push(n);
+        }
+        const texts = JSON.parse(process.argv[1]);
+        console.log(JSON.stringify([out, texts.map((one) => prose(one) === one)]));
+    """
+    at = json.dumps((STATIC / "js/format.js").as_uri())
+    texts = [
+        "⚠\ufe0f",
+        "❤\ufe0f\u200d🔥",
+        "1\ufe0f\u20e3",
+        "می\u200cخ",
+        "a\ufe0f",
+        "⚠\ufe0f\ufe0f",
+        "x\u200dy",
+    ]
+    command = ["node", "--input-type=module", "-e", script % at, json.dumps(texts)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    unseen, kept = json.loads(done.stdout)
+    assert unseen == [n for n in range(0x110000) if visible(chr(n)) != chr(n)]
+    assert kept == [visible(one, prose=True) == one for one in texts]

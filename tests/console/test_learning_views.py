@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 from playwright.async_api import Route, expect
-from tests.console.browser import Seat, seated
-from tests.server.agents import Bench, finish
 
 from taofold.learning.patterns.kinds import ErrorFix, ErrorSignature, Fix
 from taofold.learning.patterns.pattern import Pattern
 from taofold.learning.settings import Extraction
 from taofold.log.journal import MemoryJournal
 from taofold.log.patterns.stores import memory_registry
+from tests.console.browser import Seat, seated
+from tests.server.agents import Bench, finish
 
 pytestmark = [pytest.mark.anyio, pytest.mark.browser]
 EVIL = "<img src=x onerror=alert(1)>"

@@ -4,14 +4,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from taofold import Agent, Limits
+from taofold.testing.cassette import Cassette
 from tests import prerequisites
 from tests.console.browser import seated
 from tests.models.forms import FORMS, add
 from tests.pictures import PDF, PICTURE
 from tests.server.test_attachments import encoded
-
-from taofold import Agent, Limits
-from taofold.testing.cassette import Cassette
 
 pytestmark = [pytest.mark.anyio, prerequisites.CHROMIUM.mark]
 

@@ -1,9 +1,10 @@
+import msgspec
 import pytest
-from story import Story
 
 from taofold.core import events as e
 from taofold.core.checklist import check
 from taofold.core.values import FINISH, Action, Observation, Thought
+from tests.core.story import Story
 
 NAMES = [
     "complete_triplets", "typed_thoughts", "actions_with_tool_and_parameters",
@@ -63,14 +64,38 @@ def test_time_that_runs_backwards_fails_the_metrics():
 
 def test_a_corrected_reply_is_no_fault_but_a_coerced_thought_is():
     story = clean()
-    story.put(e.Violated(key="98", rule="thought_type", detail="unknown 'hm'"))
-    story.put(e.Violated(key="99", rule="R2", detail="no action"))
+    unknown = "unknown 'hm'"
+    story.put(e.Violated(key="98", rule="thought_type", detail=unknown, refused=True))
+    story.put(e.Violated(key="99", rule="R2", detail="no action", refused=True))
     story.step("beta_2", n=2)
     assert failed(story) == {}
     coerced = clean()
     coerced.put(e.Violated(key="98", rule="thought_type", detail="unknown 'hm'"))
-    coerced.step(Thought("beta_2", synthesized=True), n=2)
+    coerced.step(Thought("beta_2", inferred=True), n=2)
     assert failed(coerced) == {NAMES[1]: (3,)}
+
+
+def test_a_lenient_run_does_not_demand_what_only_a_strict_run_asks_for():
+    def demanded(story: Story, strict: bool) -> dict[str, bool]:
+        first = story.records[0]
+        start = msgspec.structs.replace(first.event, settings={"strict": strict})
+        story.records[0] = msgspec.structs.replace(first, event=start)
+        return {item.name: item.demanded for item in check(story.records) if not item.passed}
+
+    def faulty() -> Story:
+        story = clean()
+        story.put(e.Violated(key="98", rule="R1", detail="no thought"))
+        return story.step("on we go", n=2, rationale="")
+
+    points = [NAMES[0], NAMES[2], NAMES[4]]
+    assert demanded(faulty(), strict=False) == dict.fromkeys(points, False)
+    assert demanded(faulty(), strict=True) == dict.fromkeys(points, True)
+    # What every run keeps is demanded of a lenient one, too.
+    empty = clean().step("beta_2", n=2, result="")
+    assert demanded(empty, strict=False) == {NAMES[3]: True}
+    cut = faulty()
+    cut.start(cut.think("beta_2", Action("look", {}, "w")))
+    assert demanded(cut, strict=False)[NAMES[0]]
 
 
 def test_falsy_results_are_results():

@@ -189,11 +189,6 @@ def old_agent(log: MemoryLog, *replies: Reply) -> Agent[None, str]:
     return Agent(ScriptedModel(replies, profile), tools=[add], instructions="Be exact.", log=log)
 
 
-async def test_a_run_of_the_release_before_parts_replays_exactly() -> None:
-    result = await old_agent(await old_run(99)).replay("old")
-    assert result.output == "The total is 10."
-
-
 async def test_a_run_of_the_release_before_parts_is_carried_on() -> None:
     log = await old_run(17)
     result = await old_agent(log, Reply("It is 10.")).resume("old")

@@ -3,12 +3,12 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from story import Story
 
 from taofold.core import events as e
 from taofold.core.grounding import Evidence, ground, ground_turns, tokens
 from taofold.core.trace import turns
 from taofold.core.values import Action, Message, Observation, Step, Thought
+from tests.core.story import Story
 
 
 def step(number: int, thought: str, result="", because=(), **parameters) -> Step:

@@ -1,11 +1,11 @@
 import sys
 
 import pytest
-from story import Story
 
 from taofold.core import events as e
 from taofold.core.metrics import measure
 from taofold.core.values import Action, Observation, Thought
+from tests.core.story import Story
 
 SIX = {
     "iterations_count", "thought_type_distribution", "action_tool_distribution",

@@ -10,7 +10,6 @@ from typing import Any, get_args
 
 import msgspec
 import pytest
-from tests.frozen import classes
 
 from taofold.core import events as e
 from taofold.core.checklist import check
@@ -22,6 +21,7 @@ from taofold.core.rules import violations
 from taofold.core.state import live
 from taofold.core.text import excerpt, key_line, near, visible
 from taofold.core.trace import audit, trace, turns
+from tests.frozen import classes
 
 KIT = Path(__file__).parents[2] / "conformance" / "folding"
 FOLDER = Path(__file__).parent / "recorded"

@@ -1,7 +1,6 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from story import Story
 
 from taofold.core import events as e
 from taofold.core.rules import (
@@ -15,6 +14,7 @@ from taofold.core.rules import (
     violations,
 )
 from taofold.core.values import THOUGHT_TYPES, Action, Observation, Profile, Thought
+from tests.core.story import Story
 
 
 def rules(story: Story, **options) -> list[tuple[str, tuple[int, ...]]]:

@@ -1,13 +1,13 @@
 """The steps of a state: a view that shows its own, however long the list behind it has become."""
 
 import pytest
-from story import Story
 
 from taofold.core import events as e
 from taofold.core.events import encode
 from taofold.core.metrics import measure
 from taofold.core.state import Chain, fold
 from taofold.core.values import Action, Observation, Step, Thought
+from tests.core.story import Story
 
 
 def step(number: int) -> Step:

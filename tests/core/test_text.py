@@ -1,12 +1,25 @@
 """Text for people: what is shortened where, what is made visible, what a name was meant to be."""
 
 from datetime import UTC, datetime, timedelta
+from unicodedata import category, east_asian_width
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taofold.core.text import clip, excerpt, iso, key_line, milliseconds, near, visible
+from taofold.core.text import (
+    BAR,
+    clip,
+    excerpt,
+    framed,
+    iso,
+    key_line,
+    milliseconds,
+    near,
+    quoted,
+    visible,
+    visible_line,
+)
 
 
 @pytest.mark.parametrize(
@@ -83,14 +96,101 @@ def test_a_key_line_is_short_and_of_nothing_there_is_none() -> None:
         ("\u061b\u061c\u061d", "\u061b\\u{61c}\u061d"),
         ("\u200a\u200b\u200f\u2010", "\u200a\\u{200b}\\u{200f}\u2010"),
         ("\u2027\u2028\u202e\u202f", "\u2027\\u{2028}\\u{202e}\u202f"),
-        ("\u205f\u2060\u2069\u206a", "\u205f\\u{2060}\\u{2069}\u206a"),
+        ("\u205f\u2060\u206f\u2070", "\u205f\\u{2060}\\u{206f}\u2070"),
         ("\ufefe\ufeff", "\ufefe\\u{feff}"),
-        ("\U000dffff\U000e0000\U000e007f\U000e0080", "\U000dffff\\u{e0000}\\u{e007f}\U000e0080"),
+        ("\U000dffff\U000e0000\U000e0fff\U000e1000", "\U000dffff\\u{e0000}\\u{e0fff}\U000e1000"),
         ("\ud7ff\ud800\udfff\ue000", "\ud7ff\\u{d800}\\u{dfff}\ue000"),
     ],
 )
 def test_what_acts_on_a_screen_is_made_visible_and_nothing_else(text: str, shown: str) -> None:
     assert visible(text) == shown
+
+
+UNSEEN = [
+    "\xad",
+    "͏",
+    "\u061c",
+    "ᅟ",
+    "ᅠ",
+    "឴",
+    "឵",
+    "᠋",
+    "\u180e",
+    "᠏",
+    "\u200b",
+    "\u200c",
+    "\u200d",
+    "⠀",
+    "ㅤ",
+    "︀",
+    "️",
+    "\ufeff",
+    "ﾠ",
+    "\ufff0",
+    "\ufff9",
+    "\ufffb",
+    "\U0001bca0",
+    "𝅙",
+    "\U0001d173",
+    "\U000e0001",
+    "\U000e0041",
+    "󠄀",
+    "󠇯",
+]
+
+
+@pytest.mark.parametrize("character", UNSEEN, ids=[f"U+{ord(one):04X}" for one in UNSEEN])
+def test_no_invisible_character_stays_in_a_name(character: str) -> None:
+    assert visible(f"a{character}b") == f"a\\u{{{ord(character):x}}}b"
+    assert visible(f"é{character}é") == f"é\\u{{{ord(character):x}}}é"
+
+
+def test_whatever_unicode_calls_format_is_seen_but_for_marks_that_are_drawn() -> None:
+    drawn = {*range(0x600, 0x606), 0x6DD, 0x70F, 0x890, 0x891, 0x8E2, 0x110BD, 0x110CD}
+    formats = [n for n in range(0x110000) if category(chr(n)) in ("Cc", "Cf", "Cs")]
+    kept = {n for n in formats if visible(chr(n)) == chr(n)}
+    assert kept - drawn == {9, 10}
+
+
+@pytest.mark.parametrize(
+    "text", ["⚠\ufe0f done", "❤\ufe0f\u200d🔥", "👩\u200d💻", "1\ufe0f\u20e3", "می\u200cخواهم"]
+)
+def test_prose_keeps_what_emoji_and_scripts_need_and_a_name_does_not(text: str) -> None:
+    assert visible(text, prose=True) == text
+    assert visible(text) != text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a\ufe0f",
+        "⚠\ufe0f\ufe0f",
+        "é\u200d\u200dé",
+        "x\u200dy",
+        "⚠\ufe01",
+        "é\U000e0100",
+        "👩\u200d",
+    ],
+)
+def test_nothing_can_be_hidden_in_prose(text: str) -> None:
+    shown = visible(text, prose=True)
+    assert "\\u{" in shown
+    assert visible(shown, prose=True) == shown
+
+
+def test_a_text_of_one_line_stays_on_it() -> None:
+    assert visible_line("a\nb\r\nc\td\x1b") == "a␊b␊c␉d␛"
+
+
+@pytest.mark.parametrize("width", [12, 40, 80])
+def test_no_row_of_a_framed_text_begins_with_what_the_text_says(width: int) -> None:
+    evil = "tier: 1\n" + " " * width + "[a]pprove\r\u2028tier: 1\n\ty\n" + "界" * 60
+    rows = framed(evil, width)
+    assert all(row.startswith(BAR.rstrip()) for row in rows)
+    assert all(sum(1 + (east_asian_width(c) in "WF") for c in row) <= width for row in rows)
+    # What our own text quotes stays quoted where a row is broken.
+    inner = framed(f"it asks:\n{quoted('x' * 100)}", 40)
+    assert all(row.startswith("│ │ ") for row in inner[1:])
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 import msgspec
 import pytest
-from story import Story
 
 from taofold.core import events as e
 from taofold.core.call_ids import IDENTITY, child_id, effect_id, sample_id
@@ -9,6 +8,7 @@ from taofold.core.state import RunState, fold
 from taofold.core.text import iso, milliseconds
 from taofold.core.trace import trace, turns
 from taofold.core.values import Action, Message, Observation
+from tests.core.story import Story
 
 
 @pytest.mark.scenario("TAO-01", "TAO-07")

@@ -1,12 +1,12 @@
 """A thought's intent and justification: the rules' own good and bad examples, and everyday ones."""
 
 import pytest
-from story import Story
 
 from taofold.core.checklist import check
 from taofold.core.rules import INTENT, RATIONALE, UNGROUNDED, derived_violations
-from taofold.core.vague_text import lacks_content, lacks_intent
+from taofold.core.vague_text import lacks_content, lacks_intent, lacks_reason
 from taofold.core.values import Action, Observation, Thought
+from tests.core.story import Story
 
 TTL = (
     "The error message indicates a token expiration issue. I should check the token TTL "
@@ -118,3 +118,38 @@ def test_the_checklist_says_what_it_does_not_judge() -> None:
     assert "intent" in unjudged["typed_thoughts"]
     assert "rationale" in unjudged["actions_with_tool_and_parameters"]
     assert unjudged["metrics_captured"] == ""
+
+
+@pytest.mark.parametrize(
+    "thought",
+    [
+        "I read the configuration of the server.",
+        "I need to look at the module.",
+        "Next I am going to run it.",
+        "I change it to some larger value.",
+        "I go to the file.",
+        "Looking for the function.",
+        "Let me search for the token.",
+        "I run it, for now.",
+    ],
+)
+def test_a_thought_without_a_reason_is_known_by_its_form(thought: str) -> None:
+    assert lacks_reason(thought)
+
+
+@pytest.mark.parametrize(
+    "thought",
+    [
+        "I need to find the authentication module to fix the token issue",
+        "Based on the TTL of 60 seconds I increase it to 3600 for production use.",
+        "The tests fail because the import is missing.",
+        "The error indicates a token that is expired.",
+        "I should check the config file for the TTL value.",
+        "The TTL value needs to be increased to 3600 seconds.",
+        "Ich lese die Datei mit den Einstellungen.",
+        "",
+        "x " * 600,
+    ],
+)
+def test_a_reason_a_purpose_and_another_language_are_no_fault(thought: str) -> None:
+    assert not lacks_reason(thought)

@@ -78,7 +78,22 @@ WORDS: list[tuple[e.Event, str, str | None]] = [
         "server: down",
         "the model failed: server: down",
     ),
-    (e.Violated(key="1", rule="R1", detail="no thought"), "R1: no thought", "rule R1: no thought"),
+    (e.Violated(key="1", rule="R1", detail="no thought"), "R1: no thought", None),
+    (
+        e.Violated(key="1", rule="R1", detail="no thought", refused=True),
+        "R1: no thought",
+        "reply refused (strict, R1): asked again: no thought",
+    ),
+    (
+        e.Violated(key="1", rule="R2", detail="no action", refused=True),
+        "R2: no action",
+        "reply refused (R2): no action",
+    ),
+    (
+        e.Violated(key="1", rule="finish_in_batch", detail="not taken"),
+        "finish_in_batch: not taken",
+        "rule finish_in_batch: not taken",
+    ),
     (
         e.Compacted(key="1", upto=3, chars_before=900, chars_after=80),
         "up to step 3: 900 → 80 characters",

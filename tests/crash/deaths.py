@@ -7,7 +7,7 @@ explored once: all sequences of deaths are covered, not a sample of them.
 """
 
 import json
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -21,6 +21,7 @@ from taofold.core.state import ENDED
 from taofold.log.log import Claim, RunRow, Signal, WrappedLog
 from taofold.log.memory import MemoryLog
 from taofold.runtime.control import decide, pending
+from taofold.runtime.endings import worn_out
 from taofold.testing.models import FunctionModel
 from taofold.tools import InputRequired, Tool
 
@@ -297,6 +298,10 @@ def _word(case: Case, world: World, asked: Approval) -> Decision:
     return decision
 
 
+def _is_worn_out(records: Sequence[Record]) -> bool:
+    return records[-1].event.timeless() == worn_out()
+
+
 async def live(case: Case, left: Left, at: int, *, power: bool = False) -> tuple[Left, int]:
     """One life from what the last one left. Returns what it leaves and the points it passed."""
     medium, world, life = left.medium.clone(), World(list(left.world.marks)), Life(at)
@@ -305,12 +310,14 @@ async def live(case: Case, left: Left, at: int, *, power: bool = False) -> tuple
     try:
         try:
             row = await medium.row(RUN)
-            begun, ended = row.events > 0, row.status in ENDED
+            begun = row.events > 0
+            ended = row.status in ENDED and not _is_worn_out(await medium.read(RUN))
         except UnknownRun:
             begun = ended = False
         if not ended:
             result = await (agent.resume(RUN) if begun else agent.run("go", run_id=RUN))
-            while result.status == "waiting":
+            # The person also lets a run go on whose process ended again and again.
+            while result.status == "waiting" or _is_worn_out(await medium.read(RUN)):
                 for asked in await pending(medium, RUN):
                     await decide(log, asked.id, _word(case, world, asked))
                 result = await agent.resume(RUN)

@@ -6,11 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tests.crash.points import CrashLog, CrashModel, Points, crashing
-from tests.crash.worker import RUN, Side, tools
-from tests.files.flow.kit import with_model
-from tests.files.flow.test_resuming import FLOW, say
-
 from taofold import Agent, Decision
 from taofold.core.errors import UnknownRun
 from taofold.core.values import Principal
@@ -18,6 +13,10 @@ from taofold.files import Config, build, read_agent
 from taofold.log.sqlite.log import SqliteLog
 from taofold.runtime.control import decide, pending
 from taofold.testing.models import FunctionModel
+from tests.crash.points import CrashLog, CrashModel, Points, crashing
+from tests.crash.worker import RUN, Side, tools
+from tests.files.flow.kit import with_model
+from tests.files.flow.test_resuming import FLOW, say
 
 SHOTS = """
   - {name: fire, uses: tool.fire, with: {at: 1}}

@@ -4,13 +4,13 @@ import json
 from typing import Any
 
 import pytest
-from tests.crash.deaths import RUN, Died, Life, Medium, MortalLog
-from tests.pictures import PICTURE
 
 from taofold import Agent, Image
 from taofold.core.errors import LogError, UnknownRun
 from taofold.core.state import ENDED
 from taofold.testing.models import FunctionModel
+from tests.crash.deaths import RUN, Died, Life, Medium, MortalLog
+from tests.pictures import PICTURE
 
 pytestmark = pytest.mark.anyio
 GOAL = ["What is this?", Image(data=PICTURE)]

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.crash import worker
-from tests.crash.worker import RUN, Side
-from tests.runtime.kit import neutral
 
 from taofold.core import events as e
 from taofold.core.events import Record
 from taofold.core.state import fold
 from taofold.log.sqlite.log import SqliteLog
+from tests.crash import worker
+from tests.crash.worker import RUN, Side
+from tests.runtime.kit import assert_alike, neutral
 
 pytestmark = pytest.mark.crash
 
@@ -43,11 +43,14 @@ def live(folder: Path, at: int, mutant: bool = False) -> int:
     return process.exitcode
 
 
-def records(folder: Path) -> list[Record]:
+def records(folder: Path, *, children: bool = False) -> list[Record]:
+    """The records of the run, or of its child runs."""
+
     async def read() -> list[Record]:
         log = SqliteLog(folder / "log.db", sync=lambda _: None)
         try:
-            return await log.read(RUN)
+            rows = await log.rows(parent=RUN, limit=0) if children else [await log.row(RUN)]
+            return [record for row in rows for record in await log.read(row.run)]
         except LookupError:
             return []
         finally:
@@ -72,7 +75,7 @@ def check(folder: Path, wanted: dict[str, Any]) -> None:
     state = fold(log)
     assert state.status == "finished"
     assert state.output == "all done"
-    assert plain(state) == wanted
+    assert_alike(plain(state), wanted, log, records(folder, children=True))
     done = Counter((kind, effect) for kind, effect in Side(folder).lines())
     for (kind, _), times in done.items():
         if kind in ("fire", "shoot", "pay"):

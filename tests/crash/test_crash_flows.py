@@ -4,11 +4,11 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+
+from taofold.core.state import fold
 from tests.crash import flow_worker
 from tests.crash.test_crash import NURSERY, PATIENCE, records
 from tests.crash.worker import Side
-
-from taofold.core.state import fold
 
 pytestmark = pytest.mark.crash
 

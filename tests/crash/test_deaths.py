@@ -1,11 +1,11 @@
 """All pairs and triples of deaths around one call, for each kind of effect."""
 
 import pytest
-from tests.crash.deaths import CASES, RUN, Case, Left, explored
 
 from taofold.core import events as run_events
 from taofold.core.state import fold
 from taofold.runtime import run as runs
+from tests.crash.deaths import CASES, RUN, Case, Left, explored
 
 pytestmark = pytest.mark.anyio
 

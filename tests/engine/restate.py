@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+
 from tests import environments
 from tests.console import node
 

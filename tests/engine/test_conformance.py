@@ -5,13 +5,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests import postgres
-from tests.engine import restate
 
 from taofold import MemoryLog
 from taofold.engine import Engine, open_engine
 from taofold.log.log import Log
 from taofold.testing.engine_conformance import EngineContract, contracts
+from tests import postgres
+from tests.engine import restate
 
 QUICK: dict[str, Any] = {"look_s": 0.05, "agents": ["worker"]}
 

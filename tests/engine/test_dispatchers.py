@@ -6,8 +6,6 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
-from tests import postgres
-from tests.engine import restate
 
 from taofold import Agent, MemoryLog
 from taofold.clocks import clock
@@ -17,6 +15,8 @@ from taofold.engine.dispatch import Drive
 from taofold.log.log import Log
 from taofold.testing import ScriptedModel
 from taofold.testing.engine_conformance import EngineContract, contracts
+from tests import postgres
+from tests.engine import restate
 
 pytest.importorskip("psycopg", reason="psycopg is not installed (pip install 'taofold[postgres]')")
 

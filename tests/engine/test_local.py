@@ -7,8 +7,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from tests.runtime.kit import act, finish
-from tests.runtime.test_leases import ELSEWHERE, Clock, left
 
 from taofold import Agent, MemoryLog, Policy, tool
 from taofold.clocks import clock
@@ -25,6 +23,8 @@ from taofold.runtime.endings import Advanced
 from taofold.runtime.ownership import LEASE_MS
 from taofold.runtime.setup import Pause
 from taofold.testing.models import FunctionModel
+from tests.runtime.kit import act, finish
+from tests.runtime.test_leases import ELSEWHERE, Clock, left
 
 pytestmark = pytest.mark.anyio
 PATIENCE = 60.0
@@ -36,6 +36,7 @@ class World:
     def __init__(self, log: Log | None = None) -> None:
         self.log = log or MemoryLog()
         self.asked: list[str] = []
+        self.looking = 0
         self.hold = asyncio.Event()
         self.hold.set()
         world = self
@@ -43,6 +44,7 @@ class World:
         @tool(effect="read")
         async def look() -> str:
             """Look."""
+            self.looking += 1
             await world.hold.wait()
             return "seen"
 
@@ -329,7 +331,7 @@ async def test_what_a_person_cancelled_stays_so_at_the_next_start() -> None:
     world = World()
     world.hold.clear()
     task = asyncio.create_task(world.agent.run("look", run_id="r"))
-    await settled(lambda: bool(world.asked))
+    await settled(lambda: bool(world.looking))
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     async with world.engine() as engine:

@@ -9,7 +9,6 @@ from threading import Thread
 from typing import Any
 
 import pytest
-from tests.files.flow.kit import reasoned, with_model
 
 from taofold import Agent
 from taofold.cli.agent_argument import chosen, make
@@ -18,6 +17,7 @@ from taofold.files.python_references import load
 from taofold.log.formats import react_json as react_json
 from taofold.runtime.model import Request
 from taofold.testing.models import FunctionModel, ScriptedModel
+from tests.files.flow.kit import reasoned, with_model
 
 HERE = Path(__file__).parents[2] / "examples"
 SEED = Path(__file__).parents[2] / "tests" / "examples" / "seed.md"

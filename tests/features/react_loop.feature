@@ -9,7 +9,7 @@ Feature: The agentic ReAct loop, over HTTP with a token for each person
     Given a model that calls a tool forever and never answers
     When the EDITOR sends a message
     Then the model was asked at most 8 times
-    And an "error" event with the code "max_steps" comes before "done"
+    And an "error" event with the code "max_tool_calls" comes before "done"
     And every limit is told once
 
   # react.loop.max-tool-calls

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 from pytest_bdd import given, parsers, scenarios, then, when
-from tests.server.agents import Bench, act, batch, finish
-from tests.server.live import Client, Event, serving
 
 from taofold import Limits, Policy
 from taofold.core.errors import ModelError
 from taofold.server.auth import TokenStore
+from tests.server.agents import Bench, act, batch, finish
+from tests.server.live import Client, Event, serving
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "testops"
 

@@ -55,8 +55,25 @@ def test_a_file_makes_the_agent_it_describes(tmp_path: Path) -> None:
     assert (agent.ask_user, agent.strict) == (True, False)
 
 
-def test_a_run_from_the_command_line_is_strict_unless_it_says_otherwise(tmp_path: Path) -> None:
-    assert made(tmp_path, "tools: []\n").strict
+@pytest.mark.parametrize(
+    "written",
+    ["int | str", "Optional[int]", "list[int]", "Literal['a', 'b']", "NewType('Id', int)",
+     "Annotated[int, 'metres']", "TypeAliasType('Ids', list[int])"],
+)  # fmt: skip
+def test_an_output_may_be_any_type_that_typing_knows(tmp_path: Path, written: str) -> None:
+    (tmp_path / "kinds.py").write_text(
+        "from typing import Annotated, Literal, NewType, Optional\n"
+        f"from typing_extensions import TypeAliasType\nAnswer = {written}\nseven = 7\n"
+    )
+    assert made(tmp_path, "output: kinds.py:Answer\n").answer.schema
+    with pytest.raises(ExceptionGroup) as refused:
+        made(tmp_path, "output: kinds.py:seven\n")
+    assert "is 7, not a type" in str(refused.value.exceptions[0])
+
+
+def test_an_agent_file_is_lenient_unless_it_says_otherwise(tmp_path: Path) -> None:
+    assert made(tmp_path, "tools: []\n").strict is False
+    assert made(tmp_path, "tools: []\nstrict: true\n").strict is True
 
 
 def test_the_configuration_fills_in_what_a_file_leaves_out(tmp_path: Path) -> None:

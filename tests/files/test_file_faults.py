@@ -149,21 +149,20 @@ def configured(folder: Path, text: str | None, **environment: str) -> Any:
 def test_the_environment_beats_the_configuration_file(tmp_path: Path) -> None:
     config, found = configured(
         tmp_path,
-        "model: ollama:x\nstrict: true\nlimits: {steps: 3, usd: 1.5}\n",
+        "model: ollama:x\nlimits: {steps: 3, usd: 1.5}\n",
         TAOFOLD_MODEL="openai:y",
-        TAOFOLD_STRICT="no",
         TAOFOLD_LIMITS_STEPS="7",
         TAOFOLD_LIMITS_SECONDS="2.5",
     )
     assert found == []
-    assert (config.model, config.strict) == ("openai:y", False)
+    assert config.model == "openai:y"
     assert config.limits.given() == {"steps": 7, "usd": 1.5, "seconds": 2.5}
 
 
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("TAOFOLD_STRICT", "perhaps", "true or false"),
+        ("TAOFOLD_TRACES", "perhaps", "otlp or opik"),
         ("TAOFOLD_LIMITS_STEPPS", "3", "steps"),
         ("TAOFOLD_LIMITS_STEPS", "many", "a number"),
         ("TAOFOLD_LIMITS_STEPS", "-1", "a number"),
@@ -182,9 +181,9 @@ def test_a_fault_of_the_environment_names_the_variable(
 
 
 def test_faults_of_file_and_environment_come_together(tmp_path: Path) -> None:
-    config, found = configured(tmp_path, "modell: x\n", TAOFOLD_STRICT="perhaps")
+    config, found = configured(tmp_path, "modell: x\n", TAOFOLD_TRACES="perhaps")
     assert config is None
-    assert ["modell" in str(found[0]), "TAOFOLD_STRICT" in str(found[1])] == [True, True]
+    assert ["modell" in str(found[0]), "TAOFOLD_TRACES" in str(found[1])] == [True, True]
 
 
 @pytest.mark.parametrize(

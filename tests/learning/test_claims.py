@@ -6,14 +6,14 @@ import json
 from typing import Any
 
 import msgspec
-from tests.learning.make import ALWAYS, EXTRACT, Clock, case, error, looped
-from tests.learning.test_exchange import SEED
 
 from taofold.cli.render.patterns import as_json, rate
 from taofold.learning.patterns.kinds import Avoidance, ErrorSignature
 from taofold.learning.patterns.pattern import Pattern
 from taofold.learning.registry import Query, Registry
 from taofold.log.patterns.stores import memory_registry
+from tests.learning.make import ALWAYS, EXTRACT, Clock, case, error, looped
+from tests.learning.test_exchange import SEED
 
 DIFF = "- x.email\n+ x?.email"
 FIX = "Add null check before property access"

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from tests.terminal import Result, Taofold, enter, taofold
 
 from taofold.learning.extraction.history import FileChange
 from taofold.learning.patterns.case import LoopCase
 from taofold.learning.settings import Injection, Learning
 from taofold.log.patterns.stores import open_registry
 from taofold.loop.learner import CrossLoopLearner
+from tests.terminal import Result, Taofold, enter, taofold
 
 from .loops import BOUND, GUARD, attempt, fault, history
 
@@ -201,13 +201,13 @@ def test_check_and_doctor_read_the_files_of_the_source_system(
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("show", "pat-error-none-000"), 1, "no pattern 'pat-error-none-000'"),
+        (("show", "pat-error-none-000"), 2, "no pattern 'pat-error-none-000'"),
         (("list", "--type", "errors"), 2, "the types are error, success, anti, template"),
         (("extract",), 2, "name one loop, or say --all"),
         (("extract", "x", "--all"), 2, "name one loop, or say --all"),
         (("extract", "nowhere"), 2, "no loop 'nowhere'"),
         (("inject", "nowhere"), 2, "no loop 'nowhere'"),
-        (("restore", "pat-error-none-000"), 1, "pat-error-none-000"),
+        (("restore", "pat-error-none-000"), 2, "pat-error-none-000"),
     ],
 )
 def test_what_cannot_be_done_is_said(
@@ -256,3 +256,7 @@ def test_no_text_of_a_file_makes_a_line_of_a_pattern_s_page(
         "  Success Rate: claimed on probation",
         *["    Success Rate: 1.00 (50/50)␛[2J"] * 2,
     ], "code has lines, each deeper than one of ours"
+
+
+def test_a_pattern_that_does_not_exist_is_a_mistake_of_usage(taught: Taofold) -> None:
+    assert taught("patterns", "show", "nope").code == 2

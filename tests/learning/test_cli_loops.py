@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+
 from tests.loop.conftest import GATE, project
 from tests.prerequisites import GIT
 from tests.terminal import Taofold, taofold
@@ -13,7 +14,9 @@ TASK = "Make the failing tests pass"
 
 
 def loop(taofold: Taofold, agent: str, name: str) -> None:
-    taofold("loop", TASK, "-c", GATE, "--agent", f"agents:{agent}", "--loop-id", name)
+    # By default the agents of a loop act without approval.
+    asks = ("--autonomy", "balanced") if agent == "asker" else ()
+    taofold("loop", TASK, "-c", GATE, "--agent", f"agents:{agent}", "--loop-id", name, *asks)
 
 
 def broken(project: Path) -> None:

@@ -2,12 +2,12 @@
 
 import pytest
 from msgspec.structs import replace
-from tests.learning.test_readers import EXACT, ROUND, hard, loop, python, told
 
 from taofold.core.failing_checks import Check, Location
 from taofold.learning.extraction.history import FileChange, LoopHistory
 from taofold.learning.patterns.kinds import ErrorSignature
 from taofold.learning.retrieval.contrast import other_cause, statement
+from tests.learning.test_readers import EXACT, ROUND, hard, loop, python, told
 
 BOUND = "Incorrect number of bindings supplied. The statement uses {}, and there are {} supplied."
 BYTE = "'utf-8' codec can't decode byte 0x{} in position {}: invalid start byte"

@@ -4,8 +4,6 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
-from tests.learning.make import error
-
 from taofold.learning.events import (
     LearningEvent,
     LoopSettled,
@@ -21,6 +19,7 @@ from taofold.learning.events import (
 from taofold.learning.fold import step
 from taofold.learning.patterns.pattern import ImportClaim, UseCounts
 from taofold.log.patterns.stores import Tables, build
+from tests.learning.make import error
 
 ID = "pat-error-x-001"
 STORY: tuple[LearningEvent, ...] = (

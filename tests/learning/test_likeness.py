@@ -7,11 +7,11 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.learning.make import anti, approach, error, template
 
 from taofold.learning.patterns.pattern import Pattern, fresh, valid
 from taofold.learning.retrieval.index import literal, matches, pieces, stem, telling, words
 from taofold.learning.retrieval.relevance import likeness
+from tests.learning.make import anti, approach, error, template
 
 
 def swap(before: str, after: str, template: str = "swap_comparison") -> Pattern:

@@ -4,12 +4,12 @@ import asyncio
 from random import Random
 
 import pytest
-from tests.learning.make import ALWAYS, EXTRACT, NEVER, Clock, anti, case, error, looped
 
 from taofold.learning.loops import LoopNote, LoopStats
 from taofold.learning.metrics import benefit, impact, improvement, measure
 from taofold.learning.patterns.pattern import Arm
 from taofold.log.patterns.stores import memory_registry
+from tests.learning.make import ALWAYS, EXTRACT, NEVER, Clock, anti, case, error, looped
 
 
 def arm(*iterations: int) -> Arm:

@@ -2,6 +2,10 @@
 
 import pytest
 from msgspec.structs import replace
+
+from taofold.learning.patterns.pattern import ImportClaim, PatternSource, UseCounts
+from taofold.learning.retrieval.choice import effectiveness
+from taofold.learning.settings import Injection
 from tests.learning.make import (
     ALWAYS,
     APART,
@@ -17,10 +21,6 @@ from tests.learning.make import (
     several,
     template,
 )
-
-from taofold.learning.patterns.pattern import ImportClaim, PatternSource, UseCounts
-from taofold.learning.retrieval.choice import effectiveness
-from taofold.learning.settings import Injection
 
 FIXES = (
     "guard the argument", "parse it earlier", "default to empty", "raise on absence",

@@ -3,11 +3,11 @@
 import asyncio
 import json
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.loop.kit import GATE, act, done, means, wish
 
 from taofold.core.errors import ConfigError
 from taofold.core.failing_checks import Check, Location
@@ -32,6 +32,7 @@ from taofold.loop.values import LoopRequest
 from taofold.loop.verdict import GateResult, Verdict
 from taofold.policy.redaction import Redactor
 from taofold.testing.models import ScriptedModel
+from tests.loop.kit import GATE, act, done, means, wish
 
 from .make import ALWAYS, EXTRACT, approach, case, error, template
 
@@ -143,12 +144,20 @@ async def test_no_file_of_two_loops_and_their_registry_holds_a_secret(tmp_path: 
         root = tmp_path / name
         root.mkdir()
         (root / "till.py").write_text(SOURCE.format("get"))
-        tries = (SOURCE.format("lambda: get"), SOURCE.format("await get()"))
+        calls = ("get", "lambda: get", "await get()")
+        tries = pairwise(calls)
         replies = [
             reply
-            for text in tries
+            for old, new in tries
             for reply in (
-                act(said("I log in"), "write_file", "goal", path="till.py", content=text),
+                act(
+                    said("I log in"),
+                    "edit_file",
+                    "goal",
+                    path="till.py",
+                    old=f"enter({old},",
+                    new=f"enter({new},",
+                ),
                 done(said("It should work")),
             )
         ]

@@ -4,6 +4,13 @@ import asyncio
 from pathlib import Path
 
 import pytest
+
+from taofold.core.errors import Refused
+from taofold.core.json_values import plain
+from taofold.learning.registry import Query, Registry, UnknownPattern
+from taofold.learning.settings import Extraction, Injection, Pruning
+from taofold.log.journal import MemoryJournal
+from taofold.log.patterns.stores import memory_registry, open_registry
 from tests.learning.make import (
     ALWAYS,
     APART,
@@ -20,13 +27,6 @@ from tests.learning.make import (
     on_both,
     template,
 )
-
-from taofold.core.errors import Refused
-from taofold.core.json_values import plain
-from taofold.learning.registry import Query, Registry, UnknownPattern
-from taofold.learning.settings import Extraction, Injection, Pruning
-from taofold.log.journal import MemoryJournal
-from taofold.log.patterns.stores import memory_registry, open_registry
 
 
 @on_both

@@ -5,12 +5,12 @@ import re
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.learning.make import anti, approach, error, template
 
 from taofold.learning.patterns.pattern import ImportClaim, Pattern, PatternSource, UseCounts
 from taofold.learning.retrieval.choice import Ranked
 from taofold.learning.retrieval.render import MOST, block, framed, line, render
 from taofold.parsing.markup.families import FAMILIES
+from tests.learning.make import anti, approach, error, template
 
 
 def found(pattern: Pattern, identity: str, **fields: object) -> Ranked:

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from tests.loop.kit import GATE, done, goals, means, wish, write
 
 from taofold.core.failing_checks import Check, Location
 from taofold.learning.settings import Injection, Learning
@@ -13,6 +12,7 @@ from taofold.loop.learner import CrossLoopLearner
 from taofold.loop.lifecycle import start
 from taofold.loop.verdict import GateResult, Verdict
 from taofold.testing.models import ScriptedModel
+from tests.loop.kit import GATE, done, goals, means, wish, write
 
 pytestmark = pytest.mark.anyio
 CODE = "def load(rows):\n    return {name}\n\n\ndef total(rows):\n    return {how}\n"

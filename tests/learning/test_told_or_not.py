@@ -4,10 +4,10 @@ from typing import Literal, NamedTuple
 
 import pytest
 from msgspec.structs import replace
-from tests.learning.test_readers import loop, told
 
 from taofold.core.failing_checks import Check, Location
 from taofold.learning.extraction.history import FileChange
+from tests.learning.test_readers import loop, told
 
 When = Literal["at once", "after a failure", "never"]
 

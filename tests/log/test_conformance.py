@@ -16,6 +16,7 @@ from taofold.core.state import ENDED
 from taofold.log.log import Claim, RunRow, Signal
 from taofold.log.memory import MemoryLog
 from taofold.log.sqlite.log import SqliteLog
+from taofold.log.sqlite.origin import mark_wal
 from taofold.testing.log_conformance import (
     Broken,
     Contract,
@@ -69,6 +70,8 @@ class SqliteMedium:
         self.now = self.folder / str(self.cuts)
         shutil.copytree(self.folder / "medium", self.now)
         (self.now / "log.db-shm").unlink(missing_ok=True)
+        # The files are copies here; on a real disk they are the very ones that were marked.
+        mark_wal(self.now / "log.db-wal")
 
 
 def test_what_the_sqlite_log_was_asked_to_keep_survives_a_power_cut(tmp_path: Path) -> None:

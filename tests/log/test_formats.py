@@ -1,6 +1,5 @@
 import msgspec
 import pytest
-from generated import runs
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +12,7 @@ from taofold.core.state import fold
 from taofold.core.trace import turns
 from taofold.core.values import FINISH, Action, Observation, Thought, Usage
 from taofold.log.formats.export import FORMATS, export, read
+from tests.log.generated import runs
 
 many = settings(
     max_examples=30,

@@ -125,5 +125,58 @@ def test_adopting_on_the_command_line(tmp_path: Path, monkeypatch: pytest.Monkey
         db.commit()
     assert "taofold runs adopt" in str(CliRunner().invoke(app, ["runs", "list"]).exception)
     adopted = CliRunner().invoke(app, ["runs", "adopt"])
-    assert (adopted.exit_code, "is trusted from now on: 1 runs" in adopted.stderr) == (0, True)
+    assert (adopted.exit_code, "is trusted from now on: 1 run," in adopted.stderr) == (0, True)
     assert CliRunner().invoke(app, ["runs", "list"]).exit_code == 0
+
+
+@pytest.mark.parametrize("place", ["runs.db", ".taofold/runs.db"])
+def test_a_journal_that_came_with_a_project_changes_no_log(tmp_path: Path, place: str) -> None:
+    """SQLite takes a -wal file for the newest content of the log beside it, whoever wrote it.
+
+    Mutants: `wal_is_ours` is always true; nothing is marked.
+    """
+    path, theirs = tmp_path / place, tmp_path / "theirs.db"
+    path.parent.mkdir(exist_ok=True, mode=0o700)
+    assert opened(path) == 1
+    opened(theirs)
+    with closing(sqlite3.connect(theirs, isolation_level=None)) as stranger:
+        stranger.execute("pragma wal_autocheckpoint = 0")
+        stranger.execute("update runs set run = 'approved'")
+        for end in ("-wal", "-shm"):
+            shutil.copyfile(f"{theirs}{end}", f"{path}{end}")
+            Path(f"{path}{end}").chmod(0o600)
+    with pytest.raises(Incompatible, match="wal' was not written by this user's taofold"):
+        opened(path)
+    Path(f"{path}-wal").unlink()
+    assert runs(path) == ["r"]
+    Path(f"{path}-journal").write_bytes(b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7" + bytes(600))
+    with pytest.raises(Incompatible, match="journal' was not written"):
+        opened(path)
+
+
+def test_a_journal_that_a_killed_process_left_is_ours(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+
+    async def main() -> None:
+        log = SqliteLog(path)
+        await log.create(RunRow("r"), disk=True)
+        # A second opener finds what the first has not folded into the file yet.
+        assert Path(f"{path}-wal").stat().st_size > 0
+        other = SqliteLog(path)
+        assert len(await other.rows()) == 1
+        await other.close()
+        await log.close()
+
+    asyncio.run(main())
+
+
+def runs(path: Path) -> list[str]:
+    """The runs of the log at `path`."""
+
+    async def main() -> list[str]:
+        log = SqliteLog(path)
+        rows = await log.rows()
+        await log.close()
+        return [row.run for row in rows]
+
+    return asyncio.run(main())

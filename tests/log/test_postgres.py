@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests import postgres
-from tests.log.cutting import Proxy
 
 from taofold.core.errors import (
     ConfigError,
@@ -32,6 +30,8 @@ from taofold.testing import journal_conformance
 from taofold.testing.log_conformance import Broken, Contract, Medium, contracts
 from taofold.testing.log_conformance import durability as log_disk
 from taofold.testing.log_conformance.checks import RUN, seqs, updates
+from tests import postgres
+from tests.log.cutting import Proxy
 
 pytest.importorskip("psycopg", reason="psycopg is not installed (pip install 'taofold[postgres]')")
 

@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.learning.make import EXTRACT, error
 
 from taofold.log.patterns.stores import open_registry
+from tests.learning.make import EXTRACT, error
 
 WORKER = """
 import asyncio, sys

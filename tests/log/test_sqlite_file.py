@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from tests.prerequisites import NOT_ROOT
 
 from taofold.core.errors import Incompatible, LogError
 from taofold.core.events import SCHEMA_VERSION, Record, Updated
@@ -19,6 +18,7 @@ from taofold.log.log import RunRow
 from taofold.log.sqlite import statements
 from taofold.log.sqlite.log import SqliteLog
 from taofold.log.sqlite.open import faults_in, number, open_for_writing, prepare
+from tests.prerequisites import NOT_ROOT
 
 T = TypeVar("T")
 
@@ -346,7 +346,7 @@ def test_a_check_names_what_is_wrong(path: Path, tmp_path: Path) -> None:
         "insert into refs values('d1', 1)",
     )
     lines = faults_in(path)
-    assert lines[:2] == ["blob 'd1' of run 'r' is missing", "1 records belong to no run"]
+    assert lines[:2] == ["blob 'd1' of run 'r' is missing", "1 record of no run"]
     assert lines[2].startswith("record 7 of run 'r' is damaged")
     assert lines[3:] == ["record 3 of run 'r' is missing"]
     notes = tmp_path / "notes"

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests import postgres
 
 from taofold.core.errors import ConfigError, LogError
 from taofold.core.events import Observed, Record
@@ -15,6 +14,7 @@ from taofold.log.sqlite.journal import SqliteJournal
 from taofold.log.sqlite.log import SqliteLog
 from taofold.log.transfer import SqliteSide, migrate
 from taofold.testing.log_conformance.checks import updates
+from tests import postgres
 
 pytest.importorskip("psycopg", reason="psycopg is not installed (pip install 'taofold[postgres]')")
 

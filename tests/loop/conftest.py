@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from tests.terminal import enter, started, taofold
 
 __all__ = ["started", "taofold"]
@@ -71,6 +72,7 @@ async def slow_deploy() -> str:
 
 deployer = Agent(script([act("I deploy", "slow_deploy", "goal"), write("calc.py", RIGHT), done]),
                  tools=[file_tools(here), slow_deploy], policy=FREE)
+trusted = Agent(script([write("calc.py", RIGHT), done]), tools=[file_tools(here)], approve="all")
 idler = Agent(script([act("I wait", "wait", "goal"), done]), tools=[wait], policy=FREE)
 '''
 TEST = """from calc import double

@@ -7,13 +7,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.prerequisites import GIT
-from tests.terminal import Started, Taofold, until
 
 from taofold.cli import options
 from taofold.cli.output import invocation
 from taofold.log.sqlite.journal import SqliteJournal
 from taofold.tools.containment import why_not
+from tests.prerequisites import GIT
+from tests.terminal import Started, Taofold, until
 
 from .conftest import GATE
 
@@ -49,6 +49,20 @@ def test_a_criterion_that_is_no_command_is_refused_and_one_is_asked_for(taofold:
     assert code == 2
     assert "command" in err
     assert taofold("loops", "list").err == "no loops\n"
+
+
+def test_an_agent_that_approves_in_its_own_code_does_so_here_too(taofold: Taofold) -> None:
+    # The option of the command line wins.
+    asked = ("--loop-id", "asked", "--approve", "wait", "--autonomy", "balanced")
+    assert run(taofold, "trusted", *asked)[0] == 3
+    assert taofold("loops", "abort", "asked").code == 0
+    assert run(taofold, "trusted", "--loop-id", "own")[0] == 0
+
+
+def test_runs_of_a_loop_are_listed_by_loop_iteration_and_task(taofold: Taofold) -> None:
+    assert run(taofold, "slow_fixer", "--loop-id", "two")[0] == 0
+    goals = [row["goal"] for row in json.loads(taofold("runs", "list", "--json").out)]
+    assert sorted(goals) == [f"two, iteration {n}: {TASK}" for n in (1, 2)]
 
 
 @pytest.mark.parametrize("verb", ["list", "status", "pause", "resume", "abort", "report"])
@@ -189,7 +203,7 @@ def test_with_several_loops_and_no_id_an_error_lists_them(taofold: Taofold) -> N
 @pytest.mark.scenario("RLP-14")
 def test_of_several_open_loops_none_is_aborted_without_its_id(taofold: Taofold) -> None:
     for name in ("one", "two"):
-        run(taofold, "asker", "--loop-id", name)
+        run(taofold, "asker", "--loop-id", name, "--autonomy", "balanced")
     code, _, err = taofold("loops", "abort")
     assert code == 2
     assert "  one\n" in err

@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.loop import worker
-from tests.loop.worker import LOOP, USD
 
 from taofold.core import events as run
 from taofold.core.events import Record
@@ -16,6 +14,8 @@ from taofold.log.sqlite.journal import SqliteJournal
 from taofold.log.sqlite.log import SqliteLog
 from taofold.loop.state import LoopState
 from taofold.loop.stream import load
+from tests.loop import worker
+from tests.loop.worker import LOOP, USD
 
 pytestmark = pytest.mark.crash
 

@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.prerequisites import CONTAINMENT, GIT
-from tests.terminal import Taofold
 
 from taofold.core.errors import Refused
 from taofold.loop import events as loop_events
@@ -23,6 +21,8 @@ from taofold.loop.state import LoopState
 from taofold.loop.stream import LoopStream, load
 from taofold.loop.values import LoopLimits
 from taofold.runtime import ownership
+from tests.prerequisites import CONTAINMENT, GIT
+from tests.terminal import Taofold
 
 from .conftest import GATE
 from .kit import act, contains, done, ground_of, means, wish, write
@@ -193,6 +193,7 @@ def test_an_edit_while_it_waits_for_an_approval_is_settled_at_the_terminal(
     taofold: Taofold, project: Path
 ) -> None:
     task = ("loop", "Make the failing tests pass", "-c", GATE, "--agent", "agents:asker")
+    task = (*task, "--autonomy", "balanced")
     assert taofold(*task, "--loop-id", "x", "--approve", "wait").code == 3
     tests = project / "test_calc.py"
     tests.write_text(tests.read_text().replace("def test_zero", "def test_nothing"))

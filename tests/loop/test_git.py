@@ -10,10 +10,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.loop.gates.projects import RIGHT, SHOP, git, judged, written
 
 from taofold.loop.git import repository
 from taofold.loop.workspace import Workspace, open_workspace
+from tests.loop.gates.projects import RIGHT, SHOP, git, judged, written
 
 
 @pytest.fixture

@@ -12,8 +12,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.prerequisites import GIT
-from tests.terminal import Taofold
 
 from taofold.core.errors import ConfigError
 from taofold.log.sqlite.journal import SqliteJournal
@@ -23,6 +21,8 @@ from taofold.loop.lifecycle import catch_up
 from taofold.loop.state import LoopState
 from taofold.loop.stream import load
 from taofold.loop.values import LoopLimits, LoopRequest
+from tests.prerequisites import GIT
+from tests.terminal import Taofold
 
 from .conftest import GATE
 from .kit import Teacher, act, contains, done, ground_of, means, wish, write

@@ -7,8 +7,6 @@ pause; it goes before a passed gate; a loop that nobody drives takes it.
 from pathlib import Path
 
 import pytest
-from tests.prerequisites import GIT
-from tests.terminal import Started, Taofold, until
 
 from taofold.core.errors import Refused
 from taofold.log.journal import MemoryJournal
@@ -20,6 +18,8 @@ from taofold.loop.stream import load
 from taofold.loop.values import LoopLimits
 from taofold.tools import tool
 from taofold.tools.files import file_tools
+from tests.prerequisites import GIT
+from tests.terminal import Started, Taofold, until
 
 from .conftest import GATE
 from .kit import act, contains, done, means, wish, write

@@ -8,10 +8,10 @@ the first; a locked worktree is deleted all the same; git's own entry stays.
 from pathlib import Path
 
 import pytest
-from tests.loop.gates.projects import git, written
-from tests.prerequisites import GIT
 
 from taofold.loop.workspace import Mode, Workspace, open_workspace
+from tests.loop.gates.projects import git, written
+from tests.prerequisites import GIT
 
 pytestmark = GIT.mark
 

@@ -7,11 +7,11 @@ no look at foreign changes before going back.
 from pathlib import Path
 
 import pytest
-from tests.loop.gates.projects import git, written
-from tests.prerequisites import GIT
 
 from taofold.core.errors import ConfigError, Refused
 from taofold.loop.workspace import Mode, Workspace, open_workspace, state_folder
+from tests.loop.gates.projects import git, written
+from tests.prerequisites import GIT
 
 pytestmark = GIT.mark
 

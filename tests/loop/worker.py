@@ -10,8 +10,6 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.crash.points import CrashLog, CrashModel, Points
-
 from taofold.agent import Agent
 from taofold.core.failing_checks import Check
 from taofold.core.values import Reply, Usage
@@ -28,6 +26,7 @@ from taofold.loop.values import DRIVEN, Learnt, Lessons, LoopLimits, LoopRequest
 from taofold.loop.verdict import Verdict
 from taofold.testing.models import FunctionModel
 from taofold.tools.files import file_tools
+from tests.crash.points import CrashLog, CrashModel, Points
 
 from .kit import Folder, act, contains, done, write
 

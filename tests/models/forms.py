@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.pictures import PDF, PICTURE
-
 from taofold import Agent, Document, Image, Limits, tool
 from taofold.models.endpoint import RetryPolicy
 from taofold.models.limiter import Limiter
@@ -19,6 +17,7 @@ from taofold.runtime.model import Model
 from taofold.runtime.providers import resolve
 from taofold.testing.cassette import Cassette
 from taofold.tools.attachments import Shown
+from tests.pictures import PDF, PICTURE
 
 FOLDER = Path(__file__).parent / "cassettes"
 

@@ -4,12 +4,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.models.conftest import Connect
 
 from taofold.core.content import Conversation, result_message
 from taofold.core.errors import ModelError
 from taofold.core.values import Message, Profile, ToolCall, Usage
 from taofold.runtime.model import Request, ToolSpec
+from tests.models.conftest import Connect
 
 pytestmark = pytest.mark.anyio
 
@@ -188,7 +188,7 @@ async def test_a_stream_of_thinking_text_and_a_call(
     assert heard == ["I ", "add"]
     assert (reply.text, reply.reasoning, reply.finish) == ("I add", "Hm", "tool_calls")
     assert reply.calls == (ToolCall("add", '{"a": 1}', "t1"),)
-    assert reply.usage == Usage(40, 7, 30)
+    assert reply.usage == Usage(40, 7, 30, None)
 
 
 async def test_a_call_without_arguments_has_an_empty_object(
@@ -233,7 +233,12 @@ async def test_refusals_are_sorted(
 async def test_a_schema_that_is_refused_is_not_sent_again(connect: Connect, hello: Request) -> None:
     no = refused(400, "invalid_request_error", "output_config: not supported")
     model, cassette = connect("anthropic:claude-x", no, said(text("{}")), said(text("{}")))
-    request = msgspec.structs.replace(hello, schema={"type": "object"})
+    schema = {
+        "type": "object",
+        "properties": {"a": {"type": "integer"}},
+        "additionalProperties": False,
+    }
+    request = msgspec.structs.replace(hello, schema=schema)
     await model.complete(request)
     await model.complete(request)
     assert ["output_config" in sent for sent in cassette.requests] == [True, False, False]

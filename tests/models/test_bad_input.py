@@ -3,7 +3,6 @@
 Each is a whole run in a file; afterwards the file is opened anew and read as a stranger would.
 """
 
-import asyncio
 import json
 import sqlite3
 from collections.abc import Mapping
@@ -11,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.models.forms import FORMS, Form, add
-from tests.pictures import PDF, PICTURE
 
 from taofold import Agent, ConfigError, Document, Image, Limits, tool
 from taofold.core import events as e
@@ -23,6 +20,9 @@ from taofold.models.transport import Body, Bounds, HttpResponse, OnBytes
 from taofold.testing.cassette import Cassette
 from taofold.testing.models import FunctionModel
 from taofold.tools.files import file_tools
+from tests.killed import kill, killed
+from tests.models.forms import FORMS, Form, add
+from tests.pictures import PDF, PICTURE
 
 pytestmark = pytest.mark.anyio
 
@@ -190,7 +190,7 @@ async def test_bytes_that_are_gone_from_the_log_are_named_and_the_rest_is_kept(l
     form = next(form for form in FORMS if form.name == "messages")
     exchanges = form.recorded(streamed=False)
     agent = Agent(form.connect(Dying(exchanges[:1])), tools=[add], log=log)
-    with pytest.raises(asyncio.CancelledError):
+    with killed():
         await agent.run(form.goal, run_id="r")
     with sqlite3.connect(log) as db:
         db.execute("delete from blobs where body = ?", (PICTURE,))
@@ -214,7 +214,7 @@ class Dying(Cassette):
 
     async def post(self, *args: Any, **more: Any) -> Any:
         if not self._left:
-            raise asyncio.CancelledError
+            await kill()
         return await super().post(*args, **more)
 
 

@@ -3,15 +3,12 @@
 Without any fake provider: replies are the recorded ones, refusals the providers' own words.
 """
 
-import asyncio
 import json
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.models.forms import FORMS, Form, add
-from tests.pictures import PICTURE
 
 from taofold import Agent, Image, Limits, tool
 from taofold.core import events as e
@@ -19,8 +16,11 @@ from taofold.core.content import MediaPart, Message, ToolResult
 from taofold.log.sqlite.log import SqliteLog
 from taofold.models.prices import find
 from taofold.policy.redaction import MARK, Redactor
-from taofold.runtime.redaction import unsaid
+from taofold.runtime.redaction import RedactionPass, unsaid
 from taofold.testing.cassette import Cassette
+from tests.killed import kill, killed
+from tests.models.forms import FORMS, Form, add
+from tests.pictures import PICTURE
 
 pytestmark = pytest.mark.anyio
 
@@ -106,7 +106,7 @@ class Dying(Cassette):
 
     async def post(self, *args: Any, **more: Any) -> Any:
         if not self._left:
-            raise asyncio.CancelledError
+            await kill()
         return await super().post(*args, **more)
 
 
@@ -115,7 +115,7 @@ async def test_a_life_that_is_killed_at_the_second_try_is_not_asked_to_forget_it
     form: Form, tmp_path: Path
 ) -> None:
     log, exchanges = str(tmp_path / "log.db"), form.recorded(streamed=False)
-    with pytest.raises(asyncio.CancelledError):
+    with killed():
         await doing(form, Dying([exchanges[0], refusal(form)]), log=log).run(form.goal, run_id="r")
     provider = Cassette(exchanges[1:])
     result = await doing(form, provider, log=log).resume("r")
@@ -156,7 +156,7 @@ async def test_another_host_is_sent_nothing_that_was_signed_here(
     form: Form, moved: bool, tmp_path: Path
 ) -> None:
     log, exchanges = str(tmp_path / "log.db"), form.recorded(streamed=False)
-    with pytest.raises(asyncio.CancelledError):
+    with killed():
         await doing(form, Dying(exchanges[:1]), log=log).run(form.goal, run_id="r")
     provider = Cassette(exchanges[1:])
     url = "http://elsewhere" if moved else "http://provider"
@@ -192,7 +192,7 @@ async def test_the_name_and_address_of_a_medium_are_searched_for_secrets() -> No
         "image", "image/png", name=f"{SECRET}.png", url=f"https://x/?key={SECRET}"
     )  # fmt: skip
     content = (named, ToolResult("c", (named,)))
-    clean = unsaid(Redactor([SECRET]), Message("user", content))
+    clean = unsaid(RedactionPass(Redactor([SECRET])), Message("user", content))
     assert SECRET not in repr(clean)
     assert repr(clean).count(MARK) == 4
 
@@ -231,7 +231,7 @@ async def test_a_budget_is_that_of_the_service_tier(tier: str, asked: bool) -> N
     assert bool(provider.requests) is asked
     assert result.success is asked, result.error
     if not asked:
-        assert result.stop_reason == "budget"
+        assert result.stop_reason == "max_usd"
     elif tier:
         assert provider.requests[0]["service_tier"] == tier
 

@@ -1,17 +1,17 @@
 """Whole runs in each format from their recordings: what goes back is what was recorded."""
 
-import asyncio
 import json
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.models.forms import FORMS, Form, agent
-from tests.pictures import PDF, PICTURE
 
 from taofold.models.encoding import encode
 from taofold.testing.cassette import Cassette
+from tests.killed import kill, killed
+from tests.models.forms import FORMS, Form, agent
+from tests.pictures import PDF, PICTURE
 
 pytestmark = pytest.mark.anyio
 
@@ -105,7 +105,7 @@ class Dying(Cassette):
 
     async def post(self, *args: Any, **more: Any) -> Any:
         if not self._left:
-            raise asyncio.CancelledError
+            await kill()
         return await super().post(*args, **more)
 
 
@@ -117,7 +117,7 @@ async def test_a_later_life_adds_what_was_recorded_too(
     """The log alone holds all that is needed: another process, another model object."""
     log, exchanges = str(tmp_path / "log.db"), form.recorded(streamed=False)
     first, second = Dying(exchanges[:calls]), Cassette(exchanges[calls:])
-    with pytest.raises(asyncio.CancelledError):
+    with killed():
         await agent(form.connect(first), log=log).run(form.goal, run_id="recorded")
     result = await agent(form.connect(second), log=log).resume("recorded")
     assert (result.success, result.output) == (True, "It is 10."), result.error

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.models.forms import FORMS, Form
 
 from taofold.core.content import Issuer
 from taofold.core.errors import ModelError
@@ -22,6 +21,7 @@ from taofold.models.ollama import OllamaReader
 from taofold.models.openai_responses import ResponsesReader
 from taofold.models.prices import Price, TokenRates
 from taofold.models.replies import LineDecoder, ReplyContext
+from tests.models.forms import FORMS, Form
 
 READERS: dict[str, Any] = {
     "responses": ResponsesReader,

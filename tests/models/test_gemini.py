@@ -1,11 +1,11 @@
 """Gemini's own format, where it differs from model to model."""
 
 import pytest
-from tests.models.conftest import Connect
 
 from taofold.core.content import Conversation, result_message
 from taofold.core.values import Message, Profile, ToolCall
 from taofold.runtime.model import Request
+from tests.models.conftest import Connect
 
 pytestmark = pytest.mark.anyio
 ANSWER = {"json": {"candidates": [{"content": {"parts": [{"text": "3"}]}, "finishReason": "STOP"}]}}

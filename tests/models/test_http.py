@@ -2,10 +2,13 @@
 
 import asyncio
 import gc
+import gzip
 import ssl
 import subprocess
 import sys
+import tracemalloc
 import warnings
+import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
@@ -103,7 +106,45 @@ async def test_an_answer_larger_than_allowed_is_refused(serve: Serve) -> None:
 
     with pytest.raises(ModelError, match="larger than 50000 bytes") as caught:
         await Http().post(await serve(huge), {}, b"", Bounds(size=50_000))
-    assert caught.value.kind == "reply"
+    assert caught.value.kind == "request", "the next answer would be as large"
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate", "two members"])
+async def test_an_answer_is_unpacked_whatever_was_asked_for(serve: Serve, coding: str) -> None:
+    async def packed(request: web.Request) -> web.Response:
+        assert request.headers["Accept-Encoding"] == "identity"
+        parts = [gzip.compress(b"hello "), gzip.compress(b"you")]
+        data = {"gzip": gzip.compress(b"hello you"), "deflate": zlib.compress(b"hello you")}
+        name = "deflate" if coding == "deflate" else "gzip"
+        body = data.get(coding, b"".join(parts))
+        return web.Response(body=body, headers={"Content-Encoding": name})
+
+    assert (await Http().post(await serve(packed), {}, b"", Bounds())).body == b"hello you"
+
+
+async def test_an_answer_in_an_unknown_coding_is_refused_once(serve: Serve) -> None:
+    async def packed(request: web.Request) -> web.Response:
+        return web.Response(body=b"x", headers={"Content-Encoding": "br"})
+
+    with pytest.raises(ModelError, match="encoded as 'br', which was not asked for") as caught:
+        await Http().post(await serve(packed), {}, b"", Bounds())
+    assert caught.value.kind == "request"
+
+
+async def test_a_bomb_is_never_unpacked_beyond_the_bound(serve: Serve) -> None:
+    bomb = gzip.compress(bytes(1 << 28), 9)
+
+    async def packed(request: web.Request) -> web.Response:
+        return web.Response(body=bomb, headers={"Content-Encoding": "gzip"})
+
+    url = await serve(packed)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ModelError, match="larger than 1048576 bytes"):
+            await Http().post(url, {}, b"", Bounds(size=1 << 20))
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
 
 
 async def test_a_redirect_is_never_followed(serve: Serve) -> None:

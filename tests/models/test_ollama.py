@@ -6,14 +6,14 @@ from typing import Any, Literal
 import msgspec
 import pytest
 from pydantic import BaseModel
-from tests.models.conftest import Connect
-from tests.models.providers.ollama import property_checked
 
 from taofold.core.content import Conversation
 from taofold.core.errors import ModelError
 from taofold.core.values import ModelSettings, ToolCall, Usage
 from taofold.runtime.model import Request, ToolSpec
 from taofold.runtime.providers import resolve
+from tests.models.conftest import Connect
+from tests.models.providers.ollama import property_checked
 
 pytestmark = pytest.mark.anyio
 

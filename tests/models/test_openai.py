@@ -1,10 +1,10 @@
 """The chat-completions adapter, against answers written from the documented format."""
 
+import json
 from typing import Any
 
 import msgspec
 import pytest
-from tests.models.conftest import FULL, Connect
 
 from taofold.core.content import Conversation, result_message
 from taofold.core.errors import ModelError
@@ -12,6 +12,7 @@ from taofold.core.values import Message, ModelSettings, Profile, ToolCall, Usage
 from taofold.models.chat_completions import is_strict
 from taofold.runtime.model import Request, ToolSpec
 from taofold.testing import Cassette
+from tests.models.conftest import FULL, Connect
 
 pytestmark = pytest.mark.anyio
 
@@ -253,7 +254,7 @@ async def test_refusals_are_sorted_by_who_can_act_and_never_repeated(
         ({"body": ""}, "reply"),
         ({"json": {"choices": []}}, "reply"),
         ({"json": {"error": {"message": "upstream died", "code": 502}}}, "server"),
-        ({"json": {"choices": [{"message": {"content": 5}}]}}, "reply"),
+        ({"json": {"choices": [{"message": 5}]}}, "reply"),
     ],
 )
 async def test_what_may_pass_is_tried_three_times(
@@ -330,6 +331,20 @@ async def test_a_schema_is_asked_for_strictly_where_it_allows_that(
     strict, loose = (request["response_format"] for request in cassette.requests)
     assert strict["json_schema"] == {"name": "output", "strict": True, "schema": SCHEMA}
     assert loose["json_schema"]["strict"] is False
+
+
+@pytest.mark.parametrize(
+    ("spec", "bounded"), [("vllm:qwen3", True), ("vllm:gpt-oss-20b", False), ("groq:x", False)]
+)
+async def test_only_a_server_with_its_own_grammar_is_sent_each_bound(
+    connect: Connect, hello: Request, spec: str, bounded: bool
+) -> None:
+    schema = {**SCHEMA, "properties": {"x": {"type": "string", "maxLength": 8}}}
+    model, cassette = connect(spec, said("{}"))
+    await model.complete(msgspec.structs.replace(hello, schema=schema))
+    sent = cassette.requests[0]["response_format"]["json_schema"]
+    assert sent["strict"]
+    assert ("maxLength" in sent["schema"]["properties"]["x"]) is bounded
 
 
 def test_strictness_is_checked_at_every_depth() -> None:
@@ -413,16 +428,60 @@ async def test_reasoning_and_refusals_are_kept_apart(connect: Connect, hello: Re
     assert (second.text, second.finish) == ("I cannot.", "refusal")
 
 
-async def test_two_tools_that_would_share_a_name_are_refused(
+async def test_two_tools_that_would_share_a_name_get_two_names(
     connect: Connect, hello: Request
 ) -> None:
-    model, _ = connect("openai-chat:gpt-4o")
+    call = {"name": "a__b", "arguments": "{}"}
+    message = {"tool_calls": [{"id": "c1", "function": call}]}
+    answer = {"choices": [{"message": message, "finish_reason": "tool_calls"}]}
+    model, cassette = connect("openai-chat:gpt-4o", {"json": answer})
     tools = (ToolSpec("a.b", "", {}), ToolSpec("a__b", "", {}))
-    with pytest.raises(ModelError, match=r"rename one"):
-        await model.complete(msgspec.structs.replace(hello, tools=tools))
+    reply = await model.complete(msgspec.structs.replace(hello, tools=tools))
+    first, second = [tool["function"]["name"] for tool in cassette.requests[0]["tools"]]
+    assert first != second == "a__b"
+    assert reply.calls[0].name == "a__b"
 
 
 async def test_its_repr_shows_no_key(connect: Connect) -> None:
     model, _ = connect("openai-chat:gpt-4o")
     assert repr(model) == "ChatModel('openai-chat:gpt-4o')"
     assert model.profile == FULL
+
+
+async def test_a_model_without_reasoning_is_asked_for_none_after_it_said_so(
+    connect: Connect, hello: Request
+) -> None:
+    """An unknown name is taken for the newest; its refusals are its own words."""
+    refusals = [
+        "Unsupported parameter: 'reasoning.summary' is not supported with this model.",
+        "Encrypted content is not supported with this model.",
+        "Unsupported parameter: 'reasoning.effort' is not supported with this model.",
+    ]
+    answer = {
+        "status": "completed",
+        "output": [{"type": "message", "content": [{"type": "output_text", "text": "hi"}]}],
+    }
+    answers = [refused(400, words) for words in refusals]
+    model, cassette = connect("openai:next", *answers, {"json": answer}, effort="low")
+    reply = await model.complete(hello)
+    assert reply.text == "hi"
+    assert "reasoning" not in cassette.requests[-1]
+    assert "include" not in cassette.requests[-1]
+    assert any("effort 'low' is not sent" in note for note in reply.notes)
+
+
+async def test_a_stream_of_a_wrapped_answer_is_heard_without_its_wrapper(
+    connect: Connect, hello: Request
+) -> None:
+    schema = {"type": "array", "items": {"type": "integer"}}
+    pieces = ['{"ans', 'wer": [1', ", 2]", "}"]
+    events = [
+        {"choices": [{"delta": {"content": piece}, "finish_reason": None}]} for piece in pieces
+    ]
+    events.append({"choices": [{"delta": {}, "finish_reason": "stop"}]})
+    lines = "".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n"
+    stream = {"body": lines, "headers": {"Content-Type": "text/event-stream"}}
+    model, _ = connect("openai-chat:gpt-4o", stream)
+    heard: list[str] = []
+    reply = await model.complete(msgspec.structs.replace(hello, schema=schema), heard.append)
+    assert ("".join(heard), reply.text) == ("[1, 2]", "[1,2]")

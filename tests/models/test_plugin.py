@@ -57,7 +57,7 @@ async def test_exchanges_are_used_in_order_and_must_all_be_used() -> None:
     cassette = Cassette([{"response": {"body": "x"}, "times": 2}, {"response": {"status": 500}}])
     answers = [await cassette.post("http://h", {}, b"{}", Bounds()) for _ in range(2)]
     assert [answer.body for answer in answers] == [b"x", b"x"]
-    with pytest.raises(AssertionError, match="1 exchanges left"):
+    with pytest.raises(AssertionError, match="1 exchange left"):
         cassette.assert_complete()
     await cassette.post("http://h", {}, b"{}", Bounds())
     with pytest.raises(CassetteMismatch, match="no exchange left"):

@@ -1,6 +1,5 @@
 """A long run: every request is the one before it and more behind, so caches hit; media lie once."""
 
-import asyncio
 import hashlib
 import json
 import os
@@ -14,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.models.forms import FORMS, Form, add
-from tests.pictures import PICTURE
 
 from taofold import Agent, Image, Limits
 from taofold.core.events import Replied
 from taofold.models.transport import Body, Bounds, HttpResponse, OnBytes, whole
+from tests.killed import kill, killed
+from tests.models.forms import FORMS, Form, add
+from tests.pictures import PICTURE
 
 pytestmark = pytest.mark.anyio
 
@@ -211,7 +211,7 @@ async def test_over_fifty_turns_the_provider_reads_the_prompt_from_its_cache(
         limits = Limits(steps=60)
         return Agent(model, tools=[add], limits=limits, instructions=INSTRUCTIONS, log=log)
 
-    with pytest.raises(asyncio.CancelledError):
+    with killed():
         await doing(Mortal(provider, 25)).run(form.goal, run_id="long")
     result = await doing(provider).resume("long")
     assert (result.success, result.output) == (True, "It is 10."), result.error
@@ -230,7 +230,7 @@ class Mortal:
 
     async def post(self, *args: Any) -> HttpResponse:
         if self._calls == 0:
-            raise asyncio.CancelledError
+            await kill()
         self._calls -= 1
         return await self._provider.post(*args)
 

@@ -5,8 +5,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.llama import KEY, serving
-from tests.prerequisites import LLAMA
 
 from taofold.core.content import Conversation, result_message
 from taofold.core.errors import ModelError
@@ -16,6 +14,8 @@ from taofold.models.limiter import Limiter
 from taofold.models.transport import aclose_all
 from taofold.runtime.model import Model, Request, ToolSpec
 from taofold.runtime.providers import resolve
+from tests.llama import KEY, serving
+from tests.prerequisites import LLAMA
 
 pytestmark = [
     pytest.mark.anyio,
@@ -118,7 +118,7 @@ class Shape(msgspec.Struct, forbid_unknown_fields=True):
 
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_a_random_model_is_held_to_a_strict_schema(random: str, streamed: bool) -> None:
-    model = connect(random)
+    model = connect(random, "llamacpp")
     for word in ("one", "two", "three"):
         conversation = Conversation([Message("user", word)])
         request = Request(conversation, schema=SCHEMA, settings=ModelSettings(max_tokens=200))
@@ -162,9 +162,8 @@ async def test_a_schema_that_the_server_cannot_compile_is_given_up(tools: str) -
 
 
 async def test_a_bad_request_is_reported_in_the_servers_words(tools: str) -> None:
-    request = Request(
-        Conversation([Message("user", "hi")]), tools=(ToolSpec("t", "", {"type": 5}),)
-    )
+    settings = ModelSettings(extra={"grammar": "root ::= ("})
+    request = Request(Conversation([Message("user", "hi")]), settings=settings)
     with pytest.raises(ModelError) as caught:
         await connect(tools).complete(request)
     assert caught.value.kind in ("request", "server")

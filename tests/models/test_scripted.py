@@ -2,7 +2,7 @@
 
 import pytest
 
-from taofold.core.content import Conversation
+from taofold.core.content import Conversation, ToolCall, result_message
 from taofold.core.errors import ModelError
 from taofold.core.values import Message, Reply
 from taofold.runtime.model import Request
@@ -33,13 +33,45 @@ async def test_what_it_was_shown_does_not_change_when_the_conversation_grows() -
 async def test_a_script_that_runs_out_says_so_and_shows_the_prompt(hello: Request) -> None:
     model = ScriptedModel(["only"])
     await model.complete(hello)
-    with pytest.raises(ScriptEnded, match=r"asked 2 times.*1 replies.*'Hello'"):
+    with pytest.raises(ScriptEnded, match=r"asked 2 times.*1 reply.*'Hello'"):
         await model.complete(hello)
 
 
 async def test_a_scripted_exception_is_raised(hello: Request) -> None:
     with pytest.raises(ModelError, match="down"):
         await ScriptedModel([ModelError("down")]).complete(hello)
+
+
+async def test_a_new_script_continues_behind_the_replies_that_a_conversation_ends_with() -> None:
+    past = [Message("user", "go"), Message("assistant", "one"), Message("user", "seen")]
+    same = [*past, Message("assistant", "one"), Message("user", "seen")]
+    script = ["one", "two", "three"]
+
+    async def first(replies: list[str], *messages: Message) -> str:
+        return (await ScriptedModel(replies).complete(Request(Conversation(messages)))).text
+
+    assert await first(script, *past[:1]) == "one"
+    assert await first(script, *past) == "two"
+    assert await first(["one", *script], *same) == "two", "the longest match counts"
+    assert await first(["other"], *past) == "other"
+    assert await first(["three", "one"], *past) == "three", "only the beginning of a script"
+
+
+async def test_a_script_in_use_is_followed_whatever_the_conversation_holds() -> None:
+    model = ScriptedModel(["one", "two", "one"])
+    conversation = Conversation([Message("user", "go")])
+    for expected in ("one", "two", "one"):
+        reply = await model.complete(Request(conversation))
+        assert reply.text == expected
+        conversation.append(Message("assistant", reply.text))
+
+
+async def test_native_calls_of_a_script_are_recognised_whatever_their_ids() -> None:
+    call = Reply("", [ToolCall("add", '{"a": 1}', "call_1")])
+    heard = Message("assistant", (ToolCall("add", '{"a": 1}', "call_7f"),))
+    model = ScriptedModel([call, "two"])
+    asked = Request(Conversation([Message("user", "go"), heard, result_message("call_7f", "1")]))
+    assert (await model.complete(asked)).text == "two"
 
 
 async def test_replies_left_over_fail_the_assertion() -> None:

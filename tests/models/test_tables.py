@@ -1,15 +1,21 @@
 """What is known of models: rules, windows, prices."""
 
+import json
 from datetime import UTC, date, datetime
+from typing import Any
 
+import msgspec
 import pytest
 
+from taofold.core.content import Conversation
 from taofold.core.errors import ConfigError
-from taofold.core.values import Usage
+from taofold.core.values import Effort, Message, ModelSettings, Usage
 from taofold.models import prices as catalogue
-from taofold.models.capabilities import UNKNOWN, rules_for
+from taofold.models.capabilities import UNKNOWN, reads_thinking, rules_for
 from taofold.models.prices import FREE, Price, TokenRates, find, own_price
+from taofold.runtime.model import Request, dearest
 from taofold.runtime.providers import resolve
+from tests.models.conftest import Connect
 
 OLDEST = 30
 """Days: prices and windows that are older are no longer to be relied on."""
@@ -200,3 +206,219 @@ def test_every_kind_of_match_is_understood() -> None:
     assert catalogue._matches(["and", [["contains", "b"], ["ends_with", "c"]]], "abc")
     assert not catalogue._matches(["regex", "^b$"], "abc")
     assert not catalogue._matches(["new", "x"], "x")
+
+
+def price_on(provider: str, model: str, moment: str, *, any_hour: bool = False) -> float:
+    """Dollars for a million tokens of input at a moment in UTC."""
+    entry = find(provider, model)
+    assert entry is not None
+    assert entry.price is not None
+    at = datetime.fromisoformat(moment).replace(tzinfo=UTC)
+    return entry.price.on(at, any_hour=any_hour).rates.input
+
+
+@pytest.mark.usefixtures("snapshot")
+@pytest.mark.parametrize(
+    ("moment", "usd"),
+    [
+        ("2026-11-29T12:00", 2.0),
+        # Nobody knows in which time zone the vendor's day begins.
+        ("2026-11-30T13:00", 4.0),
+        ("2026-12-01T00:00", 4.0),
+        ("2027-06-01T00:00", 4.0),
+    ],
+)
+def test_a_price_with_a_date_holds_from_that_day_on(moment: str, usd: float) -> None:
+    assert price_on("gemini", "gemini-4-argon", moment) == usd
+
+
+@pytest.mark.usefixtures("snapshot")
+@pytest.mark.parametrize(
+    ("moment", "usd"),
+    [
+        ("2026-11-29T00:30", 0.66),
+        ("2026-11-29T00:55", 1.32),  # the call may begin after one o'clock
+        ("2026-11-29T02:00", 1.32),
+        ("2026-11-29T05:00", 0.66),
+        ("2026-11-29T09:59", 1.32),
+    ],
+)
+def test_a_price_with_an_hour_holds_at_that_hour_and_budgets_at_any(
+    moment: str, usd: float
+) -> None:
+    assert price_on("deepseek", "deepseek-v4-pro", moment) == usd
+    assert price_on("deepseek", "deepseek-v4-pro", moment, any_hour=True) == 1.32
+
+
+def test_hours_over_midnight_are_one_interval() -> None:
+    cheap, dear = Price(TokenRates(1.0, 1.0, 1.0, 1.0)), TokenRates(2.0, 2.0, 2.0, 2.0)
+    price = cheap._replace(validities=(catalogue.Validity(Price(dear), "", 22 * 60, 2 * 60),))
+    for hour, usd in ((21, 1.0), (23, 2.0), (1, 2.0), (3, 1.0)):
+        moment = datetime(2026, 11, 29, hour, tzinfo=UTC)
+        assert price.on(moment).rates.input == usd
+        assert price.on(moment, any_hour=True).rates.input == 2.0
+
+
+@pytest.mark.usefixtures("snapshot")
+@pytest.mark.parametrize(
+    ("model", "usual", "hour"),
+    [
+        ("claude-sonnet-5", 2.5, 4.0),
+        ("claude-opus-5-5", 5.0, 8.0),
+        ("claude-fable-5-2", 10.0, 16.0),
+    ],
+)
+def test_what_the_cache_keeps_for_an_hour_costs_more(model: str, usual: float, hour: float) -> None:
+    entry = find("anthropic", model)
+    assert entry is not None
+    assert entry.price is not None
+    million = Usage(1_000_000, 0, 0, 0.0, 1_000_000)
+    assert entry.price.cost(million) == pytest.approx(usual)
+    assert entry.price.cost(million, written_long=1_000_000) == pytest.approx(hour)
+    assert entry.price.cost(million, written_long=5_000_000) == pytest.approx(hour)
+    assert entry.price.upper(1_000_000, 0) == pytest.approx(usual)
+    assert entry.price.upper(1_000_000, 0, long_cache=True) == pytest.approx(hour)
+
+
+def test_a_budget_counts_the_cache_of_a_requests_own_settings() -> None:
+    model = resolve("anthropic:claude-sonnet-5", api_key="k")
+    request = Request(
+        Conversation([Message("user", "hi")]),
+        settings=ModelSettings(prompt_cache="1h", max_tokens=1),
+    )
+    assert dearest(model, request, 1_000_000) == pytest.approx(4.0, abs=0.01)
+    plain = msgspec.structs.replace(request, settings=ModelSettings(max_tokens=1))
+    assert dearest(model, plain, 1_000_000) == pytest.approx(2.5, abs=0.01)
+
+
+@pytest.mark.usefixtures("snapshot")
+@pytest.mark.parametrize(
+    ("provider", "model"),
+    [
+        ("xai", "grok-4.20-reasoning"),
+        ("xai", "grok-4.3-latest"),
+        ("mistral", "devstral-medium-latest"),
+        ("mistral", "mistral-medium-3"),
+        ("anthropic", "claude-mythos-5"),
+        ("anthropic", "claude-mythos-5-1"),
+        ("gemini", "gemini-4-hydrogen"),
+    ],
+)
+def test_models_that_one_list_does_not_price_have_the_price_of_the_other(
+    provider: str, model: str
+) -> None:
+    entry = find(provider, model)
+    assert entry is not None
+    assert entry.price is not None
+    assert entry.price.rates.output > entry.price.rates.cached >= 0
+
+
+@pytest.mark.parametrize(
+    ("name", "base"),
+    [
+        ("ft:gpt-4.1-mini-2025-04-14:org::abc", "gpt-4.1-mini"),
+        ("ft:gpt-4.1-mini-2025-04-14:org/team::abc", "gpt-4.1-mini"),
+        ("ft:o4-mini-2025-04-16:org::abc", "o4-mini"),
+        ("openai/ft:gpt-4o-2024-08-06:org::abc", "gpt-4o"),
+    ],
+)
+def test_a_fine_tuned_model_has_the_rules_of_its_base(name: str, base: str) -> None:
+    assert rules_for("openai", name) == rules_for("openai", base)
+
+
+@pytest.mark.parametrize(
+    "name", ["chatgpt-4o-latest", "gpt-audio-mini", "gpt-realtime", "gpt-5.3-chat-latest"]
+)
+def test_openai_names_that_do_not_think_are_not_taken_for_the_newest(name: str) -> None:
+    rules = rules_for("openai", name)
+    assert (rules.thinking, rules.sampling) == ("", "yes")
+
+
+@pytest.mark.parametrize(
+    ("provider", "model"),
+    [
+        ("cerebras", "qwen-3.8-27b"),
+        ("together", "llama-5-70b"),
+        ("openrouter", "qwen/qwen4-72b"),
+        ("groq", "meta-llama/llama-5-scout"),
+        ("vllm", "qwen3.8-27b"),
+        ("vllm", "Llama-3.3-70B"),
+        ("fireworks", "accounts/fireworks/models/some-model-of-2027"),
+        ("openrouter", "nvidia/nemotron-4-super"),
+    ],
+)
+def test_open_weights_of_next_year_call_tools_natively(provider: str, model: str) -> None:
+    assert rules_for(provider, model).tools
+
+
+@pytest.mark.parametrize(
+    ("provider", "model"),
+    [("vllm", "llama-2-7b"), ("vllm", "qwen-1.5"), ("vllm", "mine"), ("openrouter", "x/roleplay")],
+)
+def test_other_open_weights_are_asked_in_text(provider: str, model: str) -> None:
+    assert not rules_for(provider, model).tools
+
+
+@pytest.mark.parametrize(
+    ("model", "sees"),
+    [
+        ("deepseek-flash", True),
+        ("deepseek-v4-flash", True),
+        ("deepseek-v4.1-flash", True),
+        ("deepseek-v4-pro", False),
+        ("deepseek-chat", False),
+    ],
+)
+def test_the_flash_line_of_deepseek_sees_pictures(model: str, sees: bool) -> None:
+    assert ("image" in (rules_for("deepseek", model).inputs or ())) is sees
+
+
+@pytest.mark.parametrize("model", ["gemini-omni-1.1-flash", "gemini-robotics-er-2-preview"])
+def test_gemini_lines_with_a_small_window_have_it(model: str) -> None:
+    assert rules_for("gemini", model).window == 131_072
+
+
+@pytest.mark.parametrize(
+    ("spec", "wanted", "sent"),
+    [
+        ("deepseek:deepseek-v4-pro", "medium", {"reasoning_effort": "low"}),
+        ("deepseek:deepseek-flash", "max", {"reasoning_effort": "max"}),
+        ("deepseek:deepseek-v4-pro", "none", {"thinking": {"type": "disabled"}}),
+        ("deepseek:deepseek-chat", "high", {}),
+        ("moonshot:kimi-k3.1-pro", "high", {"reasoning_effort": "high"}),
+        ("moonshot:kimi-k3", "none", {"reasoning_effort": "low"}),
+        ("moonshot:kimi-k2.6", "none", {"thinking": {"type": "disabled"}}),
+        ("moonshot:kimi-k2.6", "high", {}),
+        ("zai:glm-5.3", "none", {"reasoning_effort": "low"}),
+        ("zai:glm-5.3", "xhigh", {"reasoning_effort": "high"}),
+        ("zai:glm-5.2", "minimal", {"reasoning_effort": "minimal"}),
+        ("zai:glm-5.2", "none", {"thinking": {"type": "disabled"}}),
+        ("zai:glm-4.7", "high", {}),
+        ("xai:grok-4.3", "none", {"reasoning_effort": "none"}),
+        ("xai:grok-4.6", "none", {"reasoning_effort": "low"}),
+        ("xai:grok-4.7", "max", {"reasoning_effort": "xhigh"}),
+        ("xai:grok-4.20-reasoning", "high", {}),
+        ("xai:grok-5", "high", {"reasoning_effort": "high"}),
+        ("mistral:mistral-large-4", "low", {"reasoning_effort": "high"}),
+        ("mistral:mistral-medium-latest", "none", {"reasoning_effort": "none"}),
+        ("mistral:mistral-large-2512", "high", {}),
+    ],
+)
+@pytest.mark.anyio
+async def test_each_vendor_is_sent_its_own_levels_of_thinking(
+    connect: Connect, spec: str, wanted: Effort, sent: dict[str, Any]
+) -> None:
+    answer = {"choices": [{"message": {"content": "ok"}, "finish_reason": "stop"}]}
+    reply = {"status": 200, "body": json.dumps(answer)}
+    model, cassette = connect(spec, reply, profile=None, effort=wanted)
+    await model.complete(Request(Conversation([Message("user", "hi")])))
+    body = cassette.requests[0]
+    assert {k: body[k] for k in ("reasoning_effort", "thinking") if k in body} == sent
+
+
+def test_the_thinking_of_the_newest_pair_is_read_by_that_pair_alone() -> None:
+    assert reads_thinking("claude-mythos-5-2", "claude-fable-5-2")
+    assert not reads_thinking("claude-opus-5-5", "claude-fable-5-2")
+    assert not reads_thinking("claude-fable-5-1", "claude-fable-5-2")
+    assert reads_thinking("claude-fable-5-2", "claude-opus-5-5")
+    assert reads_thinking("us.anthropic.claude-fable-5-2-v1:0", "claude-mythos-5-2")

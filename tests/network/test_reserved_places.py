@@ -7,13 +7,13 @@ that are not among the files; a comparison that heeds case.
 from pathlib import Path
 
 import pytest
-from tests.prerequisites import CONTAINMENT
 
 from taofold import RunContext, reserved_places
 from taofold.log.sqlite.log import SqliteLog
 from taofold.server.auth import LocalToken
 from taofold.tools.command import command_tool
 from taofold.tools.jail import OutsideJail, jail
+from tests.prerequisites import CONTAINMENT
 
 pytestmark = pytest.mark.anyio
 TOKEN = ".local/state/taofold/local-token.json"

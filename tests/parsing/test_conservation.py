@@ -4,11 +4,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from calls import DIALECTS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taofold.parsing import Turn, Unparsed, read_reply
+from tests.parsing.calls import DIALECTS
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench" / "parse"))
 import slips

@@ -1,9 +1,9 @@
 """Every slip in every envelope: the value is read; every cut of it is refused."""
 
 import pytest
-from corruptions import ENVELOPES, SLIPS, VALUES, WHOLE_TEXT
 
 from taofold.parsing import Parsed, parse
+from tests.parsing.corruptions import ENVELOPES, SLIPS, VALUES, WHOLE_TEXT
 
 GRID = [(s, e) for s in SLIPS for e in ENVELOPES if e == "bare" or s not in WHOLE_TEXT]
 

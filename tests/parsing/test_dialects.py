@@ -3,10 +3,10 @@
 from typing import Any, Literal
 
 import pytest
-from calls import DIALECTS, OPEN_ENDED
 from pydantic import BaseModel, TypeAdapter
 
 from taofold.parsing import Parsed, Prose, Turn, Unparsed, parse, read_reply
+from tests.parsing.calls import DIALECTS, OPEN_ENDED
 
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "get_weather": {"city": "São Paulo", "days": 2},

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from taofold.parsing import Parsed, Turn, Unparsed, parse, read_call, read_reply
+from taofold.parsing.arguments import typed_arguments
 
 
 def call(text: str):
@@ -271,3 +272,18 @@ def test_a_separator_that_the_family_always_writes_is_missed():
     assert kinds(f"<｜tool▁calls▁begin｜>{whole}<｜tool▁calls▁end｜>") == []
     assert kinds(whole.replace("<｜tool▁sep｜>", "")) == ["missing_separator"]
     assert kinds('[TOOL_CALLS]send{"text": "a"}') == []
+
+
+@pytest.mark.parametrize("word", ["anyOf", "oneOf"])
+@pytest.mark.parametrize("inner", ["reference", "list"])
+def test_unions_within_each_other_are_looked_at_once_each(word: str, inner: str) -> None:
+    """Without a memory of each union these ask for 3**40 looks at one value."""
+    levels: dict[str, Any] = {"a40": {"type": "integer"}}
+    for level in range(40):
+        deeper = {"$ref": f"#/$defs/a{level + 1}"}
+        option = deeper if inner == "reference" else {"type": "array", "items": deeper}
+        levels[f"a{level}"] = {word: [option] * 3}
+    schema = {"properties": {"x": {"$ref": "#/$defs/a0"}}, "$defs": levels}
+    for value in ("1", "one", {"a": 1}, [["1"]]):
+        arguments, _, fault = typed_arguments({"x": value}, schema, ())
+        assert fault or arguments

@@ -4,12 +4,12 @@ import json
 from itertools import pairwise
 
 import pytest
-from calls import DIALECTS
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from taofold.parsing import Parsed, Prose, ReplyStream, Turn, Unparsed, read_reply
 from taofold.parsing.markup.families import FAMILIES
+from tests.parsing.calls import DIALECTS
 
 TOOLS = {"f": {"properties": {"x": {"type": "string"}}}}
 

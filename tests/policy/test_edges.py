@@ -30,7 +30,7 @@ from taofold.policy.redaction.assignments import (
     says,
 )
 from taofold.policy.redaction.redactor import again
-from taofold.policy.redaction.stream import MOST, REMEMBERED, Trickle
+from taofold.policy.redaction.stream import MOST, Trickle
 
 KEY = "x7QdR2mKp9LwZ4vTn8YbC3sHf6GjA1eU5oXi0qWr"
 HARMLESS = "nothing but words"
@@ -176,18 +176,18 @@ def test_a_known_number_is_no_part_of_a_longer_one() -> None:
     assert redactor.number(12345678) == MARK
     assert redactor.number(123456789) == 123456789
     assert redactor.number(1234567) == 1234567
-    assert Redactor().number(12345678) == 12345678
-    assert Redactor().number(float("nan")) == "nan"
+    assert Redactor(guesses=True).number(12345678) == 12345678
+    assert Redactor(guesses=True).number(float("nan")) == "nan"
 
 
 def test_texts_that_touch_are_two_and_texts_that_overlap_are_one() -> None:
     redactor = Redactor(["abcdefgh", "ijklmnop"])
     assert redactor.text("abcdefghijklmnop") == MARK + MARK
-    assert Redactor([KEY[:20]]).text(f"token={KEY}") == f"token={MARK}"
+    assert Redactor([KEY[:20]], guesses=True).text(f"token={KEY}") == f"token={MARK}"
 
 
 def test_what_was_harmless_is_remembered_and_what_was_not_is_not() -> None:
-    redactor = Redactor()
+    redactor = Redactor(guesses=True)
     for text in ("short", HARMLESS, "a b " * 50, "a b " * 51, "wörter und mehr", f"token={KEY}"):
         redactor.text(text)
     assert redactor.harmless == {HARMLESS, "a b " * 50}
@@ -195,7 +195,7 @@ def test_what_was_harmless_is_remembered_and_what_was_not_is_not() -> None:
 
 
 def test_the_memory_of_harmless_texts_does_not_grow_without_end() -> None:
-    redactor = Redactor()
+    redactor = Redactor(guesses=True)
     for number in range(6_000):
         redactor.text(f"row number {number}")
     assert len(redactor.harmless) <= 2_000
@@ -206,11 +206,11 @@ def test_json_in_json_is_looked_into(layers: int) -> None:
     text = json.dumps({"pä": "tok\u0435n", "password": "hunter2x"})
     for _ in range(layers):
         text = json.dumps({"body": text})
-    assert "hunter2x" not in Redactor().text(text)
+    assert "hunter2x" not in Redactor(guesses=True).text(text)
 
 
 def test_a_name_that_escapes_hide_is_read() -> None:
-    assert Redactor().text('{"\\u0070assword": "hunter2x"} and on') == (
+    assert Redactor(guesses=True).text('{"\\u0070assword": "hunter2x"} and on') == (
         f'{{"\\u0070assword": "{MARK}"}} and on'
     )
     assert Redactor(["hunter2hunter2"]).text(r"see hunter2\u0068unter2 now") == f"see {MARK} now"
@@ -233,7 +233,6 @@ def test_a_secret_stands_in_the_rest_of_the_text_too() -> None:
     text = f"{KEY} a {KEY} b {KEY}"
     assert [text[slice(*span)] for span in again(text, [(0, len(KEY))])] == [KEY, KEY]
     assert list(again("hunter2x hunter2x", [(0, 8)])) == [], "too short to be told again"
-    assert list(again(KEY, [], [KEY])) == [(0, len(KEY))]
 
 
 @pytest.mark.parametrize("size", [11, 12])
@@ -333,8 +332,8 @@ def test_known_values_are_not_shown_in_pieces(text: str, size: int) -> None:
 def test_plain_words_come_out_as_they_come_in() -> None:
     trickle = Trickle(Redactor([PLAIN]))
     parts = [trickle.feed(part) for part in ("one two three ", "four ", "five, h", "ow ", "so ")]
-    assert parts == ["one two ", "three ", "four five, ", "", "how "]
-    assert trickle.end() == "so "
+    assert parts == ["one two three ", "four ", "five, ", "how ", "so "]
+    assert trickle.end() == ""
 
 
 def test_a_text_without_an_end_is_not_held_back_without_end() -> None:
@@ -346,30 +345,20 @@ def test_a_text_without_an_end_is_not_held_back_without_end() -> None:
     assert shown + len(trickle.end()) == fed
 
 
-def test_a_secret_that_was_seen_is_hidden_when_it_comes_alone_and_so_many_are_kept() -> None:
-    trickle = Trickle(Redactor())
-    values = [KEY[:-3] + f"{number:03}" for number in range(REMEMBERED + 4)]
-    text = "".join([f"password={value}\n" for value in values])
-    shown = trickle.feed(text) + trickle.feed("and then words that come after it all, many\n")
-    shown += "".join([trickle.feed(f" ({value}) ") for value in values[:REMEMBERED]])
-    shown += trickle.end()
-    for value in values[:REMEMBERED]:
-        assert value not in shown
-    assert len(trickle._seen) == REMEMBERED
-
-
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
 def test_a_trickle_says_what_the_whole_text_says_without_secrets(size: int) -> None:
     redactor = Redactor([PLAIN, SECRET])
     whole = (
         f"a b {PLAIN} c sk-abcdefghijklmnopqrst, password = hunter22, d {json.dumps(SECRET)} e "
-        "-----BEGIN RSA PRIVATE KEY-----\nabc def\n-----END RSA PRIVATE KEY----- the end of hunter2"
+        f"-----BEGIN RSA PRIVATE KEY-----\n{KEY}\nabc def\n-----END RSA PRIVATE KEY----- "
+        "the end of hunter2"
     )
     trickle = Trickle(redactor)
     parts = [trickle.feed(whole[at : at + size]) for at in range(0, len(whole), size)]
     shown = "".join([*parts, trickle.end()])
     assert shown == redactor.text(whole)
     assert "abc def" not in shown
+    assert "password = hunter22" in shown
 
 
 def test_a_trickle_does_not_hold_back_plain_words() -> None:
@@ -378,13 +367,13 @@ def test_a_trickle_does_not_hold_back_plain_words() -> None:
 
 def test_names_that_say_secret_hide_their_values() -> None:
     given = {"password": "q1w2e3", "n": {"api_key": "zzzzzz"}, "next_page_token": "abcdefgh"}
-    assert Redactor().json(given) == {
+    assert Redactor(guesses=True).json(given) == {
         "password": MARK,
         "n": {"api_key": MARK},
         "next_page_token": "abcdefgh",
     }
     words = "basic information-about-everything"
-    assert Redactor().text(words) == words
+    assert Redactor(guesses=True).text(words) == words
 
 
 @pytest.mark.parametrize(
@@ -398,4 +387,4 @@ def test_names_that_say_secret_hide_their_values() -> None:
     ],
 )
 def test_a_pass_that_is_a_verb_names_no_secret(text: str, shown: bool) -> None:
-    assert (Redactor().text(text) == text) is shown
+    assert (Redactor(guesses=True).text(text) == text) is shown

@@ -9,7 +9,7 @@ from taofold.policy.redaction.tokens import LONG, LONG_AHEAD
 
 KNOWN = "correct horse"
 NUMBER = "9876501234"
-REDACTOR = Redactor([KNOWN, NUMBER])
+REDACTOR = Redactor([KNOWN, NUMBER], guesses=True)
 SHAPES = (
     "sk-a1b2c3d4e5f6a1b2c3",
     "pk-a1b2c3d4e5f6a1b2c3",

@@ -25,42 +25,17 @@ def held(text: str) -> str:
 @pytest.mark.parametrize(
     ("text", "rest"),
     [
-        # a name waits for its value, over nine words and four hundred characters
+        # a name, a scheme or an address is no secret by itself: nothing behind it is waited for
         ("my password", "password"),
-        ("my db.user_password-2 ", "db.user_password-2 "),
-        ("my (password: str | None = ", "password: str | None = "),
-        ("my password" + " 1" * 8 + " ", "password" + " 1" * 8 + " "),
-        ("my password" + " 1" * 9 + " ", "1 "),
-        ("password" + " " * 398 + "x ", "password" + " " * 398 + "x "),
-        ("password" + " " * 399 + "x ", "x "),
-        # behind two plain words nothing is its value
-        ("my password is w ", "password is w "),
-        ("my password for this ", "password for this "),
-        ("my password for this w", "w"),
-        ("my <password>w w w w w w w w w w", "password>w w w w w w w w w w"),
-        ("my <password>w w w w w w w w w w<", ""),
-        ("my token_count w ", "w "),  # no name of a secret
-        # a scheme waits for the end of the word behind it
-        ("as Bearer", "Bearer"),
-        ("as bearer a", "bearer a"),
-        ("as bearer a b", "b"),
-        ("as Basic ", "Basic "),
-        ("as Basic \n", ""),
-        ("a login a pass", "login a pass"),
-        ("a login a b c d ", "d "),
-        # an address for the end of its host
-        ("see (postgres://a!b:c#d$e", "://a!b:c#d$e"),
-        ("see (postgres://a!b:c#d$e/", "d$e/"),
-        # a command for its line, up to six hundred characters
-        ("now curl -s x ", "curl -s x "),
-        ("now curl -s x\nand ", "and "),
-        ("now curl " + "a " * 320, "curl " + "a " * 320),
-        ("now curl " + "a " * 320 + "bb", "bb"),
+        ("my password ", ""),
+        ("my (password: str | None = ", ""),
+        ("as Bearer ", ""),
+        ("see (postgres://a!b:c#d$e", "d$e"),
+        ("now curl -s x ", ""),
         # a key for its end
         ("a -----BEGIN RSA PRIVATE KEY-----\nab c ", "-----BEGIN RSA PRIVATE KEY-----\nab c "),
         ("a -----BEGIN PRIVATE KEY BLOCK-----\n", "-----BEGIN PRIVATE KEY BLOCK-----\n"),
-        ("a -----BEGIN PUBLIC KEY-----\n1 2 3 4 5 6 7 ", "KEY-----\n1 2 3 4 5 6 7 "),
-        ("a -----BEGIN PUBLIC KEY-----\n1 2 3 4 5 6 7 8 9 ", "9 "),
+        ("a -----BEGIN PUBLIC KEY-----\n1 2 3 4 5 6 7 ", ""),
         # half an escape for its other half, in whatever layer
         ("(a)\\", "\\"),
         ("(a)\\u00e", "\\u00e"),
@@ -68,10 +43,9 @@ def held(text: str) -> str:
         ("(a\\ud83d\\ude00)", ""),
         ("(a)\\\\\\", "\\\\\\"),
         ("a -----BEG", "-----BEG"),
-        # a word for its end, with one space behind it
+        # a word for its end
         ("one two", "two"),
-        ("one two ", "two "),
-        ("one two  ", ""),
+        ("one two ", ""),
         ("one two.", "two."),
         ("one (two)", ""),
     ],
@@ -107,15 +81,10 @@ def test_a_long_word_that_was_let_go_delays_nothing_behind_it() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        f"a password = {KEY} b",
-        f"a password: str | None = '{KEY}' b",
-        f"a db.user_password-2={KEY} b",
-        f"a (password={KEY}) b",
-        f"a Bearer {KEY} b",
-        f"a curl -s -u me:{KEY} https://x b",
-        f"a login me password {KEY} b",
-        f"a https://me:{KEY}@host/path b",
-        f"a -----BEGIN PRIVATE KEY-----\n{KEY} {KEY}\n-----END PRIVATE KEY----- b",
+        f"a ghp_{KEY} b",
+        f"a sk-ant-{KEY} b",
+        f"a 'AKIA{KEY[:16].upper()}' b",
+        f"a -----BEGIN PRIVATE KEY-----\n{KEY}\n{KEY}\n-----END PRIVATE KEY----- b",
     ],
 )
 def test_a_secret_in_pieces_is_taken_out_as_in_one(text: str, size: int) -> None:
@@ -150,8 +119,8 @@ def test_letters_that_a_reader_takes_for_others_hide_no_name(stem: str) -> None:
     spelled = {wide(name), wide(name.upper()), name.replace("s", "\u017f"),
                name.replace("i", "\u0131"), name.upper().replace("I", "\u0130")}  # fmt: skip
     form = '"{}": "{}"'
-    if form.format(name, MARK) != Redactor().text(form.format(name, KEY)):
+    if form.format(name, MARK) != Redactor(guesses=True).text(form.format(name, KEY)):
         pytest.skip("no name of a secret, however it is spelled")
     for each in sorted(spelled):
         text = "\u0130 é " + form.format(each, KEY) + " and \u0130 more"
-        assert Redactor().text(text) == text.replace(KEY, MARK), each
+        assert Redactor(guesses=True).text(text) == text.replace(KEY, MARK), each

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from taofold import Limits
 from taofold.core.events import LimitHit
 from taofold.core.state import RunState
+from taofold.core.text import times
 from taofold.core.values import Step, Thought, Usage
 from taofold.policy.limits import Blocked, Reserved
 
@@ -100,9 +101,9 @@ def test_a_call_is_blocked_once_no_call_is_left_beside_what_others_may_make(
     own = state.per_tool.get(tool, 0) + sum(share.per_tool.get(tool, 0) for share in held)
     why, of = "", "limit"
     if limits.tool_calls is not None and all_calls >= limits.tool_calls:
-        why = f"limit reached: {limits.tool_calls} tool calls"
+        why = f"limit reached: {times(limits.tool_calls, 'tool call')}"
     elif tool in limits.per_tool and own >= limits.per_tool[tool]:
-        why, of = f"limit reached: {limits.per_tool[tool]} calls of {tool!r}", "tool_limit"
+        why, of = f"limit reached: {times(limits.per_tool[tool], 'call')} of {tool!r}", "tool_limit"
     elif limits.seconds is not None and state.active_ms >= limits.seconds * 1000:
         why, of = f"limit reached: {limits.seconds} seconds", "time_limit"
     assert limits.blocks(state, tool, iter(held)) == (Blocked(of, why) if why else None)

@@ -353,7 +353,7 @@ def test_whoever_decides_needs_the_role_that_the_call_needs() -> None:
 
 
 def test_secrets_are_recognised_by_shape_name_and_value() -> None:
-    redactor = Redactor(["my-own-secret-value"])
+    redactor = Redactor(["my-own-secret-value"], guesses=True)
     for text in (
         "sk-" + "a" * 30,
         "ghp_" + "b" * 30,
@@ -379,8 +379,20 @@ def test_the_working_directory_is_no_secret_though_its_variable_reads_like_a_pas
 
 @pytest.mark.parametrize("name", ["Authorization", "authorization", "Cookie", "Set-Cookie"])
 def test_what_stands_under_a_credential_header_is_secret_however_short(name: str) -> None:
-    redactor = Redactor()
+    redactor = Redactor(guesses=True)
 
     assert redactor.json({name: "a1"}) == {name: MARK}
     assert redactor.json({name: "${TOKEN}"}) == {name: "${TOKEN}"}
     assert redactor.json({name: "required"}) == {name: "required"}
+
+
+def test_a_tool_that_declares_nothing_asks_and_says_what_to_declare() -> None:
+    undeclared = Facts(Tier.CARD, "once", undeclared=True)
+    ruling = Policy().rule(Action("look"), undeclared, Principal())
+    assert ruling.verdict == "ask"
+    assert '@tool(effect="read")' in ruling.reason
+    # The declaration would change nothing where the policy itself wants it asked about.
+    raised = Policy(tiers={"look": Tier.CARD}).rule(Action("look"), undeclared, Principal())
+    assert (raised.verdict, raised.reason) == ("ask", "tier 2 asks")
+    declared = Policy().rule(Action("look"), Facts(Tier.CARD, "once"), Principal())
+    assert declared.reason == "tier 2 asks"

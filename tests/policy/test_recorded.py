@@ -40,7 +40,7 @@ VALUES = (
 
 
 def mark(text: str, value: str) -> str:
-    redacted = Redactor().text(text)
+    redacted = Redactor(guesses=True).text(text)
     if redacted == text:
         return "."
     return "#" if MARK in redacted and value not in redacted else "~"
@@ -59,7 +59,7 @@ def shortest(opening: str, alphabet: str) -> int:
     # A digit and both cases early, as a machine draws them.
     drawn[:3] = [next(c for c in alphabet if c in kind) for kind in _kinds(alphabet)]
     for length in range(1, 140):
-        if MARK in Redactor().text("see " + opening + "".join(drawn[:length])):
+        if MARK in Redactor(guesses=True).text("see " + opening + "".join(drawn[:length])):
             return length
     return 0
 

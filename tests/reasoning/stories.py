@@ -6,11 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tests.runtime.kit import Memo
-
 from taofold import Agent, Limits, tool
 from taofold.reasoning import Cot, Decompose, Plan, SelfCorrect, react
 from taofold.runtime.model import Request
+from tests.runtime.kit import Memo
 
 J = json.dumps
 

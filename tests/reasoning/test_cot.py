@@ -185,4 +185,4 @@ def test_a_direct_answer_that_was_cut_off_is_asked_for_again() -> None:
     done = play(Direct()(task()), [Reply("half of", finish="length"), "the whole"])
     assert done.answer == Answer("the whole")
     assert play(Direct()(task(int)), ["?"] * 3).answer.stop == "error"
-    assert play(Direct()(task()), [], outlooks=[Outlook(stop="budget")]).answer.stop == "budget"
+    assert play(Direct()(task()), [], outlooks=[Outlook(stop="max_usd")]).answer.stop == "max_usd"

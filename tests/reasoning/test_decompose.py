@@ -242,14 +242,14 @@ def test_limits_end_it_with_what_is_known() -> None:
     some = solve(
         world(split),
         max_depth=1,
-        outlooks=[begun, begun, Outlook(stop="budget"), Outlook(stop="budget")],
+        outlooks=[begun, begun, Outlook(stop="max_usd"), Outlook(stop="max_usd")],
     )
-    assert some.answer == Answer("- a: answer a", "budget")
+    assert some.answer == Answer("- a: answer a", "max_usd")
     typed = Task(goal="g", output=Output(int))
     none = solve(
-        world(split), typed, max_depth=1, outlooks=[begun, begun, *[Outlook(stop="budget")] * 2]
+        world(split), typed, max_depth=1, outlooks=[begun, begun, *[Outlook(stop="max_usd")] * 2]
     )
-    assert none.answer == Answer(None, "budget")
+    assert none.answer == Answer(None, "max_usd")
     halted = solve(world(split), max_depth=1, halt=4)
     assert halted.answer == Answer("- a: answer a\n- b: answer b", "timeout")
     inside = solve(world(split), max_depth=1, halt=2)

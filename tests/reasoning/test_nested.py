@@ -17,7 +17,7 @@ def careless(task: Task) -> Strategy[Any]:
     yield from begin()
     reply = yield from ask(task.opening("", task.goal))
     yield from step(Thought("mine"), "mine", reply.text)
-    yield closing(Thought("done"), reply.text)
+    yield closing(Thought("done"), reply.text, task.output)
     return reply.text
 
 
@@ -81,7 +81,7 @@ def test_a_loop_inside_is_the_inner_strategys_failure_and_no_limit_of_the_run() 
 def test_strategies_run_in_branches_may_fork_themselves() -> None:
     def forking(task: Task) -> Strategy[Any]:
         found = yield from fork([careless(task), careless(task)])
-        yield closing(Thought("both"), "".join(found))
+        yield closing(Thought("both"), "".join(found), task.output)
         return Answer("".join(found))
 
     done = play(alone(forking, TASK, "draft"), ["a", "b"])
@@ -92,7 +92,7 @@ def test_strategies_run_in_branches_may_fork_themselves() -> None:
 def test_a_draft_from_a_limited_strategy_is_the_answer_of_a_limited_run() -> None:
     def partial(task: Task) -> Strategy[Answer]:
         yield from begin()
-        yield closing(Thought("what I have"), "half")
+        yield closing(Thought("what I have"), "half", task.output)
         return Answer("half", "max_steps")
 
     done = play(SelfCorrect(inner=partial)(TASK), [])

@@ -261,8 +261,8 @@ def test_limits_end_it_with_an_answer_from_the_results_if_a_call_is_left() -> No
     assert over.answer == Answer(None, "max_steps")
     halted = plan([tasks(todo("t1"))], [], halt=2)
     assert halted.answer == Answer(None, "timeout")
-    lost = plan([tasks(todo("t1"))], [], "?", type_=int, outlooks=[Outlook(wrap_up="budget")])
-    assert lost.answer.stop == "budget"
+    lost = plan([tasks(todo("t1"))], [], "?", type_=int, outlooks=[Outlook(wrap_up="max_usd")])
+    assert lost.answer.stop == "max_usd"
     assert lost.answer.error
 
 

@@ -4,7 +4,6 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from tests.runtime.kit import act, batch, finish
 
 from taofold.core.effects import Act, Answer, Ask, Begin, Halt, Note, Outlook
 from taofold.core.values import Action, Message, Observation, Reply, Thought
@@ -12,6 +11,7 @@ from taofold.parsing.outcome import Call, Repair
 from taofold.reasoning import Offer, Output, Task, react
 from taofold.reasoning.conversation import Talk
 from taofold.reasoning.react import to_action
+from tests.runtime.kit import act, batch, finish
 
 
 def test_two_tools_may_call_different_things_by_one_name() -> None:
@@ -29,7 +29,7 @@ def test_two_tools_may_call_different_things_by_one_name() -> None:
     task = Task(
         goal="g", offers=(offer("a", "string"), offer("b", "integer"), offer("c", "string"))
     )
-    schema = task.reply_schema(toolless=False)
+    schema = task.reply_schema()
     assert schema["$defs"] == {"P": {"type": "string"}, "b.P": {"type": "integer"}}
     references = [
         action["properties"]["parameters"]["properties"]["p"]["items"]["$ref"]
@@ -114,15 +114,15 @@ def test_the_prompt_only_grows_at_its_end() -> None:
 
 
 def test_a_stop_needs_no_model() -> None:
-    effects, answer = drive(react(task()), outlook=Outlook(stop="budget"))
+    effects, answer = drive(react(task()), outlook=Outlook(stop="max_usd"))
     assert shape(effects) == ["Begin"]
-    assert answer == Answer(None, "budget")
+    assert answer == Answer(None, "max_usd")
 
 
 def test_the_last_turn_is_offered_without_tools_and_names_its_limit() -> None:
     effects, answer = drive(react(task()), finish("as far"), outlook=Outlook(wrap_up="max_steps"))
     assert "no tool can be used" in effects[1].conversation[-1].content
-    assert answer == Answer("as far", "max_steps")
+    assert answer == Answer("as far")
     effects, answer = drive(
         react(task()), act("look"), act("look"), act("look"), outlook=Outlook(wrap_up="max_steps")
     )

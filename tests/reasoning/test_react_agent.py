@@ -181,7 +181,7 @@ async def test_a_model_that_hangs_beyond_the_time_limit_is_a_timeout_in_the_trac
         return ""
 
     done = await primitive("g", model=FunctionModel(hang), limits=Limits(seconds=0.1))
-    assert (done.success, done.stop_reason) == (False, "timeout")
+    assert (done.success, done.stop_reason) == (False, "max_seconds")
     (entry,) = [one for one in done.trace if one["status"] == "timeout"]
     assert (entry["type"], entry["name"]) == ("limit", "seconds")
     assert done.trace[0]["status"] == "limited"

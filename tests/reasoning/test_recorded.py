@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.recorded import events_json, request_json, requests_json, same
-from tests.runtime.kit import LISTENER, settled
 
 from taofold.reasoning.variables import variables
+from tests.recorded import events_json, request_json, requests_json, same
+from tests.runtime.kit import LISTENER, settled
 
 from .replies import CASES
 from .stories import STORIES

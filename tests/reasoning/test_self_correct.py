@@ -176,13 +176,16 @@ def test_a_revision_that_fails_keeps_the_best_and_does_not_count() -> None:
 
 def test_a_limit_ends_it_with_the_best_version_so_far() -> None:
     begun = Outlook()
-    near = correct(["v0"], [], outlooks=[begun, Outlook(wrap_up="max_steps")])
+    last = Outlook(wrap_up="max_steps")
+    good = correct(["v0"], [verdict(1.0)], outlooks=[begun, last])
+    assert good.answer == Answer("v0"), "the critic wants no further turn"
+    near = correct(["v0"], [verdict(0.5, "a")], outlooks=[begun, last, Outlook(stop="max_steps")])
     assert near.answer == Answer("v0", "max_steps")
-    assert near.steps == ["draft", "finish"]
+    assert near.steps == ["draft", "critique", "finish"]
     over = correct(
-        ["v0", "v1"], [verdict(0.5, "a")], outlooks=[begun] * 3 + [Outlook(stop="budget")]
+        ["v0", "v1"], [verdict(0.5, "a")], outlooks=[begun] * 3 + [Outlook(stop="max_usd")]
     )
-    assert over.answer == Answer("v0", "budget")
+    assert over.answer == Answer("v0", "max_usd")
     halted = correct(["v0"], [], halt=2)
     assert halted.answer == Answer("v0", "timeout")
     assert halted.steps == ["draft"]

@@ -68,8 +68,8 @@ async def test_self_correction_leaves_its_history_with_scores() -> None:
     found = await told("self_correct")
     history = found["improvement_history"]
     assert [one["output"] for one in history] == ["version 0", "version 1", "version 2"]
-    assert [one["score"] for one in history] == [0.3, 0.8, 0.6]
-    assert [one["issues"] for one in history] == [["flaw 0"], ["flaw 1"], ["flaw 2"]]
+    assert [one["improvement_score"] for one in history] == [0.3, 0.8, 0.6]
+    assert [one["issues_found"] for one in history] == [["flaw 0"], ["flaw 1"], ["flaw 2"]]
     assert (found["rounds_completed"], found["best_version"]) == (2, 1)
     assert found["stopped"] == "2 rounds were allowed"
 
@@ -99,6 +99,8 @@ async def test_a_failed_critic_is_in_the_history_and_not_in_the_count() -> None:
     found = variables(result.records)
     history = found["improvement_history"]
     assert [one["step"] for one in history] == ["draft", "critique", "critique"]
+    assert [one["round"] for one in history] == [0, 1, 2]
+    assert "in round 2 the critic gave no usable verdict: no_candidate" in found["stopped"]
     assert "no usable reply" in history[1]["error"]
     assert found["rounds_completed"] == 0
     assert found["reasoning_answer"] == "v0"

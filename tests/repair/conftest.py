@@ -1,7 +1,8 @@
 from collections.abc import Iterator
 
 import pytest
-from driver import Pytest
+
+from tests.repair.driver import Pytest
 
 
 @pytest.fixture(scope="session")

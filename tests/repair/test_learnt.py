@@ -6,7 +6,6 @@ from math import exp
 from pathlib import Path
 
 import pytest
-from driver import Pytest
 
 from taofold import Agent, Limits
 from taofold.core.events import Record
@@ -18,6 +17,7 @@ from taofold_repair import NAME, RepairModel
 from taofold_repair.rank import HEADING, LearntOrder, keys_of, learnt_in, section
 from taofold_repair.search import RepairSearch, actions_of, search_state
 from taofold_repair.source import Change, Source
+from tests.repair.driver import Pytest
 
 KEYS = {"s" + "a" * 12: Rate(5.0, 1.0), "l" + "b" * 12: Rate(0.0, 3.0), "s" + "c" * 12: Rate(1, 1)}
 

@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from corpus import PROGRAMS
-from driver import GOAL, SYSTEM, Outcome, Pytest, ask, drive
 
 from taofold.core.content import Conversation
 from taofold.core.errors import ConfigError
@@ -18,6 +16,8 @@ from taofold_repair import NAME, RepairModel, connect, replies
 from taofold_repair.model import COMMAND, about_tests, command_in
 from taofold_repair.search import key_of, search_state, standing
 from taofold_repair.transcript import read
+from tests.repair.corpus import PROGRAMS
+from tests.repair.driver import GOAL, SYSTEM, Outcome, Pytest, ask, drive
 
 
 @pytest.fixture(scope="module")

@@ -4,14 +4,14 @@ import json
 from pathlib import Path
 
 import pytest
-from corpus import PROGRAMS
-from driver import GOAL, SYSTEM, Outcome, Pytest, drive
 
 from taofold.learning.rates import EditRates
 from taofold_repair.demo import PROJECTS, demo_project
 from taofold_repair.rank import section
 from taofold_repair.search import outcome_of
 from taofold_repair.transcript import read
+from tests.repair.corpus import PROGRAMS
+from tests.repair.driver import GOAL, SYSTEM, Outcome, Pytest, drive
 
 MOST = 30
 LEARNT = """

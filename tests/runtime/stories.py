@@ -285,7 +285,7 @@ def limited(world: World) -> Agent[Any, Any]:
 
 
 def stopped(world: World) -> Agent[Any, Any]:
-    script = [act("look", what="a"), act("look", what="b"), "no JSON here {", "{", "{"]
+    script = [*[act("look", what=what) for what in "abc"], "no JSON here {"]
     return agent(world, script, limits=Limits(steps=3))
 
 

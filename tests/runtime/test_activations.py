@@ -136,7 +136,7 @@ def twice(task: Any) -> Any:
 
 @pytest.mark.parametrize(
     ("limits", "reason"),
-    [(Limits(model_calls=1), "max_steps"), (Limits(tokens=100), "budget")],
+    [(Limits(model_calls=1), "max_model_calls"), (Limits(tokens=100), "max_tokens")],
 )
 async def test_a_limit_in_a_strategy_that_knows_none_ends_the_run_as_limited(
     limits: Limits, reason: str

@@ -351,6 +351,35 @@ async def test_another_users_decision_is_refused_and_audited() -> None:
     await assert_replays(agent, done)
 
 
+@pytest.mark.parametrize("log", LOGS)
+@pytest.mark.parametrize(
+    ("named", "by", "recorded"),
+    [
+        ("grace", None, "grace"),
+        ("", None, "local"),
+        ("grace", Principal("local"), "local"),  # as a server passes the principal that it knows
+    ],
+)
+async def test_the_owner_of_the_process_names_who_decided_and_a_server_is_not_overruled(
+    log: str, named: str, by: Principal | None, recorded: str, tmp_path: Path
+) -> None:
+    agent = payer(log=LOGS[log](tmp_path))
+    result = await agent.run("pay")
+    await decide(result.log, result.pending[0].id, Decision("approve", by=named), by=by)
+    done = await agent.resume(result)
+    assert [resolved.by for resolved in events(done, e.Resolved)] == [recorded]
+
+
+async def test_a_name_in_a_decision_gives_no_rights() -> None:
+    result = await payer().run("pay", principal=Principal("alice", ("USER",)))
+    one, four_eyes = result.pending[0].id, Policy(approvers="ADMIN", own_approval=False)
+    for named, why in (("alice", "own"), ("agent:helper", "agent")):
+        said = Decision("approve", by=named)
+        assert why in await decided(result, one, said, policy=four_eyes)
+    assert "not yours" in await decided(result, one, Decision("approve", by="grace"))
+    await decide(result.log, one, Decision("approve", by="grace"), policy=four_eyes)
+
+
 async def test_an_approver_may_decide_on_others_runs_by_policy() -> None:
     agent = payer()
     result = await agent.run("pay", principal=Principal("alice", ("USER",)))

@@ -8,7 +8,6 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from tests.runtime.kit import Memo, act, batch, finish
 
 from taofold import Agent, MemoryLog, RunContext, tool
 from taofold.core import events as e
@@ -16,6 +15,7 @@ from taofold.core.errors import Conflict, LogError
 from taofold.log.log import RunRow, WrappedLog
 from taofold.log.run_store import Store
 from taofold.tools import InputRequired
+from tests.runtime.kit import Memo, act, batch, finish
 
 pytestmark = pytest.mark.anyio
 

@@ -32,7 +32,7 @@ async def test_the_dollar_bound_counts_bytes_and_bounds_the_reply() -> None:
 
     model = FunctionModel(reply, usd=(10.0, 10.0))
     agent = Agent(model, limits=Limits(usd=0.12))
-    assert (await agent.run("目标" * 5000)).stop_reason == "budget"
+    assert (await agent.run("目标" * 5000)).stop_reason == "max_usd"
     assert not asked
     assert (await agent.run("goal")).success
     assert asked[0].asked().max_tokens == 4096
@@ -235,7 +235,7 @@ async def test_a_call_is_made_if_all_that_it_may_cost_is_left_and_not_with_a_cen
     assert 4096 * 20e-6 < hit.needed < 4096 * 20e-6 + 2000 * 10e-6
     assert (await Agent(told(), limits=Limits(usd=hit.needed)).run("goal")).success
     less = await Agent(told(), limits=Limits(usd=hit.needed - 1e-9)).run("goal")
-    assert (less.stop_reason, less.usage.tokens) == ("budget", 0)
+    assert (less.stop_reason, less.usage.tokens) == ("max_usd", 0)
 
 
 async def test_a_prompt_is_sent_if_its_tokens_are_left_and_not_with_one_less() -> None:
@@ -248,7 +248,7 @@ async def test_a_prompt_is_sent_if_its_tokens_are_left_and_not_with_one_less() -
     assert (await Agent(FunctionModel(reply)).run("goal")).success
     tokens = -(-asked.pop().size // 4)  # four bytes a token, as docs/limits.md has it
     refused = await Agent(FunctionModel(reply), limits=Limits(tokens=tokens - 1)).run("goal")
-    assert (refused.stop_reason, asked) == ("budget", [])
+    assert (refused.stop_reason, asked) == ("max_tokens", [])
     (hit,) = [r.event for r in refused.records if isinstance(r.event, LimitHit)]
     assert (hit.limit, hit.allowed) == ("tokens", tokens - 1)
     assert abs(hit.needed - tokens) <= 1

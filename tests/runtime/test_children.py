@@ -18,6 +18,7 @@ from taofold import (
     tool,
 )
 from taofold.core import events as e
+from taofold.core.errors import ConfigError
 from taofold.core.state import fold
 from taofold.core.values import Reply, Usage
 from taofold.runtime.control import decide, pending
@@ -249,6 +250,33 @@ async def test_parallel_children_cannot_overspend_dollars() -> None:
     )
     result = await agent.run("goal")
     assert 0.2 < result.usage.usd <= 0.5
+
+
+async def test_a_parent_reads_why_its_child_ended_where_it_stands_and_what_it_saw() -> None:
+    eager = child(
+        *[act("look", what=f"n{n}") for n in range(9)], tools=[look], limits=Limits(steps=3)
+    )
+    agent = parent(act("helper", goal="x"), finish("w"), tools=[eager])
+    result = await agent.run("g")
+    read = result.steps[0].observations[0]
+    assert agent.log is not None
+    assert not isinstance(agent.log, str)
+    (row,) = await agent.log.rows(parent=result.run_id)
+    assert read.status == "failure"
+    assert f"The run {row.run} of agent 'helper' ended as max_steps." in read.result
+    assert "all 3 steps were used: raise limits.steps" in read.result
+    assert "- look [success] n0" in read.result
+    assert "- look [success] n1" in read.result
+
+
+async def test_an_agent_among_its_own_tools_is_a_fault_of_the_configuration() -> None:
+    tools: list[Any] = []
+    agent = Agent(Memo([]), tools=tools)
+    tools.append(Agent(Memo([]), name="between", tools=[agent]))
+    with pytest.raises(ConfigError, match="'agent' is among its own tools"):
+        await agent.run("g")
+    with pytest.raises(ConfigError, match="among its own tools"):
+        agent.as_tool()
 
 
 async def test_the_childs_policy_is_the_tighter_of_both() -> None:

@@ -6,7 +6,6 @@ import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.policy.test_first_look import KNOWN, NAMES, REDACTOR, SHAPES
 
 from taofold.core.content import (
     Issuer,
@@ -19,20 +18,24 @@ from taofold.core.content import (
 from taofold.core.effects import Act
 from taofold.core.errors import ModelError
 from taofold.core.values import Action, Message, Observation, Reply, Thought, ToolCall, Usage
-from taofold.policy.redaction import MARK
+from taofold.policy.redaction import MARK, Redactor
 from taofold.runtime.redaction import (
+    ALTERED,
     DEEPEST,
     MOST,
     OPAQUE_DROPPED,
     RedactionPass,
     check_reply,
+    mask_places,
     redact_json,
     redact_reply,
     redact_step,
     redact_visible,
     unsaid,
 )
+from tests.policy.test_first_look import KNOWN, NAMES, NUMBER, SHAPES
 
+REDACTOR = Redactor([KNOWN, NUMBER])
 PIECES = st.sampled_from(
     [*SHAPES, *NAMES, MARK, "add", "a", " ", "=", ":", "\\", '"', "é", "K", "ſ", "\ud800", "12"]
 )
@@ -97,6 +100,7 @@ WRONG: list[Any] = [
         Reply("x", usage=msgspec.structs.replace(Usage(), **{name: value}))
         for name in Usage.__struct_fields__
         for value in (-1, MOST, True, "5", None, float("nan"), float("inf"))
+        if (name, value) != ("usd", None)  # the price is unknown
     ],
     "text",
     None,
@@ -184,7 +188,7 @@ def test_a_message_of_an_earlier_conversation_keeps_what_everybody_understands()
     link = MediaPart("image", "image/png", url=f"http://x/{KNOWN}")
     call = ToolCall("f", "{}", "1", "sealed")
     message = Message("user", (*SEALED, call, result, link), ISSUER)
-    kept = unsaid(REDACTOR, message)
+    kept = unsaid(RedactionPass(REDACTOR), message)
     clean = msgspec.structs.replace(picture, name=f"{MARK}.png")
     assert kept.issuer is None
     assert kept.parts == (
@@ -193,7 +197,9 @@ def test_a_message_of_an_earlier_conversation_keeps_what_everybody_understands()
         ToolResult("1", (TextPart(f"saw {MARK}"), clean), error=True),
         msgspec.structs.replace(link, url=f"http://x/{MARK}"),
     )
-    assert unsaid(REDACTOR, Message("user", f"a {KNOWN}")) == Message("user", f"a {MARK}")
+    assert unsaid(RedactionPass(REDACTOR), Message("user", f"a {KNOWN}")) == Message(
+        "user", f"a {MARK}"
+    )
 
 
 def nested(depth: int, inner: Any) -> Any:
@@ -220,13 +226,23 @@ def test_what_does_not_change_is_not_copied_and_what_is_no_json_is_left() -> Non
     assert redact_json(REDACTOR, float("nan")) == "nan"
 
 
-def test_what_follows_its_name_is_hidden_and_marks_the_step_as_guessed() -> None:
+def test_a_name_changes_nothing_and_a_known_value_marks_the_step_as_altered() -> None:
     walk = RedactionPass(REDACTOR)
-    assert walk.value(["--token", "q1w2e3r4"]) == ["--token", MARK]
-    assert walk.lost
-    walk = RedactionPass(REDACTOR)
-    assert walk.value(["-v", "q1w2e3r4"]) == ["-v", "q1w2e3r4"]
+    named = {"argv": ["--token", "q1w2e3r4"], "password": "q1w2e3r4", "said": MARK}
+    assert walk.value(named) is named
     assert not walk.lost
+    assert walk.value(["-v", KNOWN]) == ["-v", MARK]
+    assert walk.lost
+
+
+def test_a_mask_in_a_parameter_counts_where_the_run_has_masked_a_secret() -> None:
+    effect = Act(Thought("t"), (Action("add", {"a": {"b": [f"x\n{MARK}"]}}),))
+    (kept,) = redact_step(REDACTOR, effect).actions
+    assert not kept.guessed
+    (kept,) = redact_step(REDACTOR, effect, masked=True).actions
+    assert kept.repairs == (ALTERED,)
+    assert list(mask_places(kept.parameters)) == ["a.b[0], line 2"]
+    assert list(mask_places({MARK: 1})) == ["a name in the parameters"]
 
 
 @pytest.mark.parametrize("field", ["result", "extraction"])

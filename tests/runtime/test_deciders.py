@@ -164,6 +164,6 @@ async def test_what_a_tool_asks_in_its_call_is_not_for_the_requester_to_accept()
 async def test_a_question_of_the_model_is_answered_by_the_requester_himself() -> None:
     agent = Agent(
         ScriptedModel([act("ask_user", question="which one?"), finish()]), policy=FOUR_EYES,
-        approve=lambda _: Decision("answer", by="ann", answer="the red one"),
+        ask_user=True, approve=lambda _: Decision("answer", by="ann", answer="the red one"),
     )  # fmt: skip
     assert (await agent.run("go", principal=ANN)).status == "finished"

@@ -3,7 +3,7 @@
 import pytest
 
 from taofold.core.effects import Answer
-from taofold.log.log import RunRow
+from taofold.log.log import AT_ONCE, RunRow
 from taofold.policy.redaction import MARK, Redactor
 from taofold.runtime import endings
 from taofold.runtime.endings import MORE, Share, is_due
@@ -49,7 +49,7 @@ def test_a_run_that_waits_is_due_from_its_time_on(status: str, wake_at: int, due
         (Answer("a"), "finished", True, ""),
         (Answer("a", error="unverified"), "finished", False, "unverified"),
         (Answer("a", stop="max_steps"), "limited", False, "why"),
-        (Answer("a", stop="max_steps", error="its own"), "limited", False, "its own"),
+        (Answer("a", stop="max_steps", error="its own"), "limited", False, "why; its own"),
         (Answer(None, stop="error", error="broken"), "failed", False, "broken"),
         (Answer(None, stop="denied"), "failed", False, ""),
         (Answer(None, stop="loop_detected"), "limited", False, "why"),
@@ -67,3 +67,11 @@ def test_an_end_holds_no_secret() -> None:
     assert (end.output, end.error) == ({"a": f"it is {MARK}"}, f"it is {MARK}")
     assert endings.failed(ValueError(said), redactor).error == f"ValueError: it is {MARK}"
     assert "hunter2" in endings.failed(ValueError(said)).error
+
+
+@pytest.mark.parametrize("reason", sorted(endings.UNATTENDED))
+def test_a_run_that_waits_for_nobody_is_due_on_a_machine_whose_clock_is_behind(
+    reason: str,
+) -> None:
+    assert endings.wake_time(reason, []) == AT_ONCE
+    assert is_due(RunRow("r", "waiting", "go"), endings.wake_time(reason, []), now=1)

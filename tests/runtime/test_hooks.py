@@ -29,7 +29,7 @@ from taofold.runtime.control import decide, pending, steer
 from taofold.runtime.model import Request
 from taofold.testing.replay import assert_replays
 
-from .kit import Memo, act, batch, finish, planted
+from .kit import Died, Memo, MortalLog, act, batch, finish, planted
 
 pytestmark = pytest.mark.anyio
 RAN: list[str] = []
@@ -342,10 +342,6 @@ async def test_the_guards_of_an_agent_guard_those_it_asks() -> None:
     assert RAN == []
 
 
-class Death(BaseException):
-    """The process dies."""
-
-
 async def test_after_a_death_a_reply_that_was_not_looked_at_is_looked_at() -> None:
     class Slow(Watcher):
         replies = 0
@@ -353,12 +349,13 @@ async def test_after_a_death_a_reply_that_was_not_looked_at_is_looked_at() -> No
         async def after_model(self, context: HookContext, reply: Reply) -> Any:
             self.replies += 1
             if self.replies == 1:
-                raise Death
+                mortal.die()
             return Reject("not this")
 
-    one = agent(*SCRIPT, hooks=[Slow()])
-    with pytest.raises(Death):
-        await one.run("goal", run_id="r1")
+    mortal = MortalLog(MemoryLog())
+    one = agent(*SCRIPT, hooks=[Slow()], log=mortal.log)
+    with pytest.raises(Died):
+        await one.but(log=mortal).run("goal", run_id="r1")
     result = await one.resume("r1", takeover=True)
     assert (result.status, result.error, RAN) == ("failed", "not this", [])
     assert len(one.model.asked) == 1  # type: ignore[union-attr]
@@ -369,12 +366,13 @@ async def test_after_a_death_in_a_call_only_those_are_asked_who_said_nothing() -
     class Dies(Memo):
         async def complete(self, request: Request, on_text: Any = None) -> Reply:
             await super().complete(request, on_text)
-            raise Death
+            mortal.die()
 
+    mortal = MortalLog(MemoryLog())
     first, second = Watcher(before_model=AddMessage("Be kind.")), Watcher()
-    one = agent(*SCRIPT, hooks=[first, second])
-    with pytest.raises(Death):
-        await one.but(model=Dies(SCRIPT)).run("goal", run_id="r1")
+    one = agent(*SCRIPT, hooks=[first, second], log=mortal.log)
+    with pytest.raises(Died):
+        await one.but(model=Dies(SCRIPT), log=mortal).run("goal", run_id="r1")
     second.said["before_model"] = Reject("stop")
     result = await one.resume("r1", takeover=True)
     assert [point for point, _ in first.calls] == ["before_model"]
@@ -394,7 +392,7 @@ async def test_a_hook_that_never_answers_ends_with_the_run_s_seconds(point: str)
     silent = type("Silent", (Hook,), {point: never})()
     one = agent(act("pay", amount=1), finish("done"), hooks=[silent], limits=Limits(seconds=0.2))
     result = await one.run("goal")
-    assert (result.status, result.stop_reason) == ("limited", "timeout")
+    assert (result.status, result.stop_reason) == ("limited", "max_seconds")
     assert result.output is None
     assert (["pay 1"] if point == "after_tool" else []) == RAN
     if point.endswith("tool"):
@@ -419,7 +417,7 @@ async def test_after_a_death_a_reply_whose_hook_was_late_is_still_read_by_nobody
     left = await planted(records, MemoryLog())
     later = agent(*script, hooks=[Watcher()], log=left)
     done = await later.resume("r")
-    assert (done.stop_reason, RAN) == ("timeout", [])
+    assert (done.stop_reason, RAN) == ("max_seconds", [])
 
 
 def test_what_is_no_hook_is_refused() -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from taofold import Agent, Approval, Decision, Limits, MemoryLog, Policy, tool
-from taofold.runtime.control import steer
+from taofold import Agent, Approval, Decision, Limits, MemoryLog, Policy, decide, tool
+from taofold.runtime.control import pending, steer
 from taofold.testing import ScriptedModel
 from taofold.testing.replay import assert_replays
 
@@ -97,3 +97,55 @@ async def test_a_once_tool_that_timed_out_is_not_repeated_unasked() -> None:
     assert first.status == "timeout"
     assert not any("longer" in option for option in first.options)
     assert result.status == "waiting"
+
+
+@pytest.mark.parametrize("nested", [False, True])
+async def test_a_run_that_is_cut_off_while_it_asks_waits_for_the_answer(nested: bool) -> None:
+    """Ctrl-C at the question. Mutant: the run is cancelled, and its question with it."""
+    asked = asyncio.Event()
+
+    async def nobody(_: Approval) -> bool:
+        asked.set()
+        await asyncio.Event().wait()
+        return True
+
+    def made(**options: Any) -> Agent:
+        if not nested:
+            return payer(act("pay"), **options)
+        clerk = Agent(ScriptedModel([act("pay"), finish()]), tools=[pay], name="clerk")
+        return payer(act("clerk", goal="pay"), tools=[clerk.as_tool()], **options)
+
+    first = made(approve=nobody)
+    log = first.opened_log
+    running = asyncio.ensure_future(first.run("pay", run_id="r"))
+    await asked.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    waiting = await first.result("r")
+    assert (waiting.status, waiting.stop_reason) == ("waiting", "awaiting_approval")
+    (request,) = await pending(log, "r")
+    await decide(log, request.id, Decision("approve"))
+    async with asyncio.timeout(60):
+        again = await first.but(approve=None).resume("r")
+    assert again.status == "finished"
+    assert PAID == [1]
+
+
+async def test_a_run_that_is_cut_off_after_the_answer_does_not_wait_for_it() -> None:
+    inside = asyncio.Event()
+
+    @tool(effect="idempotent", tier=3)
+    async def slow() -> str:
+        """Work."""
+        inside.set()
+        await asyncio.Event().wait()
+        return "done"
+
+    one = payer(act("slow"), tools=[slow], approve="all")
+    running = asyncio.ensure_future(one.run("pay", run_id="r"))
+    await inside.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert (await one.result("r")).status == "cancelled"

@@ -8,11 +8,11 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.runtime.kit import Memo, act, finish
 
 from taofold import Agent, MemoryLog, RunContext, tool
 from taofold.core import events as e
 from taofold.core.state import fold
+from tests.runtime.kit import Memo, act, finish
 
 pytestmark = pytest.mark.anyio
 

@@ -26,7 +26,7 @@ TURN = {"count": 0}
 def vast() -> str:
     """A hundred megabytes."""
     TURNS.append(TURN["count"])
-    return "word " * 20_000_000 + "password=hunter2hunter2"
+    return "word " * 20_000_000 + "ghp_" + "a1B2c3D4e5F6" * 3
 
 
 @tool(effect="read")
@@ -58,7 +58,7 @@ async def test_a_large_result_does_not_hold_the_event_loop() -> None:
     assert seen.observation.cut
     assert seen.observation.blob
     assert MARK in str(seen.observation.result)
-    assert "hunter2" not in str(seen.observation.result)
+    assert "a1B2c3D4" not in str(seen.observation.result)
 
 
 async def test_no_memory_is_told_to_the_model() -> None:

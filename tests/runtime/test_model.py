@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from taofold import Agent
+from taofold.agent import Delta
 from taofold.core.content import Conversation, Issuer, Message
 from taofold.core.errors import ConfigError, ModelError
 from taofold.core.values import ModelSettings, Profile, Reply
@@ -185,6 +186,52 @@ class Returning(Named):
 
     def complete(self, request: Request, on_text: OnText | None = None) -> Any:  # type: ignore[override]
         return super().complete(request, on_text)
+
+
+class Raising(Named):
+    """A model whose code has a fault."""
+
+    def __init__(self, fault: BaseException) -> None:
+        super().__init__("raising")
+        self.fault = fault
+
+    async def complete(self, request: Request, on_text: OnText | None = None) -> Reply:
+        raise self.fault
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (KeyError("reply"), "raised KeyError: 'reply' (test_model.py:"),
+        (TimeoutError(), "raised TimeoutError"),
+        (SystemExit(3), "raised SystemExit: 3"),
+    ],
+)
+async def test_what_a_model_s_own_code_raises_fails_the_run(
+    fault: BaseException, said: str
+) -> None:
+    result = await Agent(Raising(fault)).run("go")
+    assert (result.status, result.success) == ("failed", False)
+    assert said in result.error
+
+
+async def test_after_a_fault_of_a_model_s_own_code_the_next_model_is_asked() -> None:
+    model = FallbackModel([Raising(OSError("gone")), Named("second")])
+    assert (await model.complete(REQUEST)).text == "second"
+
+
+async def test_a_test_s_own_assertion_within_a_model_is_raised() -> None:
+    with pytest.raises(AssertionError, match="not that"):
+        await Agent(Raising(AssertionError("not that"))).run("go")
+
+
+async def test_what_a_listener_of_a_stream_raises_is_not_the_model_s() -> None:
+    def listen(item: object) -> None:
+        if isinstance(item, Delta):
+            raise ZeroDivisionError("clumsy")
+
+    with pytest.raises(ZeroDivisionError, match="clumsy"):
+        await Agent(Named("streams")).run("go", listener=listen)
 
 
 async def test_a_plain_function_that_returns_a_coroutine_is_a_model() -> None:

@@ -6,13 +6,15 @@ from typing import Any
 
 import pytest
 
-from taofold import Agent, Decision, MemoryLog, tool
+from taofold import Agent, Decision, MemoryLog, Policy, tool
+from taofold.clocks import clock
 from taofold.core import events as e
-from taofold.core.errors import Conflict, LogError, Refused
+from taofold.core.errors import ConfigError, Conflict, LogError, Refused
 from taofold.core.state import fold
 from taofold.core.values import Principal
 from taofold.log.log import RunRow
 from taofold.runtime.control import cancel, decide, pending, steer
+from taofold.runtime.model import Request
 from taofold.testing import FunctionModel
 from taofold.testing.replay import assert_replays
 
@@ -94,6 +96,45 @@ async def test_a_question_waits_and_any_process_continues_with_the_answer(
     assert done.steps[0].observations[0].auto, "nobody took an extraction from it"
     assert "blue" in other.model.asked[-1][-1].content
     await assert_replays(other, done)
+
+
+async def test_a_question_that_is_not_offered_is_an_unknown_action() -> None:
+    one = agent(act("ask_user", question="Which colour?"), finish("grey"))
+    result = await one.run("goal")
+    assert result.output == "grey"
+    refused = result.steps[0].observations[0]
+    assert refused.refused == "unknown"
+    assert "unknown tool 'ask_user'; available tools: look, pay" in str(refused.result)
+    await assert_replays(one, result)
+
+
+async def test_a_batch_with_a_question_that_is_not_offered_asks_about_what_is_behind_it() -> None:
+    one = agent(batch(("pay", {"amount": 1}), ("ask_user", {}), ("pay", {"amount": 2})), finish())
+    result = await one.run("goal")
+    assert [request.action.tool for request in result.pending] == ["pay", "pay"]
+
+
+async def test_a_map_without_ask_user_never_waits_for_an_answer() -> None:
+    def reply(request: Request) -> str:
+        return finish() if len(request.conversation) > 2 else act("ask_user", question="?")
+
+    batch_ = await Agent(Memo(choose=reply)).map(["a", "b"])
+    assert batch_.statuses == {"finished": 2}
+
+
+@pytest.mark.parametrize("offered", [True, False])
+async def test_a_timeout_suggests_a_question_only_where_one_is_offered(offered: bool) -> None:
+    @tool(effect="read", timeout=0.01)
+    async def hang() -> str:
+        """Never returns."""
+        await asyncio.Event().wait()
+        return ""
+
+    one = agent(act("hang"), finish(), tools=[hang], ask_user=offered)
+    observation = (await one.run("goal")).steps[0].observations[0]
+    assert observation.status == "timeout"
+    assert ("ask_user" in " ".join(observation.options)) is offered
+    assert ("ask_user" in str(observation.result)) is offered
 
 
 async def test_a_callback_answers_the_question_in_process() -> None:
@@ -203,11 +244,80 @@ async def test_a_session_carries_the_conversation_over(log: str, tmp_path: Path)
 async def test_a_session_has_one_run_at_a_time() -> None:
     one = agent(act("pay", amount=1), finish(), finish())
     waiting = await one.run("goal", session="s")
-    with pytest.raises(Conflict, match="has not ended"):
-        await one.run("another", session="s")
+    with pytest.raises(Conflict, match=r"waits \(awaiting_approval\)"):
+        await one.run("another", session="s", if_waiting="refuse")
+    assert (await one.log.row(waiting.run_id)).status == "waiting"
     await decide(one.log, waiting.pending[0].id, Decision("approve"))
     await one.resume(waiting)
     assert (await one.run("another", session="s")).success
+
+
+@pytest.mark.parametrize("log", LOGS)
+async def test_a_new_message_answers_the_question_of_its_session(log: str, tmp_path: Path) -> None:
+    one = agent(
+        act("ask_user", question="Which?"), finish("blue"), ask_user=True, log=LOGS[log](tmp_path)
+    )
+    waiting = await one.run("paint it", session="s")
+    done = await one.run("the blue one", session="s")
+    assert (done.run_id, done.output) == (waiting.run_id, "blue")
+    assert done.steps[0].observations[0].result == "the blue one"
+    await assert_replays(one, done)
+
+
+@pytest.mark.parametrize("log", LOGS)
+async def test_a_new_message_withdraws_the_approval_of_its_session(
+    log: str, tmp_path: Path
+) -> None:
+    one = agent(act("pay", amount=1), finish("hello"), log=LOGS[log](tmp_path))
+    waiting = await one.run("pay it", session="s")
+    done = await one.run("never mind, say hello", session="s")
+    assert (done.output, RAN) == ("hello", [])
+    assert done.run_id != waiting.run_id
+    before = await one.result(waiting.run_id)
+    assert (before.status, before.pending) == ("cancelled", ())
+    assert "withdrawn" in before.error
+    assert [m.role for m in one.model.asked[1]] == ["system", "user", "assistant", "user"]
+    assert "[no answer: withdrawn" in one.model.asked[1][2].content
+    with pytest.raises(Refused):
+        await decide(one.log, waiting.pending[0].id, Decision("approve"))
+
+
+async def test_a_question_is_withdrawn_where_the_message_is_to_begin_anew() -> None:
+    one = agent(act("ask_user", question="Which?"), finish(), ask_user=True)
+    waiting = await one.run("paint it", session="s")
+    done = await one.run("stop", session="s", if_waiting="withdraw")
+    assert done.run_id != waiting.run_id
+    assert (await one.result(waiting.run_id)).status == "cancelled"
+
+
+@pytest.mark.parametrize("if_waiting", ["answer", "withdraw", "refuse"])
+async def test_an_expired_approval_frees_its_session_without_a_server(if_waiting: Any) -> None:
+    one = agent(act("pay", amount=1), finish(), policy=Policy(approve_seconds=0.05))
+    waiting = await one.run("goal", session="s")
+    while clock() <= waiting.pending[0].expires_at:
+        pass
+    assert (await one.run("another", session="s", if_waiting=if_waiting)).success
+    assert (await one.result(waiting.run_id)).status == "cancelled"
+    assert RAN == []
+
+
+async def test_what_a_message_does_to_a_waiting_run_is_one_of_three() -> None:
+    wrong: Any = "queue"
+    with pytest.raises(ConfigError, match="if_waiting: is one of 'answer', 'withdraw', 'refuse'"):
+        await agent(finish()).run("goal", session="s", if_waiting=wrong)
+
+
+async def test_an_agent_steers_and_cancels_its_runs() -> None:
+    one = agent(act("pay", amount=1), finish())
+    waiting = await one.run("goal")
+    await one.steer(waiting, "hurry")
+    assert [signal.data["text"] for signal in await one.log.inbox(waiting.run_id)] == ["hurry"]
+    assert await one.cancel(waiting.run_id)
+    assert (await one.result(waiting.run_id)).status == "cancelled"
+    with pytest.raises(Refused, match="ended"):
+        await one.cancel(waiting)
+    with pytest.raises(Refused, match="ended"):
+        await one.steer(waiting, "late")
 
 
 async def test_one_process_drives_a_run_once() -> None:

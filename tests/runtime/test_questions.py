@@ -7,6 +7,7 @@ import pytest
 
 from taofold import Agent, Decision, MemoryLog, RunContext, tool
 from taofold.core import events as e
+from taofold.core.errors import Refused
 from taofold.runtime.control import decide
 from taofold.testing.replay import assert_replays
 from taofold.tools import InputRequired, PersonAnswer
@@ -106,6 +107,37 @@ async def test_parameters_given_instead_of_a_text_are_the_filled_form() -> None:
     await one.resume(result)
     assert SEEN[1] is not None
     assert SEEN[1].text == '{"colour":"green"}'
+
+
+MISFITS = [
+    Decision("answer", answer='{"colour": 3}'),
+    Decision("answer", answer='{"color": "red"}'),
+    Decision("edit", parameters={"colour": ["red"]}),
+]
+
+
+@pytest.mark.parametrize("decision", MISFITS)
+async def test_an_answer_that_does_not_fit_the_form_is_refused_and_the_question_stays(
+    decision: Decision,
+) -> None:
+    """Mutant: an answer is not held against the form."""
+    one = agent(act("paint", wall="w"), finish(), tools=[paint])
+    result = await one.run("paint", run_id="r")
+    assert result.log is not None
+    with pytest.raises(Refused, match=r"does not fit|has no 'color'"):
+        await decide(result.log, result.pending[0].id, decision)
+    assert (await one.resume(result)).status == "waiting"
+    assert SEEN == [None]
+
+
+@pytest.mark.parametrize("decision", MISFITS)
+async def test_a_callback_whose_answer_does_not_fit_the_form_answers_nothing(
+    decision: Decision,
+) -> None:
+    one = agent(act("paint", wall="w"), tools=[paint], approve=lambda _: decision)
+    result = await one.run("paint")
+    assert result.status == "waiting"
+    assert SEEN == [None]
 
 
 async def test_a_refusal_reaches_the_tool() -> None:

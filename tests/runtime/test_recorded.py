@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.recorded import events_json, request_json, requests_json, same
 
 from taofold import MemoryLog
 from taofold.core import events as e
+from tests.recorded import events_json, request_json, requests_json, same
 
 from .kit import LISTENER, settled
 from .stories import STORIES, Story, World

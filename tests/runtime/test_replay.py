@@ -399,3 +399,16 @@ async def test_an_answer_without_its_question_diverges() -> None:
     log = await planted(changed, MemoryLog())
     with pytest.raises(ReplayDiverged):
         await one.but(log=log).replay(result.run_id)
+
+
+async def test_a_divergence_shows_where_the_instructions_part() -> None:
+    one = Agent(Memo([finish()]), log=MemoryLog(), instructions="Be kind. " * 90 + "Be terse.")
+    result = await one.run("goal")
+    other = one.but(instructions="Be kind. " * 90 + "Be verbose.")
+    with pytest.raises(ReplayDiverged) as caught:
+        await other.replay(result)
+    told = str(caught.value)
+    assert "the agent's instructions differ" in told
+    assert "Be terse." in told
+    assert "Be verbose." in told
+    assert len(told) < 1000

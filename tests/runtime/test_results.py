@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from tests.pictures import PICTURE
 
 from taofold import Agent, Image, MemoryLog, RunContext, tool
 from taofold.core import events as e
@@ -13,11 +12,12 @@ from taofold.policy.redaction import MARK
 from taofold.runtime.tool_calls import BLOB, MANY, QUESTION, STATE, shorten
 from taofold.tools import InputRequired, Outcome
 from taofold.tools.threads import WORKERS
+from tests.pictures import PICTURE
 
 from .kit import Memo, act, events, finish
 
 pytestmark = pytest.mark.anyio
-SECRET = "password=hunter2hunter2"
+SECRET = "ghp_" + "a1B2c3D4e5F6" * 3
 
 
 async def seen(function: Any, **options: Any) -> tuple[Observation, MemoryLog]:
@@ -36,7 +36,7 @@ async def test_the_bytes_of_a_picture_lie_beside_the_log_and_its_text_is_clean()
 
     observation, log = await seen(draw)
     before, picture, long, whole = observation.parts
-    assert before == TextPart(f"it is password={MARK}")
+    assert before == TextPart(f"it is {MARK}")
     assert isinstance(picture, MediaPart)
     assert await log.blob(blob_digest(PICTURE)) == PICTURE
     assert picture.digest == blob_digest(PICTURE)
@@ -109,7 +109,7 @@ def extract(how: str) -> Any:
         ("own", "9 letters", False),
         ("broken", "it worked", True),
         ("nothing", "it worked", True),
-        ("secret", f"password={MARK}", False),
+        ("secret", MARK, False),
     ],
 )
 async def test_the_key_line_is_the_tools_or_else_one_of_the_result(
@@ -140,7 +140,7 @@ async def test_what_a_tool_writes_into_the_state_is_clean() -> None:
     @tool(effect="read")
     def note() -> Outcome:
         """Note."""
-        return Outcome("noted", update=("found", {"password": "hunter2hunter2"}))
+        return Outcome("noted", update=("found", {"password": SECRET}))
 
     log = MemoryLog()
     result = await Agent(Memo([act("note"), finish()]), tools=[note], log=log).run("x")
@@ -201,7 +201,7 @@ async def test_a_question_is_shown_to_its_bound_and_without_secrets() -> None:
 
     result = await Agent(Memo([act("ask"), finish()]), tools=[ask], log=MemoryLog()).run("x")
     [asked] = result.pending
-    assert asked.question.startswith(f"password={MARK} qqq")
+    assert asked.question.startswith(f"{MARK} qqq")
     assert asked.question.endswith("q…")
     assert len(shorten("q" * 10, 10)) == 10
     assert shorten("q" * 11, 10) == "q" * 10 + "…"

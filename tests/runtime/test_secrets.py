@@ -153,7 +153,7 @@ async def waiting(log: Log, **options: Any) -> tuple[Agent[Any, Any], str]:
     return agent, one.id
 
 
-@pytest.mark.parametrize("edit", [{"what": SHAPED}, {"what": "x", "password": "swordfish9"}])
+@pytest.mark.parametrize("edit", [{"what": SHAPED}, {"what": f"dear\nannex {SHAPED}"}])
 async def test_an_edit_that_holds_a_secret_is_refused_and_can_be_given_again(
     edit: dict[str, Any],
 ) -> None:
@@ -165,7 +165,6 @@ async def test_an_edit_that_holds_a_secret_is_refused_and_can_be_given_again(
     result = await agent.resume("r")
     assert (result.success, RAN) == (True, ["a card"])
     written = said([r.event for r in await log.read("r")])
-    assert "swordfish9" not in written
     assert SHAPED not in written
 
 
@@ -173,7 +172,7 @@ async def test_an_edit_with_a_secret_of_the_agent_is_refused_by_who_knows_it() -
     log = MemoryLog()
     agent, one = await waiting(log)
     edit = Decision("edit", parameters={"what": f"it is {PLAIN}"})
-    with pytest.raises(Refused, match="'what'") as refused:
+    with pytest.raises(Refused, match="parameter what, line 1 holds") as refused:
         await decide(log, one, edit, redactor=agent.redactor)
     assert PLAIN not in str(refused.value)
     await decide(log, one, edit)  # whoever does not know it: the run refuses

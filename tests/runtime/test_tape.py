@@ -3,12 +3,12 @@
 from typing import Any
 
 import pytest
-from tests.test_surfaces import Slowed
 
 from taofold.core import events as e
 from taofold.core.errors import LogError
 from taofold.core.values import Action, Observation, Thought
 from taofold.runtime.recording import Tape
+from tests.test_surfaces import Slowed
 
 
 def tape(*events: Any) -> Tape:

@@ -11,13 +11,9 @@ from taofold.core import events as e
 from taofold.runtime.control import decide, pending
 from taofold.testing import ScriptedModel
 
-from .kit import act, finish
+from .kit import Died, MortalLog, act, finish
 
 pytestmark = pytest.mark.anyio
-
-
-class Died(BaseException):
-    """The process is gone."""
 
 
 class Shop:
@@ -28,16 +24,18 @@ class Shop:
         self.deaths = deaths
 
     def agent(self, log: MemoryLog) -> Agent[Any, Any]:
+        mortal = MortalLog(log)
+
         @tool(effect="once", tier=1, reversible=True, thread=False)
         def pay(euros: int) -> str:
             """Pay."""
             self.paid.append(euros)
             if len(self.paid) <= self.deaths:
-                raise Died
+                mortal.die()
             return f"paid {euros}"
 
         script = [finish()] if self.paid else [act("pay", euros=5), finish()]
-        return Agent(ScriptedModel(script), tools=[pay], log=log)
+        return Agent(ScriptedModel(script), tools=[pay], log=mortal)
 
     async def life(self, log: MemoryLog) -> RunResult[Any] | None:
         """Start or resume; None if the process died."""
@@ -135,6 +133,7 @@ async def test_only_a_clear_yes_of_the_tool_spares_the_call(
     verified: Any, again: bool, result: Any, later: bool
 ) -> None:
     log, paid, asked = MemoryLog(), list[int](), list[str]()
+    mortal = MortalLog(log)
 
     def verify(effect_id: str) -> Any:
         asked.append(effect_id)
@@ -149,11 +148,13 @@ async def test_only_a_clear_yes_of_the_tool_spares_the_call(
         """Pay."""
         paid.append(euros)
         if len(paid) == 1:
-            raise Died
+            mortal.die()
         return f"paid {euros}"
 
     with pytest.raises(Died):
-        await Agent(ScriptedModel([act("pay", euros=5)]), tools=[pay], log=log).run("x", run_id="r")
+        await Agent(ScriptedModel([act("pay", euros=5)]), tools=[pay], log=mortal).run(
+            "x", run_id="r"
+        )
     ended = await Agent(ScriptedModel([finish()]), tools=[pay], log=log).resume("r")
     assert ended.status == "finished"
     assert paid == ([5, 5] if again else [5])
@@ -176,6 +177,7 @@ async def test_an_edit_in_doubt_that_the_tool_cannot_take_does_not_call_it() -> 
 async def test_a_verify_that_cannot_say_leaves_it_to_a_person(fault: str) -> None:
     """Mutants: no deadline; the event loop waits for it; its error is the run's."""
     log, paid, go = MemoryLog(), list[int](), threading.Event()
+    mortal = MortalLog(log)
 
     async def never(effect_id: str) -> bool:
         await asyncio.sleep(3600)
@@ -195,11 +197,13 @@ async def test_a_verify_that_cannot_say_leaves_it_to_a_person(fault: str) -> Non
         """Pay."""
         paid.append(euros)
         if len(paid) == 1:
-            raise Died
+            mortal.die()
         return f"paid {euros}"
 
     with pytest.raises(Died):
-        await Agent(ScriptedModel([act("pay", euros=5)]), tools=[pay], log=log).run("x", run_id="r")
+        await Agent(ScriptedModel([act("pay", euros=5)]), tools=[pay], log=mortal).run(
+            "x", run_id="r"
+        )
     try:
         async with asyncio.timeout(20):
             waiting = await Agent(ScriptedModel([]), tools=[pay], log=log).resume("r")

@@ -7,9 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.runtime.kit import planted
-from tests.server.agents import Bench, act, batch, finish
-from tests.server.live import QUICK, Client, serving
 
 from taofold import Agent, Limits, Policy, open_log
 from taofold.clocks import clock
@@ -18,6 +15,9 @@ from taofold.core.errors import LogError
 from taofold.log.open import journal_beside
 from taofold.runtime import control
 from taofold.server.auth import TokenStore
+from tests.runtime.kit import planted
+from tests.server.agents import Bench, act, batch, finish
+from tests.server.live import QUICK, Client, serving
 
 pytestmark = pytest.mark.anyio
 

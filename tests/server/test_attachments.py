@@ -5,9 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.pictures import PDF, PICTURE, png
-from tests.server.agents import finish
-from tests.server.live import Client, serving
 
 from taofold import Agent, Image, tool
 from taofold.core.content import Issuer, MediaPart, OpaquePart, TextPart, ToolCall
@@ -16,6 +13,9 @@ from taofold.core.values import Profile, Reply
 from taofold.runtime.model import Request
 from taofold.server import Settings
 from taofold.testing.models import FunctionModel
+from tests.pictures import PDF, PICTURE, png
+from tests.server.agents import finish
+from tests.server.live import Client, serving
 
 pytestmark = pytest.mark.anyio
 SECOND = png(3, 3)

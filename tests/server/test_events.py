@@ -7,7 +7,6 @@ from itertools import pairwise
 from typing import Any, get_args
 
 import pytest
-from tests.server.agents import Bench, act, batch, finish
 
 from taofold import Agent, Limits, Policy, tool
 from taofold.agent.result import RunResult
@@ -17,6 +16,7 @@ from taofold.core.text import milliseconds
 from taofold.runtime.run import rewind
 from taofold.server.streams.events import Name, project
 from taofold.testing import ScriptedModel
+from tests.server.agents import Bench, act, batch, finish
 
 pytestmark = pytest.mark.anyio
 
@@ -83,9 +83,8 @@ async def test_a_provider_that_fails_gives_an_error_then_done_and_is_asked_once(
 @pytest.mark.parametrize(
     ("calls", "code"),
     [
-        (5, "max_tool_calls"),  # as soon as it is told that this is its last turn
         (6, "max_tool_calls"),
-        (7, "max_steps"),  # with its eighth and last model call
+        (7, "max_tool_calls"),  # with its eighth and last model call
     ],
 )
 async def test_a_limit_is_a_notice_then_the_answer_then_an_error_with_its_code(
@@ -114,6 +113,14 @@ async def test_a_limit_is_a_notice_then_the_answer_then_an_error_with_its_code(
     assert code in [event["code"] for event in events if event["type"] == "limit_reached"]
 
 
+async def test_an_answer_after_the_fifth_call_is_told_without_an_error() -> None:
+    looks = [act("more", "look", at=str(number)) for number in range(5)]
+    events = told(await Bench().agent(*looks, finish("it"), limits=Limits.chat()).run("go"))
+    assert names(events)[-2:] == ["answer", "done"]
+    assert "error" not in names(events)
+    assert [event["last"] for event in events if event["type"] == "limit_reached"] == [True]
+
+
 @pytest.mark.scenario("RCT-02", "RCT-03")
 async def test_the_sixth_call_gets_a_limit_result_and_one_notice_says_so() -> None:
     bench = Bench()
@@ -140,7 +147,7 @@ async def test_a_call_that_comes_too_late_is_told_as_the_time_that_is_over() -> 
     results = [event["refused"] for event in events if event["type"] == "tool_result"]
     assert results == ["", "time_limit"]
     notices = [event for event in events if event["type"] == "limit_reached"]
-    assert [(notice["limit"], notice["code"]) for notice in notices] == [("seconds", "timeout")]
+    assert [(notice["limit"], notice["code"]) for notice in notices] == [("seconds", "max_seconds")]
 
 
 @pytest.mark.scenario("RCT-05")

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.server.agents import Bench, act, finish
-from tests.server.agui.test_http import answers, refused, request, talk
-from tests.server.live import serving
 
 from taofold import RunContext, tool
 from taofold.server.api import forms
 from taofold.server.endpoint import Problem
 from taofold.tools import InputRequired
+from tests.server.agents import Bench, act, finish
+from tests.server.agui.test_http import answers, refused, request, talk
+from tests.server.live import serving
 
 pytestmark = pytest.mark.anyio
 FORM: dict[str, Any] = {

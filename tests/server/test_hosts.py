@@ -19,6 +19,7 @@ from threading import Thread
 from typing import Any
 
 import pytest
+
 from tests import postgres
 
 PATIENCE = 240.0

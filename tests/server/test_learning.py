@@ -3,8 +3,6 @@
 from pathlib import Path
 
 import pytest
-from tests.server.agents import Bench, finish
-from tests.server.live import serving
 
 from taofold.learning.patterns.kinds import ErrorFix, ErrorSignature, Fix
 from taofold.learning.patterns.pattern import Pattern
@@ -15,6 +13,8 @@ from taofold.loop import events as loop_events
 from taofold.loop.stream import LoopStream
 from taofold.loop.values import LoopRequest
 from taofold.server.auth import TokenStore
+from tests.server.agents import Bench, finish
+from tests.server.live import serving
 
 pytestmark = pytest.mark.anyio
 

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-from tests.server.agents import Bench, finish
-from tests.server.live import serving
 
 from taofold.log.journal import MemoryJournal
 from taofold.server.auth import TokenStore
+from tests.server.agents import Bench, finish
+from tests.server.live import serving
 
 pytestmark = pytest.mark.anyio
 

@@ -13,9 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests import postgres
-from tests.server.agents import Bench, Slowly, act, finish
-from tests.server.live import PATIENCE, Client, Event, serving, settled
 
 from taofold import Agent, MemoryLog, RunContext, tool
 from taofold.agent.result import Progress
@@ -23,6 +20,9 @@ from taofold.core.errors import LogError
 from taofold.log.log import Log, WrappedLog
 from taofold.server import Settings
 from taofold.server.streams.relay import PAYLOAD, Relay, TextNotice, notice_messages
+from tests import postgres
+from tests.server.agents import Bench, Slowly, act, finish
+from tests.server.live import PATIENCE, Client, Event, serving, settled
 
 pytestmark = pytest.mark.anyio
 

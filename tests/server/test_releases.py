@@ -7,15 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests import postgres
-from tests.server.agents import act, finish, scripted
-from tests.server.live import PATIENCE, QUICK
 
 from taofold import Agent, Decision, tool
 from taofold.core.events import PromptChanged
 from taofold.log.log import Log
 from taofold.runtime.control import decide, pending
 from taofold.server import Server
+from tests import postgres
+from tests.server.agents import act, finish, scripted
+from tests.server.live import PATIENCE, QUICK
 
 pytest.importorskip("psycopg", reason="psycopg is not installed (pip install 'taofold[postgres]')")
 

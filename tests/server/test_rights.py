@@ -12,8 +12,6 @@ from typing import Any
 import httpx2
 import pytest
 from starlette.datastructures import Headers
-from tests.server.agents import Bench, act, finish
-from tests.server.live import Client, serving
 
 from taofold import Policy
 from taofold.policy.roles import RIGHTS, ROLES
@@ -21,12 +19,14 @@ from taofold.server import Settings, create_app
 from taofold.server.app import ENDPOINTS
 from taofold.server.auth import Authenticator, LocalToken, Signin, TokenStore
 from taofold.server.endpoint import ApiEndpoint, Problem
+from tests.server.agents import Bench, act, finish
+from tests.server.live import Client, serving
 
 pytestmark = pytest.mark.anyio
 
 AGENT = (act("write", "publish", text="x"), finish())
-PUBLIC = {"/healthz", "/readyz", "/openapi.json", "/signin", "/signin/{code}"}
-PAGES = {"/", "/signed-in", "/static/{file:path}"}
+PUBLIC = {"/healthz", "/readyz", "/openapi.json", "/signin"}
+PAGES = {"/", "/signin/{code}", "/signed-in", "/static/{file:path}"}
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ async def test_the_operators_table_holds_where_the_agents_policy_says_nothing(
 
 def caller(authenticator: Authenticator, client: str, **headers: str) -> str:
     try:
-        found = authenticator.authenticate(Headers(headers), client, unsafe=True)
+        found = authenticator.authenticate(Headers(headers), client)
     except Problem as problem:
         return str(problem.status)
     return "" if found is None else found.principal.id

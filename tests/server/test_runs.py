@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.server.agents import Bench, act, finish
-from tests.server.live import QUICK, Client, serving, settled
 
 from taofold import Limits
 from taofold.log.log import Claim, Log, RunRow, WrappedLog
 from taofold.log.sqlite.log import SqliteLog
 from taofold.server import Settings
+from tests.server.agents import Bench, act, finish
+from tests.server.live import QUICK, Client, serving, settled
 
 pytestmark = pytest.mark.anyio
 
@@ -31,6 +31,19 @@ async def test_a_run_is_started_shown_and_listed(tmp_path: Path) -> None:
         state = (await client.get(f"/runs/{run}/state")).json()
         assert state["data"] == {"a": 1}
         assert len(state["steps"]) == 2
+
+
+async def test_runs_are_listed_by_tag(tmp_path: Path) -> None:
+    async with serving(Bench().agent(finish()), tmp_path / "r.db") as client:
+        await client.start("untagged")
+        answer = await client.post("/runs", {"goal": "g", "tags": {"team": "x"}})
+        assert answer.json()["tags"] == {"team": "x"}
+        items = (await client.get("/runs", params={"tag": "team=x"})).json()["items"]
+        assert [run["id"] for run in items] == [answer.json()["id"]]
+        assert (await client.get("/runs?tag=team=x")).json()["items"] == items
+        assert (await client.get("/runs", params={"tag": "team"})).status_code == 422
+        wrong = await client.post("/runs", {"goal": "g", "tags": {"a=b": "x"}})
+        assert wrong.status_code == 422
 
 
 async def test_runs_are_paged_without_loss_or_repetition(tmp_path: Path) -> None:
@@ -412,3 +425,58 @@ async def test_a_run_cut_off_by_a_stop_is_carried_on(tmp_path: Path) -> None:
     bench.gate.set()
     async with serving(agent, path) as client:
         assert (await client.until(run, "finished"))["output"] == "forty-two"
+
+
+async def waits(client: Client, session: str = "chat") -> str:
+    """Starts a run, returns its id once it waits for an approval."""
+    run = await client.start("do it", session=session)
+    await client.until(run, "waiting")
+    return run
+
+
+async def test_a_goal_answers_the_question_of_its_session(tmp_path: Path) -> None:
+    bench = Bench()
+    agent = bench.agent(act("w", "ask_user", question="which?"), finish(), ask_user=True)
+    async with serving(agent, tmp_path / "r.db") as client:
+        run = await waits(client)
+        answer = await client.post("/runs", {"goal": "the blue one", "session": "chat"})
+        assert (answer.status_code, answer.json()["id"]) == (200, run)
+        assert answer.headers["location"] == f"/runs/{run}"
+        assert (await client.until(run))["success"]
+        steps = (await client.get(f"/runs/{run}/state")).json()["steps"]
+        assert "the blue one" in str(steps[0]["observations"])
+        assert len((await client.get("/runs")).json()["items"]) == 1
+
+
+@pytest.mark.parametrize("asks", ["question", "approval"])
+@pytest.mark.parametrize("on_busy", ["refuse", "wait"])
+async def test_a_goal_withdraws_what_its_session_waits_for(
+    tmp_path: Path, asks: str, on_busy: str
+) -> None:
+    bench = Bench()
+    question = act("w", "ask_user", question="which?")
+    first = question if asks == "question" else act("I tell", "publish", text="open")
+    async with serving(bench.agent(first, finish(), ask_user=True), tmp_path / "r.db") as client:
+        run = await waits(client)
+        body = {"goal": "never mind", "session": "chat", "on_busy": on_busy}
+        refused = await client.post("/runs", {**body, "if_waiting": "refuse", "on_busy": "refuse"})
+        assert (refused.status_code, refused.json()["code"]) == (409, "session_busy")
+        wish = {"if_waiting": "withdraw"} if asks == "question" else {}
+        answer = await client.post("/runs", {**body, **wish})
+        assert answer.status_code == 201
+        assert (await client.until(answer.json()["id"], "finished"))["success"]
+        old = await client.until(run, "cancelled")
+        assert "withdrawn" in old["error"]
+        assert bench.done == []
+
+
+async def test_a_goal_with_a_key_of_its_own_is_no_answer(tmp_path: Path) -> None:
+    """The same request again must find the same run. Mutant: it answers the next question."""
+    agent = Bench().agent(act("w", "ask_user", question="which?"), finish(), ask_user=True)
+    async with serving(agent, tmp_path / "r.db") as client:
+        run = await waits(client)
+        body, key = {"goal": "blue", "session": "chat"}, {"Idempotency-Key": "k1"}
+        first = await client.post("/runs", body, headers=key)
+        again = await client.post("/runs", body, headers=key)
+        assert (first.status_code, again.status_code) == (201, 200)
+        assert first.json()["id"] == again.json()["id"] != run

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.prerequisites import CONTAINMENT, UPLINK
-from tests.server.agents import Bench, act, finish
-from tests.server.live import TERMINAL, Client, serving
 
 from taofold import Policy
 from taofold.server.auth import LocalToken
 from taofold.tools import container_network
 from taofold.tools.command import command_tool
+from tests.prerequisites import CONTAINMENT, UPLINK
+from tests.server.agents import Bench, act, finish
+from tests.server.live import TERMINAL, Client, serving
 
 pytestmark = pytest.mark.anyio
 

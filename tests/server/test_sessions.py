@@ -1,6 +1,6 @@
 """Sessions and tokens: they end when their owner says so, everywhere, and no change is lost.
 
-Mutants it catches: a sign-out that only clears the browser, one cookie name for all servers,
+Mutants it catches: a sign-out that only clears the browser, a cookie that is read,
 no lock around a change, a file that others can read is believed, sessions without number.
 """
 
@@ -12,12 +12,12 @@ from threading import Thread
 from typing import Any
 
 import pytest
-from tests.server.agents import Bench, act, finish
-from tests.server.live import Client, Event, serving, settled
 
-from taofold.core.errors import ConfigError, LogError
+from taofold.core.errors import ConfigError
 from taofold.server import Settings
 from taofold.server.auth import MOST_SESSIONS, SESSION_S, Signin, TokenStore
+from tests.server.agents import Bench, act, finish
+from tests.server.live import Client, Event, serving, settled
 
 pytestmark = pytest.mark.anyio
 
@@ -26,28 +26,26 @@ pytestmark = pytest.mark.anyio
 async def server(folder: Path, **options: Any) -> AsyncIterator[Client]:
     folder.mkdir(exist_ok=True)
     agent = Bench().agent(act("write", "publish", text="x"), finish())
-    async with serving(agent, folder / "r.db", folder=folder, **options) as client:
+    kept = folder / "sessions.json"
+    async with serving(agent, folder / "r.db", folder=folder, sessions=kept, **options) as client:
         yield client
 
 
 async def entered(client: Client) -> dict[str, str]:
-    """A browser that signed in by link: its headers. The client itself has no cookie."""
-    answer = await client.get(f"/signin/{client.server.signin.code()}")
-    cookie = answer.headers["set-cookie"].partition(";")[0]
-    client.http.cookies.clear()
-    browser = {"Cookie": cookie, "Sec-Fetch-Site": "same-origin", "Origin": client.url}
-    me = (await client.get("/me", headers=browser)).json()
-    return {**browser, "X-CSRF-Token": me["csrf"]}
+    """A browser that signed in by link: its headers."""
+    browser = {"Sec-Fetch-Site": "same-origin", "Origin": client.url}
+    answer = await client.post("/signin", {"code": client.server.signin.code()}, headers=browser)
+    return {**browser, "Authorization": f"Session {answer.json()['session']}"}
 
 
 async def known(client: Client, browser: Mapping[str, str]) -> bool:
-    cookie = {"Cookie": browser["Cookie"]}
-    status = (await client.get("/me", headers=cookie)).status_code
+    session = {"Authorization": browser["Authorization"]}
+    status = (await client.get("/me", headers=session)).status_code
     assert status in (200, 401)
     return status == 200
 
 
-async def test_signing_out_ends_the_session_for_whoever_has_its_cookie(tmp_path: Path) -> None:
+async def test_signing_out_ends_the_session_for_whoever_has_its_secret(tmp_path: Path) -> None:
     async with server(tmp_path) as client, server(tmp_path) as beside:
         mine, other = await entered(client), await entered(client)
         assert await known(beside, mine)
@@ -60,12 +58,33 @@ async def test_signing_out_ends_the_session_for_whoever_has_its_cookie(tmp_path:
         assert await known(client, other)
 
 
-async def test_signing_out_needs_the_csrf_token(tmp_path: Path) -> None:
+async def test_no_cookie_is_set_or_read(tmp_path: Path) -> None:
+    """Cookies go to every port of a host, and every port can set them."""
+    async with server(tmp_path) as client:
+        code = client.server.signin.code()
+        answers = [
+            await client.get("/"),
+            await client.get(f"/signin/{code}"),
+            await client.post("/signin", {"code": code}),
+        ]
+        secret = answers[-1].json()["session"]
+        for answer in answers:
+            assert answer.status_code == 200
+            assert "set-cookie" not in answer.headers
+        page = {"Sec-Fetch-Site": "same-origin", "Origin": client.url}
+        for name in ("taofold_session", "Authorization", "session"):
+            cookie = {**page, "Cookie": f"{name}={secret}; {name}=Session {secret}"}
+            assert (await client.get("/me", headers=cookie)).status_code == 401
+
+
+async def test_no_answer_gives_the_secret_out_again(tmp_path: Path) -> None:
     async with server(tmp_path) as client:
         mine = await entered(client)
-        asked = {name: value for name, value in mine.items() if name != "X-CSRF-Token"}
-        assert (await client.post("/signout", headers=asked)).status_code == 403
-        assert await known(client, mine)
+        secret = mine["Authorization"].partition(" ")[2]
+        for path in ("/me", "/", "/runs", "/console/runs"):
+            answer = await client.get(path, headers=mine)
+            assert answer.status_code == 200
+            assert secret not in answer.text + str(answer.headers)
 
 
 async def test_this_machines_user_may_sign_in_with_the_local_token(tmp_path: Path) -> None:
@@ -76,7 +95,8 @@ async def test_this_machines_user_may_sign_in_with_the_local_token(tmp_path: Pat
         assert passed_on.status_code == 401
         answer = await client.post("/signin", said, headers=page)
         assert answer.json()["id"] == "local"
-        assert (await client.get("/me", headers=page)).json()["id"] == "local"
+        mine = {**page, "Authorization": f"Session {answer.json()['session']}"}
+        assert (await client.get("/me", headers=mine)).json()["id"] == "local"
 
 
 async def test_a_stream_ends_when_its_session_does(tmp_path: Path) -> None:
@@ -88,7 +108,7 @@ async def test_a_stream_ends_when_its_session_does(tmp_path: Path) -> None:
         mine = await entered(client)
         run = (await client.post("/runs", {"goal": "go"}, headers=mine)).json()["id"]
         told: list[Event] = []
-        client.http.headers["Cookie"] = mine["Cookie"]
+        client.http.headers["Authorization"] = mine["Authorization"]
         watching = asyncio.create_task(client.events(run, into=told))
         await bench.arrived.wait()
         await settled(lambda: client.server.streams == 1)
@@ -99,27 +119,18 @@ async def test_a_stream_ends_when_its_session_does(tmp_path: Path) -> None:
         assert "the secret plan" not in str(told)
 
 
-async def test_servers_on_one_host_do_not_overwrite_each_others_sign_in(tmp_path: Path) -> None:
-    """A browser sends its cookies to every port of a host: one jar for both."""
+async def test_a_session_of_one_server_is_none_of_another(tmp_path: Path) -> None:
     async with server(tmp_path / "a") as one, server(tmp_path / "b") as two:
-        for client in (one, two):
-            await client.get(f"/signin/{client.server.signin.code()}")
-        jar = {**dict(one.http.cookies), **dict(two.http.cookies)}
-        assert len(jar) == 2
-        both = "; ".join(f"{name}={value}" for name, value in jar.items())
-        for client in (one, two):
-            client.http.cookies.clear()
-            assert await known(client, {"Cookie": both})
-        first = dict(zip(("name", "value"), next(iter(jar.items())), strict=True))
-        stranger = {"Cookie": f"{two.server.signin.name}={first['value']}"}
-        assert not await known(two, stranger), "the other server's cookie under our name"
+        mine = await entered(one)
+        assert await known(one, mine)
+        assert not await known(two, mine)
 
 
 async def test_sessions_that_cannot_be_trusted_let_nobody_in(tmp_path: Path) -> None:
     kept = tmp_path / "sessions.json"
     async with server(tmp_path) as client:
         mine = await entered(client)
-        assert mine["Cookie"].partition("=")[2] not in kept.read_text()
+        assert mine["Authorization"].partition(" ")[2] not in kept.read_text()
         assert kept.stat().st_mode & 0o077 == 0
         whole = kept.read_text()
         for damaged in ("{", "[]", '{"x": {"token": ""}}'):
@@ -175,7 +186,7 @@ def test_a_change_that_cannot_be_written_is_said_and_changes_nothing(tmp_path: P
     said = tokens.add("alice", ["USER"])
     (tmp_path / "tokens.json.lock").unlink()
     (tmp_path / "tokens.json.lock").mkdir()
-    with pytest.raises(LogError, match="cannot be written"):
+    with pytest.raises(ConfigError, match="lock' is a folder"):
         tokens.revoke(said.split("_")[1])
     assert tokens.check(said) is not None
     assert sorted(one.name for one in tmp_path.iterdir()) == ["tokens.json", "tokens.json.lock"]

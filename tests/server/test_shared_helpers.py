@@ -4,12 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.server.agents import act, finish
-from tests.server.live import serving
 
 from taofold import Agent, Policy, tool
 from taofold.server.auth import TokenStore
 from taofold.testing import FunctionModel
+from tests.server.agents import act, finish
+from tests.server.live import serving
 
 pytestmark = pytest.mark.anyio
 

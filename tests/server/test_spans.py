@@ -3,12 +3,14 @@
 from pathlib import Path
 
 import pytest
-from tests.server.agents import Bench, act, finish
-from tests.server.live import serving
 
 from taofold import RunContext, tool
+from taofold.core.events import RunStarted
 from taofold.core.values import Reply, Usage
+from taofold.log.sqlite.log import SqliteLog
 from taofold.tools import ModelQuestion
+from tests.server.agents import Bench, act, finish
+from tests.server.live import serving
 
 pytestmark = pytest.mark.anyio
 
@@ -91,3 +93,26 @@ async def test_a_call_at_work_is_open(tmp_path: Path) -> None:
         await client.until(run)
         spans = (await client.get(f"/runs/{run}/spans")).json()["items"]
         assert [s["status"] for s in spans if s["name"] == "slow"] == ["success"]
+
+
+CALLER = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
+@pytest.mark.parametrize(("header", "kept"), [(CALLER, CALLER), ("00-junk", None), ("", None)])
+async def test_a_run_hangs_in_the_trace_of_the_request_that_started_it(
+    tmp_path: Path, header: str, kept: str | None
+) -> None:
+    """Mutant: the header is not read."""
+    agent = Bench().agent(finish())
+    async with serving(agent, tmp_path / "r.db") as client:
+        headers = {"traceparent": header}
+        begun = await client.post("/runs", {"goal": "go"}, headers=headers)
+        run, other = begun.json()["id"], await client.start()
+        await client.until(run)
+        await client.until(other)
+    log = SqliteLog(tmp_path / "r.db")
+    first = [(await log.read(each, limit=1))[0].event for each in (run, other)]
+    settings = [event.settings for event in first if isinstance(event, RunStarted)]
+    await log.close()
+    assert settings[0].get("traceparent") == kept
+    assert "traceparent" not in settings[1], "the next request is not in that trace"

@@ -10,14 +10,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
-from tests import postgres
-from tests.engine import restate
 
 from taofold import Agent
 from taofold.engine import RemoteEngine
 from taofold.log.log import Log, RunRow
+from tests import postgres
+from tests.engine import restate
 
 pytest.importorskip("psycopg", reason="psycopg is not installed (pip install 'taofold[postgres]')")
 
@@ -124,6 +125,23 @@ def engine_name(kind: str) -> str:
         pytest.importorskip("restate", reason="restate-sdk is not installed")
         return restate.server().engine(restate.ports(1)[0])
     return kind
+
+
+def test_a_worker_that_starts_before_its_database_waits_for_it(tmp_path: Path) -> None:
+    with site(tmp_path, "local") as here:
+        socket = tmp_path / "socket"
+        server = postgres.server()
+        real, early = quote(str(server.root), safe=""), quote(str(socket), safe="")
+        assert real in here.url
+        here.url = here.url.replace(real, early)
+        worker = here.work()
+        asyncio.run(here.until(lambda: "waiting for it" in here.said()))
+        assert worker.poll() is None
+        socket.symlink_to(server.root)
+        asyncio.run(here.until(lambda: "working for agent" in here.said()))
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(PATIENCE) == 0
+        assert here.said().count("waiting for it") == 1
 
 
 @pytest.mark.parametrize("kind", ["local", "dbos", "restate"])

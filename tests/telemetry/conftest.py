@@ -1,6 +1,7 @@
 """Markers of this folder's slow tests, and the program in a project."""
 
 import pytest
+
 from tests.cli.conftest import project
 from tests.terminal import taofold
 

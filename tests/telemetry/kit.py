@@ -9,9 +9,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from tests.runtime.kit import Memo, act, batch, finish
 
 from taofold import Agent, MemoryLog, tool
+from tests.runtime.kit import Memo, act, batch, finish
 
 SECRET = "sk-abcdefghijklmnopqrstuvwx"
 

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+
 from tests.telemetry.kit import capturing, told
 from tests.terminal import Taofold
 

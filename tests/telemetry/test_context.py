@@ -5,8 +5,6 @@ from typing import Any
 
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
-from tests.runtime.kit import Memo, act, finish, settled
-from tests.telemetry.kit import add, calculator, capturing, family, told
 
 from taofold import Agent, MemoryLog
 from taofold.core.values import Principal
@@ -16,6 +14,8 @@ from taofold.telemetry.attributes import attributes
 from taofold.telemetry.opik import OpikTranslation as Opik
 from taofold.telemetry.projection import Root, spans_of
 from taofold.telemetry.spans import AgentSpan, trace_id
+from tests.runtime.kit import Memo, act, finish, settled
+from tests.telemetry.kit import add, calculator, capturing, family, told
 
 pytestmark = pytest.mark.anyio
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"

@@ -5,8 +5,6 @@ import uuid
 
 import msgspec
 import pytest
-from tests import environments
-from tests.telemetry.kit import SECRET, calculator, capturing, family
 
 from taofold import MemoryLog
 from taofold.core.errors import ConfigError
@@ -15,6 +13,8 @@ from taofold.telemetry.opik import Opik, OpikTranslation, traced
 from taofold.telemetry.outbox import ExportFailed, Outbox
 from taofold.telemetry.projection import Root, spans_of
 from taofold.telemetry.prompt import EncodedMessages, Prompt
+from tests import environments
+from tests.telemetry.kit import SECRET, calculator, capturing, family
 
 pytestmark = pytest.mark.anyio
 

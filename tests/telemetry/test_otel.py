@@ -5,8 +5,6 @@ import json
 import pytest
 from msgspec.structs import replace
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
-from tests.runtime.kit import LOGS, settled
-from tests.telemetry.kit import calculator, capturing, decoded, family, told
 
 from taofold import MemoryLog
 from taofold.core.errors import ConfigError, LogError
@@ -14,6 +12,8 @@ from taofold.telemetry import otel
 from taofold.telemetry.outbox import ExportFailed, send
 from taofold.telemetry.projection import Root, spans_of
 from taofold.telemetry.traced_log import TracedLog, with_traces
+from tests.runtime.kit import LOGS, settled
+from tests.telemetry.kit import calculator, capturing, decoded, family, told
 
 pytestmark = pytest.mark.anyio
 
@@ -66,7 +66,7 @@ async def test_a_tool_span_has_its_parameters_and_its_failure():
     assert json.loads(added["tool.parameters"]) == {"a": 5, "b": 1}
     assert added["gen_ai.tool.call.result"] == added["output.value"] == "6"
     failed = spans["execute_tool fail"]
-    assert (failed.status.code, told(failed)["error.type"]) == (2, "failure")
+    assert (failed.status.code, told(failed)["error.type"]) == (2, "ValueError")
     assert "no such thing" in told(failed)["error.message"]
     [raised] = failed.events
     assert (raised.name, told(raised)) == ("exception", {

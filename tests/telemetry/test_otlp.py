@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from tests.telemetry.kit import calculator, family, told
 
 from taofold.telemetry import otel
 from taofold.telemetry.projection import spans_of
+from tests.telemetry.kit import calculator, family, told
 
 pytestmark = pytest.mark.anyio
 VALUES = st.one_of(

@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests import environments
-from tests.telemetry.kit import add, capturing, told
-from tests.telemetry.model_server import adding
 
 from taofold import Agent
 from taofold.core.values import Profile
 from taofold.runtime.providers import resolve
 from taofold.telemetry import otel
+from tests import environments
+from tests.telemetry.kit import add, capturing, told
+from tests.telemetry.model_server import adding
 
 pytestmark = [pytest.mark.anyio, pytest.mark.allow_model_requests]
 

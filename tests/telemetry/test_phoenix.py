@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests import environments, prerequisites
-from tests.ports import free_port
-from tests.runtime.kit import Memo, act, finish
-from tests.telemetry.kit import add, calculator, family
 
 from taofold import MemoryLog
 from taofold.telemetry import otel
 from taofold.telemetry.projection import Root, spans_of
+from tests import environments, prerequisites
+from tests.ports import free_port
+from tests.runtime.kit import Memo, act, finish
+from tests.telemetry.kit import add, calculator, family
 
 pytestmark = pytest.mark.phoenix
 

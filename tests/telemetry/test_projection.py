@@ -2,8 +2,6 @@
 
 import pytest
 from msgspec.structs import replace
-from tests.runtime.kit import Memo, act, finish, settled
-from tests.telemetry.kit import SECRET, calculator, family
 
 from taofold import Limits, MemoryLog
 from taofold.core import events as e
@@ -22,6 +20,8 @@ from taofold.telemetry.spans import (
     span_id,
     uuid7,
 )
+from tests.runtime.kit import Memo, act, finish, settled
+from tests.telemetry.kit import SECRET, calculator, family
 
 pytestmark = pytest.mark.anyio
 

@@ -4,8 +4,6 @@ import json
 from typing import Any
 
 import pytest
-from tests.runtime.kit import Memo, finish
-from tests.telemetry.kit import add, calculator, capturing, family, told
 
 from taofold import Agent, MemoryLog
 from taofold.core.content import (
@@ -26,6 +24,8 @@ from taofold.telemetry.prompt import Disclosure, EncodedMessages, Lengths, Promp
 from taofold.telemetry.spans import ModelSpan
 from taofold.telemetry.traced_log import TracedLog
 from taofold.testing.models import FunctionModel
+from tests.runtime.kit import Memo, finish
+from tests.telemetry.kit import add, calculator, capturing, family, told
 
 pytestmark = pytest.mark.anyio
 

@@ -17,8 +17,6 @@ from opentelemetry.semconv.attributes import (
     exception_attributes,
     server_attributes,
 )
-from tests.runtime.kit import finish
-from tests.telemetry.kit import calculator, capturing, family, told
 
 from taofold import Agent
 from taofold.core.content import Issuer
@@ -27,6 +25,8 @@ from taofold.core.values import Principal
 from taofold.telemetry import otel
 from taofold.telemetry.attributes import _PROVIDERS, Attributes, _server
 from taofold.testing.models import FunctionModel
+from tests.runtime.kit import finish
+from tests.telemetry.kit import calculator, capturing, family, told
 
 pytestmark = pytest.mark.anyio
 

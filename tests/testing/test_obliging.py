@@ -170,6 +170,34 @@ def test_a_text_says_what_was_called() -> None:
     assert Agent(TestModel(call=[], answer="9")).run_sync("Price?").output == "9"
 
 
+@pytest.mark.parametrize("output", [str, City])
+def test_it_gives_up_when_a_tool_raised(output: Any) -> None:
+    @tool(effect="read")
+    def stock(item: str) -> int:
+        """How many there are."""
+        return 3
+
+    @tool(effect="read")
+    def price(item: str) -> float:
+        """The price."""
+        return {"tea": 4.5}[item]
+
+    result = Agent(TestModel(), tools=[price, stock], output=output).run_sync("Price?")
+    assert (result.status, result.success) == ("finished", False)
+    told = result.output if output is str else result.error
+    assert told.startswith("price failed: KeyError")
+    assert "stock" not in told
+
+
+def test_an_answer_of_its_own_does_not_hide_a_tool_that_raised() -> None:
+    @tool(effect="read")
+    def price(item: str) -> float:
+        """The price."""
+        raise KeyError(item)
+
+    assert not Agent(TestModel(answer="9"), tools=[price]).run_sync("Price?").success
+
+
 def test_a_tool_that_is_not_offered_is_a_mistake() -> None:
     with pytest.raises(ConfigError, match="'prize', which is not offered"):
         Agent(TestModel(call=["prize"])).run_sync("Price?")

@@ -1,16 +1,17 @@
 """What goes to a model besides text: told by its bytes, checked before anything is sent."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.pictures import PDF, PICTURE
 
 from taofold import Audio, ConfigError, Document, Image, tool
 from taofold.core.content import MediaPart, TextPart
-from taofold.tools.attachments import Loaded, media_type_of, showing
+from taofold.tools.attachments import Loaded, media_type_of, prompted, showing
 from taofold.tools.context import Outcome, RunContext
 from taofold.tools.files import file_tools
 from taofold.tools.result import outcome_of
+from tests.pictures import PDF, PICTURE
 
 
 def test_a_file_is_what_its_bytes_say(tmp_path: Path) -> None:
@@ -131,3 +132,9 @@ def test_kinds_are_told_apart() -> None:
     assert media_type_of(b"RIFF\x24\0\0\0WEBPVP8 ") == "image/webp"
     assert media_type_of(b"\0\0\0\x18ftypheic") == "image/heic"
     assert media_type_of(b"plain text") == ""
+
+
+@pytest.mark.parametrize("goal", [3, None, [3], ["read", {"a": 1}]])
+def test_a_goal_of_another_kind_is_refused_with_what_is_wanted(goal: Any) -> None:
+    with pytest.raises(TypeError, match=r"a goal (is text|holds texts)"):
+        prompted(goal)

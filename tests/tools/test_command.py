@@ -10,14 +10,14 @@ import venv
 from pathlib import Path
 
 import pytest
-from tests.prerequisites import CONTAINMENT
 
 from taofold.core.errors import ConfigError
 from taofold.core.values import Tier
 from taofold.tools import Outcome, RunContext, Tool
 from taofold.tools import process as processes
-from taofold.tools.command import command_tool
+from taofold.tools.command import LEFT_RUNNING, command_tool
 from taofold.tools.process import OutputExcerpt
+from tests.prerequisites import CONTAINMENT
 
 pytestmark = pytest.mark.anyio
 
@@ -142,6 +142,23 @@ async def test_background_processes_do_not_outlive_the_command(tool: Tool) -> No
     outcome = await asyncio.wait_for(use(tool, f"sleep {marker} & echo started"), 10)
     assert outcome.extraction == "started"
     assert await gone(marker)
+
+
+@pytest.mark.parametrize(
+    ("script", "left"),
+    [
+        ("sleep 30 & echo started", True),
+        ("sleep 30 >/dev/null 2>&1 & echo started", True),
+        ("echo started", False),
+        ("echo started | cat", False),
+    ],
+)
+async def test_a_command_that_left_others_running_is_told_that_they_were_stopped(
+    script: str, left: bool, root: Path
+) -> None:
+    outcome = await asyncio.wait_for(use(command_tool(root, contain="never"), script), 10)
+    assert outcome.status == "success"
+    assert (LEFT_RUNNING in outcome.value) is left
 
 
 async def test_much_output_keeps_head_tail_and_errors(tool: Tool) -> None:

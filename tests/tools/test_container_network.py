@@ -6,22 +6,24 @@ Mutants it catches: `--share-net` always; pasta without `--no-map-gw`; slirp4net
 
 import json
 import os
+import shutil
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.prerequisites import CONTAINMENT, UPLINK
 
 from taofold import RunContext
 from taofold.core.errors import ConfigError
 from taofold.core.values import Tier
 from taofold.tools import Outcome, Tool, container_network
 from taofold.tools.command import command_tool
+from tests.prerequisites import CONTAINMENT, UPLINK
 
 pytestmark = pytest.mark.anyio
 
+PACKAGES = {"pasta": "passt", "slirp4netns": "slirp4netns"}
 PROBE = """
 import json, os, socket, struct, sys
 
@@ -89,13 +91,16 @@ async def use(tool: Tool, command: object) -> Outcome:
 async def test_a_command_with_a_network_reaches_nothing_on_this_machines_loopback(
     tmp_path: Path, helper: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    program = shutil.which(helper)
+    if program is None:
+        pytest.skip(f"no {helper} is installed: apt-get install {PACKAGES[helper]}")
     monkeypatch.setattr(container_network, "_working", lambda: helper)
     tool = command_tool(tmp_path, contain="always", network=True)
     assert tool.tier == Tier.CARD
     with listening() as (port, name):
         outcome = await use(tool, ["python3", "-c", PROBE, str(port), name])
     if "could not be made" in outcome.value:
-        pytest.skip(f"{helper} does not work here")
+        pytest.skip(f"{helper} does not work here: {outcome.value}")
     assert "(contained, with network)" in outcome.value, outcome.value
     found = json.loads(outcome.extraction or "")
     assert found["reached"] == []

@@ -10,12 +10,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.prerequisites import CONTAINMENT, NOT_ROOT
 
 from taofold.tools import Outcome, RunContext, Tool
 from taofold.tools import containment as guard
 from taofold.tools.command import command_tool
 from taofold.tools.containment import Containment
+from tests.prerequisites import CONTAINMENT, NOT_ROOT
 
 pytestmark = pytest.mark.anyio
 

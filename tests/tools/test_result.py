@@ -105,3 +105,14 @@ def test_every_value_survives_the_log_unchanged(value: object) -> None:
     plain = jsonable(value)
     assert msgspec.json.decode(msgspec.json.encode(plain)) == plain
     assert jsonable(plain) == plain
+
+
+@pytest.mark.parametrize("update", [("cart", [1]), ["cart", [1]], {"cart": [1]}])
+def test_a_state_update_is_a_pair_or_a_dict_with_one_key(update: Any) -> None:
+    assert outcome_of(Outcome("ok", update=update)).update == ("cart", [1])
+
+
+@pytest.mark.parametrize("update", [{"a": 1, "b": 2}, {}, "cart", ("a", 1, 2)])
+def test_another_update_is_an_error_that_says_what_is_wanted(update: Any) -> None:
+    with pytest.raises(ValueError, match="one key with its value"):
+        outcome_of(Outcome("ok", update=update))

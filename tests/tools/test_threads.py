@@ -1,6 +1,8 @@
 """The pool of threads for synchronous tools."""
 
 import asyncio
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -79,3 +81,49 @@ async def test_calls_that_hang_are_counted_and_said() -> None:
             break
         await asyncio.sleep(0.001)
     assert await pool.run(lambda: 7) == 7
+
+
+_SCRIPT = """
+import asyncio, signal
+from taofold.tools.threads import run_now
+
+async def work():
+    try:
+        {interrupt}
+        await asyncio.sleep(60)
+    finally:
+        print("cleaned up", flush=True)
+
+async def caller():
+    run_now(work())
+
+{call}
+"""
+_FROM_THE_LOOP = "signal.raise_signal(signal.SIGINT)"
+_FROM_A_THREAD = "import os; os.kill(os.getpid(), signal.SIGINT)"
+
+
+@pytest.mark.parametrize(
+    ("interrupt", "call"),
+    [
+        (_FROM_THE_LOOP, "run_now(work())"),
+        # Inside of a running loop the work is in another thread than the signal.
+        (_FROM_A_THREAD, "asyncio.run(caller())"),
+        # As in a notebook: nothing but KeyboardInterrupt ends the wait.
+        (
+            _FROM_A_THREAD,
+            "loop = asyncio.new_event_loop(); loop.run_until_complete(caller())",
+        ),
+    ],
+    ids=["alone", "in a loop", "in a notebook"],
+)
+def test_ctrl_c_cancels_the_work_and_ends_the_call(interrupt: str, call: str) -> None:
+    """Mutant: the thread of a call inside of a loop goes on after Ctrl-C."""
+    code = _SCRIPT.format(interrupt=interrupt, call=call)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout == "cleaned up\n"
+    assert done.stderr.rstrip().endswith("KeyboardInterrupt")
+    if call == "run_now(work())":
+        assert "CancelledError" not in done.stderr, "the cancelled tasks are no news"

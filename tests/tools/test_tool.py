@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import fields, replace
 from enum import Enum
 from functools import partial
+from types import SimpleNamespace
 from typing import Annotated, Any, Literal, get_type_hints
 
 import pytest
@@ -15,7 +16,7 @@ from pydantic import BaseModel, Field
 from taofold.core.errors import ConfigError
 from taofold.core.values import Tier
 from taofold.tools import BadArguments, Outcome, RunContext, Tool, as_tool, external, tool
-from taofold.tools.tool import ToolOptions
+from taofold.tools.tool import ToolOptions, ToolWarning
 
 pytestmark = pytest.mark.anyio
 
@@ -366,13 +367,13 @@ async def test_a_schema_without_a_function_signature_is_checked_too(ctx: RunCont
     ]
     with pytest.raises(BadArguments) as caught:
         made.bind({"kind": "c", "deep": {}, "either": [1], "m": 2})
-    assert caught.value.faults == (
+    assert {*caught.value.faults} == {
         "missing parameter 'n'",
         "parameter 'kind': must be one of ['a', 'b'], got 'c'",
         "missing parameter 'deep.x'",
         "parameter 'either': must be string, got [1]",
         "unknown parameter 'm' (it takes n, kind, deep, either)",
-    )
+    }
     with pytest.raises(BadArguments, match="must be integer"):
         made.bind({"n": True})
 
@@ -447,6 +448,45 @@ async def test_what_a_tool_raises_reaches_the_runtime(ctx: RunContext[None], thr
         await fail.bind({"how": "stop"}).run(ctx)
 
 
+@pytest.mark.parametrize("thread", [True, False])
+async def test_what_a_plain_function_returns_is_awaited(
+    ctx: RunContext[None], thread: bool
+) -> None:
+    async def fetch(url: str) -> str:
+        return f"from {url}"
+
+    @tool(effect="read", thread=thread)
+    def get(url: str) -> Any:
+        return fetch(url)
+
+    assert (await get.bind({"url": "a"}).run(ctx)).value == "from a"
+
+
+def test_a_parameter_without_a_type_is_named_where_the_tool_is_made() -> None:
+    def search(context: RunContext[None], query, most=3, exact: bool = False):  # type: ignore[no-untyped-def]
+        """Search."""
+
+    gap = "'search' has no type for parameters 'query', 'most'"
+    with pytest.warns(ToolWarning, match=gap) as caught:
+        tool(search)
+    assert "`query: str`" in str(caught[0].message)
+    assert (caught[0].filename, caught[0].lineno) == (__file__, search.__code__.co_firstlineno)
+    # The form of TAgent has no types of its own: its arguments are one mapping.
+    tool(stateful_search)
+
+
+def stateful_search(state, args):  # type: ignore[no-untyped-def]
+    """Search."""
+
+
+def test_a_tool_without_a_description_is_named_where_it_is_made() -> None:
+    def search(query: str) -> None: ...
+
+    with pytest.warns(ToolWarning, match="'search' has no description"):
+        as_tool(search)
+    tool(description="Search.")(search)
+
+
 @pytest.mark.scenario("RCT-29")
 async def test_success_false_is_a_failure_with_its_error_text(ctx: RunContext[None]) -> None:
     @tool(effect="read")
@@ -501,6 +541,28 @@ async def test_a_hanging_tool_can_be_left_and_what_it_reported_is_kept() -> None
 def test_the_decorator_takes_every_option_of_a_tool() -> None:
     """Mutant: a field is forgotten in `ToolOptions`, so that type checkers refuse it."""
     # `aliases` and `renew` are of who makes tools of a server's.
-    derived = {"schema", "agent", "function", "signature", "delegated", "aliases", "renew"}
+    derived = {
+        "schema", "agent", "function", "signature", "delegated", "aliases", "renew", "undeclared"
+    }  # fmt: skip
     options = {field.name for field in fields(Tool) if field.init} - derived
     assert options == {"name", "description", "tier", "effect", *get_type_hints(ToolOptions)}
+
+
+SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
+
+
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        SimpleNamespace(name="add", description="Add.", params_json_schema=SCHEMA),
+        SimpleNamespace(name="add", description=None, function_schema=SCHEMA),
+        SimpleNamespace(name="add", description="Add.", parameters=SCHEMA),
+        SimpleNamespace(
+            metadata=SimpleNamespace(name="add", description="", get_parameters_dict=dict)
+        ),
+    ],
+    ids=["OpenAI Agents", "pydantic-ai", "Haystack", "LlamaIndex"],
+)
+def test_a_tool_of_a_framework_without_a_bridge_is_refused_with_the_way_on(theirs: Any) -> None:
+    with pytest.raises(ConfigError, match=r"external\(name, description, schema, call\)"):
+        as_tool(theirs)

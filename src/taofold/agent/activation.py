@@ -9,28 +9,33 @@ replayed; `settle_log` says in which log it lies.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any, Final, TypedDict
+from typing import TYPE_CHECKING, Any, Final, TypedDict, get_args
 
 from typing_extensions import Unpack
 
 from taofold import reasoning
 from taofold.agent.history import Earlier, History
+from taofold.agent.instructions import instructions_text
+from taofold.agent.origin import ORIGIN, origin_of
 from taofold.agent.result import Delta, Happening, Progress, RunResult, result_of
+from taofold.agent.sessions import IfWaiting, settle, turns, waiting_run
 from taofold.clocks import clock
 from taofold.core import events as e
 from taofold.core.call_ids import IDENTITY
-from taofold.core.content import Part, TextPart, media_of, parts_of
+from taofold.core.content import Part, TextPart, parts_of
+from taofold.core.difference import first_difference
 from taofold.core.effects import Strategy
-from taofold.core.errors import ConfigError, LimitReached, Refused
+from taofold.core.errors import ConfigError, LimitReached, Refused, ReplayDiverged
 from taofold.core.json_values import render
 from taofold.core.state import ENDED, RunState, fold, live
-from taofold.core.text import near
-from taofold.core.values import JSON, Message, Observation, ObservationStatus, Principal, Usage
+from taofold.core.tags import checked_tags
+from taofold.core.text import near, utf8
+from taofold.core.values import JSON, RESERVED, Observation, ObservationStatus, Principal, Usage
+from taofold.foreign_code import contained
 from taofold.log.log import Log
 from taofold.log.memory import MemoryLog
 from taofold.log.run_store import Store
 from taofold.policy import Limits
-from taofold.policy.redaction import Redactor
 from taofold.reasoning import Task
 from taofold.runtime import run as runs
 from taofold.runtime.approvers import approve_all, at_terminal
@@ -39,11 +44,22 @@ from taofold.runtime.endings import Advanced
 from taofold.runtime.hooks import Hooks
 from taofold.runtime.model import Model
 from taofold.runtime.providers import resolve
-from taofold.runtime.redaction import RedactionPass, redact_visible, unsaid
-from taofold.runtime.setup import NO_HOOKS, Approver, ChildOutcome, Parent, Pause, Purse, Setup
+from taofold.runtime.redaction import RedactionPass, is_masked, redact_visible, unsaid
+from taofold.runtime.setup import (
+    NO_HOOKS,
+    Approver,
+    ChildOutcome,
+    Parent,
+    Pause,
+    Purse,
+    Setup,
+    no_context,
+)
 from taofold.runtime.trace_context import TRACE_SETTING, current_trace
 from taofold.tools import ModelQuestion, Tool
 from taofold.tools.attachments import Prompt, Showing, prompted
+from taofold.tools.context import RunContext
+from taofold.trusted_code import OUTSIDE
 
 if TYPE_CHECKING:
     from taofold.agent.agent import Agent
@@ -81,16 +97,16 @@ def name_of(strategy: Callable[[Task], Strategy[Any]]) -> str:
     return name if isinstance(name, str) else "custom"
 
 
+SEEN: Final = 5
+"""Steps of an unsuccessful child that its parent reads."""
+SEEN_CHARS: Final = 500
+"""Characters of each of their calls."""
 STRICT: Final = "strict"
 """The key of `RunStarted.settings` that says whether the run enforces the rules of the loop."""
-EXCUSES: Final = "excuses"
-"""The key that says whether a model that writes no type of thought is asked for it once only."""
+INSTRUCTIONS: Final = "instructions"
+"""The key of `RunStarted.settings` that holds the agent's instructions."""
 UI_CONTEXT = 2000
 """Characters of the user interface's context that reach the prompt."""
-HISTORY = 20
-"""Turns of a session that are carried over."""
-HISTORY_MEDIA = 8 << 20
-"""Bytes of images and documents in them that are shown again; for older ones stands a line."""
 
 
 def settle_log(agent: "Agent[Any, Any]", run: "str | RunResult[Any]") -> tuple[Log, str]:
@@ -105,15 +121,35 @@ def settle_log(agent: "Agent[Any, Any]", run: "str | RunResult[Any]") -> tuple[L
     return log, run
 
 
-def _redacted_goal(redactor: Redactor, given: Showing) -> tuple[Part, ...]:
+def _encodable(principal: Principal) -> Principal:
+    """The principal as a log can hold it. Ids hold no secrets, so only surrogates are escaped."""
+    return Principal(utf8(principal.id), tuple([utf8(role) for role in principal.roles]))
+
+
+def _instructions(agent: "Agent[Any, Any]", started: e.RunStarted) -> str:
+    """The instructions of a run: a text of the agent as it is now, a function's as recorded."""
+    if isinstance(agent.instructions, str):
+        return utf8(agent.instructions)
+    recorded = started.settings.get(INSTRUCTIONS)
+    return recorded if isinstance(recorded, str) else ""
+
+
+def _reference(started: e.RunStarted) -> str:
+    """How lines of reference data in the goal begin, "" if it holds none."""
+    mark = started.settings.get("reference")
+    return mark if isinstance(mark, str) else ""
+
+
+def _redacted_goal(walk: RedactionPass, given: Showing) -> tuple[Part, ...]:
     """The goal as it is recorded, if it holds more than text: without secrets."""
-    return parts_of(redact_visible(RedactionPass(redactor), given.parts)) if given.media else ()
+    return parts_of(redact_visible(walk, given.parts)) if given.media else ()
 
 
 class RunOptions(TypedDict, total=False):
     """What is said of a new run besides its goal: see `Agent.run`."""
 
     session: str
+    tags: Mapping[str, str] | None
     data: Mapping[str, JSON] | None
     ui_context: str
     history: Sequence[Earlier]
@@ -134,9 +170,14 @@ class Activation:
         pause: Pause = str,
         purse: Purse | None = None,
     ) -> None:
+        if OUTSIDE.loading:
+            raise ConfigError(
+                "the module uses its agent while it is imported. Put that code under "
+                '`if __name__ == "__main__":`, so that the agent can be imported without a run'
+            )
         self.agent, self.deps, self.listener, self.parent = agent, deps, listener, parent
         self.log = log or agent.opened_log or MemoryLog()
-        self.principal, self.takeover = principal, False
+        self.principal, self.takeover = principal and _encodable(principal), False
         # A child pauses when its parent must: the engine knows only the root.
         self.pause = pause if parent is None else parent.pause
         self.purse = purse if parent is None else parent.purse
@@ -190,14 +231,17 @@ class Activation:
             pause=self.pause,
             purse=self.purse,
             on_request=getattr(self.log, "on_request", None),
+            during_call=getattr(self.log, "during_call", no_context),
             children=self._child,
             sampling=Samples(self),
             hooks=Hooks(hooks) if hooks else NO_HOOKS,
             cache=agent.replies if agent.cache else None,
             settings=agent.model_settings,
             on_denial=agent.on_denial,
+            ask_user=agent.ask_user,
             depth=0 if parent is None else parent.depth,
             finish=None if self.output.text else self.output.finish_schema(),
+            shown=self.output.shown,
             offered=agent.offered,
         )
 
@@ -207,14 +251,13 @@ class Activation:
         return Task(
             goal=started.goal,
             parts=started.parts,
-            instructions=agent.instructions,
+            instructions=_instructions(agent, started),
             offers=agent.offers,
             output=self.output,
-            # A strict run answers a broken rule, a lenient one does not: only what it began with
-            # derives the same conversation again. Older logs do not say.
+            # As the run began: another strictness would derive another conversation. An imported
+            # log has no such setting.
             strict=bool(started.settings.get(STRICT, agent.strict)),
-            # Runs that an earlier release began asked in every turn.
-            excuses=bool(started.settings.get(EXCUSES)),
+            reference=_reference(started),
             research=agent.research,
             attempts=agent.limits.parse_retries + 1,
             # From the recorded profile, not the model's of today: a replay
@@ -232,41 +275,97 @@ class Activation:
         return lambda: make(task)
 
     async def run(
-        self, goal: Prompt, *, run_id: str = "", **options: Unpack[RunOptions]
+        self,
+        goal: Prompt,
+        *,
+        run_id: str = "",
+        if_waiting: IfWaiting = "answer",
+        **options: Unpack[RunOptions],
     ) -> RunResult[Any]:
         """Start a run. `settings` are kept with it for whoever must rebuild the agent."""
-        started, blobs = await self._describe_run(goal, **options)
+        self._check_deps()
+        # Before a waiting run of the session is ended for it.
+        checked_tags(options.get("tags"))
+        answered = await self._settle_session(goal, run_id, if_waiting, options)
+        if answered:
+            return await self.resume(answered)
         run = run_id or runs.new_id()
+        started, blobs = await self._describe_run(run, goal, **options)
         store = await runs.start(self.log, started, run, self.strategy(started), self.setup, blobs)
         return await self._result(store)
 
+    def _check_deps(self) -> None:
+        """Raise `ConfigError` if the agent needs `deps` and there are none.
+
+        Else the model would read the `TypeError` of the first tool that uses them.
+        """
+        wanted: Any = self.agent.deps_type
+        if self.deps is not None or self.parent is not None or wanted in (None, type(None)):
+            return
+        if isinstance(wanted, type):
+            name = wanted.__name__
+            raise ConfigError(f"the agent has deps_type={name}: pass deps=…", path="deps")
+
+    async def _settle_session(
+        self, goal: Prompt, run_id: str, if_waiting: IfWaiting, options: RunOptions
+    ) -> str:
+        """Makes way for a new message in its session. Returns the run that it answers, or ""."""
+        if if_waiting not in get_args(IfWaiting):
+            choices = ", ".join(map(repr, get_args(IfWaiting)))
+            raise ConfigError(f"is one of {choices}, not {if_waiting!r}", path="if_waiting")
+        session = options.get("session")
+        if not session or self.parent is not None or self.agent.opened_log is None:
+            return ""
+        redactor = self.setup.redactor
+        row = await waiting_run(self.log, redactor.text(session))
+        if row is None or row.run == run_id:
+            return ""
+        prompt = prompted(goal)
+        if if_waiting == "answer" and (run_id or prompt.media or options.get("history")):
+            # An answer is text: nothing that came with it may be lost.
+            if_waiting = "withdraw"
+        answers = await settle(
+            self.log,
+            row,
+            prompt.text,
+            if_waiting,
+            by=self.setup.principal,
+            policy=self.setup.policy,
+            redactor=redactor,
+        )
+        return row.run if answers else ""
+
     async def begin(self, goal: Prompt, *, run_id: str = "", **options: Unpack[RunOptions]) -> str:
         """Put a run into the log without driving it. Returns its id."""
-        started, blobs = await self._describe_run(goal, **options)
+        if callable(self.agent.instructions):
+            self._check_deps()
         run = run_id or runs.new_id()
+        started, blobs = await self._describe_run(run, goal, **options)
         await runs.begin(self.log, started, run, self.setup, blobs)
         return run
 
     async def _describe_run(
         self,
+        run: str,
         goal: Prompt,
         session: str = "",
+        tags: Mapping[str, str] | None = None,
         data: Mapping[str, JSON] | None = None,
         ui_context: str = "",
         history: Sequence[Earlier] = (),
         settings: Mapping[str, Any] | None = None,
     ) -> tuple[e.RunStarted, dict[str, bytes]]:
         """The fixed facts of a new run, without secrets, and the bytes of its media by digest."""
-        agent, redactor = self.agent, self.setup.redactor
+        agent, walk = self.agent, RedactionPass(self.setup.redactor)
         prompt, earlier = prompted(goal), History(history)
-        text, parts = prompt.text, _redacted_goal(redactor, prompt)
+        text, parts = prompt.text, _redacted_goal(walk, prompt)
         if not text.strip():
             raise ConfigError("the goal is empty: say what the agent should do", path="goal")
         if ui_context:
             # Written by whoever embeds the agent; bounded, since it is sent again at each step.
-            context_line = f"[UI Context: {redactor.text(ui_context)[:UI_CONTEXT]}]\n"
+            context_line = f"[UI Context: {walk.text(ui_context)[:UI_CONTEXT]}]\n"
             text = context_line + text
-            parts = (TextPart(redactor.text(context_line)), *parts) if parts else ()
+            parts = (TextPart(walk.text(context_line)), *parts) if parts else ()
 
         # A log that the run makes for itself is gone with it: nothing would be remembered.
         if session and self.parent is None and agent.opened_log is None:
@@ -275,28 +374,51 @@ class Activation:
                 path="session",
             )
 
-        session = redactor.text(session)
-        earlier_messages = [unsaid(redactor, message) for message in earlier.messages]
+        session = self.setup.redactor.text(session)
+        earlier_messages = [unsaid(walk, message) for message in earlier.messages]
+        remembered, was_masked = await turns(self.log, session) if session else ((), False)
+        raw = dict(data) if data else {}
+        clean: dict[str, Any] = self.setup.redactor.json(raw)
+        checked = {name: self.setup.redactor.text(v) for name, v in checked_tags(tags).items()}
         model = self.models["executor"]
         started = e.RunStarted(
-            goal=redactor.text(text),
+            goal=walk.text(text),
             agent=agent.name,
             strategy=self.strategy_name,
             model=model.name,
             profile=model.profile,
             principal=self.setup.principal,
             policy=self.setup.policy.version,
-            settings=self._settings(settings),
+            settings={**self._settings(settings), **await self._written(run, text, data)},
             # Copied and redacted here, where it enters: from now on it is in
             # the log and in the prompt.
-            data=redactor.json(dict(data)) if data else {},
-            history=(*await self._history(session), *earlier_messages),
+            data=clean,
+            history=(*remembered, *earlier_messages),
             session=session,
             parent=self.parent.run if self.parent else "",
             depth=self.setup.depth,
             parts=parts,
+            tags=checked,
+            masked=walk.lost or was_masked or is_masked(raw, clean),
         )
         return started, {**prompt.blobs, **earlier.blobs}
+
+    async def _written(
+        self, run: str, goal: str, data: Mapping[str, JSON] | None
+    ) -> dict[str, str]:
+        """Returns what is recorded of `instructions` that are a function: the text for this run."""
+        agent, setup = self.agent, self.setup
+        if isinstance(agent.instructions, str):
+            return {}
+        context = RunContext(
+            deps=self.deps,
+            run_id=run,
+            goal=setup.redactor.text(goal),
+            principal=setup.principal,
+            data=setup.redactor.json(dict(data or {})),
+        )
+        text = await instructions_text(agent.instructions, context, setup.limits.seconds)
+        return {INSTRUCTIONS: setup.redactor.text(text)}
 
     def _settings(self, given: Mapping[str, Any] | None) -> dict[str, Any]:
         """What is kept with the run: for the rules, for replay, and what the caller gave."""
@@ -309,10 +431,14 @@ class Activation:
         trace_setting = {} if context is None else {TRACE_SETTING: str(context)}
         # The caller's own keys first: they cannot override what the rules and a replay rely on.
         identity = {IDENTITY: token_hex(6)}
-        return {**redacted, **self.agent.noted, **identity, **limits, **trace_setting}
+        # Settings of the caller hold how the agent is made.
+        origin = {} if given or self.parent is not None else origin_of(self.agent)
+        known = {ORIGIN: self.setup.redactor.json(origin)} if origin else {}
+        return {**redacted, **self.agent.noted, **identity, **limits, **trace_setting, **known}
 
     async def resume(self, run: str, *, takeover: bool = False) -> RunResult[Any]:
         """Carry on a run."""
+        self._check_deps()
         started = await self._read_start(run)
         self.takeover = takeover
         store = await runs.resume(
@@ -328,9 +454,26 @@ class Activation:
     async def replay(self, run: str) -> RunResult[Any]:
         """Re-derive a run."""
         started = await self._read_start(run)
-        state = await runs.replay(self.log, run, self.strategy(started), self.setup)
+        try:
+            state = await runs.replay(self.log, run, self.strategy(started), self.setup)
+        except ReplayDiverged as error:
+            hint = self._reworded(started)
+            if not hint:
+                raise
+            raise ReplayDiverged(error.key, error.recorded, error.requested, hint) from error
         records = tuple(await self.log.read(run))
         return result_of(self.log, state, records, (), self.output.load)
+
+    def _reworded(self, started: e.RunStarted) -> str:
+        """How the agent's instructions differ from those of the run, "" if they do not."""
+        recorded, now = (
+            started.settings.get("instructions", ""),
+            self.agent.noted.get("instructions", ""),
+        )
+        if callable(self.agent.instructions) or recorded == now:
+            return ""
+        _, old, new = first_difference(recorded, now)
+        return f"the agent's instructions differ:\n  recorded  {old}\n  now       {new}"
 
     async def result(self, run: str) -> RunResult[Any]:
         """How far a run has come, from the log."""
@@ -376,22 +519,6 @@ class Activation:
             raise LimitReached(f"run {store.run!r} ended with {state.stop_reason}{why}", result)
         return result
 
-    async def _history(self, session: str) -> tuple[Message, ...]:
-        """What was said in the session so far."""
-        if not session:
-            return ()
-        messages: list[Message] = []
-        attached = 0
-        for row in await self.log.rows(session=session, limit=HISTORY):  # newest first
-            state = fold(await self.log.read(row.run))
-            if state.output is not None:
-                messages.append(Message("assistant", render(state.output)))
-            content = state.goal if state.started is None else state.started.content
-            # Counted from the newest backwards: what is shown again is what was talked about last.
-            attached += sum([part.size for part in media_of(content)])
-            messages.append(Message("user", content if attached <= HISTORY_MEDIA else state.goal))
-        return tuple(reversed(messages))
-
     async def _child(
         self, tool: Tool, parameters: dict[str, Any], *, run: str, parent: Parent
     ) -> ChildOutcome:
@@ -432,18 +559,35 @@ class Activation:
         if state.status == "waiting":
             return ChildOutcome(Observation(), waiting_for=state.waiting_for)
         status: ObservationStatus = "success" if state.success else "failure"
-        text = state.output if state.output is not None else state.error or state.stop_reason
+        text = state.output if state.success else _unsuccessful(agent.name, run, state)
         calls = (
             state.model_calls + state.child_model_calls,
             state.tool_calls + state.child_tool_calls,
         )
         return ChildOutcome(
-            Observation(text, status),
+            Observation(text, status, masked=state.masked),
             usage=state.usage,
             calls=calls,
             tools=state.per_tool,
             models=state.usage_by_model,
         )
+
+
+def _unsuccessful(agent: str, run: str, state: RunState) -> str:
+    """What a parent reads of a child that did not succeed: why, its run, and what it has seen."""
+    lines = [state.error] if state.error else []
+    lines.append(f"The run {run} of agent {agent!r} ended as {state.stop_reason}.")
+    if state.output is not None:
+        lines.append(f"Its answer so far: {render(state.output)}")
+    seen = [
+        f"{action.tool} [{observation.status}] {observation.extraction or observation.result}"
+        for step in state.steps[-SEEN:]
+        for action, observation in zip(step.actions, step.observations, strict=True)
+        if action.tool not in RESERVED
+    ]
+    if seen:
+        lines += ["What it saw last:", *[f"- {line[:SEEN_CHARS]}" for line in seen[-SEEN:]]]
+    return "\n".join(lines)
 
 
 class Samples:
@@ -526,7 +670,9 @@ async def _exists(log: Log, run: str) -> bool:
 def _check_prices(models: Iterable[Model]) -> None:
     for model in models:
         # Is there a price at all? Without one a limit could never hold.
-        if model.price(1, 1) is None:
+        with contained():
+            price = model.price(1, 1)
+        if price is None:
             raise ConfigError(
                 f"a usd limit needs the price of {model.name!r}, which is unknown: give it "
                 f"as Agent({{'model': {model.name!r}, 'prices': {{{model.name!r}: "

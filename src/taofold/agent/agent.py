@@ -12,15 +12,19 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
-from typing import Any, Final, Generic, cast
+from typing import Any, Final, Generic, Never, cast
 
 from pydantic import PydanticUserError
 
-from taofold.agent.activation import EXCUSES, STRICT, Activation, settle_log
+from taofold.agent.activation import STRICT, Activation, find_strategy, settle_log
 from taofold.agent.batch import Batch, BatchState, Interrupted, run_batch
 from taofold.agent.history import Earlier
+from taofold.agent.instructions import Instructions
+from taofold.agent.prompts import SentPrompt, sent_prompts
 from taofold.agent.result import ANSWERING, AnswerText, Happening, Out, RunResult, Stream
+from taofold.agent.sessions import IfWaiting
 from taofold.core.effects import Strategy
 from taofold.core.errors import ConfigError
 from taofold.core.text import near
@@ -38,6 +42,7 @@ from taofold.log.open import open_log
 from taofold.policy import Limits, Policy
 from taofold.policy.redaction import Redactor
 from taofold.reasoning import Offer, Output, Task
+from taofold.runtime.control import cancel, steer
 from taofold.runtime.endings import Advanced
 from taofold.runtime.hooks import Hook
 from taofold.runtime.model import ModelSpec, ToolSpec
@@ -86,12 +91,16 @@ _MAPPING: Final = (_of(Mapping), "is a mapping")
 _KINDS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
     "limits": (_of(Limits), "write limits=Limits(steps=3, …)"),
     "policy": (_of(Policy), "write policy=Policy(…) or leave it out"),
-    **dict.fromkeys(("name", "description", "instructions"), _TEXT),
+    **dict.fromkeys(("name", "description"), _TEXT),
+    "instructions": (
+        lambda value: isinstance(value, str) or (callable(value) and not isinstance(value, type)),
+        "is a text, or a function of the run's context",
+    ),
     # None is what `os.environ.get` gives.
     "base_url": (_of(str, type(None)), "is a text"),
     **dict.fromkeys(("models", "extra", "settings"), _MAPPING),
     **dict.fromkeys(("ask_user", "research", "cache", "raise_on_limit"), _FLAG),
-    "strict": (_of(bool, type(None)), "is True, False or None"),
+    "strict": (_of(bool), "is True or False"),
     "strategy": (
         lambda value: isinstance(value, str) or callable(value),
         "is a name or a function",
@@ -122,7 +131,43 @@ _KINDS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
 class Agent(Generic[Deps, Out]):
     """An agent: a model, tools, a strategy, and the rules it works under.
 
+        agent = Agent("openai:gpt-5", tools=[price], output=float)
+        print(agent.run_sync("What do two teas cost?").output)
+
     Generic in its dependencies and its output.
+
+    Args:
+        model: Provider:model, a Model, or a list of fallbacks.
+        base_url: Address of the model's server, if it is not at its provider's.
+        settings: Settings of models in one mapping: effort, temperature, ….
+        output: Type of the answer; result.output is an instance of it.
+        deps_type: Type of deps; a run without deps is then a ConfigError.
+        name: Name in the log, and as another agent's tool.
+        description: What it is good for, when it is another agent's tool.
+        instructions: What the model is told first: a text, or a function of the RunContext.
+        tools: Functions, @tools, toolsets, other agents, "files", "command".
+        discover: Directories whose tagent.tools.py and taofold_tools.py are run for more tools.
+        strategy: Name of a strategy, or a function that makes one.
+        limits: Bounds of a run: steps, calls, seconds, tokens, dollars.
+        policy: Rules for tools: what is denied, what asks a person.
+        models: Other models by role: planner, executor, evaluator, finalizer, critic.
+        approve: Who approves: a callback, "terminal" or "all"; None lets the run wait.
+        ask_user: Offer the action ask_user: the model may ask a person.
+        strict: Ask again, once per turn, for what a reply lacks by the rules of the loop.
+        research: Allow the seventh type of thought.
+        on_denial: "stop" ends the run when an action is denied.
+        hooks: Code around model and tool calls, also those of the agents that it asks.
+        cache: Answer identical requests from memory, for as long as the agent lives.
+        secrets: Values that are never written, besides those of the environment.
+        max_tokens: Tokens of one reply; 0 = the model's own bound.
+        temperature: Sampling temperature; None = the model's own.
+        top_p: Nucleus sampling; None = the model's own.
+        effort: How hard models think: none, minimal, low, medium, high, xhigh, max.
+        prompt_cache: How long providers keep the prompt: "5m", "1h", "off".
+        service_tier: Tier of service, as the provider names it.
+        extra: Further fields of each request, as the provider documents them.
+        raise_on_limit: Raise LimitReached when a limit ends a run.
+        log: Where runs are kept: a Log, a path, or "memory"; None keeps each in its result.
     """
 
     model: ModelSpec
@@ -137,11 +182,15 @@ class Agent(Generic[Deps, Out]):
     output: type[Out] = str  # type: ignore[assignment] # pyright: ignore[reportAssignmentType]
     """The type of the answer; `result.output` is an instance of it."""
     deps_type: type[Deps] | None = None
-    """Only for type checkers: what `deps` must be."""
+    """What `deps` must be, for type checkers. A run without `deps` is then a `ConfigError`."""
     name: str = "agent"
     description: str = ""
     """What it is good for, when it serves as another agent's tool."""
-    instructions: str = ""
+    instructions: Instructions[Deps] = ""
+    """What the model is told first: a text, or a function of the `RunContext` that returns it.
+
+    A function is called once, when a run starts; its text is recorded with the run.
+    """
     tools: Sequence[Any] = ()
     """Functions, `@tool`s, toolsets, other agents; "files", "command" in the working directory."""
     discover: str | Path | Sequence[str | Path] = ()
@@ -158,11 +207,11 @@ class Agent(Generic[Deps, Out]):
     """A callback, "terminal" or "all"; None parks the run until somebody decides."""
     ask_user: bool = False
     """Offer the reserved action `ask_user`."""
-    strict: bool | None = None
-    """Enforce the rules of the loop instead of only recording what breaks them (D3).
+    strict: bool = False
+    """Ask again, once per turn, for what a reply lacks by the rules of the loop (D3).
 
-    None: lenient here, strict in `taofold run` and in loops. A run keeps what it began with. A
-    model that writes no type of thought is asked for it once more; if it writes none then, no more.
+    Without it nothing is refused for its form, and what breaks a rule is recorded. A run keeps the
+    strictness it began with.
     """
     research: bool = False
     """Allow the seventh thought type."""
@@ -198,6 +247,15 @@ class Agent(Generic[Deps, Out]):
             if not fits(value):
                 shown = "" if name == "secrets" else f", not {value!r}"
                 raise ConfigError(f"{wanted}{shown}", path=name)
+        if isinstance(self.strategy, str):
+            find_strategy(self.strategy)
+        # A generator is not looked into: it could be read only once.
+        named = self.tools if isinstance(self.tools, list | tuple) else ()
+        for index, tool in enumerate(named):
+            if isinstance(tool, str) and tool not in _BUILT_IN:
+                hint = near(tool, _BUILT_IN)
+                wrong = f"there is no built-in tool {tool!r}; {hint}; your own are functions"
+                raise ConfigError(wrong, path=f"tools[{index}]")
         if isinstance(self.output, str):
             wrong = f"is a type: write output={self.output}, not {self.output!r}"
             raise ConfigError(wrong, path="output")
@@ -227,6 +285,7 @@ class Agent(Generic[Deps, Out]):
         Raises:
             ConfigError: a tool cannot be used; an ExceptionGroup of them if several cannot.
         """
+        _check_acyclic(self, {})
         tools = _toolset(self.tools)
         if self.discover:
             tools = Toolset.of(tools, discover_toolset(self.discover))
@@ -253,16 +312,14 @@ class Agent(Generic[Deps, Out]):
     @cached_property
     def noted(self) -> dict[str, Any]:
         """What of it is kept with each run: for the rules, and for replay."""
-        noted: dict[str, Any] = {STRICT: bool(self.strict)}
-        if self.strict:
-            noted[EXCUSES] = True
+        noted: dict[str, Any] = {STRICT: self.strict}
         # Kept for `runs check`, which judges a log without having the agent's tools.
         effects = {offer.name: offer.effect for offer in self.offers if offer.effect != "read"}
         if effects:
             noted["effects"] = effects
         if self.research:
             noted["research"] = True
-        if self.instructions:
+        if isinstance(self.instructions, str) and self.instructions:
             noted["instructions"] = self.redactor.text(self.instructions)
         return noted
 
@@ -314,6 +371,29 @@ class Agent(Generic[Deps, Out]):
         inner = [cast("Agent[Any, Any]", t.agent) for t in self.toolset.values() if t.agent]
         return own.union(*[agent.known_secrets(depth - 1) for agent in inner]) if depth else own
 
+    @classmethod
+    def from_file(cls, path: str | Path, *, root: str | Path = ".") -> "Agent[Any, Any]":
+        """Returns the agent of an agent file or a flow, as `taofold run FILE` reads it.
+
+            agent = Agent.from_file("agent.yaml")
+            result = agent.run_sync("Bill Ada")
+
+        The environment (`TAOFOLD_MODEL`, `TAOFOLD_LIMITS_…`) fills in what the file leaves open.
+        The operator's policy applies to the command line only. MCP servers of the file are
+        started and asked for their tools, which blocks.
+
+        Args:
+            root: the directory that its file and command tools work in.
+
+        Raises:
+            ConfigError: the file cannot be read, or the environment is wrong.
+            ExceptionGroup: everything that is wrong with the file, each with its line.
+        """
+        # By name: agent files are read in a layer above this one.
+        files = import_module("taofold.files")
+        agent: Agent[Any, Any] = files.load_agent(Path(path), Path(root))
+        return agent
+
     def but(self, **changes: Any) -> "Agent[Deps, Out]":
         """The same agent with some of its fields changed. It remembers what this one does.
 
@@ -333,32 +413,48 @@ class Agent(Generic[Deps, Out]):
         deps: Deps | None = None,
         principal: Principal | None = None,
         session: str = "",
+        tags: Mapping[str, str] | None = None,
         run_id: str = "",
         data: Mapping[str, Any] | None = None,
         ui_context: str = "",
         history: Sequence[Earlier] = (),
         settings: Mapping[str, Any] | None = None,
+        if_waiting: IfWaiting = "answer",
         listener: Callable[[Happening], None] | None = None,
+        **fields: Never,
     ) -> RunResult[Out]:
-        """Work on `goal` until it is reached, a limit is, or a person is needed.
+        """Works on `goal` until it is reached, a limit is, or a person is needed.
 
             await agent.run(["What is wrong here?", Image("screen.png")])
 
+        Args:
+            tags: names and values to filter lists of runs by: `{"team": "x"}`, at most 16.
+            if_waiting: what `goal` does while a run of `session` waits: "answer" answers its
+                question (the result is that run's) and withdraws what waits for an approval;
+                "withdraw" ends the waiting run in any case; "refuse" raises `Conflict`. An
+                approval that has expired is always withdrawn.
+
         Raises:
             ConfigError: the agent cannot run as described (or an ExceptionGroup of them).
+            Conflict: the id is taken, or the session has a run that goes on.
+            TypeError: there is no such option; a field of the agent is changed by `but`.
             LimitReached: only with `raise_on_limit`.
         """
+        if fields:
+            raise TypeError(_no_option(next(iter(fields))))
         # Before the activation, whose toolset would otherwise be made inside the event loop.
         await self._load_toolset()
         activation = Activation(self, deps, principal, listener)
         return await activation.run(
             goal,
             session=session,
+            tags=tags,
             run_id=run_id,
             data=data,
             ui_context=ui_context,
             history=history,
             settings=settings,
+            if_waiting=if_waiting,
         )
 
     def run_sync(self, goal: Prompt, **options: Any) -> RunResult[Out]:
@@ -398,8 +494,10 @@ class Agent(Generic[Deps, Out]):
         self,
         goal: Prompt,
         *,
+        deps: Deps | None = None,
         principal: Principal | None = None,
         session: str = "",
+        tags: Mapping[str, str] | None = None,
         run_id: str = "",
         data: Mapping[str, Any] | None = None,
         ui_context: str = "",
@@ -407,6 +505,9 @@ class Agent(Generic[Deps, Out]):
         settings: Mapping[str, Any] | None = None,
     ) -> str:
         """Put a run into the log and return its id; whoever calls `advance` drives it.
+
+        Args:
+            deps: For `instructions` that are a function; `advance` has its own.
 
         Raises:
             ConfigError: the agent cannot run as described, or has no log; a file of the goal
@@ -416,15 +517,45 @@ class Agent(Generic[Deps, Out]):
         if self.log is None:
             raise ConfigError("a run that is begun needs a log to lie in: pass log=…")
         await self._load_toolset()
-        return await Activation(self, None, principal, None).begin(
+        return await Activation(self, deps, principal, None).begin(
             goal,
             session=session,
+            tags=tags,
             run_id=run_id,
             data=data,
             ui_context=ui_context,
             history=history,
             settings=settings,
         )
+
+    async def cancel(self, run: "str | RunResult[Any]", *, by: Principal | None = None) -> bool:
+        """Cancels a run and its children. What was done is kept; nothing starts afterwards.
+
+            await agent.cancel(result)
+
+        Returns:
+            True if the run is over. False if a process drives it: it ends before its next call.
+
+        Raises:
+            UnknownRun: there is no such run.
+            Refused: it has ended already.
+        """
+        log, run_id = settle_log(self, run)
+        return await cancel(log, run_id, by=by or Principal(), redactor=self.redactor)
+
+    async def steer(
+        self, run: "str | RunResult[Any]", text: str, *, by: Principal | None = None
+    ) -> None:
+        """Sends the model of a run a message that it reads once, at its next turn.
+
+            await agent.steer(run_id, "Ada has moved to Oslo.")
+
+        Raises:
+            UnknownRun: there is no such run.
+            Refused: it has ended.
+        """
+        log, run_id = settle_log(self, run)
+        await steer(log, run_id, text, by=by or Principal(), redactor=self.redactor)
 
     async def advance(
         self,
@@ -460,6 +591,27 @@ class Agent(Generic[Deps, Out]):
         log, run_id = settle_log(self, run)
         await self._load_toolset()
         return await Activation(self, None, None, None, log).result(run_id)
+
+    async def prompts(self, run: "str | RunResult[Any]") -> list[SentPrompt]:
+        """What the model was sent in each model call of a run.
+
+            for prompt in await agent.prompts(result):
+                print(prompt.number, prompt.system, prompt.messages, prompt.tools)
+
+        The run is derived again from its log, offline, and each prompt is checked against the
+        digest that the log holds. A prompt that cannot be derived says why in `missing`.
+
+        Args:
+            run: The result of a run, or its id.
+
+        Returns:
+            One prompt for each model call, in the order of the calls.
+
+        Raises:
+            UnknownRun: There is no such run.
+        """
+        log, run_id = settle_log(self, run)
+        return await sent_prompts(log, run_id, lambda heard: self.but(log=heard).replay(run_id))
 
     async def map(
         self,
@@ -536,7 +688,10 @@ class Agent(Generic[Deps, Out]):
     async def _load_toolset(self) -> None:
         """Make the toolset; servers are asked for their tools without holding up the loop."""
         # Looked up in __dict__: reading the cached property would make it, here, blocking.
-        if "_made_toolset" not in self.__dict__ and _remote(self.tools):
+        if "_made_toolset" in self.__dict__:
+            return
+        _check_acyclic(self, {})
+        if _remote(self.tools):
             await WORKERS.run(lambda: self.toolset)
 
     def as_tool(self, name: str = "", description: str = "") -> Tool:
@@ -573,6 +728,15 @@ class Agent(Generic[Deps, Out]):
         return replace(tool, tier=tier, effect=effect)
 
 
+def _no_option(name: str) -> str:
+    """Why a run takes no option of this name."""
+    if name in Agent.__dataclass_fields__:
+        return f"run() has no option {name!r}: write agent.but({name}=…).run(…)"
+    options = [option for option in signature(Agent.run).parameters if option != "fields"]
+    hint = near(name, options) or f"its options are {', '.join(options[2:])}"
+    return f"run() has no option {name!r}; {hint}"
+
+
 def _builtin_tool(name: str) -> Tool | Toolset:
     """A built-in tool, for the working directory."""
     if name not in _BUILT_IN:
@@ -580,6 +744,31 @@ def _builtin_tool(name: str) -> Tool | Toolset:
     make: Callable[[Path], Tool | Toolset]
     make = getattr(import_module(f"taofold.tools.{name}"), _BUILT_IN[name])
     return make(Path.cwd())
+
+
+def _check_acyclic(agent: Agent[Any, Any], open_: dict[int, bool]) -> None:
+    """Raises ConfigError if an agent is, directly or through others, among its own tools.
+
+    Args:
+        agent: the agent whose tools are followed.
+        open_: by the identity of each agent reached so far, whether its tools are being followed.
+    """
+    key = id(agent)
+    if open_.get(key):
+        raise ConfigError(
+            f"agent {agent.name!r} is among its own tools, directly or through another agent: "
+            "give it another agent with fewer tools instead",
+            path="tools",
+        )
+    if key in open_:
+        return
+    open_[key] = True
+    # A generator is used up by a look, and cannot hold the agent that it is given to.
+    things: Any = agent.tools
+    for thing in cast("Sequence[Any]", things) if isinstance(things, Sequence) else ():
+        if isinstance(thing, Agent):
+            _check_acyclic(cast("Agent[Any, Any]", thing), open_)
+    open_[key] = False
 
 
 def _remote(things: Sequence[Any]) -> bool:

@@ -23,7 +23,9 @@ from taofold.agent.activation import Activation
 from taofold.agent.result import Out, RunResult
 from taofold.core.errors import ConfigError, UnknownRun
 from taofold.core.events import Replied
+from taofold.core.text import dollars, times
 from taofold.core.values import Usage
+from taofold.foreign_code import contained, in_own_task
 from taofold.runtime.endings import RESUMABLE, SPENT
 from taofold.runtime.providers import resolve
 from taofold.runtime.setup import Purse
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 _AGAIN: Final = frozenset({"running", "cancelled", "new"})
 """A run of an earlier call that has one of these is carried on."""
 _KEPT: Final = frozenset(
-    {"deps", "principal", "session", "data", "ui_context", "history", "settings"}
+    {"deps", "principal", "session", "tags", "data", "ui_context", "history", "settings"}
 )
 
 
@@ -106,10 +108,9 @@ class Batch(Generic[Out]):
         ways = ", ".join([f"{count} {status}" for status, count in sorted(self.statuses.items())])
         ways += f" ({self.kept} of them earlier)" if self.kept else ""
         usage = self.usage
-        cost = f", ${usage.usd:.4f}" if usage.usd else ""
-        return (
-            f"{len(self.goals)} goals: {ways}; {usage.tokens:,} tokens{cost}; {self.seconds:.1f} s"
-        )
+        cost = f", {dollars(usage.usd)}" if usage.usd != 0 else ""
+        spent = f"{usage.tokens:,} tokens{cost}; {self.seconds:.1f} s"
+        return f"{times(len(self.goals), 'goal')}: {ways}; {spent}"
 
     def __repr__(self) -> str:
         return f"Batch({self.name!r}: {self.summary})"
@@ -174,7 +175,8 @@ def _tell_interruption(state: BatchState, name: str) -> None:
     """Say how far a batch was when it was cancelled, and how it goes on."""
     go_on = f"the same call with name={name!r} goes on" if name else "give a name to go on with"
     sys.stderr.write(
-        f"interrupted: {state.done} of {state.total} runs ended, what was done is kept; {go_on}\n"
+        f"interrupted: {state.done} of {times(state.total, 'run')} ended, "
+        f"what was done is kept; {go_on}\n"
     )
 
 
@@ -193,7 +195,7 @@ async def _spent(agent: "Agent[Any, Any]", runs: Iterable[str]) -> float:
         # what a rewind took back.
         replies = [record.event for record in records if isinstance(record.event, Replied)]
         children = [row.run for row in await log.rows(parent=run, limit=0)]
-        spent += sum([reply.usage.usd for reply in replies]) + await _spent(agent, children)
+        spent += sum([reply.usage.priced_usd for reply in replies]) + await _spent(agent, children)
     return spent
 
 
@@ -223,7 +225,7 @@ class _Work:
     async def __call__(self) -> None:
         # Shared without a lock: there is no await between taking a goal and the next worker's turn.
         for number, prompt in self.left:
-            result = await self._one(number, prompt)
+            result = await self._contained(number, prompt)
             if result is None:
                 continue
             self.batch.results[number] = result
@@ -232,47 +234,53 @@ class _Work:
                 usage += result.usage
             done = self.state.done + 1
             self.state = replace(self.state, done=done, usage=usage, last=_status(result))
-            self.tell(self.state)
+            with contained():
+                self.tell(self.state)
 
-    async def _one(self, number: int, prompt: Prompt) -> RunResult[Any] | Failure | None:
-        """What came of a goal; None if there is no money to begin it."""
-        run, options = self.batch.run_ids[number], self.options
+    async def _contained(self, number: int, prompt: Prompt) -> RunResult[Any] | Failure | None:
+        """What came of a goal, whatever foreign code does in its run: no other goal ends by it."""
         try:
-            earlier = await self._earlier(run)
-            settled = earlier is not None and not _goes_on(earlier)
-            if earlier is not None and settled:
-                self._same_agent(earlier)
-                if earlier.status != "waiting":
-                    self.batch.kept += 1
-                    return earlier
-            if self.purse is not None and self.purse.empty:
-                return earlier
-            principal = options.get("principal")
-            activation = Activation(
-                self.agent, options.get("deps"), principal, None, purse=self.purse
-            )
-            if settled:
-                # What people answered since is taken in; without an answer it waits on.
-                await activation.advance(run)
-                result = await self.agent.result(run)
-                self.batch.kept += result.status == "waiting"
-                return result
-            if earlier is None:
-                rest = {key: options[key] for key in options if key not in ("deps", "principal")}
-                return await activation.run(prompt, run_id=run, **rest)
-            # A run that goes on has its goal, session and data in its log; only
-            # what lives here is given.
-            return await activation.resume(run)
+            with contained():
+                return await in_own_task(self._one(number, prompt))
         except (ConfigError, ExceptionGroup):  # would be the same for every goal
             raise
         except Exception as error:  # noqa: BLE001 - whatever a model's code raises
-            return Failure(run, error)
+            return Failure(self.batch.run_ids[number], error)
+
+    async def _one(self, number: int, prompt: Prompt) -> RunResult[Any] | None:
+        """The result of a goal; None if there is no money to begin it."""
+        run, options = self.batch.run_ids[number], self.options
+        earlier = await self._earlier(run)
+        settled = earlier is not None and not _goes_on(earlier)
+        if earlier is not None and settled:
+            self._same_agent(earlier)
+            if earlier.status != "waiting":
+                self.batch.kept += 1
+                return earlier
+        if self.purse is not None and self.purse.empty:
+            return earlier
+        principal = options.get("principal")
+        activation = Activation(self.agent, options.get("deps"), principal, None, purse=self.purse)
+        if settled:
+            # What people answered since is taken in; without an answer it waits on.
+            await activation.advance(run)
+            result = await self.agent.result(run)
+            self.batch.kept += result.status == "waiting"
+            return result
+        if earlier is None:
+            rest = {key: options[key] for key in options if key not in ("deps", "principal")}
+            return await activation.run(prompt, run_id=run, **rest)
+        # A run that goes on has its goal, session and data in its log; only
+        # what lives here is given.
+        return await activation.resume(run)
 
     def _same_agent(self, earlier: RunResult[Any]) -> None:
         """Raise `ConfigError` if another agent gave this answer: it would pass for this one's."""
         started = earlier.state.started
         if started is None:
             return
+        # What a function writes may differ from run to run.
+        written = callable(self.agent.instructions)
         instructions = started.settings.get("instructions", "")
         now = self.agent.noted.get("instructions", "")
         other = ""
@@ -280,7 +288,7 @@ class _Work:
             other = f"the model {started.model!r}, not {self.model!r}"
         elif started.agent != self.agent.name:
             other = f"the agent {started.agent!r}, not {self.agent.name!r}"
-        elif instructions != now:
+        elif not written and instructions != now:
             other = "other instructions"
         if other:
             raise ConfigError(
@@ -344,13 +352,11 @@ def _progress_display(
     # Loaded only for those who want a bar.
     console, bars = import_module("rich.console"), import_module("rich.progress")
     with bars.Progress(console=console.Console(stderr=True)) as bar:
-        task = bar.add_task(f"0 of {total} runs", total=total)
+        task = bar.add_task(f"0 of {times(total, 'run')}", total=total)
 
         def draw(state: BatchState) -> None:
-            cost = (
-                f"${state.usage.usd:.4f}" if state.usage.usd else f"{state.usage.tokens:,} tokens"
-            )
-            progress_text = f"{state.done} of {total} runs, {cost}"
+            cost = dollars(state.usage.usd) if state.usage.usd else f"{state.usage.tokens:,} tokens"
+            progress_text = f"{state.done} of {times(total, 'run')}, {cost}"
             bar.update(task, completed=state.done, description=progress_text)
 
         yield draw

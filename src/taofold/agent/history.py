@@ -1,18 +1,21 @@
-"""Earlier conversations in the shapes that people have them in, as messages.
+"""Earlier conversations in the shapes that SDKs have them in, as messages.
 
     await agent.run("And in winter?", history=[
         {"role": "user", "content": "How long is the night in Oslo?"},
         ("assistant", "In June about five hours."),
     ])
 
-Taken are `Message`s, pairs of role and text, and the dictionaries of the chat formats of OpenAI
-(`tool_calls`, `tool_call_id`) and Anthropic (`tool_use`, `tool_result`).
+Accepted are `Message`s, pairs of role and text, and what OpenAI's and Anthropic's SDKs take and
+return: chat messages, items of the Responses API, messages with content blocks; as dictionaries or
+as the SDKs' own objects. A part of a type that this module does not know becomes readable text, so
+that a newer SDK's history is never refused. Reasoning is dropped: only its issuer can read it.
+`taofold.agent.conversation` writes the same shapes.
 """
 
 import base64
 import binascii
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, TypeAlias, cast, get_args
+from typing import Any, Final, Protocol, TypeAlias, cast, get_args
 
 from taofold.core.content import (
     MediaPart,
@@ -26,18 +29,33 @@ from taofold.core.content import (
 )
 from taofold.core.errors import ConfigError
 from taofold.core.json_values import render
-from taofold.tools.attachments import Attachment, Image, showing
+from taofold.core.text import clip, utf8
+from taofold.tools.attachments import Attachment, Audio, Document, Image, showing
 
-Earlier: TypeAlias = Message | Mapping[str, Any] | tuple[str, str]
+
+class Dumpable(Protocol):
+    """An SDK's object, as pydantic makes it."""
+
+    def model_dump(self) -> Any:
+        """Returns its fields."""
+        ...
+
+
+Earlier: TypeAlias = Message | Mapping[str, Any] | tuple[str, str] | Dumpable
 """One message of an earlier conversation."""
 
 _ROLES: Final[Mapping[str, Role]] = {
     **{role: role for role in cast("tuple[Role, ...]", get_args(Role))},
     "developer": "system",
+    "function": "tool",
     "human": "user",
     "ai": "assistant",
     "model": "assistant",
 }
+_REASONING: Final = frozenset({"reasoning", "thinking", "redacted_thinking", "compaction"})
+"""Parts that only their issuer can read, or that no other model wants to see."""
+_SHOWN: Final = 1_000
+"""Characters of a part that stands in the conversation as text."""
 
 
 class History:
@@ -52,11 +70,15 @@ class History:
         self.blobs: dict[str, bytes] = {}
         self.messages: list[Message] = []
         self._open: set[str] = set()
+        self._late: list[Message] = []
+        """Notes that came between a call and its result."""
         self._at = ""
         for number, earlier in enumerate(history):
             self._at = f"history[{number}]"
+            # Items of the Responses API have a type; a chat message has none.
+            item = _mapping(earlier).get("type") is not None
             for message in self._messages(earlier):
-                self._take(message)
+                self._take(message, item=item)
         if self._open:
             raise self._fault(f"no result follows the call {min(self._open)!r}")
 
@@ -69,22 +91,64 @@ class History:
                 raise self._fault(f"a pair is a role and a text, not {len(pair)} values")
             return [Message(self._role(pair[0]), content_of(self._parts(pair[1])))]
 
-        if not isinstance(earlier, Mapping):
+        mapping = _mapping(earlier)
+        if not mapping:
             raise self._fault(
-                "a message is a Message, a pair of role and text, or a dictionary with role and "
-                f"content, not {type(earlier).__name__}"
+                "a message is a Message, a pair of role and text, a dictionary with role and "
+                f"content, or an object of an SDK, not {type(earlier).__name__}"
             )
+        if "role" not in mapping:
+            # A whole response holds its messages.
+            for key in ("choices", "output"):
+                inner = mapping.get(key)
+                if isinstance(inner, list) and mapping.get("type") is None:
+                    return self._response(cast("list[Any]", inner))
+            if isinstance(mapping.get("type"), str):
+                return self._item(mapping)
 
-        mapping = cast("Mapping[str, Any]", earlier)
         role = self._role(mapping.get("role"))
         if role == "tool":
-            return [Message("tool", (self._result(mapping, mapping.get("tool_call_id")),))]
-        parts = self._parts(mapping.get("content"))
+            return [Message("tool", (self._result(mapping, _answered(mapping)),))]
+        parts = self._parts(mapping.get("content")) or self._spoken(mapping)
         parts += [self._call(call) for call in mapping.get("tool_calls") or ()]
+        if legacy := _mapping(mapping.get("function_call")):
+            # The predecessor of `tool_calls`: its result names the function.
+            parts.append(self._call({**legacy, "id": f"function:{legacy.get('name')}"}))
         # Anthropic has results in the user's message; a message of ours holds one.
         results = [Message("tool", (part,)) for part in parts if isinstance(part, ToolResult)]
         rest = [part for part in parts if not isinstance(part, ToolResult)]
         return [*results, Message(role, content_of(rest))]
+
+    def _response(self, entries: list[Any]) -> Sequence[Message]:
+        """The messages of an answer of OpenAI: its first choice, or all its output items."""
+        messages: list[Message] = []
+        for entry in entries:
+            mapping = _mapping(entry)
+            if "message" in mapping:
+                return self._messages(mapping["message"])
+            messages += self._messages(entry)
+        return _joined(messages)
+
+    def _item(self, item: Mapping[str, Any]) -> Sequence[Message]:
+        """An item of the Responses API that is no message."""
+        match str(item["type"]):
+            case "function_call" | "custom_tool_call":
+                return [Message("assistant", (self._call(item),))]
+            case "function_call_output" | "custom_tool_call_output":
+                return [Message("tool", (self._result(item, item.get("call_id")),))]
+            case kind if kind in _REASONING:
+                return []
+            case _:
+                return [Message("assistant", (TextPart(_readable(item)),))]
+
+    def _spoken(self, mapping: Mapping[str, Any]) -> list[Part]:
+        """What a chat message says elsewhere than in its content."""
+        if isinstance(mapping.get("refusal"), str):
+            return self._parts(mapping["refusal"])
+        audio = _mapping(mapping.get("audio"))
+        if audio:
+            return [TextPart(str(audio.get("transcript") or _readable({**audio, "type": "audio"})))]
+        return []
 
     def _role(self, role: Any) -> Role:
         if role not in _ROLES:
@@ -113,36 +177,79 @@ class History:
         if isinstance(part, Attachment):
             return self._attach(part)
         mapping = _mapping(part)
-        match mapping.get("type"):
+        kind = mapping.get("type")
+        if kind in _REASONING:
+            return []
+        match kind:
             case "text" | "input_text" | "output_text":
-                return [TextPart(str(mapping.get("text", "")))]
-            case "image_url" | "input_image":
-                return self._attach(self._at_url(mapping.get("image_url")))
-            case "image":
-                return self._attach(self._source(mapping.get("source")))
+                return self._parts(str(mapping.get("text") or ""))
+            case "refusal":
+                return self._parts(str(mapping.get("refusal") or ""))
+            case "image_url" | "input_image" if mapping.get("image_url"):
+                return self._attach(self._at_url(mapping["image_url"]))
+            case "image" | "document":
+                return self._sourced(mapping)
+            case "input_audio" if _mapping(mapping.get("input_audio")).get("data"):
+                audio = _mapping(mapping["input_audio"])
+                return self._attach(self._decode(Audio, "", audio["data"]))
+            case "file" | "input_file":
+                return self._file(_mapping(mapping.get("file", mapping)), mapping)
             case "tool_use":
-                arguments = render(mapping.get("input") or {})
+                arguments = render(_plain(mapping.get("input") or {}))
                 return [
                     ToolCall(str(mapping.get("name", "")), arguments, str(mapping.get("id", "")))
                 ]
             case "tool_result":
                 return [self._result(mapping, mapping.get("tool_use_id"))]
-            case kind:
-                raise self._fault(f"a part of the type {kind!r} is not known here")
+            case _:
+                return [TextPart(_readable(mapping))]
+
+    def _sourced(self, mapping: Mapping[str, Any]) -> Sequence[Part]:
+        """Anthropic's images and documents."""
+        source = _mapping(mapping.get("source"))
+        name = str(mapping.get("title") or "")
+        kind = Image if mapping.get("type") == "image" else Document
+        match source.get("type"):
+            case "url":
+                return self._attach(kind(url=str(source.get("url")), name=name))
+            case "text":
+                head = f"[file {name}]\n" if name else ""
+                return [TextPart(f"{head}{source.get('data', '')}")]
+            case "content":
+                return self._parts(source.get("content"))
+            case "base64" | None if "data" in source:
+                media_type = str(source.get("media_type") or "")
+                return self._attach(self._decode(kind, media_type, source["data"], name))
+            case _:
+                return [TextPart(_readable(mapping))]
+
+    def _file(self, file: Mapping[str, Any], mapping: Mapping[str, Any]) -> Sequence[Part]:
+        """OpenAI's files: bytes, an address, or an id that only OpenAI can look up."""
+        name = str(file.get("filename") or "")
+        if file.get("file_url"):
+            return self._attach(Document(url=str(file["file_url"]), name=name))
+        data = file.get("file_data")
+        if not isinstance(data, str):
+            return [TextPart(_readable(mapping))]
+        # What it is, its bytes say: a file may be a picture.
+        return self._attach(self._decode(Attachment, "", data.rpartition(";base64,")[2], name))
 
     def _call(self, call: Any) -> ToolCall:
         mapping = _mapping(call)
-        function = _mapping(mapping.get("function", mapping))
+        function = _mapping(mapping.get("function") or mapping.get("custom") or mapping)
         # OpenAI has the arguments as JSON text, others as an object: text is what is kept.
         name, arguments = function.get("name"), function.get("arguments", "{}")
+        if "arguments" not in function and "input" in function:
+            arguments = {"input": function["input"]}  # a custom tool takes text
         if not isinstance(name, str) or not name:
             raise self._fault("a tool call has no name")
-        return ToolCall(name, render(arguments), str(mapping.get("id", "")))
+        identity = mapping.get("call_id") or mapping.get("id", "")
+        return ToolCall(name, render(_plain(arguments)), str(identity))
 
     def _result(self, mapping: Mapping[str, Any], call: Any) -> ToolResult:
         if not isinstance(call, str) or not call:
             raise self._fault("a result names its call: tool_call_id")
-        parts = self._parts(mapping.get("content"))
+        parts = self._parts(mapping.get("content", mapping.get("output")))
         content = [part for part in parts if isinstance(part, TextPart | MediaPart)]
         if len(content) < len(parts):
             raise self._fault("a result holds text and media, no calls and no other results")
@@ -150,48 +257,104 @@ class History:
         text = "".join([part.text for part in content if isinstance(part, TextPart)])
         return ToolResult(call, tuple(content) if media else text, bool(mapping.get("is_error")))
 
-    def _at_url(self, source: Any) -> Image:
+    def _at_url(self, source: Any) -> Attachment:
         url = source if isinstance(source, str) else _mapping(source).get("url")
         if not isinstance(url, str):
             raise self._fault("an image has an address")
         if not url.startswith("data:"):
             return Image(url=url)
         media_type, _, data = url.removeprefix("data:").partition(";base64,")
-        return self._decode(media_type, data)
+        return self._decode(Image, media_type, data)
 
-    def _source(self, source: Any) -> Image:
-        mapping = _mapping(source)
-        if mapping.get("type") == "url":
-            return self._at_url(mapping.get("url"))
-        return self._decode(str(mapping.get("media_type", "")), mapping.get("data"))
-
-    def _decode(self, media_type: str, data: Any) -> Image:
+    def _decode(
+        self, kind: type[Attachment], media_type: str, data: Any, name: str = ""
+    ) -> Attachment:
         try:
-            return Image(data=base64.b64decode(data, validate=True), media_type=media_type)
+            return kind(
+                data=base64.b64decode(data, validate=True), media_type=media_type, name=name
+            )
         except (binascii.Error, TypeError, ValueError) as error:
-            raise self._fault("the bytes of an image are not base64") from error
+            what = (kind.kind or "file").replace("image", "an image", 1)
+            raise self._fault(f"the bytes of {what} are not base64") from error
 
     def _attach(self, attachment: Attachment) -> Sequence[Part]:
         loaded = showing([attachment])
         self.blobs |= loaded.blobs
         return loaded.parts
 
-    def _take(self, message: Message) -> None:
+    def _take(self, message: Message, *, item: bool) -> None:
         """Keep it. Providers refuse a call without a result, and a result without its call."""
         for result in message.results:
             if result.id not in self._open:
                 raise self._fault(f"no call {result.id!r} comes before this result")
             self._open.remove(result.id)
-        if self._open and message.role != "tool":
-            raise self._fault(f"no result follows the call {min(self._open)!r}")
-        self._open |= {call.id for call in message.calls}
-        # A user's message that held only results is empty by now, and was taken as these.
-        if message.content:
+        last = self.messages[-1] if self.messages else None
+        if item and message.role == "assistant" and last is not None and last.role == "assistant":
+            # The Responses API has each call of a turn as an item of its own.
+            self.messages[-1] = Message("assistant", content_of([*last.parts, *message.parts]))
+        elif self._open and message.role != "tool":
+            if not item or message.calls:
+                raise self._fault(f"no result follows the call {min(self._open)!r}")
+            self._late.append(message)
+        elif message.content:
+            # A user's message that held only results is empty by now, and was taken as these.
             self.messages.append(message)
+        self._open |= {call.id for call in message.calls}
+        if not self._open:
+            self.messages += self._late
+            self._late.clear()
 
     def _fault(self, what: str) -> ConfigError:
         return ConfigError(what, path=self._at)
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+    """A dictionary, or an SDK's object as one; empty if it is neither."""
+    if isinstance(value, Mapping):
+        return cast("Mapping[str, Any]", value)
+    dump = getattr(value, "model_dump", None)
+    dumped: Any = dump() if callable(dump) and not isinstance(value, type) else None
+    return cast("Mapping[str, Any]", dumped) if isinstance(dumped, Mapping) else {}
+
+
+def _answered(mapping: Mapping[str, Any]) -> Any:
+    """The id of the call that a chat message of a tool answers."""
+    if mapping.get("role") == "function":
+        return f"function:{mapping.get('name')}"
+    return mapping.get("tool_call_id")
+
+
+def _joined(messages: Sequence[Message]) -> Sequence[Message]:
+    """Assistant messages that follow each other directly, as one."""
+    joined: list[Message] = []
+    for message in messages:
+        if joined and message.role == joined[-1].role == "assistant":
+            parts = [*joined[-1].parts, *message.parts]
+            joined[-1] = Message("assistant", content_of(parts))
+        else:
+            joined.append(message)
+    return joined
+
+
+def _readable(part: Mapping[str, Any]) -> str:
+    """A part that has no counterpart here, as text: `[web_search_call {"status":"completed"}]`."""
+    text = part.get("text")
+    if isinstance(text, str) and text:
+        return text
+    rest = {key: value for key, value in part.items() if key not in ("type", "id")}
+    return f"[{part.get('type', 'part')} {clip(render(_plain(rest, legible=True)), _SHOWN)}]"
+
+
+def _plain(value: Any, depth: int = 32, *, legible: bool = False) -> Any:
+    """`value` as JSON that can be written; `legible`: without what nobody can read."""
+    if depth and isinstance(value, Mapping):
+        pairs = cast("Mapping[str, Any]", value).items()
+        return {
+            utf8(str(key)): _plain(entry, depth - 1, legible=legible)
+            for key, entry in pairs
+            if not (legible and (entry is None or key == "signature" or "encrypted" in str(key)))
+        }
+    if depth and isinstance(value, list | tuple):
+        entries = cast("Sequence[Any]", value)
+        return [_plain(entry, depth - 1, legible=legible) for entry in entries]
+    return value if isinstance(value, int | float | bool | None) else utf8(str(value))

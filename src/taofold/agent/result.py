@@ -13,11 +13,13 @@ from typing import Any, Final, Generic, TypeAlias
 
 from typing_extensions import TypeVar
 
+from taofold.agent.conversation import SHAPES, Shape, conversation
 from taofold.core import events as e
+from taofold.core.errors import ConfigError
 from taofold.core.events import Record
 from taofold.core.metrics import Metrics, measure
 from taofold.core.state import Chain, RunState
-from taofold.core.text import clip, visible
+from taofold.core.text import clip, times, visible_line
 from taofold.core.trace import AuditEntry, RefusedDecision, audit
 from taofold.core.values import Usage, Value
 from taofold.log.log import Log
@@ -112,10 +114,18 @@ class RunResult(Generic[Out]):
     def __repr__(self) -> str:
         text = clip(repr(self.output), 80)
         why = f", error={self.error!r}" if self.error else ""
-        waits = [clip(visible(request.question or request.preview), 80) for request in self.pending]
+        waits = [
+            clip(visible_line(request.question or request.preview), 80)
+            + (
+                ""
+                if request.question or not request.reason
+                else f" ({visible_line(request.reason)})"
+            )
+            for request in self.pending
+        ]
         return (
             f"RunResult({self.run_id}: {self.status}, {self.stop_reason}, success={self.success}, "
-            f"{len(self.state.steps)} steps, output={text}{why}"
+            f"{times(len(self.state.steps), 'step')}, output={text}{why}"
             + (f", waits for a person: {'; '.join(waits)}" if waits else "")
             + ")"
         )
@@ -134,6 +144,25 @@ class RunResult(Generic[Out]):
     def usage_by_model(self) -> dict[str, Usage]:
         """The same by model."""
         return dict(self.state.usage_by_model)
+
+    def messages(self, shape: Shape = "openai") -> list[dict[str, Any]]:
+        """Returns the whole conversation in the shape of an SDK, to hand it on.
+
+            client.chat.completions.create(model="gpt-5", messages=result.messages("openai"))
+
+        The earlier turns, the goal, each call with its result and the answer; not the agent's
+        instructions. `history=` of another run reads it back. Images and documents that were
+        given as bytes become a line of text.
+
+        Args:
+            shape: "openai" (Chat Completions) or "anthropic" (Messages).
+
+        Raises:
+            ConfigError: `shape` is neither.
+        """
+        if shape not in SHAPES:
+            raise ConfigError(f"is one of {', '.join(SHAPES)}, not {shape!r}", path="shape")
+        return SHAPES[shape](conversation(self.records))
 
     @cached_property
     def metrics(self) -> Metrics:
@@ -181,8 +210,8 @@ class Stream(Generic[Out]):
             print(text, end="", flush=True)
         print(stream.result.usage)
 
-    `result` is there once the iteration ended. Leaving early cancels the run. A stream is
-    iterated once, in one of the three ways.
+    `result` is there once the iteration ended. Leaving early cancels the run, which `result` then
+    names, and `agent.result(run_id)` reads. A stream is iterated once, in one of the three ways.
     """
 
     def __init__(
@@ -194,12 +223,21 @@ class Stream(Generic[Out]):
         self._drive, self._reader, self._type = drive, reader, type_
         self._result: RunResult[Out] | None = None
         self._begun = False
+        self._run = ""
+        """The id of the run, once its first event was read."""
 
     @property
     def result(self) -> RunResult[Out]:
         """How the run ended."""
         if self._result is None:
-            raise RuntimeError("the stream has not ended yet: iterate it to its end first")
+            left = (
+                f"; leaving it early cancels the run: await agent.result({self._run!r}) reads how "
+                "far it came, if the agent has a log"
+            )
+            raise RuntimeError(
+                "the stream has not ended yet: iterate it to its end first"
+                + (left if self._run else "")
+            )
         return self._result
 
     async def text(self) -> AsyncIterator[str]:
@@ -266,6 +304,7 @@ class Stream(Generic[Out]):
         task = asyncio.create_task(drive())
         try:
             while (happening := await queue.get()) is not None:
+                self._run = self._run or happening.run
                 yield happening
             # Raises what ended the run, after the last event was given out.
             self._result = await task
@@ -281,10 +320,10 @@ def result_of(
 ) -> RunResult[Any]:
     """The result of a run whose activation ended in `state`."""
     output = state.output
-    if state.status in ("finished", "limited") and output is not None:
+    if state.success or (state.status in ("finished", "limited") and output is not None):
         # Only what was accepted is loaded as the output's type; a failed
         # run's output may be anything.
-        output = load(output)
+        output = load(output if state.accepted is None else state.accepted)
     waiting = state.status == "waiting"
     return RunResult(
         run_id=records[0].run,

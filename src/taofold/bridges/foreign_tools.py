@@ -1,14 +1,12 @@
-"""What tools of other frameworks and servers share: names, JSON Schemas, the check of arguments.
+"""What tools of other frameworks and servers share: names and JSON Schemas.
 
 `foreign_tool` makes a tool of a schema and a function to call. A foreign tool says nothing about
 what it changes, so it is taken for one that writes and must not be repeated (tier 2, effect "once")
 unless the programmer says otherwise.
 
-A schema is somebody else's data: `schema_fault` says whether it can be used, `shown_schema` is what
-a model sees of it, and a `checker` holds values against it within a bound of steps. Forms that MCP
-servers ask people to fill are checked by the same rules. What shape a framework's tools have is in
-its own bridge; that several have tools with an `_arun` is known here (`own_arun`). `require` loads
-a framework's package or says how to install it.
+A schema is foreign data: `shown_schema` is what a model sees of it. What shape a
+framework's tools have is in its own bridge; that several have tools with an `_arun` is known here
+(`own_arun`). `require` loads a framework's package or says how to install it.
 """
 
 import re
@@ -17,24 +15,22 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from hashlib import blake2b
 from importlib import import_module
-from types import NoneType
 from typing import Any, Final, cast
 
 from pydantic import BaseModel
 
 from taofold.core.errors import ConfigError
-from taofold.core.json_values import is_array, is_object
-from taofold.core.text import clip, visible
+from taofold.core.json_values import is_object
+from taofold.core.text import visible, visible_line
 from taofold.core.values import RESERVED, Sideeffect
 from taofold.tools import BadArguments, RunContext, Tool, Toolset, external
-from taofold.tools.arguments import Checker, unknown
+from taofold.tools.arguments import unknown
+from taofold.tools.schema_check import SchemaCheck
 from taofold.tools.signature import RESERVED_PARAMETER, FunctionSignature, tidy
 
 LONGEST_NAME: Final = 64
 MARK_BYTES: Final = (4, 16)
 """Of the marks that tell names apart; anybody finds two names with the same short one."""
-STEPS: Final = 30_000
-"""Rules of a schema that are held against one value; some 0.2 s."""
 _ODD: Final = re.compile(r"[^A-Za-z0-9_-]+")
 RENAMED: Final = f"{RESERVED_PARAMETER}_of_tool"
 """What a server's own parameter is called that has our reserved name."""
@@ -156,7 +152,7 @@ def _check(
     Pydantic drops a parameter that its model does not have; the model that wrote it must hear
     that it has no effect.
     """
-    check = Checker(schema)
+    check = SchemaCheck(schema)
     closed = model is not None and model.model_config.get("extra") != "allow"
 
     def checked(parameters: dict[str, Any]) -> dict[str, Any]:
@@ -208,7 +204,8 @@ def _mark(name: str, size: int) -> str:
 
 
 def shown_schema(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema as a model sees it: no parameter has our reserved name."""
+    """The schema as a model sees it: no parameter has our reserved name, no prose hides a text."""
+    schema = _seen(schema)
     properties: dict[str, Any] = schema.get("properties", {})
     schema = {**schema, "type": "object", "properties": properties}
     if RESERVED_PARAMETER not in properties:
@@ -219,143 +216,51 @@ def shown_schema(schema: dict[str, Any]) -> dict[str, Any]:
     return {**schema, "properties": renamed, "required": required}
 
 
-def server_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
-    """The parameters as the server calls them."""
-    return {RESERVED_PARAMETER if k == RENAMED else k: v for k, v in parameters.items()}
+PROSE: Final = ("description", "title", "$comment")
+"""Keywords of a schema that only a reader needs."""
+NAMED: Final = ("properties", "$defs", "definitions", "patternProperties", "dependentSchemas")
+"""Keywords whose keys are names, not keywords."""
 
 
-class _Endless(Exception):
-    """A schema demands more than anybody has time to check."""
+def _seen(schema: Any) -> Any:
+    """The schema with its prose made visible."""
+    if isinstance(schema, list):
+        items: list[Any] = schema  # pyright: ignore[reportUnknownVariableType]
+        return [_seen(item) for item in items]
+    if not is_object(schema):
+        return schema
+    seen: dict[str, Any] = {}
+    for name, value in schema.items():
+        if name in NAMED and is_object(value):
+            seen[name] = {inner: _seen(subschema) for inner, subschema in value.items()}
+        elif name in PROSE and isinstance(value, str):
+            seen[name] = visible(value)
+        else:
+            seen[name] = value if name in ("enum", "const", "default") else _seen(value)
+    return seen
 
 
-def schema_fault(schema: dict[str, Any]) -> str:
-    """Why no validator would take the schema, or ""."""
-    if not is_object(schema.get("properties", {})):
-        return "its properties are no object"
-    try:
-        _validator(schema).check_schema(schema)
-    except ConfigError:
-        raise
-    except Exception as error:  # noqa: BLE001 - a schema may be wrong in any way
-        return str(getattr(error, "message", error))[:200]
+def hidden_text(schema: Any) -> str:
+    """A name or a value in `schema` that looks like another one; "" if there is none.
+
+    Both must be written exactly so, and cannot be shown to a model in another way.
+    """
+    if isinstance(schema, str):
+        return schema if visible(schema, prose=True) != schema else ""
+    if isinstance(schema, list):
+        items: list[Any] = schema  # pyright: ignore[reportUnknownVariableType]
+        found = [text for item in items if (text := hidden_text(item))]
+        return found[0] if found else ""
+    if not is_object(schema):
+        return ""
+    for name, value in schema.items():
+        is_prose = name in PROSE and isinstance(value, str)
+        hidden = name if visible_line(name) != name else "" if is_prose else hidden_text(value)
+        if hidden:
+            return hidden
     return ""
 
 
-def checker(schema: dict[str, Any]) -> Callable[[Any], str]:
-    """Says why a value does not fit the schema, or "".
-
-    Its patterns, and what would take too long, are the server's to check.
-    """
-    lean = _patternless(schema)
-    fits = _flat(lean)
-    left = [0]
-    # Without what the validator would fetch from elsewhere.
-    validator = _counting(lean, left)(lean, registry=require("referencing", "mcp").Registry())
-
-    def misfit(value: Any) -> str:
-        if fits is not None and fits(value):
-            return ""
-        # Anew for each value; the list is shared with the rules of the validator.
-        left[0] = STEPS
-        try:
-            fault = next(iter(validator.iter_errors(value)), None)
-        except Exception:  # noqa: BLE001 - references to elsewhere: the server knows what it means
-            return ""
-        if fault is None:
-            return ""
-        where = ".".join(map(str, fault.absolute_path))
-        return f"{f'parameter {where!r}: ' if where else ''}{clip(fault.message, 300)}"
-
-    return misfit
-
-
-_SAYS_NOTHING: Final = frozenset({"title", "description", "default", "examples", "$schema"})
-"""Keywords that forbid nothing."""
-_KINDS: Final[Mapping[str, tuple[type, ...]]] = {
-    "string": (str,),
-    "integer": (int,),
-    "number": (int, float),
-    "boolean": (bool,),
-    "null": (NoneType,),
-    "array": (list,),
-    "object": (dict,),
-}
-
-
-def _flat(schema: Any) -> Callable[[Any], bool] | None:
-    """For the schema of most tools, an object of plain fields: does a value surely fit it?
-
-    A hundred times as fast as the validator, which looks at what this one does not know for sure.
-    None: there is more to the schema.
-    """
-    keywords = {"type", "properties", "required", "additionalProperties"} | _SAYS_NOTHING
-    if not is_object(schema) or schema.keys() - keywords or schema.get("type") != "object":
-        return None
-    properties: Any = schema.get("properties", {})
-    required: Any = schema.get("required", [])
-    others: Any = schema.get("additionalProperties", True)
-    if not is_object(properties) or not isinstance(others, bool) or not is_array(required):
-        return None
-    kinds: dict[str, tuple[type, ...]] = {}
-    for name, rules in properties.items():
-        if not is_object(rules) or rules.keys() - {"type"} - _SAYS_NOTHING:
-            return None
-        # Without a type anything will do; the exact types below are all that JSON has.
-        kind: Any = rules.get("type")
-        if kind is not None and (not isinstance(kind, str) or kind not in _KINDS):
-            return None
-        kinds[name] = () if kind is None else _KINDS[kind]
-
-    def fits(value: Any) -> bool:
-        # Exactly a dict, as JSON has it.
-        if type(value) is not dict:
-            return False
-        fields = cast("dict[Any, Any]", value)
-        for name, field_value in fields.items():
-            types = kinds.get(name)
-            if (types is None and not others) or (types and type(field_value) not in types):
-                return False
-        return all(name in fields for name in required)
-
-    return fits
-
-
-def _validator(schema: Any) -> Any:
-    return require("jsonschema.validators", "mcp").validator_for(schema)
-
-
-def _counting(schema: Any, left: list[int]) -> Any:
-    """The validator for `schema`, which gives up when `left` is spent.
-
-    References within references double the work with every line; comparing items each with each
-    grows with their square.
-    """
-    kind = _validator(schema)
-
-    def counted(check: Callable[..., Any], word: str) -> Callable[..., Any]:
-        def rule(validator: Any, said: Any, value: Any, whole: Any) -> Any:
-            many = word == "uniqueItems" and isinstance(value, list)
-            left[0] -= 1 + (len(value) ** 2 // 2 if many else 0)  # pyright: ignore[reportUnknownArgumentType]
-            if left[0] < 0:
-                raise _Endless
-            return check(validator, said, value, whole)
-
-        return rule
-
-    rules = {word: counted(check, word) for word, check in kind.VALIDATORS.items()}
-    return require("jsonschema.validators", "mcp").extend(kind, rules)
-
-
-def _patternless(schema: Any) -> Any:
-    # A server's regular expression on a model's text could run for ever.
-    if isinstance(schema, dict):
-        keywords: dict[str, Any] = schema  # pyright: ignore[reportUnknownVariableType]
-        return {
-            name: _patternless(value)
-            for name, value in keywords.items()
-            if not (name == "patternProperties" or (name == "pattern" and isinstance(value, str)))
-        }
-    if isinstance(schema, list):
-        items: list[Any] = schema  # pyright: ignore[reportUnknownVariableType]
-        return [_patternless(subschema) for subschema in items]
-    return schema
+def server_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
+    """The parameters as the server calls them."""
+    return {RESERVED_PARAMETER if k == RENAMED else k: v for k, v in parameters.items()}

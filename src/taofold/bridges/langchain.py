@@ -36,6 +36,7 @@ from taofold.core.errors import ConfigError
 from taofold.core.json_values import render
 from taofold.core.text import error_text
 from taofold.core.values import Sideeffect, Tier
+from taofold.foreign_code import contained
 from taofold.tools import (
     BadArguments,
     Bound,
@@ -47,8 +48,8 @@ from taofold.tools import (
     Toolset,
     as_tool,
 )
-from taofold.tools.arguments import Checker
 from taofold.tools.result import jsonable
+from taofold.tools.schema_check import SchemaCheck
 from taofold.tools.threads import WORKERS, run_now
 
 # LangChain's tools are read by their shape; they have no types here.
@@ -505,7 +506,7 @@ def _form(schema: Mapping[str, Any] | None) -> dict[str, Any]:
     """The form of an answer: what `interrupt` asks for, else one field for text or JSON."""
     if schema and schema.get("type") == "object":
         return dict(schema)
-    field = dict(schema) if schema else {"type": "string"}
+    field = dict(schema or {})  # without a schema anything will do
     return {"type": "object", "properties": {_ANSWER: field}, "required": [_ANSWER]}
 
 
@@ -526,7 +527,7 @@ def _answers(answer: PersonAnswer | None) -> tuple[list[Any], Outcome | None]:
     if schema is not None:
         form = _form(schema)
         try:
-            Checker(form)(value if form == schema else {_ANSWER: value})
+            SchemaCheck(form)(value if form == schema else {_ANSWER: value})
         except BadArguments as error:
             question = f"That does not fit: {error}. Once more: {state['question']}"
             raise InputRequired(question, form=form, state=state) from None
@@ -644,8 +645,9 @@ async def _outcome(bound: Bound, deps: Any) -> Outcome:
     seconds = bound.timeout
     timer = asyncio.timeout(None if bound.inline else seconds)
     try:
-        async with timer:
-            return await bound.run(RunContext(deps=deps, timeout_s=seconds))
+        with contained():
+            async with timer:
+                return await bound.run(RunContext(deps=deps, timeout_s=seconds))
     except TimeoutError as error:
         # The tool's own TimeoutError, not our deadline.
         if not timer.expired():
@@ -669,6 +671,6 @@ def _agent_call(agent: Agent[Any, Any], deps: Any, failure: type[Exception]) -> 
             )
         if not result.success:
             raise failure(result.error or f"the agent stopped: {result.stop_reason}")
-        return render(agent.answer.dump(result.output))
+        return render(result.state.output)
 
     return call

@@ -32,7 +32,7 @@ import msgspec
 from taofold.agent import Agent
 from taofold.core.effects import Act, Answer, Halt, Strategy
 from taofold.core.errors import ConfigError
-from taofold.core.text import excerpt, utf8
+from taofold.core.text import excerpt, times, utf8
 from taofold.core.values import Action, Observation, Sideeffect, Thought, Tier
 from taofold.policy import Limits
 from taofold.reasoning import Task
@@ -416,7 +416,9 @@ class Code:
                 call = FunctionCall(record["call"], tuple(record["args"]), record["kwargs"])
                 reply = yield from self._made(call)
                 program = program.then(call, reply)
-            return Answer(None, "error", f"{printed}the code made more than {self._calls} calls")
+            return Answer(
+                None, "error", f"{printed}the code made more than {times(self._calls, 'call')}"
+            )
         except Halt as halt:
             return Answer(None, halt.reason)
 

@@ -11,15 +11,17 @@ How an agent file is read and built is in `taofold.files`.
 
 import os
 import warnings
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
+from taofold.agent.origin import ORIGIN
 from taofold.cli import project
 from taofold.cli.output import say
+from taofold.cli.tracebacks import know
 from taofold.core.errors import ConfigError
 from taofold.core.json_values import is_object
 from taofold.core.values import Profile
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from taofold.files.flow.file import FlowFile
     from taofold.policy import Policy
     from taofold.runtime.model import Model, OnText, Request
+    from taofold.runtime.setup import Approver
 
 
 NO_MODEL: Final = (
@@ -78,22 +81,38 @@ def live(
     return resolve(agent.model, provider=provider, **where), others
 
 
-def everywhere(agent: "Agent[Any, Any]", model: "Model") -> "Agent[Any, Any]":
-    """The agent with `model` in every place, also in the agents that are its tools."""
+def everywhere(
+    agent: "Agent[Any, Any]", changes: "Callable[[Agent[Any, Any]], Mapping[str, Any]]"
+) -> "Agent[Any, Any]":
+    """Returns the agent with `changes` of it, and of each agent that is a tool, at any depth."""
     from taofold.agent import Agent
     from taofold.tools import Tool
 
-    # Also in tools: a run meant for one model must not call, and pay, another one below.
     def inner(thing: Any) -> Any:
         if isinstance(thing, Agent):
-            return everywhere(cast("Agent[Any, Any]", thing), model)
+            return everywhere(cast("Agent[Any, Any]", thing), changes)
         if not isinstance(thing, Tool):
             return thing
         tool = cast("Tool[..., Any]", thing)
         return replace(tool, agent=inner(tool.agent)) if tool.agent is not None else tool
 
-    models = dict.fromkeys(agent.models, model)
-    return agent.but(model=model, models=models, tools=tuple(map(inner, agent.tools)))
+    return agent.but(**changes(agent), tools=tuple(map(inner, agent.tools)))
+
+
+def with_model(agent: "Agent[Any, Any]", model: "Model") -> "Agent[Any, Any]":
+    """Returns the agent with `model` in every place: a run must not call, and pay, another one."""
+    return everywhere(agent, lambda a: {"model": model, "models": dict.fromkeys(a.models, model)})
+
+
+def with_autonomy(agent: "Agent[Any, Any]", autonomy: str) -> "Agent[Any, Any]":
+    """Returns the agent with the autonomy of the command line, in every place.
+
+    It replaces that of a file or of code, which cannot know whether the run is watched.
+    """
+    return everywhere(
+        agent,
+        lambda a: {"policy": replace(a.policy, autonomy=autonomy)},  # type: ignore[arg-type]
+    )
 
 
 def without_idle_model(agent: "Agent[Any, Any]", file: "AgentFile") -> "Agent[Any, Any]":
@@ -134,7 +153,10 @@ class AgentChoice:
     root: str = ""
     model: str = ""
     autonomy: str = ""
-    strict: bool | None = None
+    """The autonomy of the command line; it replaces that of a file or of code."""
+    unsaid_autonomy: str = ""
+    """The default autonomy of this command: a file and code may tighten it."""
+    strict: bool = False
     network: bool = False
     limits: dict[str, float] = field(default_factory=dict[str, float])
     digest: str = ""
@@ -170,7 +192,8 @@ def chosen(
     *,
     model: str = "",
     autonomy: str = "",
-    strict: bool | None = None,
+    unsaid_autonomy: str = "",
+    strict: bool = False,
     network: bool = False,
     limits: dict[str, float] | None = None,
     tools: Iterable[Path] = (),
@@ -189,6 +212,7 @@ def chosen(
         str(work),
         model,
         autonomy,
+        unsaid_autonomy,
         strict,
         network,
         limits or {},
@@ -198,10 +222,9 @@ def chosen(
     return replace(choice, digest=_digest(choice))
 
 
-def agent_option(started: "RunStarted | None") -> str:
-    """What a person adds to `runs resume RUN`: nothing where the run says how its agent is made."""
-    ours = started is not None and SETTINGS in started.settings
-    return "" if ours else " --agent FILE or module:attr"
+def is_recorded(started: "RunStarted | None") -> bool:
+    """True if the run records how its agent is made."""
+    return started is not None and not {SETTINGS, ORIGIN}.isdisjoint(started.settings)
 
 
 def recorded_choice(started: "RunStarted", agent: str = "", model: str = "") -> AgentChoice:
@@ -212,12 +235,11 @@ def recorded_choice(started: "RunStarted", agent: str = "", model: str = "") -> 
     """
     settings: Any = started.settings.get(SETTINGS)
     if not is_object(settings):
-        if not agent:
-            raise ConfigError(
-                "this run does not say how to make its agent (it was imported, or started from "
-                "Python): name it with --agent FILE or --agent module:attr"
-            )
-        return replace(chosen(agent, model=model), digest="")
+        origin: Any = started.settings.get(ORIGIN)
+        if agent or not is_object(origin):
+            return replace(chosen(_named(agent), model=model), digest="")
+        # A program in Python: the run records its file and the name of the agent in it.
+        settings = {**origin, "root": str(Path.cwd())}
     choice = AgentChoice.of(settings)
     if agent:
         # Without a digest: that another agent was named by hand needs no note.
@@ -227,35 +249,70 @@ def recorded_choice(started: "RunStarted", agent: str = "", model: str = "") -> 
     return replace(choice, model=model) if model else choice
 
 
-def make(choice: AgentChoice, stand_in: "Model | None" = None) -> "Agent[Any, Any]":
+def _named(agent: str) -> str:
+    if not agent:
+        raise ConfigError(
+            "this run does not say how to make its agent: it was imported, or the program that "
+            "began it holds the agent by no name in its own file. Name it: --agent FILE.py:NAME "
+            "(or an agent file, or module:attr)"
+        )
+    return agent
+
+
+def approved_by(
+    agent: "Agent[Any, Any]", word: str, approver: "Approver | None"
+) -> "Agent[Any, Any]":
+    """Returns the agent with its approver.
+
+    Args:
+        agent: As `make` made it with `own_approver`.
+        word: What `--approve` says; "" without the option. Then an agent keeps the approver that
+            its own code names, as it does in Python.
+        approver: Asks at the terminal, approves everything, or is None: the run waits.
+    """
+    if not word and agent.approve not in (None, "terminal"):
+        return agent
+    return agent.but(approve=approver)
+
+
+def make(
+    choice: AgentChoice, stand_in: "Model | None" = None, *, own_approver: bool = False
+) -> "Agent[Any, Any]":
     """The agent, under the operator's policy. `stand_in` takes the place of its model.
+
+    Without `own_approver` the agent has no approver: on a server or in an eval nobody answers for
+    the agent's author.
 
     Raises:
         ConfigError: or an ExceptionGroup of them: everything wrong with the description.
     """
     config, operator = project.config(), project.operator_policy()
-    if choice.autonomy:
-        operator = replace(operator, autonomy=choice.autonomy)  # type: ignore[arg-type]
+    dial: Any = choice.autonomy or choice.unsaid_autonomy
+    if dial:
+        operator = replace(operator, autonomy=dial)
     with _discovery():
         agent = _described(choice, config, operator)
         agent = _with_discovered(agent, choice)
         if agent.discover:
             agent.toolset  # noqa: B018 - made here, so that what was not usable is said now
+    know(agent.known_secrets())
+    if choice.autonomy:
+        agent = with_autonomy(agent, choice.autonomy)
     changes: dict[str, Any] = {}
     if choice.instructions:
         changes["instructions"] = choice.instructions
-    if choice.strict is not None:
-        changes["strict"] = choice.strict
+    if choice.strict:
+        changes["strict"] = True
     if choice.limits:
         changes["limits"] = replace(agent.limits, **choice.limits)  # type: ignore[arg-type]
+    if not own_approver:
+        changes["approve"] = None
     if stand_in is not None:
-        # `approve=None` in all three: who approves is
-        # the command's to say, not the agent's author's.
-        return everywhere(agent, stand_in).but(approve=None, **changes)
+        return with_model(agent, stand_in).but(**changes)
     default, others = live(agent, choice.model, config.provider)
     if choice.model:
-        return everywhere(agent, default).but(approve=None, **changes)
-    return agent.but(model=default, models=others, approve=None, **changes)
+        return with_model(agent, default).but(**changes)
+    return agent.but(model=default, models=others, **changes)
 
 
 @contextmanager
@@ -298,7 +355,7 @@ def _described(choice: AgentChoice, config: "Config", operator: "Policy") -> "Ag
         if file is None:
             refuse(faults, f"{choice.agent} cannot be used")
         return without_idle_model(build(file, config, root, network=choice.network), file)
-    return _imported(choice.agent, folder, config, operator)
+    return _imported(choice.agent, folder, operator)
 
 
 def is_file(agent: str) -> bool:
@@ -306,9 +363,10 @@ def is_file(agent: str) -> bool:
     return agent.endswith((".yaml", ".yml"))
 
 
-def _imported(name: str, folder: Path, config: "Config", operator: "Policy") -> "Agent[Any, Any]":
+def _imported(name: str, folder: Path, operator: "Policy") -> "Agent[Any, Any]":
     from taofold.agent import Agent
     from taofold.files.python_references import is_name, load
+    from taofold.policy import Policy
 
     if not is_name(name):
         raise ConfigError(
@@ -318,9 +376,9 @@ def _imported(name: str, folder: Path, config: "Config", operator: "Policy") -> 
     if not isinstance(agent, Agent):
         raise ConfigError(f"{name!r} is {agent!r}, not an Agent")
     imported = cast("Agent[Any, Any]", agent)
-    policy = operator.tightened(imported.policy)  # code of a project may only tighten, too
-    strict = config.strict if imported.strict is None else imported.strict
-    return imported.but(policy=policy, strict=strict)
+    # An agent without a policy of its own tightens nothing, as an agent file without one.
+    own = imported.policy
+    return imported.but(policy=operator if own == Policy() else operator.tightened(own))
 
 
 def _default(
@@ -339,7 +397,6 @@ def _default(
         tools=(file_tools(root), command_tool(root, network=network)),
         limits=limits,
         policy=operator,
-        strict=config.strict,
     )
 
 

@@ -17,9 +17,11 @@ from typing import Any, Final, Protocol
 
 from taofold.cli.render.story import approval_reason
 from taofold.core.json_values import is_object
-from taofold.core.text import visible
+from taofold.core.text import BAR, framed, visible_line
+from taofold.runtime.approvers import discard_typed, terminal_columns
 from taofold.runtime.ledger import Park
 from taofold.runtime.setup import Approval, Decision
+from taofold.tools.threads import WORKERS
 
 _POLL_S: Final = 0.05
 _SHOWN: Final = 2000
@@ -144,9 +146,8 @@ class PromptApprover:
 
     async def _edited(self, request: Approval) -> dict[str, Any] | None:
         arguments = json.dumps(request.action.parameters, ensure_ascii=False)
-        reply = await self._line(
-            f"parameters are {visible(arguments)}\nnew parameters as JSON (empty = as before)"
-        )
+        self._lines.show("the parameters are", [("", arguments)], "")
+        reply = await self._line("new parameters as JSON (empty = as before)")
         if not reply.strip():
             return None
         try:
@@ -193,12 +194,15 @@ class Terminal:
         """A panel, or plain lines."""
         if len(preview) >= _SHOWN:
             preview = f"{preview[:_SHOWN]}\n{_CUT}"
+        columns = terminal_columns()
         if self._colours and (facts or preview):
-            _panel(title, facts, preview.rstrip())
+            _panel(title, facts, preview.rstrip(), columns)
             return
-        lines = [f"! {title}", *[f"  {name}: {fact}" for name, fact in facts]]
-        lines += [f"  {row}" for row in preview.rstrip().splitlines()]
-        sys.stderr.write(visible("\n".join(lines)) + "\n")
+        lines = [f"! {visible_line(title)}"]
+        for name, fact in facts:
+            lines += [f"  {head}{row}" for head, row in _rows(name, fact, columns - 2)]
+        lines += [f"  {row}" for row in _framed(preview.rstrip(), columns - 3)]
+        sys.stderr.write("\n".join(lines) + "\n")
 
     async def ask(self, prompt: str) -> str | None:
         """One line."""
@@ -207,7 +211,7 @@ class Terminal:
         if os.isatty(source):
             # A line typed ahead of the question would approve what nobody has read.
             self._buffer = b""
-            _forget_typed(source)
+            await WORKERS.run(discard_typed)
         sys.stderr.write(f"{prompt}\n> ")
         sys.stderr.flush()
         while b"\n" not in self._buffer:
@@ -224,37 +228,42 @@ class Terminal:
         return row.decode(errors="replace")
 
 
-def _forget_typed(source: int) -> None:
-    """What was typed before the question was shown is no answer to it."""
-    try:
-        import termios
-
-        termios.tcflush(source, termios.TCIFLUSH)
-    except (ImportError, OSError):
-        pass
+_NAMES: Final = 9
+"""Columns for what a fact is called."""
 
 
-def _panel(title: str, facts: list[tuple[str, str]], preview: str) -> None:
+def _rows(name: str, fact: str, width: int) -> list[tuple[str, str]]:
+    """A fact as rows: its name beside the first one, and each behind a bar."""
+    rows = framed(fact, width - _NAMES - 1)
+    return [(f"{name if n == 0 else '':<{_NAMES}}", row) for n, row in enumerate(rows)]
+
+
+def _framed(preview: str, width: int) -> list[str]:
+    return framed(preview, width) if preview else []
+
+
+def _panel(title: str, facts: list[tuple[str, str]], preview: str, columns: int) -> None:
     from rich.console import Console, Group
     from rich.panel import Panel
     from rich.text import Text
 
+    # What the border and its padding take.
+    width = columns - 4
     lines: list[Text] = []
     for name, fact in facts:
-        head = (f"{name:<9}", "dim") if name else ""
-        lines.append(Text.assemble(head, visible(fact)))
+        lines += [Text.assemble((head, "dim"), row) for head, row in _rows(name, fact, width)]
     if preview:
-        lines += [Text(""), *[_difference(row) for row in visible(preview).splitlines()]]
+        lines += [Text(""), *[_difference(row) for row in _framed(preview, width)]]
     panel = Panel(
         Group(*lines),
-        title=Text(visible(title), "bold yellow"),
+        title=Text(visible_line(title), "bold yellow"),
         title_align="left",
         border_style="yellow",
     )
-    Console(stderr=True, highlight=False).print(panel)
+    Console(stderr=True, highlight=False, width=columns).print(panel)
 
 
-def _difference(line: str) -> Any:
+def _difference(row: str) -> Any:
     from rich.text import Text
 
     for start, style in (
@@ -264,9 +273,9 @@ def _difference(line: str) -> Any:
         ("+", "green"),
         ("-", "red"),
     ):
-        if line.startswith(start):
-            return Text(line, style)
-    return Text(line)
+        if row.startswith(start, len(BAR)):
+            return Text(row, style)
+    return Text(row)
 
 
 Approve = Callable[[Approval], Awaitable[Decision | list[Decision]]]

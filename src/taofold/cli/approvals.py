@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from taofold.cli import options
-from taofold.cli.output import fail, give_json, invocation, say
+from taofold.cli.output import fail, give_json, say
 from taofold.cli.runs.find import find, with_log
+from taofold.cli.runs.go_on import resume_command
 from taofold.core.errors import ConfigError, Refused
 from taofold.core.json_values import is_object
+from taofold.core.text import times
 
 if TYPE_CHECKING:
     from taofold.log.log import Log
@@ -139,7 +141,7 @@ def deny(
 async def _decide_each(
     log: "Log", ids: "list[str]", decision: "Decision", *, everything: bool
 ) -> "tuple[list[tuple[Approval, bool]], dict[str, str]]":
-    """Decide on each: what was decided, whether a process waits for it; what `resume` needs."""
+    """Decide on each: what was decided, whether a process waits for it; how each run goes on."""
     if everything:
         waiting = await _waiting(log, ids)
         questions = [approval.id for approval in waiting if approval.question]
@@ -147,7 +149,8 @@ async def _decide_each(
             fail(f"{questions[0]} is a question: answer it by itself")
         ids = [approval.id for approval in waiting]
     decisions = [await _decide(log, name, decision) for name in ids]
-    return decisions, await _agent_options(log, {approval.run for approval, _ in decisions})
+    runs = {approval.run for approval, _ in decisions}
+    return decisions, {run: await resume_command(log, run) for run in runs}
 
 
 async def _waiting(log: "Log", runs: "list[str]") -> "list[Approval]":
@@ -184,7 +187,7 @@ async def _decide(log: "Log", reference: str, decision: "Decision") -> "tuple[Ap
 
 async def _tools(log: "Log", approval: "Approval") -> "Mapping[str, Tool]":
     """The tools of the run's agent, to check an edit; none where the agent cannot be made here."""
-    from taofold.cli.agent_argument import UnaskedModel, agent_option, make, recorded_choice
+    from taofold.cli.agent_argument import UnaskedModel, is_recorded, make, recorded_choice
     from taofold.core.state import opening
     from taofold.runtime import control
     from taofold.tools.threads import WORKERS
@@ -192,7 +195,7 @@ async def _tools(log: "Log", approval: "Approval") -> "Mapping[str, Tool]":
     top = await control.root(log, await log.row(approval.run))
     started = opening(await log.read(top.run, limit=1))
     why = "this run does not say how its agent is made"
-    if started is not None and not agent_option(started):
+    if started is not None and is_recorded(started):
         try:
             agent = make(recorded_choice(started), stand_in=UnaskedModel())
             # In a thread: MCP servers are asked what tools they have.
@@ -217,7 +220,7 @@ async def _pending(log: "Log", reference: str) -> "Approval":
         return waiting[0]
     if waiting:
         ids = ", ".join(approval.id for approval in waiting)
-        fail(f"run {run!r} has {len(waiting)} questions: {ids}; name them, or add --all")
+        fail(f"run {run!r} has {times(len(waiting), 'question')}: {ids}; name them, or add --all")
     raise Refused(f"run {run!r} has nothing that waits for a person")
 
 
@@ -233,21 +236,15 @@ def _parameters(text: str) -> dict[str, Any] | None:
     return edited
 
 
-async def _agent_options(log: "Log", runs: set[str]) -> dict[str, str]:
-    """By run, what is added to `runs resume RUN`."""
-    from taofold.cli.agent_argument import agent_option
-    from taofold.core.state import opening
-
-    return {run: agent_option(opening(await log.read(run, limit=1))) for run in runs}
-
-
 def _decided(what: str, decided: "tuple[list[tuple[Approval, bool]], dict[str, str]]") -> None:
-    decisions, agents = decided
+    decisions, commands = decided
     for approval, _ in decisions:
         subject = approval.question if approval.wants_text else approval.preview
         say(f"{what}: {subject or approval.action.tool}")
-    for run, live in {approval.run: live for approval, live in decisions}.items():
-        if live:
-            say("the run goes on by itself, at the terminal that asked")
-        else:
-            say(f"go on with: {invocation()} runs resume {run}{agents[run]}")
+    live = any(live for _, live in decisions)
+    if live:
+        say("the run goes on by itself, at the terminal that asked")
+    # Two calls of one run, or a child's and its root's, are gone on with together.
+    waiting = dict.fromkeys(commands[approval.run] for approval, live in decisions if not live)
+    for command in waiting:
+        say(f"go on with: {command}")

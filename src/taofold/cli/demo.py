@@ -6,7 +6,6 @@ one goes on. Projects and model come with another package (`Projects`).
 """
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +18,7 @@ import typer
 
 from taofold.cli import options
 from taofold.cli.output import INTERRUPTED, OK, UNREACHED, fail, give, invocation, say
+from taofold.cli.prerequisites import lacking
 from taofold.plugins import DEMOS, load
 
 if TYPE_CHECKING:
@@ -82,9 +82,8 @@ def demo(
     policy, not a language model. The agents work on copies, and what they do there is approved.
     """
     _projects()  # before anything is written, so that an incomplete installation leaves no trace
-    lacking = no_pytest()
-    if lacking:
-        fail(lacking)
+    if reason := lacking(GATE):
+        fail(f"the demo runs a project's tests: {reason}")
     folder = _place(keep)
     store, elsewhere = _store(folder), os.environ.get("TAOFOLD_HOME", "").strip()
     # In the environment, so that the child process of `--kill-at` finds the same store.
@@ -121,28 +120,12 @@ def demo(
 def _store(folder: Path) -> Path:
     """The demo's own store, and what is configured there."""
     from taofold.log.open import make_home
+    from taofold.reserved_places import write_file
 
     store = folder / ".taofold"
     make_home(store)
-    (store / "config.yml").write_text(_CONFIG, encoding="utf-8")
+    write_file(store / "config.yml", _CONFIG.encode())
     return store
-
-
-def no_pytest() -> str:
-    """Why the project's tests cannot run, and what to do about it; "" if they can.
-
-    Asked is the Python that commands of agents get, as they get it: without `PYTHONPATH` and
-    without what is installed for the user only.
-    """
-    path = f"{Path(sys.prefix) / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
-    python = shutil.which("python", path=path) or shutil.which("python3", path=path)
-    if python is None:
-        return "there is no `python` to run the project's tests with: put one on your PATH"
-    done = subprocess.run([python, "-I", "-c", "import pytest"], capture_output=True, check=False)
-    if done.returncode == 0:
-        return ""
-    cure = f"{quote(python)} -m pip install pytest"
-    return f"the demo runs a project's tests, and {python} cannot import pytest; cure: {cure}"
 
 
 def _place(keep: Path | None) -> Path:

@@ -7,12 +7,16 @@ import os
 import platform
 import sys
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from taofold.cli import options
 from taofold.cli.output import UNREACHED, give, give_json, invocation, leaves, say
+from taofold.core.text import times
+
+if TYPE_CHECKING:
+    from taofold.models.prices import Price
 
 _LOCAL: Final = {
     "Ollama": "http://127.0.0.1:11434/api/version",
@@ -37,6 +41,9 @@ def doctor(
         typer.Argument(metavar="MODEL", help="provider:model to probe; this makes real calls."),
     ] = "",
     json: options.Json = False,
+    prices: Annotated[
+        bool, typer.Option("--prices", help="How old the table of prices is; changes to come.")
+    ] = False,
 ) -> None:
     """What is configured here; with MODEL, what it can do, kept for later runs.
 
@@ -45,7 +52,7 @@ def doctor(
     """
     from taofold.cli.model_probe import examine
 
-    findings = examine(model) if model else _here()
+    findings = _prices() if prices else examine(model) if model else _here()
     if json:
         give_json([{"what": f.what, "good": f.good, "said": f.text} for f in findings])
     else:
@@ -53,8 +60,40 @@ def doctor(
             give(f"{_MARKS[finding.good]}  {finding.what:<16} {finding.text}")
     if any(finding.good is False for finding in findings):
         raise typer.Exit(UNREACHED)
-    if not model and not json:
+    if not model and not json and not prices:
         say(f"probe a model with: {invocation()} doctor provider:model")
+
+
+_OLD_DAYS: Final = 30
+
+
+def _prices() -> list[Finding]:
+    from datetime import UTC, datetime
+    from importlib import metadata
+
+    from taofold.models.prices import table_state
+
+    today = datetime.now(UTC).date()
+    state = table_state(today)
+    age = (today - state.as_of).days
+    text = f"of {state.as_of.isoformat()}, {age} days old ({state.source})"
+    newer = "" if age <= _OLD_DAYS else "; newer ones come with pip install -U 'taofold[prices]'"
+    try:
+        library = f"genai-prices {metadata.version('genai-prices')} is used in its place"
+    except metadata.PackageNotFoundError:
+        library = "genai-prices is not installed: the table above is used"
+    return [
+        Finding("prices", age <= _OLD_DAYS or None, text + newer),
+        Finding("library", None, library),
+        *[
+            Finding("change", None, f"{model}: {_rates(price)} from {since}")
+            for model, since, price in state.changes
+        ],
+    ]
+
+
+def _rates(price: "Price") -> str:
+    return f"{price.rates.input:g} $ in, {price.rates.output:g} $ out per million tokens"
 
 
 def _here() -> list[Finding]:
@@ -94,12 +133,12 @@ def _store() -> Finding:
 
         runs = asyncio.run(count())
         if shared:
-            return Finding("store", True, f"{log.identity}: {runs} runs")
+            return Finding("store", True, f"{log.identity}: {times(runs, 'run')}")
         # SQLite's own integrity check: only a file has one.
         broken = faults_in(path)
     except TaofoldError as error:
         return Finding("store", False, str(error))
-    summary = f"{path}: {runs} runs, {path.stat().st_size / 1e6:.1f} MB"
+    summary = f"{path}: {times(runs, 'run')}, {path.stat().st_size / 1e6:.1f} MB"
     return Finding("store", not broken, f"{summary}, {'; '.join(broken[:3]) or 'healthy'}")
 
 

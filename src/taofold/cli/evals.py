@@ -72,6 +72,7 @@ def evaluate(
         bool,
         typer.Option("--from-rated", help="The same of every run that a person has rated."),
     ] = False,
+    strict: options.Strict = False,
     root: options.Root = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -93,7 +94,7 @@ def evaluate(
     from taofold.evals.report_files import store_report
 
     progress = None if quiet or json else "terminal"
-    evaluation = _Evaluation(root, judge, concurrency, usd, progress)
+    evaluation = _Evaluation(root, judge, concurrency, usd, progress, strict=strict)
     cases = read_cases(file, evaluation.judging)
     named = agent or (str(file.parent / cases.agent) if cases.agent else "")
     if not named:
@@ -135,6 +136,7 @@ class _Evaluation:
     progress: str | None
     cases: "Sequence[Case]" = ()
     repeat: int = 1
+    strict: bool = False
     _agent: "Agent[Any, Any] | None" = None
 
     def judging(self) -> "Agent[Any, Any]":
@@ -148,7 +150,8 @@ class _Evaluation:
         from taofold.cli.agent_argument import chosen, make
         from taofold.evals import evaluate
 
-        agent = make(chosen(entry.agent, self.root, model=entry.model)).but(approve=None, log=log)
+        choice = chosen(entry.agent, self.root, model=entry.model, strict=self.strict)
+        agent = make(choice).but(approve=None, log=log)
         # The reports name their agent: two of one name could not be told apart.
         label = _label(entry.agent, agent.name) if apart else agent.name
         self._agent = agent = agent.but(name=label)

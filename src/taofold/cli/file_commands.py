@@ -11,6 +11,7 @@ import typer
 
 from taofold.cli import options
 from taofold.cli.output import USAGE, fail, give, give_json, invocation, say
+from taofold.core.text import times, visible
 
 if TYPE_CHECKING:
     from taofold.files.checked_yaml import Fault
@@ -51,13 +52,14 @@ def check(
         give_json(rows)
     else:
         for fault in faults:
-            give(str(fault))
+            # The name of a file is anybody's, and what reads a pipe may be a terminal.
+            give(visible(str(fault)))
     if faults:
         if not json:
-            say(f"{len(faults)} fault{'s' * (len(faults) > 1)}")
+            say(times(len(faults), "fault"))
         raise typer.Exit(USAGE)
     if not json:
-        say(f"{len(files)} file{'s' * (len(files) > 1)} checked: no faults")
+        say(f"{times(len(files), 'file')} checked: no faults")
 
 
 def _check(path: Path, operator: "Policy", *, run_code: bool) -> "list[Fault]":
@@ -65,6 +67,7 @@ def _check(path: Path, operator: "Policy", *, run_code: bool) -> "list[Fault]":
     from taofold.files.checked_yaml import load
     from taofold.files.config import Config, read_learning
     from taofold.files.flow.file import FlowFile, read_agent
+    from taofold.files.flow.paths import unset_reads
     from taofold.files.policy import PolicyFile
 
     document, faults = load(path)
@@ -88,6 +91,14 @@ def _check(path: Path, operator: "Policy", *, run_code: bool) -> "list[Fault]":
                 f"note: {path}: no node sets state.{name}: it must be there at the start "
                 f"(--set {name}=…, or named in state_schema)"
             )
+        for read in unset_reads(file.flow):
+            way = " → ".join([*read.trail, "end" if read.path == ("result",) else "here"])
+            fault = document.fault(
+                read.path,
+                f"state.{read.name} is not set on the path {way}",
+                f"set it there, or read get(state, {read.name!r}, …)",
+            )
+            say(f"note: {fault}")
     if file is None or not run_code:
         return faults
     return _build(path, operator)
@@ -204,6 +215,7 @@ def init(
     from taofold.files.export import json_schema
     from taofold.files.policy import PolicyFile
     from taofold.log.open import make_home
+    from taofold.reserved_places import write_file
 
     if not folder.is_dir():
         fail(f"{str(folder)!r} is no directory")
@@ -218,7 +230,7 @@ def init(
         make_home(folder / FOLDER)
         for name, schema in schemas.items():
             text = json.dumps(schema, indent=1, ensure_ascii=False)
-            (folder / FOLDER / f"{name}.schema.json").write_text(text + "\n", encoding="utf-8")
+            write_file(folder / FOLDER / f"{name}.schema.json", f"{text}\n".encode())
         for name, text in texts.items():
             (folder / name).write_text(text, encoding="utf-8")
     except OSError as error:

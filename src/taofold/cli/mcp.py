@@ -14,7 +14,7 @@ import typer
 
 from taofold.cli import options
 from taofold.cli.output import UNREACHED, fail, give, give_json, say
-from taofold.core.text import visible
+from taofold.core.text import times, visible
 
 if TYPE_CHECKING:
     from taofold.bridges.mcp.client.address import ServerAddress
@@ -56,7 +56,10 @@ def _places(
     file, faults = read_agent(Path(server), source=server)
     if file is None:
         refuse(faults, f"{server} cannot be read")
-    servers = [make_server(name, keys, Path.cwd()) for name, keys in file.keys.mcp.items()]
+    servers = [
+        make_server(name, keys, Path.cwd(), Path(server).parent)
+        for name, keys in file.keys.mcp.items()
+    ]
     places: list[ServerAddress] = [server.address for server in servers]
     chosen = [
         address
@@ -115,7 +118,7 @@ def login(
             continue
         allowed = f", for {signed_in.scope}" if signed_in.scope else ""
         whose = f" for {address.principal}" if address.principal else ""
-        say(f"signed in{whose} to {address.words}{allowed}: {signed_in.tools} tools")
+        say(f"signed in{whose} to {address.words}{allowed}: {times(signed_in.tools, 'tool')}")
 
 
 @app.command()

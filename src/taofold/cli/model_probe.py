@@ -12,13 +12,16 @@ import msgspec
 
 from taofold.cli.doctor import Finding
 from taofold.core.content import Conversation
-from taofold.core.errors import ConfigError, ModelError
+from taofold.core.errors import ModelError
 from taofold.core.json_values import is_object
 from taofold.core.values import Message, ModelSettings, Profile, Reply
+from taofold.network import bare_url
 from taofold.runtime.model import Model, Request, ToolSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from taofold.models.remote import Connection
 
 _TOKENS: Final = 200
 _THINKING_TOKENS: Final = 4_000
@@ -48,8 +51,12 @@ def examine(name: str) -> list[Finding]:
         ConfigError: there is no such model, or its key is missing.
     """
     from taofold.cli.project import config
+    from taofold.runtime.providers import resolve
 
-    full = name if ":" in name else f"{config().provider}:{name}"
+    provider = config().provider
+    # Without a provider in its name the error of a model says which one was meant.
+    resolve(name, provider=provider)
+    full = name if ":" in name else f"{provider}:{name}"
     return asyncio.run(_closing(_examine(full)))
 
 
@@ -65,7 +72,8 @@ async def _closing(work: Awaitable[list[Finding]]) -> list[Finding]:
 async def _examine(name: str) -> list[Finding]:
     from datetime import UTC, datetime
 
-    from taofold.runtime.providers import keep_profile, resolve
+    from taofold.models.probed import keep_profile
+    from taofold.runtime.providers import resolve
 
     plain = resolve(name)
     findings = [Finding("model", True, plain.name)]
@@ -76,7 +84,9 @@ async def _examine(name: str) -> list[Finding]:
     excerpt = " ".join(reply.text.split())[:60]
     findings.append(Finding("plain reply", True, f"{excerpt!r}, {reply.usage.tokens} tokens"))
     streaming = await _streams(plain)
-    if not _optioned(name):
+    connection: Any = getattr(plain, "connection", None)
+    # A model without a server of ours is built in, or a plugin's, which has its own profile.
+    if connection is None:
         findings.append(_finding("streaming", streaming))
         findings.append(Finding("profile", None, "built in: nothing to keep"))
         return findings
@@ -84,7 +94,7 @@ async def _examine(name: str) -> list[Finding]:
     # Each ability is tried with a profile that claims it: else the request would go without.
     shaped = await _shapes(_able(name, msgspec.structs.replace(profile_before, json_schema=True)))
     tools = await _calls(_able(name, msgspec.structs.replace(profile_before, native_tools=True)))
-    window = await asyncio.to_thread(_window, name)
+    window = await asyncio.to_thread(_window, name, connection.server)
     size = window or (profile_before.window if profile_before.window_known else 0)
     # What was not asked stays as it is known: media, thinking, what its reasoning is bound to.
     profile = msgspec.structs.replace(
@@ -95,11 +105,11 @@ async def _examine(name: str) -> list[Finding]:
         json_schema=not shaped,
         streaming=not streaming,
     )
-    path = keep_profile(name, profile, datetime.now(UTC).isoformat(timespec="seconds"))
+    at = datetime.now(UTC).isoformat(timespec="seconds")
+    path = keep_profile(name, connection.server, profile, at)
     window_text = f"{size} tokens" if size else f"unknown; {profile.window} is assumed"
-    source = getattr(getattr(plain, "connection", None), "sources", None)
     window_text = _from(
-        window_text, "its server" if window else source.window if source and size else ""
+        window_text, "its server" if window else connection.sources.window if size else ""
     )
     return [
         *findings,
@@ -107,8 +117,8 @@ async def _examine(name: str) -> list[Finding]:
         _finding("native tools", tools),
         _finding("streaming", streaming),
         Finding("window", True if size else None, window_text),
-        *_facts(plain),
-        Finding("profile", True, f"kept in {path}"),
+        *_facts(connection),
+        Finding("profile", True, f"kept in {path}, for {bare_url(connection.server)}"),
     ]
 
 
@@ -116,16 +126,16 @@ def _finding(what: str, missing: str) -> Finding:
     return Finding(what, None if missing else True, missing or "yes")
 
 
-def _facts(model: Model) -> list[Finding]:
+def _facts(connection: "Connection") -> list[Finding]:
     """What nobody asked the model, and where it is known from."""
-    connection: Any = getattr(model, "connection", None)
-    if connection is None:
-        return []
-    profile, price, sources = model.profile, connection.price, connection.sources
+    profile, price, sources = connection.profile, connection.price, connection.sources
     takes = ", ".join(("text", *profile.inputs)) if profile.inputs is not None else "unknown"
     cost = "unknown: `usd` limits need prices="
     if price is not None:
-        cost = f"{price.rates.input:g} $ in, {price.rates.output:g} $ out per million tokens"
+        from datetime import UTC, datetime
+
+        rates = price.on(datetime.now(UTC)).rates
+        cost = f"{rates.input:g} $ in, {rates.output:g} $ out per million tokens"
     return [
         Finding("takes", None, _from(takes, sources.abilities)),
         Finding("thinks", None, _from(profile.thinking or "unknown", sources.abilities)),
@@ -135,17 +145,6 @@ def _facts(model: Model) -> list[Finding]:
 
 def _from(said: str, source: str) -> str:
     return f"{said} ({source})" if source else said
-
-
-def _optioned(name: str) -> bool:
-    """Does the provider take a profile? The built-in models have theirs."""
-    from taofold.runtime.providers import resolve
-
-    try:
-        resolve(name, profile=Profile())
-    except (ConfigError, TypeError):
-        return False
-    return True
 
 
 def _able(name: str, profile: Profile) -> Model:
@@ -209,23 +208,19 @@ async def _calls(model: Model) -> str:
     return "" if is_object(arguments) else "no: the call's arguments were no object"
 
 
-def _window(name: str) -> int:
+def _window(name: str, server: str) -> int:
     """The window that a local server reports, in tokens; 0 if none does."""
     import os
 
     provider, _, model = name.partition(":")
     if provider == "llamacpp":
-        base = os.environ.get("LLAMACPP_BASE_URL", "http://127.0.0.1:8080/v1").rstrip("/")
         key = os.environ.get("LLAMACPP_API_KEY", "")
         # llama.cpp's own route lies beside the OpenAI ones, not below /v1. `n_ctx` is
         # what it was started with, which may be less than the model was trained for.
-        properties = _json(f"{base.removesuffix('/v1')}/props", key=key)
+        properties = _json(f"{server.removesuffix('/v1')}/props", key=key)
         return _whole(properties.get("default_generation_settings", {}), "n_ctx")
     if provider == "ollama":
-        from taofold.models.ollama import address
-
-        base = address()
-        properties = _json(f"{base}/api/show", {"model": model})
+        properties = _json(f"{server}/api/show", {"model": model})
         facts: dict[str, Any] = properties.get("model_info", {})
         # Ollama puts the architecture in front, as in `llama.context_length`.
         names = [name for name in facts if name.endswith(".context_length")]

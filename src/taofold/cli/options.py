@@ -28,8 +28,14 @@ def runs(incomplete: str) -> Offers:
     """Ids of runs that begin so, the newest first."""
 
     async def work(log: "Log") -> Offers:
+        from taofold.policy.redaction.views import shown_value
+
         rows = await log.rows(limit=10 * _MOST)
-        matches = [(row.run, _line(row.goal)) for row in rows if row.run.startswith(incomplete)]
+        matches = [
+            (row.run, _line(shown_value(row.goal)))
+            for row in rows
+            if row.run.startswith(incomplete)
+        ]
         last = [("last", "the newest run")] if "last".startswith(incomplete) and rows else []
         return matches[:_MOST] + last
 
@@ -124,8 +130,9 @@ Approve = Annotated[
     typer.Option(
         "--approve",
         metavar="ask|all|wait",
-        help="Who approves: you at the terminal, nobody is asked, or the run waits. Without a "
-        "terminal `ask` waits.",
+        help="Who approves: you at the terminal (ask), nobody is asked (all), or the run waits. "
+        "Without a terminal `ask` waits. By default `ask`, unless the agent's own code says "
+        "`approve=`.",
     ),
 ]
 Seq = Annotated[int | None, typer.Option("--at", metavar="SEQ", help="Event number, from 0.")]
@@ -134,9 +141,21 @@ Root = Annotated[
     typer.Option("--root", metavar="DIR", help="Work root of the built-in tools (else here)."),
 ]
 Network = Annotated[bool, typer.Option("--network", help="Let contained commands use the network.")]
+Strict = Annotated[
+    bool,
+    typer.Option(
+        "--strict",
+        help="Ask the model again, once per turn, for what a reply lacks by the rules of the loop.",
+    ),
+]
 Autonomy = Annotated[
     str,
-    typer.Option("--autonomy", metavar="DIAL", help="conservative, balanced or autonomous."),
+    typer.Option(
+        "--autonomy",
+        metavar="DIAL",
+        help="conservative, balanced or autonomous, for every kind of agent; it replaces the "
+        "dial of the agent's own policy. A loop is autonomous if neither sets one.",
+    ),
 ]
 MaxIterations = Annotated[
     int | None, typer.Option("--max-iterations", min=1, metavar="N", help="At most so many (10).")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 import typer
 
+from taofold.cli.tracebacks import redacted
 from taofold.core.errors import (
     ConfigError,
     Conflict,
@@ -26,9 +27,8 @@ from taofold.core.errors import (
     ReplayDiverged,
     RunError,
     TaofoldError,
-    UnknownRun,
 )
-from taofold.core.text import visible
+from taofold.core.text import times, visible
 
 if TYPE_CHECKING:
     from taofold.core.state import RunState
@@ -58,7 +58,7 @@ def say(text: str = "") -> None:
 
 def give(text: str) -> None:
     """The result: standard output, as it is; a terminal gets it without control characters."""
-    sys.stdout.write(f"{visible(text) if sys.stdout.isatty() else text}\n")
+    sys.stdout.write(f"{visible(text, prose=True) if sys.stdout.isatty() else text}\n")
     sys.stdout.flush()
 
 
@@ -81,9 +81,9 @@ def explain(error: Exception) -> int | None:
         # A group with one bug in it is a bug: it gets a traceback, not a tidy line.
         if not all(isinstance(fault, TaofoldError) for fault in faults):
             return None
-        say(f"error: {error.message}: {len(faults)} fault{'s' * (len(faults) > 1)}")
+        say(f"error: {error.message}: {times(len(faults), 'fault')}")
         for fault in faults:
-            say(f"  {fault}")
+            say(f"  {redacted(str(fault), guesses=False)}")
         return USAGE
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         where = f" ({error.filename})" if error.filename else ""
@@ -91,14 +91,17 @@ def explain(error: Exception) -> int | None:
         return UNREACHED
     if not isinstance(error, TaofoldError):
         return None
-    say(f"error: {_text(error)}")
+    # It may quote what code of others raised.
+    say(f"error: {redacted(_text(error), guesses=False)}")
+    # What does not exist was named wrongly: a run, a pattern, a loop.
+    if isinstance(error, LookupError):
+        return USAGE
     # By the exact class: `UnknownRun` and `Conflict` are `LogError`s with codes of their own.
     return _CODES.get(type(error), UNREACHED)
 
 
 _CODES: Final[Mapping[type[Exception], int]] = {
     ConfigError: USAGE,
-    UnknownRun: USAGE,
     Conflict: UNREACHED,
     Refused: UNREACHED,
     ReplayDiverged: UNREACHED,

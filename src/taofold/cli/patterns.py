@@ -19,6 +19,7 @@ from taofold.cli.project import with_registry
 from taofold.cli.render import patterns as render
 from taofold.core.errors import Refused
 from taofold.core.json_values import plain
+from taofold.core.text import times
 
 if TYPE_CHECKING:
     from taofold.learning.events import PatternArchived
@@ -65,9 +66,7 @@ def _extract(loop: str, kinds: "tuple[Kind, ...]", *, json: bool) -> None:
 def _count(learnt: "Learnt") -> str:
     new = sum(extraction.new for extraction in learnt.extracted)
     every = len(learnt.extracted)
-    return (
-        f"{every} pattern{'s' * (every != 1)}, {new} of them new" if every else "nothing to learn"
-    )
+    return f"{times(every, 'pattern')}, {new} of them new" if every else "nothing to learn"
 
 
 def _extract_json(name: str, learnt: "Learnt | None", why: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from taofold.cli.output import invocation, say
 from taofold.core.errors import ConfigError
-from taofold.reserved_places import operator_folder
+from taofold.reserved_places import PROJECT, open_file, operator_folder
 
 if TYPE_CHECKING:
     from taofold.files.config import Config
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from taofold.policy import Policy
 
 
-FOLDER: Final = ".taofold"
+FOLDER: Final = PROJECT
 FILE: Final = "runs.db"
 LOG: Final = "TAOFOLD_LOG"
 """Names the log, if it is not the project's own file: `postgresql://…`, `sqlite:PATH`."""
@@ -40,8 +40,10 @@ BEGIN: Final = {
 def home(environment: Mapping[str, str] = os.environ, start: Path | None = None) -> Path:
     """The folder of this project: `TAOFOLD_HOME`, or the nearest `.taofold` upwards, or here.
 
+    The search ends at the root of a git repository: a repository is a project of its own.
+
     Raises:
-        ConfigError: it belongs to somebody else.
+        ConfigError: it belongs to another user, or is a link.
     """
     home_variable = environment.get("TAOFOLD_HOME", "").strip()
     start = (start or Path.cwd()).absolute()
@@ -50,13 +52,21 @@ def home(environment: Mapping[str, str] = os.environ, start: Path | None = None)
         return (start / Path(home_variable).expanduser()).absolute()
     for folder in (start, *start.parents):
         candidate = folder / FOLDER
-        if candidate.is_dir():
+        # A link that leads nowhere counts, too: what is made there would be made elsewhere.
+        if candidate.is_dir() or candidate.is_symlink():
             return _ours(candidate)
+        if (folder / ".git").exists():
+            return candidate
     return start / FOLDER
 
 
 def _ours(folder: Path) -> Path:
-    """A folder that another user left on the way up decides nothing for us."""
+    """A link, or a folder that another user left on the way up, decides nothing for us."""
+    if folder.is_symlink():
+        raise ConfigError(
+            f"{str(folder)!r} is a link, which a repository can bring: delete it, or name the "
+            "folder that you mean with TAOFOLD_HOME"
+        )
     owner = folder.stat().st_uid
     # Else a folder in /tmp could hand its configuration to everybody who works below it.
     if hasattr(os, "getuid") and owner != os.getuid():
@@ -91,7 +101,10 @@ def operator_policy() -> "Policy":
 
 def config_path() -> Path | None:
     """The project's configuration file, if there is one."""
-    paths = [home() / name for name in ("config.yml", "config.yaml") if (home() / name).is_file()]
+    folder = home()
+    # Links that lead nowhere and FIFOs, too: they are refused when they are opened.
+    names = [name for name in ("config.yml", "config.yaml") if os.path.lexists(folder / name)]
+    paths = [folder / name for name in names]
     if len(paths) > 1:
         raise ConfigError(f"there are both {paths[0].name} and {paths[1].name}; keep one of them")
     return paths[0] if paths else None
@@ -106,10 +119,15 @@ def config() -> "Config":
     from taofold.files.checked_yaml import refuse
     from taofold.files.config import read_config
 
-    read, faults = read_config(config_path(), os.environ)
+    own = _operator_config()
+    read, faults = read_config(config_path(), os.environ, own if own.exists() else None)
     if read is None:
         refuse(faults, "the configuration cannot be used")
     return read
+
+
+def _operator_config() -> Path:
+    return operator_folder() / "config.yml"
 
 
 def log_address() -> str:
@@ -169,12 +187,6 @@ def _own(*, create: bool, kind: str, adopt: bool) -> "Log":
             "or go to the project's folder (or set TAOFOLD_HOME)" + _beside()
         )
     if create:
-        try:
-            folder.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ConfigError(
-                f"the folder {str(folder)!r} cannot be created: {error.strerror}"
-            ) from error
         # Before the database: nobody else may look into the folder (0700) that it is made in.
         make_home(folder)
     log = SqliteLog(path, adopt=adopt)
@@ -193,9 +205,9 @@ def _is_log(path: Path) -> bool:
     from taofold.log.sqlite.statements import APPLICATION
 
     try:
-        with path.open("rb") as file:
+        with os.fdopen(open_file(path, trust="content"), "rb") as file:
             header = file.read(72)
-    except OSError:
+    except (OSError, ConfigError):
         return False
     return header[68:72] == APPLICATION.to_bytes(4)
 
@@ -235,8 +247,8 @@ KNOWN: Final = (
     *(
         f"{_PREFIX}{suffix}"
         for suffix in (
-            *("HOME", "LOG", "MODEL", "PROVIDER", "STRICT", "SPAWNED", "TRACES", "STARTED_BY"),
-            *("MINILM", "ENGINE"),
+            *("HOME", "LOG", "MODEL", "PROVIDER", "SPAWNED", "TRACES", "STARTED_BY"),
+            *("MINILM", "ENGINE", "TRACES_CONTENT"),
         )
     ),
     *(
@@ -264,7 +276,7 @@ def _near(name: str) -> str:
 
 
 def learning_settings() -> "Learning":
-    """What the configuration says of learning: aiwg.yml < config.yml < environment.
+    """The settings of learning: aiwg.yml < the project's config.yml < the operator's < environment.
 
     Raises:
         ExceptionGroup: every fault, with its path.
@@ -284,4 +296,5 @@ def learning_files() -> "list[Path]":
 
     configuration = config_path()
     seeds = [home().parent / name for name in AIWG]
-    return [*seeds, configuration] if configuration else seeds
+    project = [configuration] if configuration else []
+    return [*seeds, *project, _operator_config()]

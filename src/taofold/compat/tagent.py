@@ -34,6 +34,7 @@ from taofold.core.content import Conversation
 from taofold.core.errors import ConfigError, LimitReached, ModelError, RunError
 from taofold.core.json_values import is_object
 from taofold.core.rules import detect_action_loop
+from taofold.core.text import times
 from taofold.core.values import Message, ModelSettings, Profile, Reply
 from taofold.log import run_store as records
 from taofold.log.log import Log
@@ -73,7 +74,7 @@ def run_agent(
         goal: what to reach.
         model: `provider:model`, a model, or a list of fallbacks.
         tools: functions, or names and functions.
-        max_iterations: steps; the last of them is the answer.
+        max_iterations: steps; the last of them may be the answer or `evaluate`, but no tool.
         output_format: the type of `result.output`; None means text.
         verbose: tell the steps on stderr.
         crash_if_over_iterations: raise `OverIterations` instead of returning what there is.
@@ -101,7 +102,9 @@ def run_agent(
         agent = _with_system_actions(agent)
     result = agent.run_sync(goal, data=data, listener=_tell if verbose else None)
     if crash_if_over_iterations and result.stop_reason == "max_steps":
-        raise OverIterations(f"the goal was not reached in {max_iterations} iterations", result)
+        raise OverIterations(
+            f"the goal was not reached in {times(max_iterations, 'iteration')}", result
+        )
     return result
 
 

@@ -8,20 +8,20 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeAlias
 
 from taofold.core import events as e
-from taofold.core.rules import (
+from taofold.core.rule_names import (
+    DEMANDS,
     EXCEPTION,
     INTENT,
+    NO_THOUGHT,
     RATIONALE,
     REPEATED,
     RESEARCH,
     STATUS,
     UNGROUNDED,
     UNTYPED,
-    Violation,
-    derived_violations,
-    recorded_violations,
 )
-from taofold.core.state import live
+from taofold.core.rules import Violation, derived_violations, recorded_violations
+from taofold.core.state import live, opening
 from taofold.core.trace import TracedCall, TracedTurn, turns
 from taofold.core.vague_text import lacks_content
 from taofold.core.values import Value
@@ -30,7 +30,8 @@ from taofold.core.values import Value
 class Item(Value, frozen=True):
     """One point of the checklist: passed, or the numbers of the turns that fail it and why.
 
-    `unjudged` is what the point asks for as well and no program can tell.
+    `unjudged` is what the point asks for as well and no program can tell. `demanded` is False if
+    the run was lenient and the point fails only in what a lenient run does not demand.
     """
 
     # A detail without a step (0) is about the whole run.
@@ -39,6 +40,7 @@ class Item(Value, frozen=True):
     steps: tuple[int, ...] = ()
     detail: str = ""
     unjudged: str = ""
+    demanded: bool = True
 
 
 _Faults: TypeAlias = dict[int, str]
@@ -49,30 +51,28 @@ def check(records: Iterable[e.Record]) -> tuple[Item, ...]:
     """The seven items, in the order of the rules."""
     live_records = live(records)
     all_turns = turns(live_records)
-    broken = [
-        *derived_violations(live_records),
-        *_coerced(all_turns, recorded_violations(live_records)),
-    ]
-    return tuple([_item(name, faults(all_turns, broken)) for name, faults in _POINTS.items()])
+    # A reply that was refused is not part of the step that took its place.
+    standing = [each for each in recorded_violations(live_records) if not each.refused]
+    # Derived ones last: for a step with both, their words say what is the matter.
+    broken = [*standing, *derived_violations(live_records)]
+    # Points and reasons that hold without the rules about form: they fail a lenient run too.
+    start = opening(live_records)
+    lenient = start is not None and start.settings.get("strict") is False
+    kept = [each for each in broken if each.rule not in DEMANDS]
+    items: list[Item] = []
+    for name, faults in _POINTS.items():
+        demanded = not lenient or bool(faults(all_turns, kept))
+        items.append(_item(name, faults(all_turns, broken), demanded=demanded))
+    return tuple(items)
 
 
-def _coerced(all_turns: Sequence[TracedTurn], recorded: _Broken) -> list[Violation]:
-    """Faults that are mended in the turn itself, so that only the record tells of them."""
-    mended = {turn.number for turn in all_turns if turn.thought.synthesized}
-    return [
-        violation
-        for violation in recorded
-        if violation.rule in (STATUS, RATIONALE)
-        or (violation.rule == UNTYPED and mended.issuperset(violation.steps))
-    ]
-
-
-def _item(name: str, faults: _Faults) -> Item:
+def _item(name: str, faults: _Faults, *, demanded: bool) -> Item:
     steps = tuple(sorted(faults))
     detail = "; ".join([f"step {step}: {faults[step]}" for step in steps if step])
     numbers = tuple([step for step in steps if step])
     reason = detail or faults.get(0, "")
-    return Item(name, not faults, numbers, reason, _UNJUDGED.get(name, ""))
+    passed = not faults
+    return Item(name, passed, numbers, reason, _UNJUDGED.get(name, ""), passed or demanded)
 
 
 def _broke(broken: _Broken, *names: str) -> _Faults:
@@ -91,8 +91,7 @@ _AFTER: Final = frozenset({EXCEPTION, REPEATED})
 
 def _complete(all_turns: Sequence[TracedTurn], broken: _Broken) -> _Faults:
     faults = {turn.number: turn.lack for turn in all_turns if turn.lack}
-    faults.update({t.number: "no thought" for t in all_turns if not t.thought.content.strip()})
-    return faults
+    return faults | _broke(broken, NO_THOUGHT)
 
 
 def _typed(all_turns: Sequence[TracedTurn], broken: _Broken) -> _Faults:

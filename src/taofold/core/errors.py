@@ -10,6 +10,7 @@
   + LogError                 the world: the store cannot be used
     - Conflict               somebody else appended to this run first
     - OutcomeUnknown         the answer to a write was lost: it may have happened
+    - LogAway                the server of the store is not there, or not yet
     - UnknownRun             no run with this id
     - Incompatible           the store was written by a newer release, or is not ours
 
@@ -17,6 +18,8 @@ The model's own mistakes are never exceptions: they become observations.
 """
 
 from typing import Any
+
+from taofold.core.difference import first_difference
 
 
 class TaofoldError(Exception):
@@ -63,12 +66,14 @@ class LimitReached(RunError):
 class ReplayDiverged(RunError):
     """Re-deriving the run gave another event than the log holds."""
 
-    def __init__(self, key: str, recorded: object, requested: object) -> None:
+    def __init__(self, key: str, recorded: object, requested: object, hint: str = "") -> None:
+        place, old, new = first_difference(recorded, requested)
+        where = f", {place}" if place else ""
         super().__init__(
-            f"the run diverges at effect {key!r}:\n"
-            f"  recorded  {recorded!r}\n  requested {requested!r}"
+            f"the run diverges at effect {key!r}{where}:\n  recorded  {old}\n  requested {new}"
+            + (f"\n{hint}" if hint else "")
         )
-        self.key, self.recorded, self.requested = key, recorded, requested
+        self.key, self.recorded, self.requested, self.hint = key, recorded, requested, hint
 
 
 class Refused(TaofoldError):
@@ -77,6 +82,10 @@ class Refused(TaofoldError):
 
 class LogError(TaofoldError):
     """The store cannot be read or written."""
+
+
+class LogAway(LogError):
+    """The log's server is not there, or not yet: nothing was sent."""
 
 
 class Conflict(LogError):

@@ -36,6 +36,7 @@ from taofold.core.content import (
 )
 from taofold.core.json_values import is_finite
 from taofold.core.reply import Count
+from taofold.core.rule_names import DEMANDS
 from taofold.core.values import (
     Action,
     Deciders,
@@ -152,7 +153,7 @@ class RunStarted(Happened, frozen=True, tag="run_started"):
 
     `goal` is its text; `parts` the goal as it was given, if it holds more than text.
 
-    State: `goal`, `data`; `status` is `running`
+    State: `goal`, `data`, `masked`; `status` is `running`
     """
 
     timed: ClassVar[bool] = False
@@ -174,6 +175,9 @@ class RunStarted(Happened, frozen=True, tag="run_started"):
     depth: int = 0
     parts: tuple[Part, ...] = ()
     imported: Provenance | None = None
+    tags: dict[str, str] = {}
+    masked: bool = False
+    """True if a secret was replaced by a mask in the goal, the data or the history."""
 
     @property
     def content(self) -> Content:
@@ -212,7 +216,8 @@ class Forked(Annotation, frozen=True, tag="forked"):
 class Resumed(Happened, frozen=True, tag="resumed"):
     """A new activation took the run over, with fencing token `epoch`.
 
-    State: `epoch`; `wakes` + 1; `status` is `running`, `waiting_for` ""
+    State: `epoch`; `wakes` + 1; `status` is `running`, `waiting_for` ""; calls that were cut off
+    are marked, see below
     """
 
     timed: ClassVar[bool] = False
@@ -227,7 +232,7 @@ class Resumed(Happened, frozen=True, tag="resumed"):
 class Steered(Happened, frozen=True, tag="steered"):
     """A person's message reached the run; the model reads it once, at its next turn.
 
-    State: `heard` gets the text
+    State: `heard` gets the text; `masked` if the event is
     """
 
     disk: ClassVar[bool] = True
@@ -239,6 +244,8 @@ class Steered(Happened, frozen=True, tag="steered"):
     by: str
     parts: tuple[Part, ...] = ()
     """The message as it was given, if it holds more than text."""
+    masked: bool = False
+    """True if a secret was replaced by a mask in it."""
 
     @property
     def content(self) -> Content:
@@ -289,12 +296,13 @@ class PromptChanged(Annotation, frozen=True, tag="prompt_changed"):
 class Replied(Happened, frozen=True, tag="replied"):
     """The model's reply, with what it cost: recorded before anyone tries to read it.
 
-    `prompt` is the digest of what every provider would be told, `prefix` of all that was sent:
-    tools, schema and opaque parts too ("" in logs of earlier releases). `notes` are what the
+    `prompt` is the digest of what every provider would be told, behind the name of the runtime if
+    it is another one (`rust:…`); `prefix` of all that was sent: tools, schema and opaque parts
+    too ("" in logs of earlier releases). `notes` are what the
     provider reported about the request.
 
     State: `model_calls` + 1 unless `cached`; `usage` is added to `usage` and to
-    `usage_by_model[model]`
+    `usage_by_model[model]`; `masked` if the event is
     """
 
     key: str
@@ -309,6 +317,13 @@ class Replied(Happened, frozen=True, tag="replied"):
     issuer: Issuer | None = None
     prefix: str = ""
     notes: tuple[str, ...] = ()
+    masked: bool = False
+    """True if a secret was replaced by a mask in it."""
+
+    @property
+    def foreign(self) -> bool:
+        """True if another runtime asked: its prompt is in words of its own."""
+        return ":" in self.prompt
 
     def blobs(self) -> tuple[str, ...]:
         """Of the media in it, and of opaque parts that are too long for the log."""
@@ -395,7 +410,10 @@ class AskFailed(Annotation, frozen=True, tag="ask_failed"):
 
 
 class Violated(Annotation, frozen=True, tag="violated"):
-    """A rule of the loop was broken; `steps` are the numbers of the steps concerned."""
+    """A rule of the loop was broken; `steps` are the numbers of the steps concerned.
+
+    `refused`: the reply was not acted on, and `detail` was sent to the model as the reason.
+    """
 
     heading: ClassVar[str] = "rule"
     wording: ClassVar[str] = "{0.rule}: {0.detail}"
@@ -403,6 +421,16 @@ class Violated(Annotation, frozen=True, tag="violated"):
     rule: str
     detail: str = ""
     steps: tuple[int, ...] = ()
+    refused: bool = False
+
+    @property
+    def announcement(self) -> str | None:
+        """That a reply was refused, and why; nothing where a lenient run accepted its form."""
+        demanded = self.rule in DEMANDS
+        if self.refused:
+            why = f"strict, {self.rule}): asked again" if demanded else f"{self.rule})"
+            return f"reply refused ({why}: {self.detail}"
+        return None if demanded else super().announcement
 
 
 class Compacted(Annotation, frozen=True, tag="compacted"):
@@ -509,11 +537,13 @@ class Resolved(Decided, frozen=True, tag="resolved"):
 
     `imported`: so says a file that was taken in; nobody checked it here.
 
-    State: as `decided`
+    State: as `decided`; `masked` if the event is
     """
 
     disk: ClassVar[bool] = True
     imported: bool = False
+    masked: bool = False
+    """True if a secret was replaced by a mask in what the person wrote."""
 
     @property
     def decider(self) -> str:
@@ -528,8 +558,8 @@ class Started(Happened, frozen=True, tag="started"):
     a crash it is called again with that, and nobody needs to be asked whether it happened.
     A `retry` is the call made once more after it raised: the first is 1, and each counts as a call.
 
-    State: if the slot had not started, or `retry` is above 0: `tool_calls` + 1, `per_tool[tool]`
-    + 1, `refused_row` is 0
+    State: if the slot had not started, or was cut off, or `retry` is above 0: `tool_calls` + 1,
+    `per_tool[tool]` + 1, `refused_row` is 0
     """
 
     wording: ClassVar[str] = "[{0.index}]"
@@ -649,7 +679,7 @@ class Rewound(Happened, frozen=True, tag="rewound"):
 class RunFinished(Happened, frozen=True, tag="run_finished"):
     """The end of the run (D1). Lost to a power cut, it is derived again on resume.
 
-    State: these five; `waiting_for` is ""
+    State: these six; `waiting_for` is ""
     """
 
     derived: ClassVar[bool] = False
@@ -657,7 +687,10 @@ class RunFinished(Happened, frozen=True, tag="run_finished"):
     stop_reason: str
     success: bool
     output: Any = None
+    """The answer as the JSON that its type accepted. What the type hides is masked."""
     error: str = ""
+    accepted: Any = None
+    """The answer without masks, if `output` has some. The typed value is made of it."""
 
     @property
     def summary(self) -> str:

@@ -121,6 +121,11 @@ class TokenLedger:
         for text in known:
             self.said(text)
 
+    @property
+    def has_learnt(self) -> bool:
+        """Whether any observation brought a token that a thought could cite."""
+        return bool(self._learnt)
+
     def said(self, value: Any) -> None:
         """The goal, the instructions, the model or a person said `value`."""
         for text in texts(value):
@@ -142,7 +147,7 @@ class TokenLedger:
     def judge(self, step: int, thought: Thought) -> Grounding:
         """How `thought` stands to everything observed so far, then count it as said."""
         # Judged before it is counted as said, or every thought would be the echo of itself.
-        words = tokens(thought.content)
+        words = tokens(f"{thought.content}\n{thought.learned}")
         named = sorted({number for number in thought.because if number in self._brought})
         evidence: dict[str, int] = {}
         # A thought that names its sources is held to them: a token that another step brought does
@@ -226,7 +231,9 @@ def _words(event: e.Event) -> Any:
             # Tool results of an earlier conversation are left out: the world
             # said them, not the model.
             history = [message.text for message in event.history if message.role != "tool"]
-            return [_goal_without_data(event), event.settings.get("instructions", ""), history]
+            mark = event.settings.get("reference")
+            goal = without_reference(event.goal, mark if isinstance(mark, str) else "")
+            return [goal, event.settings.get("instructions", ""), history]
         case e.Replied():
             return event.text
         case e.Steered():
@@ -235,12 +242,11 @@ def _words(event: e.Event) -> Any:
             return None
 
 
-def _goal_without_data(start: e.RunStarted) -> str:
-    """The goal without its reference data: what the world said before the run, and brings anew.
+def without_reference(goal: str, mark: str) -> str:
+    """Returns `goal` without its reference data, the lines that begin with `mark`.
 
-    The setting `reference` is how each line of it begins; who started the run says so.
+    The world produced these lines before the run. The run's setting `reference` holds `mark`.
     """
-    mark: Any = start.settings.get("reference")
-    if not isinstance(mark, str) or not mark:
-        return start.goal
-    return "\n".join([line for line in start.goal.splitlines() if not line.startswith(mark)])
+    if not mark:
+        return goal
+    return "\n".join([line for line in goal.splitlines() if not line.startswith(mark)])

@@ -123,7 +123,5 @@ def _tool_ms(done: Sequence[TracedTurn]) -> float:
 
 def _usage(usage: Usage) -> dict[str, Any]:
     fields: dict[str, Any] = msgspec.structs.asdict(usage)
-    # Sums of floats carry noise far behind the point; prices are quoted per million tokens, so a
-    # billionth of a dollar loses nothing.
-    fields["usd"] = round(usage.usd, 9)
+    fields["usd"] = usage.shown_usd
     return fields

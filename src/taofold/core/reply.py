@@ -40,7 +40,8 @@ class Usage(Value, frozen=True):
     input_tokens: Count = 0
     output_tokens: Count = 0
     cached_tokens: Count = 0
-    usd: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    usd: Annotated[float, msgspec.Meta(ge=0)] | None = 0.0
+    """None where the price of some of the tokens is unknown."""
     written_tokens: Count = 0
     reasoning_tokens: Count = 0
 
@@ -49,12 +50,25 @@ class Usage(Value, frozen=True):
         """Input plus output tokens."""
         return self.input_tokens + self.output_tokens
 
+    @property
+    def priced_usd(self) -> float:
+        """US dollars; 0.0 where a price is unknown.
+
+        For the arithmetic of limits: a limit in dollars is refused where a price is unknown.
+        """
+        return self.usd or 0.0
+
+    @property
+    def shown_usd(self) -> float | None:
+        """US dollars without the noise of float sums: prices are quoted per million tokens."""
+        return None if self.usd is None else round(self.usd, 9)
+
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,
             self.cached_tokens + other.cached_tokens,
-            self.usd + other.usd,
+            None if self.usd is None or other.usd is None else self.usd + other.usd,
             self.written_tokens + other.written_tokens,
             self.reasoning_tokens + other.reasoning_tokens,
         )

@@ -15,30 +15,34 @@ import msgspec
 from taofold.core import events as e
 from taofold.core.call_ids import branch
 from taofold.core.grounding import ground_turns
+from taofold.core.rule_names import (
+    EXCEPTION,
+    INCOMPLETE,
+    INTENT,
+    NO_ACTION,
+    NO_THOUGHT,
+    RATIONALE,
+    REPEATED,
+    RESEARCH,
+    UNGROUNDED,
+    UNTYPED,
+)
 from taofold.core.state import live, opening
 from taofold.core.trace import TracedTurn, turns
 from taofold.core.vague_text import lacks_intent
 from taofold.core.values import THOUGHT_TYPES, Action, ThoughtType, Value
 
-NO_THOUGHT: Final = "R1"
-NO_ACTION: Final = "R2"
-INCOMPLETE: Final = "R3"
-UNGROUNDED: Final = "R4"
-UNTYPED: Final = "thought_type"
-INTENT: Final = "unclear_intent"
-RATIONALE: Final = "missing_rationale"
-STATUS: Final = "status"
-REPEATED: Final = "repeat_same_action_unchanged"
-EXCEPTION: Final = "exception"
-RESEARCH: Final = "research_changes_state"
-
 
 class Violation(Value, frozen=True):
-    """A broken rule; `steps` are the numbers of the turns concerned, from 1."""
+    """A broken rule; `steps` are the numbers of the turns concerned, from 1.
+
+    `refused`: the reply that broke it was refused, and another one took its place.
+    """
 
     rule: str
     detail: str = ""
     steps: tuple[int, ...] = ()
+    refused: bool = False
 
 
 # Filled once: the common case, a type spelt as it should be, is a single lookup per thought.
@@ -144,7 +148,7 @@ def recorded_violations(records: Iterable[e.Record]) -> tuple[Violation, ...]:
         elif isinstance(event, e.Violated):
             number = taking.get(event.key) or following.get(branch(event.key), 0)
             steps = event.steps or ((number,) if number else ())
-            broken.append(Violation(event.rule, event.detail, steps))
+            broken.append(Violation(event.rule, event.detail, steps, event.refused))
     return tuple(reversed(broken))
 
 

@@ -81,6 +81,10 @@ class ActionSlot(Value, frozen=True):
     started: bool = False
     attempts: int = 0
     """How often the call was started; more than once after an interruption or an answer."""
+    lost: int = 0
+    """How many activations ended during the call without recording an end, as by a kill."""
+    cut: bool = False
+    """True if its last start was lost in this way: a further start counts against the limits."""
     observation: Observation | None = None
     update: tuple[str, Any] | None = None
 
@@ -100,6 +104,7 @@ class RunState(Value, frozen=True):
     stop_reason: str = ""
     success: bool = False
     output: Any = None
+    accepted: Any = None
     error: str = ""
     waiting_for: str = ""
     started: e.RunStarted | None = None
@@ -121,6 +126,8 @@ class RunState(Value, frozen=True):
     wakes: int = 0
     rewinds: int = 0
     at: int = 0
+    masked: bool = False
+    """Did a mask replace a secret in anything that the model reads?"""
     active_ms: int = 0
     """Milliseconds of activity: waiting for people and being dead do not count."""
 
@@ -140,8 +147,11 @@ def reduce(state: RunState, record: e.Record) -> RunState:  # noqa: C901  # one 
             slot = _slot(state, event)
             slot = replace(slot, decided=event, action=event.action or slot.action)
             slots = _slots(state, event, slot)
+            masked = state.masked or (isinstance(event, e.Resolved) and event.masked)
             # A decision is what ends the waiting of a parked run.
-            return replace(state, open=slots, status="running", at=at, active_ms=active)
+            return replace(
+                state, open=slots, status="running", masked=masked, at=at, active_ms=active
+            )
         case e.Started():
             return _started(state, event, at, active)
         case e.Observed():
@@ -154,14 +164,23 @@ def reduce(state: RunState, record: e.Record) -> RunState:  # noqa: C901  # one 
             return replace(state, at=at, active_ms=active)
         case e.RunStarted():
             return replace(
-                state, goal=event.goal, status="running", started=event, data=event.data, at=at
+                state,
+                goal=event.goal,
+                status="running",
+                started=event,
+                data=event.data,
+                masked=event.masked,
+                at=at,
             )
         case e.Updated():
             data = {**state.data, event.name: event.value}
             return replace(state, data=data, at=at, active_ms=active)
         case e.Steered():
             message = Message("user", event.content)
-            return replace(state, heard=(*state.heard, message), at=at, active_ms=active)
+            masked = state.masked or event.masked
+            return replace(
+                state, heard=(*state.heard, message), masked=masked, at=at, active_ms=active
+            )
         case e.LimitHit():
             hit = (*state.limits_hit, event.limit)
             return replace(state, limits_hit=hit, at=at, active_ms=active)
@@ -171,6 +190,7 @@ def reduce(state: RunState, record: e.Record) -> RunState:  # noqa: C901  # one 
             return replace(
                 state,
                 status="running",
+                open=_after_loss(state, event),
                 epoch=event.epoch,
                 waiting_for="",
                 wakes=state.wakes + 1,
@@ -187,6 +207,7 @@ def reduce(state: RunState, record: e.Record) -> RunState:  # noqa: C901  # one 
                 stop_reason=event.stop_reason,
                 success=event.success,
                 output=event.output,
+                accepted=event.accepted,
                 error=event.error,
                 waiting_for="",
                 at=at,
@@ -206,6 +227,7 @@ def _replied(state: RunState, event: e.Replied, at: int, active: int) -> RunStat
         model_calls=state.model_calls + (not event.cached),
         usage=state.usage + event.usage,
         usage_by_model=_by_model(state, {event.model: event.usage}),
+        masked=state.masked or event.masked,
         at=at,
         active_ms=active,
     )
@@ -222,13 +244,37 @@ def _activity(state: RunState, event: e.Event, at: int) -> int:
     return 0
 
 
+def _after_loss(state: RunState, event: e.Resumed) -> Mapping[str, OpenStep]:
+    """The open steps when an activation begins: calls that the one before left unfinished are lost.
+
+    One that ended in order has recorded it: then the status is no longer `running`. The first
+    owner of a run has epoch 1 and records no `Resumed`.
+    """
+    if not state.open or state.status != "running" or event.epoch <= max(state.epoch, 1):
+        return state.open
+    return {
+        key: OpenStep(step.thought, tuple(map(_lost, step.slots)))
+        for key, step in state.open.items()
+    }
+
+
+def _lost(slot: ActionSlot) -> ActionSlot:
+    return replace(slot, lost=slot.lost + 1, cut=True) if is_at_work(slot) else slot
+
+
+def is_at_work(slot: ActionSlot) -> bool:
+    """True if the call was started, is not over, and asks no person in the middle of it."""
+    is_asking = slot.decided is not None and slot.decided.request is not None
+    return slot.started and slot.observation is None and not is_asking
+
+
 def _started(state: RunState, event: e.Started, at: int, active: int) -> RunState:
     slot = _slot(state, event)
-    begun = replace(slot, started=True, attempts=slot.attempts + 1)
+    begun = replace(slot, started=True, attempts=slot.attempts + 1, cut=False)
     opened = _slots(state, event, begun)
-    # A call that an earlier life began costs its limit once, however often it has to be started;
-    # one that is made again because it raised is another.
-    if slot.started and not event.retry:
+    # A call that goes on with an answer, or after an orderly stop, costs its limit once. One that
+    # is made again because it raised, or took its process with it, is another.
+    if slot.started and not (event.retry or slot.cut):
         return replace(state, open=opened, at=at, active_ms=active)
     tool = slot.action.tool
     return replace(
@@ -270,6 +316,7 @@ def _observed(state: RunState, event: e.Observed, at: int, active: int) -> RunSt
         data=data,
         refused_calls=state.refused_calls + refused,
         refused_row=state.refused_row + 1 if refused else 0,
+        masked=state.masked or observation.masked,
         at=at,
         active_ms=active,
     )

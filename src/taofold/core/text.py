@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from itertools import islice
 from typing import Any, Final
+from unicodedata import east_asian_width
 
 _ERROR: Final = re.compile(
     r"(?i:\b(?:error|exception|traceback|failed|failure|fatal|panic|assert(?:ion)?\w*)\b|^E\s)"
@@ -75,25 +76,89 @@ def key_line(text: str, *, failed: bool = False) -> str:
     return first[:_LINE]
 
 
-# Besides ASCII control: bidirectional marks (Trojan Source), zero-width characters, the tag block
-# (invisible instructions to models) and lone surrogates. Tab and newline stay.
-_CONTROL: Final = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff"
-    "\U000e0000-\U000e007f\ud800-\udfff]"
+# Control characters, lone surrogates, and what Unicode calls format or default ignorable:
+# bidirectional marks (Trojan Source), joiners, fillers, variation selectors and the tag block, in
+# which text for a model alone can be written. Braille's blank and the null notehead are drawn as
+# nothing, too. Tab and newline stay. `server/static/js/format.js` has the same table.
+_UNSEEN: Final = (
+    "\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"
+    "\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
+    "\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d159\U0001d173-\U0001d17a"
+    "\U000e0000-\U000e0fff\ud800-\udfff"
+)
+_CONTROL: Final = re.compile(f"[{_UNSEEN}]")
+# Emoji and some scripts need a joiner between two of their characters, and a selector behind a
+# symbol. Behind another selector or joiner neither is needed, so nothing can be written with them.
+_SYMBOL: Final = "\xa9\xae\u203c-\u27ff\u2900-\u33ff\U0001f000-\U0001faff"
+_PROSE: Final = re.compile(
+    f"((?<=[^\x00-\x7f{_UNSEEN}])[\u200c\u200d](?=[^\x00-\x7f{_UNSEEN}])"
+    f"|(?<=[{_SYMBOL}])(?<!\u2800)\ufe0f(?:\u200d(?=[{_SYMBOL}]))?|(?<=[0-9#*])\ufe0f(?=\u20e3))"
+    f"|[{_UNSEEN}]"
 )
 
 
-def visible(text: str) -> str:
-    """`text` with control, bidirectional and invisible characters made visible."""
-    return _CONTROL.sub(_shown, text.replace("\r\n", "\n"))
+def visible(text: str, *, prose: bool = False) -> str:
+    """`text` with control, bidirectional and invisible characters made visible.
+
+    Args:
+        prose: keeps the joiners and selectors that emoji and scripts need. Not for names and
+            questions: two that differ must look different.
+    """
+    return (_PROSE if prose else _CONTROL).sub(_shown, text.replace("\r\n", "\n"))
 
 
 def _shown(match: re.Match[str]) -> str:
+    if match.re is _PROSE and match[1]:
+        return match[1]
     code = ord(match.group())
     if code < 0x20:
         # The block "Control Pictures" has a symbol for each: ESC is ␛.
         return chr(0x2400 + code)
     return f"\\u{{{code:x}}}"
+
+
+def visible_line(text: str) -> str:
+    """`text` made visible on one line: a line end is ␊, a tab ␉."""
+    return visible(text).replace("\n", "␊").replace("\t", "␉")
+
+
+BAR: Final = "│ "
+"""What stands before each row of text that a model, a tool or a server wrote."""
+
+
+def framed(text: str, width: int = 80) -> list[str]:
+    """`text` made visible, each row behind `BAR` and at most `width` columns wide.
+
+    No row begins with what the text says, so it cannot look like the question around it. Rows are
+    broken here, since a terminal would go on at the left edge.
+    """
+    rows: list[str] = []
+    for line_ in visible(text).expandtabs(4).split("\n"):
+        # What quotes foreign text itself goes on doing so where a row is broken.
+        inner = _BARS.match(line_)
+        bar = BAR + (inner.group() if inner else "")
+        room, row, used = max(width - len(bar), 8), "", 0
+        for character in line_[len(bar) - len(BAR) :]:
+            columns = _columns(character)
+            if used + columns > room:
+                rows.append(bar + row)
+                row, used = "", 0
+            row, used = row + character, used + columns
+        rows.append(bar + row)
+    return [row.rstrip() for row in rows]
+
+
+_BARS: Final = re.compile(f"(?:{BAR}){{0,4}}")
+
+
+def quoted(text: str) -> str:
+    """`text` made visible, each line behind `BAR`: foreign text within a text of ours."""
+    return "\n".join([f"{BAR}{row}".rstrip() for row in visible(text).split("\n")])
+
+
+def _columns(character: str) -> int:
+    """Columns that a terminal takes for it; of those that may take one or two, two."""
+    return 1 if character.isascii() or east_asian_width(character) in ("N", "Na", "H") else 2
 
 
 _MOST: Final = 12
@@ -176,7 +241,7 @@ def parameters(given: dict[str, Any], width: int = 100) -> str:
         return ""
     old, new = given.get("old"), given.get("new")
     if isinstance(old, str) and isinstance(new, str):
-        old, new = _apart(old, new)
+        old, new = apart(old, new)
         given = {**given, "old": old, "new": new}
     # Short values (24 characters at most) are shown whole; the long ones share what is left.
     short = sum(len(value(v, 24)) for v in given.values() if len(value(v, 25)) <= 24)
@@ -186,7 +251,7 @@ def parameters(given: dict[str, Any], width: int = 100) -> str:
     return line(" ".join(f"{visible(str(k))}={value(v, each)}" for k, v in given.items()), width)
 
 
-def _apart(old: str, new: str) -> tuple[str, str]:
+def apart(old: str, new: str) -> tuple[str, str]:
     """Both texts from a little before the place where they part."""
     same = 0
     while same < min(len(old), len(new)) and old[same] == new[same]:
@@ -209,9 +274,21 @@ def duration(ms: float) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s"
 
 
-def dollars(usd: float) -> str:
-    """$0.00, and more places for less than a cent."""
+def dollars(usd: float | None) -> str:
+    """$0.00, and more places for less than a cent; "unknown cost" for None."""
+    if usd is None:
+        return "unknown cost"
     return f"${usd:.2f}" if usd == 0 or usd >= 0.01 else f"${usd:.5f}"
+
+
+def times(count: int, singular: str, plural: str = "") -> str:
+    """`1 step`, `2 steps`, `0 replies`."""
+    return f"{count} {singular if count == 1 else plural or singular + 's'}"
+
+
+def tokens(count: int) -> str:
+    """`1 token`, `2.1k tokens`."""
+    return f"{number(count)} token{'s' * (count != 1)}"
 
 
 def number(count: int) -> str:

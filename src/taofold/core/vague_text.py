@@ -56,6 +56,42 @@ def lacks_intent(text: str) -> bool:
     return len(plain) <= _LONGEST and _BARE.fullmatch(plain) is not None
 
 
+_WISH: Final = re.compile(
+    r"\b(?:need|needs|needed|want|wants|wanted|going|have|has|had|try|trying|able|about|ought|like)"
+    r"\s+to\b(?!\s+be\b)|\b(?:look|looking|search|searching|wait|waiting|ask|asking)\s+for\b|\bfor\s+now\b",
+    re.IGNORECASE,
+)
+"""Phrases with `to` and `for` that state no purpose."""
+_REASON: Final = re.compile(
+    r"\b(?:because|since|therefore|thus|hence|so|as|for|if|whether|why|reason\w*|due\s+to|given"
+    r"|based\s+on|otherwise|until|before|must|needs?|caus\w+|means|explains|confirms?|shows?"
+    r"|showed|says|said|indicates?|suggests?|implies|to\s+(?!(?:the|an?|some|this|that|it|my|our)\b)"
+    r"[a-z]\w+)\b",
+    re.IGNORECASE,
+)
+_ENGLISH: Final = re.compile(
+    r"\b(?:the|i|an?|is|are|was|of|it|to|and|in|this|that|we|my|let|now|next)\b", re.IGNORECASE
+)
+_JUDGED: Final = 1000
+"""Characters of a thought in which a reason is looked for."""
+
+
+def lacks_reason(text: str) -> bool:
+    """Does `text`, a thought in English, give no reason or purpose?
+
+    Text without an English function word is not judged.
+
+    >>> lacks_reason("I read the configuration of the server.")
+    True
+    >>> lacks_reason("I read the configuration to find the token's lifetime.")
+    False
+    """
+    plain = _plain(text)
+    if len(plain) > _JUDGED or _ENGLISH.search(plain) is None:
+        return False
+    return _REASON.search(_WISH.sub(" ", plain)) is None
+
+
 def lacks_content(text: str) -> bool:
     """Does `text`, the result of a tool, only say that there is one ("Got the result")?
 

@@ -59,8 +59,17 @@ class Tier(IntEnum):
     FORBIDDEN = 4
 
 
+THOUGHT_PLACEHOLDER: Final = "(no thought given)"
+"""How the thought begins that stands for one which the model did not write."""
+
+
 class Thought(Value, frozen=True):
-    """Why the agent acts. `because` names the steps it rests on, counted from 1."""
+    """Why the agent acts. `because` names the steps it rests on, counted from 1.
+
+    `learned` is what the model learned from the observations before it, the key extraction.
+    `synthesized`: taofold wrote the text. `inferred`: the text is the model's, and taofold chose
+    the type, because the model named none or an unknown one.
+    """
 
     content: str
     type: ThoughtType = "reasoning"
@@ -68,6 +77,8 @@ class Thought(Value, frozen=True):
     confidence: float | None = None
     critical: bool = False
     synthesized: bool = False
+    inferred: bool = False
+    learned: str = ""
 
 
 class Action(Value, frozen=True):
@@ -117,8 +128,15 @@ class Observation(Value, frozen=True):
     """True if `result` is only an excerpt of what the tool returned."""
     parts: tuple[TextPart | MediaPart, ...] = ()
     """What the tool returned, in order, if it holds media; `result` then has a line for each."""
+    masked: bool = False
+    """True if a secret was replaced by a mask in it."""
 
-    wording: ClassVar[Mapping[str, str]] = {"cut": "an excerpt", "blob": "", "options": ""}
+    wording: ClassVar[Mapping[str, str]] = {
+        "cut": "an excerpt",
+        "blob": "",
+        "options": "",
+        "masked": "a secret is masked",
+    }
     """How people are told a fact `{0}`; "": not at all. A field without an entry is told by its
     name and its value."""
 

@@ -178,7 +178,7 @@ class DispatchEngine:
         def pause() -> str:
             return STOPPED if self.stopping else ""
 
-        match await try_advance(self._advance, run, pause, self.stuck):
+        match await try_advance(self._advance, run, pause, self.stuck, self._reconciler.retries):
             case More():
                 self.nudge()  # it is due again, and has another ticket
             case Waiting() | Finished() | None:

@@ -14,7 +14,8 @@ from contextlib import suppress
 from typing import Any, Final, Protocol, TypeAlias, assert_never
 
 from taofold.core.errors import Conflict, LogError, Refused, TaofoldError, UnknownRun
-from taofold.engine.reconciler import LOOK_S, Reconciler
+from taofold.engine.reconciler import LOOK_S, Reconciler, Retries
+from taofold.foreign_code import contained
 from taofold.log.log import AT_ONCE, Log
 from taofold.runtime import ownership
 from taofold.runtime.endings import QUEUED, STOPPED, Advanced, Finished, More, Waiting
@@ -80,18 +81,22 @@ class Engine(Protocol):
 
 
 async def try_advance(
-    advance: Advance, run: str, pause: Pause, stuck: dict[str, str]
+    advance: Advance, run: str, pause: Pause, stuck: dict[str, str], retries: Retries
 ) -> Advanced | None:
     """What came of advancing `run`; None if it could not be.
 
-    Why it cannot be is kept in `stuck` unless it may pass: another owner, the log out of reach.
+    Why it cannot be is kept in `stuck` unless it may pass: another owner, or a log that cannot be
+    used (`retries`).
     """
     try:
-        return await advance(run, pause)
+        with contained():
+            advanced = await advance(run, pause)
+            retries.worked(run)
+            return advanced
     except (Conflict, Refused, UnknownRun) as error:
         _logger.info("run %s is not driven here: %s", run, error)
     except LogError as error:
-        _logger.warning("run %s was interrupted: %s", run, error)
+        retries.failed(run, error)
     except TaofoldError as error:
         stuck[run] = str(error)
         _logger.warning("run %s cannot be continued here: %s", run, error)
@@ -256,7 +261,9 @@ class LocalEngine:
         def pause() -> str:
             return STOPPED if self.stopping else QUEUED if full else ""
 
-        advanced = await try_advance(self._advance, run, pause, self.stuck)
+        advanced = await try_advance(
+            self._advance, run, pause, self.stuck, self._reconciler.retries
+        )
         match advanced:
             case Waiting(reason=reason) if reason == QUEUED:
                 self._queued[run] = None

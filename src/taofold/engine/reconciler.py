@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from taofold.core.errors import LogError, UnknownRun
 from taofold.core.state import ENDED
+from taofold.foreign_code import contained
 from taofold.log.log import AT_ONCE, Log, RunRow
 from taofold.runtime import control, ownership
 from taofold.runtime.control import remove_unbegun
@@ -32,9 +33,56 @@ PAGES: Final = 5
 _PAGE: Final = 100
 _BREATH: Final = 20
 _SOON_S: Final = 0.05
+LONGEST_RETRY_S: Final = 30.0
+"""Seconds between two tries of what the log failed at for long."""
 _REMEMBERED: Final = 10_000
 
 _logger = logging.getLogger(__name__)
+
+
+class Retries:
+    """What the log failed at: said once, tried again after a delay that grows.
+
+    Args:
+        first_s: The first delay, in seconds; each further one of the same run is twice as long.
+        most_s: The longest.
+        clock: Monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        first_s: float,
+        *,
+        most_s: float = LONGEST_RETRY_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._first_s, self._most_s, self._clock = first_s, most_s, clock
+        self._failing: dict[str, tuple[float, float]] = {}
+        """By run: its delay, and when it is over."""
+        self._said: set[str] = set()
+
+    def left_s(self, run: str) -> float:
+        """Seconds until `run` is to be tried again; "" is the look for runs itself."""
+        _, until = self._failing.get(run, (0.0, 0.0))
+        return max(0.0, until - self._clock()) if until else 0.0
+
+    def failed(self, run: str, error: LogError) -> None:
+        """The log failed at `run`."""
+        text = str(error)
+        # A full disk fails for all runs in the same words: they are said once.
+        if text not in self._said:
+            self._said.add(text)
+            _logger.warning("%sthe log cannot be used: %s", f"run {run}: " if run else "", text)
+        if len(self._failing) > _REMEMBERED:
+            self._failing.clear()  # they are tried at once, and fail again
+        delay = min(max(self._first_s, 2 * self._failing.get(run, (0.0, 0.0))[0]), self._most_s)
+        self._failing[run] = delay, self._clock() + delay
+
+    def worked(self, run: str) -> None:
+        """The log was used for `run`."""
+        if self._failing.pop(run, None) and not self._failing:
+            self._said.clear()
+            _logger.warning("the log can be used again")
 
 
 class Reconciler:
@@ -72,6 +120,7 @@ class Reconciler:
         self._foreign: OrderedDict[str, bool] = OrderedDict()
         self.stuck: dict[str, str] = {}
         """Runs that cannot be continued here, and why."""
+        self.retries = Retries(look_s)
         self.stopping = False
 
     async def start(self) -> None:
@@ -103,7 +152,8 @@ class Reconciler:
                     await asyncio.sleep(0)
                 if self.stopping:
                     return
-                if self._full() and row.wake_at != AT_ONCE:
+                news = row.wake_at == AT_ONCE and row.waiting_for not in UNATTENDED
+                if self._full() and not news:
                     continue  # it would only wait for its turn again
                 await self._look_at(row)
             self._behind = rows[-1] if len(rows) == _PAGE else None
@@ -118,16 +168,19 @@ class Reconciler:
                 async with asyncio.timeout(self._look_s):
                     await self._nudged.wait()
             # One change is looked at now; many at once are one reason to look.
-            await asyncio.sleep(looked_at + min(_SOON_S, self._look_s) - clock())
+            soon = looked_at + min(_SOON_S, self._look_s) - clock()
+            await asyncio.sleep(max(soon, self.retries.left_s("")))
             self._nudged.clear()
             looked_at = clock()
             await self._safely(self.reconcile)
 
     async def _safely(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
-            await work()
+            with contained():  # agents are made of foreign code
+                await work()
+            self.retries.worked("")
         except LogError as error:
-            _logger.warning("the log cannot be used now: %s", error)
+            self.retries.failed("", error)
         except Exception:
             _logger.exception("looking after the runs failed; trying again")
 
@@ -145,6 +198,8 @@ class Reconciler:
             expired = await control.expire(self._log, row, self._now())
             if not expired and await self._settled(row):
                 return
+        if self.retries.left_s(top.run):
+            return
         if allowed and run not in self.stuck and not self._drives(top.run):
             await self._wake(top.run)
 

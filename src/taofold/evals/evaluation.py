@@ -17,7 +17,7 @@ from typing import Any, Final
 from taofold.agent import Agent, RunResult
 from taofold.agent.batch import BatchState, Failure
 from taofold.core.errors import ConfigError
-from taofold.core.text import excerpt
+from taofold.core.text import dollars, excerpt, times
 from taofold.core.values import Usage
 from taofold.evals.cases import Case
 from taofold.evals.scorers import Score, Scorer, score
@@ -110,7 +110,7 @@ class Report:
         """One line for people."""
         low, high = self.interval
         size = f"{_count(len(self.by_case), 'case')}, {_count(len(self.trials), 'trial')}"
-        cost = f", ${self.usage.usd:.4f}" if self.usage.usd else ""
+        cost = f", {dollars(self.usage.usd)}" if self.usage.usd != 0 else ""
         return (
             f"{self.agent}: {self.rate:.0%} pass ({low:.0%} to {high:.0%}), "
             f"{size}, {self.usage.tokens:,} tokens{cost}"
@@ -185,7 +185,8 @@ class Comparison:
         sure = "" if self.p < _SURE else ": too little to tell them apart"
         return (
             f"{self.first} passes {self.difference:+.0%} against {self.second} (p = {self.p:.3f}), "
-            f"better in {len(self.better)}, worse in {len(self.worse)} of {self.cases} cases{sure}"
+            f"better in {len(self.better)}, worse in {len(self.worse)} of "
+            f"{times(self.cases, 'case')}{sure}"
         )
 
 

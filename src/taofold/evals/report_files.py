@@ -14,8 +14,10 @@ from typing import Any, Final
 import msgspec
 
 from taofold.clocks import clock
+from taofold.core.errors import ConfigError
 from taofold.core.text import iso
 from taofold.evals.evaluation import Comparison, Report
+from taofold.reserved_places import make_folder, open_file, write_file
 
 FOLDER: Final = "evals"
 """Where they lie in the project's folder."""
@@ -44,7 +46,7 @@ class StoredReport(msgspec.Struct):
     cases: dict[str, float]
     scorers: dict[str, float]
     tokens: int
-    usd: float
+    usd: float | None
     seconds: float
     trials: list[StoredTrial]
 
@@ -76,11 +78,12 @@ def store_report(
     """Write the reports of one eval below `home`; the file.
 
     Raises:
+        ConfigError: a folder or file there is not this user's.
         OSError: it cannot be written.
     """
     at = clock()
     folder = home / FOLDER
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     document = {
         "at": iso(at),
         "name": name,
@@ -88,9 +91,7 @@ def store_report(
         "comparisons": [] if comparison is None else [comparison.as_json()],
     }
     path = folder / f"{at}-{os.urandom(4).hex()}.json"
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(document), encoding="utf-8")
-    part.replace(path)
+    write_file(path, json.dumps(document).encode())
     return path
 
 
@@ -108,10 +109,12 @@ def stored_report(home: Path, name: str) -> dict[str, Any] | None:
         return None
     path = home / FOLDER / f"{name}.json"
     try:
-        if path.stat().st_size > _LARGEST:
+        with os.fdopen(open_file(path), "rb") as file:
+            body = file.read(_LARGEST + 1)
+        if len(body) > _LARGEST:
             return None
-        stored = msgspec.json.decode(path.read_bytes(), type=StoredEval)
-    except (OSError, ValueError, RecursionError):
+        stored = msgspec.json.decode(body, type=StoredEval)
+    except (ConfigError, OSError, ValueError, RecursionError):
         return None
     return {"id": name, **msgspec.to_builtins(stored)}
 

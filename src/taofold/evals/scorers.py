@@ -25,6 +25,7 @@ from taofold.core.json_values import render
 from taofold.core.text import clip
 from taofold.core.values import JSON
 from taofold.files.types import NoType, type_of
+from taofold.foreign_code import contained, in_own_task
 
 if TYPE_CHECKING:
     from taofold.evals.cases import Case
@@ -61,9 +62,10 @@ async def score(scorer: Scorer, case: "Case", result: RunResult[Any]) -> Score:
     """What `scorer` says. One that raises says 0, and why: the other trials go on."""
     name = getattr(scorer, "__name__", type(scorer).__name__)
     try:
-        verdict = scorer(case, result)
-        if inspect.isawaitable(verdict):
-            verdict = await verdict
+        with contained():
+            verdict = scorer(case, result)
+            if inspect.isawaitable(verdict):
+                verdict = await in_own_task(verdict)
     except Exception as error:  # noqa: BLE001 - a scorer is somebody's code
         return Score(0.0, f"the scorer failed: {type(error).__name__}: {error}", name)
     if isinstance(verdict, Score):
@@ -83,9 +85,17 @@ def success(case: "Case", result: RunResult[Any]) -> Score:
 
 
 def exact(case: "Case", result: RunResult[Any]) -> Score:
-    """Is the output what the case expects? Texts are compared without blanks at their ends."""
-    got, expected = _plain(result.output), _plain(case.expect)
-    if got == expected:
+    """Compares the output with what the case expects.
+
+    That may be a value of the output's type, its dump, or the JSON that the type accepts. Texts
+    are compared without blanks at their ends.
+    """
+    got, expected = _answer(result), _plain(case.expect)
+    state = result.state
+    # What is masked is compared unmasked: every hidden text has the same mask.
+    masked = state.accepted is not None
+    forms = [state.accepted] if masked else [got, _plain(result.output)]
+    if expected in forms or result.output == case.expect:
         return Score(1.0)
     return Score(0.0, f"{_short(got)}, not {_short(expected)}")
 
@@ -94,7 +104,7 @@ def contains(*texts: str) -> Scorer:
     """Does the output, as text, have each of `texts` in it? Capitals do not count."""
 
     def contains(case: "Case", result: RunResult[Any]) -> Score:
-        got = _text(result.output).casefold()
+        got = render(_answer(result)).casefold()
         missing = [text for text in texts if text.casefold() not in got]
         return Score(float(not missing), f"{_short(missing[0])} is missing" if missing else "")
 
@@ -115,7 +125,7 @@ def schema(written: JSON) -> Scorer:
         raise ConfigError(str(error), path="schema") from error
 
     def schema(case: "Case", result: RunResult[Any]) -> Score:
-        got = _plain(result.output)
+        got = _answer(result)
         if isinstance(got, str) and written not in ("text", "str", "string"):
             with suppress(msgspec.DecodeError):
                 got = msgspec.json.decode(got)
@@ -152,7 +162,7 @@ def command(shell: str, folder: Path | str = ".", *, seconds: float = 60.0) -> S
             )
             try:
                 async with asyncio.timeout(seconds):
-                    await process.communicate(_text(result.output).encode())
+                    await process.communicate(render(_answer(result)).encode())
             except TimeoutError:
                 return Score(0.0, f"{shell} took longer than {seconds:g} s")
             finally:
@@ -196,7 +206,7 @@ def judge(criterion: str, agent: "Agent[Any, Any]") -> Scorer:
 
     async def judge(case: "Case", result: RunResult[Any]) -> Score:
         # As one JSON object: the answer cannot pass for a part of the question.
-        question = {"criterion": criterion, "task": case.goal, "answer": _plain(result.output)}
+        question = {"criterion": criterion, "task": case.goal, "answer": _answer(result)}
         ended = await judging.run(msgspec.json.encode(question).decode())
         if not isinstance(ended.output, JudgeVerdict):
             return Score(0.0, f"the judge gave no verdict: {ended.error or ended.status}")
@@ -211,8 +221,9 @@ def _plain(value: Any) -> Any:
     return plain.strip() if isinstance(plain, str) else plain
 
 
-def _text(value: Any) -> str:
-    return render(_plain(value))
+def _answer(result: RunResult[Any]) -> JSON:
+    """The answer as people see it: the JSON that its type accepted, hidden texts masked."""
+    return _plain(result.state.output)
 
 
 def _short(value: Any) -> str:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from taofold.files.agent import AgentFile
     from taofold.files.checked_yaml import Fault, refuse
     from taofold.files.config import Config, read_config
-    from taofold.files.flow.file import FlowFile, build, read_agent
+    from taofold.files.flow.file import FlowFile, build, load_agent, read_agent
     from taofold.files.policy import PolicyFile, read_policy
 
 _HOME = {
@@ -27,6 +27,7 @@ _HOME = {
     "FlowFile": "flow.file",
     "PolicyFile": "policy",
     "build": "flow.file",
+    "load_agent": "flow.file",
     "read_agent": "flow.file",
     "read_config": "config",
     "read_policy": "policy",
@@ -40,6 +41,7 @@ __all__ = [
     "FlowFile",
     "PolicyFile",
     "build",
+    "load_agent",
     "read_agent",
     "read_config",
     "read_policy",

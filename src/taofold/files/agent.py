@@ -8,9 +8,10 @@ who runs it, or that only code can give, are in `NOT_IN_FILES`.
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NewType, get_origin
 
 from pydantic import BeforeValidator, Field
+from typing_extensions import TypeAliasType
 
 from taofold.agent import Agent
 from taofold.agent.activation import STRATEGIES
@@ -108,7 +109,7 @@ class AgentKeys(Strict):
     policy: Any = None
     models: dict[str, Models] = {}
     ask_user: bool = False
-    strict: bool | None = None
+    strict: bool = False
     research: bool = False
     on_denial: Annotated[str, Field(pattern="^(continue|stop)$")] = "continue"
     cache: bool = False
@@ -342,7 +343,7 @@ def build(file: AgentFile, config: Config, root: Path, *, network: bool = False)
         limits=replace(Limits(), **{**config.limits.given(), **keys.limits.given()}),
         policy=file.policy,
         models={role: specs(models) for role, models in keys.models.items()},
-        strict=config.strict if keys.strict is None else keys.strict,
+        strict=keys.strict,
         **{option: getattr(keys, option) for option in PLAIN},
     )
     # Made only if nothing is wrong yet: otherwise one mistake would be told twice.
@@ -368,7 +369,7 @@ def listed_tools(
     for name, keys in file.keys.mcp.items():
         if _new((name, keys), seen):
             try:
-                server = make_server(name, keys, root)
+                server = make_server(name, keys, root, folder)
                 # Servers are started for this, so not for a file that cannot be used anyway.
                 if not faults:
                     len(server)  # asked for its tools now: what is wrong is said at its line
@@ -413,8 +414,8 @@ def output_type(name: str | dict[str, Any], folder: Path) -> Any:
     if name in OUTPUTS:
         return OUTPUTS[name]
     loaded = python_references.load(name, folder)
-    # `list[int]` is no type to Python, but one to pydantic.
-    if not isinstance(loaded, type) and not hasattr(loaded, "__origin__"):
+    # `list[int]` and `int | str` are no types to Python, but they are to typing and pydantic.
+    if not isinstance(loaded, type | NewType | TypeAliasType) and get_origin(loaded) is None:
         raise ConfigError(f"{name!r} is {loaded!r}, not a type")
     return loaded  # pyright: ignore[reportUnknownVariableType]
 

@@ -4,12 +4,15 @@ model (`Strict`); and its faults, each with its place and what to write instead.
 Knows nothing about what the keys mean.
 """
 
+import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Final, NoReturn, TypeVar, get_args
+from typing import Any, BinaryIO, ClassVar, Final, NoReturn, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from taofold.core.errors import ConfigError
@@ -17,6 +20,7 @@ from taofold.core.json_values import is_array, is_object
 from taofold.core.text import clip, near
 from taofold.log.formats import yaml_document as yaml
 from taofold.log.formats.yaml_document import path_text
+from taofold.reserved_places import in_project, open_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +105,10 @@ def load(path: Path, source: str = "") -> tuple[YamlDocument | None, list[Fault]
     source = source or str(path)
     try:
         # Not all of it first: it may be a device, which has no end.
-        with path.open("rb") as file:
+        with _opened(path) as file:
             body = file.read(_LARGEST + 1)
+    except ConfigError as error:
+        return None, [Fault(source, str(error))]
     except OSError as error:
         return None, [Fault(source, f"cannot be read: {error.strerror or error}")]
     if len(body) > _LARGEST:
@@ -112,6 +118,13 @@ def load(path: Path, source: str = "") -> tuple[YamlDocument | None, list[Fault]
     except UnicodeDecodeError as error:
         return None, [Fault(source, f"is not UTF-8: {error}")]
     return parse(text, source, path.parent)
+
+
+def _opened(path: Path) -> BinaryIO:
+    # Elsewhere a link is the person's own, as in a folder of dotfiles.
+    if in_project(path):
+        return os.fdopen(open_file(path, trust="repository"), "rb")
+    return path.open("rb")
 
 
 def parse(text: str, source: str, folder: Path = Path()) -> tuple[YamlDocument | None, list[Fault]]:
@@ -222,7 +235,17 @@ def _fault(
         message = f"must be a mapping, not {_short(error['input'])}"
         return document.fault((*key_path, *inner), message, hint)
     message = error["msg"].replace("Input should be", "must be").removeprefix("Value error, ")
-    return document.fault((*key_path, *inner), f"{message}, not {_short(error['input'])}")
+    hint = _choice(error)
+    return document.fault((*key_path, *inner), f"{message}, not {_short(error['input'])}", hint)
+
+
+def _choice(error: ErrorDetails) -> str:
+    """Which of the words that may stand there was meant, or ""; the message lists them."""
+    if error["type"] != "literal_error" or not isinstance(error["input"], str):
+        return ""
+    words = re.findall(r"'([^']*)'", str(error.get("ctx", {}).get("expected", "")))
+    hint = near(error["input"], words)
+    return hint if hint.startswith("did") else ""
 
 
 def _example(key: str, model: type[BaseModel] | None, value: object) -> str:
@@ -243,12 +266,18 @@ def _takes_number(annotation: Any) -> bool:
 def _model(model: type[BaseModel], inner: Sequence[str | int]) -> type[BaseModel]:
     """The model of the mapping that the last of `inner` is a key of."""
     for part in inner[:-1]:
-        field = model.model_fields.get(str(part))
+        field = _field(model, str(part))
         # In `list[Model]`, `Model | None` and their like the keys are those of the model inside.
         inside = _models(field.annotation) if field else []
         if inside:
             model = inside[0]
     return model
+
+
+def _field(model: type[BaseModel], key: str) -> FieldInfo | None:
+    """The field that is written as `key`: under its alias, if it has one (`while`, `as`)."""
+    fields = model.model_fields
+    return next((field for field in fields.values() if field.alias == key), fields.get(key))
 
 
 def _models(annotation: Any) -> list[type[BaseModel]]:

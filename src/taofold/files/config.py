@@ -1,5 +1,6 @@
-"""Configuration: `.taofold/config.yml` < environment < flags, which are the caller's; its keys, how
-it is read, and how a word of the environment becomes a value.
+"""Configuration: the project's `.taofold/config.yml` < the operator's `config.yml` < environment <
+flags, which are the caller's; its keys, which of them a project may set (`PROJECT_KEYS`), how it is
+read, and how a word of the environment becomes a value.
 
 Defaults for agents that do not say otherwise (`Config`), the bounds of a run, which agent files may
 set as well (`LimitKeys`), and how loops learn (`LearningKeys`): the keys under
@@ -19,6 +20,7 @@ from taofold.core.json_values import is_object
 from taofold.core.text import near
 from taofold.files.checked_yaml import Fault, Strict, YamlDocument, check, load
 from taofold.learning.settings import CONTROL_SHARE, MOST_INJECTED, Extraction, Injection, Learning
+from taofold.reserved_places import operator_folder
 
 LEARNING_PREFIX: Final = "TAOFOLD_LEARNING_"
 KEY: Final = ("ralph", "cross_loop_learning")
@@ -204,32 +206,71 @@ class Config(Strict):
 
     model: str = ""
     provider: str = "openai"
-    strict: bool = True
     traces: Literal["", "otlp", "opik"] = ""
     """Where runs are traced to; the back end's own variables say the rest."""
     traces_content: bool = False
-    """Tell it also what was said, redacted."""
+    """Export the content of runs too, redacted."""
     limits: LimitKeys = LimitKeys()
     ralph: RalphKeys = RalphKeys()
 
 
+PROJECT_KEYS: Final[Mapping[str, str]] = {
+    "model": "the default model, at an address and with a key of yours",
+    "provider": "what completes a bare model name",
+    "limits": "bounds of a run; yours replace them",
+    "ralph": "how loops learn in this project",
+}
+"""The keys that the file of a project may set, and what they do.
+
+A repository brings that file. Where runs are traced to and whether content is sent, network and
+trust are the operator's to say.
+"""
+
+
 def read_config(
-    path: Path | None, environment: Mapping[str, str]
+    path: Path | None, environment: Mapping[str, str], operator: Path | None = None
 ) -> tuple[Config | None, list[Fault]]:
-    """The configuration file, if there is one, with the environment over it."""
-    file, faults = Config(), list[Fault]()
-    if path is not None:
-        document, faults = load(path)
-        if document is not None:
-            read, faults = check(document, Config)
-            file = read or file
-    values, wrong = _environment(environment)
-    faults = [*faults, *wrong]
-    if faults:
+    """The project's file, the operator's file over it, and the environment over both.
+
+    Args:
+        path: The project's file: only `PROJECT_KEYS` may stand in it.
+        environment: Variables of the process.
+        operator: The operator's own file.
+    """
+    project, faults = _configuration_file(path)
+    if path is not None and project is not None:
+        faults += _not_the_projects(path, project)
+    own, wrong = _configuration_file(operator)
+    values, others = _environment(environment)
+    faults = [*faults, *wrong, *others]
+    if faults or project is None or own is None:
         return None, faults
-    # Merged limit by limit: the environment changes one without forgetting the others.
-    limits = LimitKeys(**{**file.limits.given(), **values.pop("limits")})
-    return file.model_copy(update={**values, "limits": limits}), []
+    said = {name: getattr(own, name) for name in own.model_fields_set}
+    # Merged limit by limit: one word changes one without forgetting the others.
+    limits = {**project.limits.given(), **own.limits.given(), **values.pop("limits")}
+    changes = {**said, **values, "limits": LimitKeys(**limits)}
+    return project.model_copy(update=changes), []
+
+
+def _configuration_file(path: Path | None) -> tuple[Config | None, list[Fault]]:
+    if path is None:
+        return Config(), []
+    document, faults = load(path)
+    return check(document, Config) if document is not None else (None, faults)
+
+
+def _not_the_projects(path: Path, config: Config) -> list[Fault]:
+    """A fault for each key that only the operator may set."""
+    document, _ = load(path)
+    assert document is not None
+    return [
+        document.fault(
+            (key,),
+            "a project may not set this: it came with a repository",
+            f"set it in {str(operator_folder() / 'config.yml')!r}, or as {PREFIX}{key.upper()}",
+        )
+        for key in config.model_fields_set - PROJECT_KEYS.keys()
+    ]
 
 
 def _environment(environment: Mapping[str, str]) -> tuple[dict[str, Any], list[Fault]]:
@@ -242,10 +283,10 @@ def _environment(environment: Mapping[str, str]) -> tuple[dict[str, Any], list[F
         if text not in ("otlp", "opik"):
             faults.append(Fault("TAOFOLD_TRACES", f"must be otlp or opik, not {text!r}"))
         values["traces"] = text
-    if text := environment.get("TAOFOLD_STRICT", "").strip().lower():
-        if text not in _WORDS:
-            faults.append(Fault("TAOFOLD_STRICT", f"must be true or false, not {text!r}"))
-        values["strict"] = _WORDS.get(text, True)
+    if text := environment.get("TAOFOLD_TRACES_CONTENT", "").strip():
+        if text.lower() not in _WORDS:
+            faults.append(Fault("TAOFOLD_TRACES_CONTENT", f"must be true or false, not {text!r}"))
+        values["traces_content"] = _WORDS.get(text.lower(), False)
     for variable, text in sorted(environment.items()):
         if variable.startswith(_LIMITS):
             _limit(variable, text.strip(), values["limits"], faults)

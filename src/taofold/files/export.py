@@ -75,6 +75,8 @@ def _refuse(agent: Agent[Any, Any]) -> None:
     for name, why in NOT_IN_FILES.items():
         if name not in _SILENT and getattr(agent, name) != getattr(default, name):
             raise ConfigError(f"cannot be written to a file: {why}", path=name)
+    if callable(agent.instructions):
+        raise ConfigError("instructions that are a function have no text", path="instructions")
     if agent.policy != Policy():
         raise ConfigError("write the policy to a policy file and name that", path="policy")
 

@@ -5,7 +5,8 @@
 
 import importlib.util
 import sys
-from contextlib import redirect_stdout
+from collections.abc import Generator
+from contextlib import contextmanager, redirect_stdout
 from hashlib import blake2b
 from pathlib import Path
 from types import ModuleType
@@ -13,6 +14,7 @@ from typing import Any
 
 from taofold.core.errors import ConfigError
 from taofold.core.text import near
+from taofold.foreign_code import contained, original
 from taofold.trusted_code import OUTSIDE
 
 
@@ -47,27 +49,35 @@ def load(name: str, folder: Path) -> Any:
     return thing
 
 
-def _module(name: str, folder: Path) -> ModuleType:
+@contextmanager
+def _on_path(folder: Path) -> Generator[None]:
+    """Imports come from `folder` first while a module is loaded, as where it is run as a script.
+
+    Not later: an agent may have written there.
+    """
     directory = str(folder.absolute())
-    # On the path while the module is loaded only: later an agent may have written there.
     before = list(sys.path)
     sys.path.insert(0, directory)
     try:
-        return importlib.import_module(name)
-    except KeyboardInterrupt:
-        raise
+        yield
+    finally:
+        # In place, and only our entry: the module may have changed the path itself.
+        sys.path[:] = [entry for entry in sys.path if entry != directory or entry in before]
+
+
+def _module(name: str, folder: Path) -> ModuleType:
+    try:
+        with contained(), _on_path(folder):
+            return importlib.import_module(name)
     except ModuleNotFoundError as error:
         # The module itself is missing, or one that it imports: two different mistakes.
         if error.name is not None and name.startswith(error.name):
             raise ConfigError(
-                f"there is no module {error.name!r} (looked in {directory!r})"
+                f"there is no module {error.name!r} (looked in {str(folder.absolute())!r})"
             ) from error
         raise ConfigError(f"importing {name!r} failed: {error}") from error
-    except BaseException as error:  # also sys.exit() in somebody's module
-        raise ConfigError(f"importing {name!r} raised {type(error).__name__}: {error}") from error
-    finally:
-        # In place, and only our entry: the module may have changed the path itself.
-        sys.path[:] = [entry for entry in sys.path if entry != directory or entry in before]
+    except Exception as error:
+        raise ConfigError(f"importing {name!r} {_raised(error)}") from error
 
 
 def _file(path: Path) -> ModuleType:
@@ -82,12 +92,16 @@ def _file(path: Path) -> ModuleType:
     # Before it runs: dataclasses look their module up while it is loaded.
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # as above
+        with contained(), _on_path(path.parent):
+            spec.loader.exec_module(module)
+    except Exception as error:
         del sys.modules[name]
-        raise ConfigError(
-            f"importing {str(path)!r} raised {type(error).__name__}: {error}"
-        ) from error
+        raise ConfigError(f"importing {str(path)!r} {_raised(error)}") from error
     return module
+
+
+def _raised(error: Exception) -> str:
+    if isinstance(error, ConfigError):
+        return f"failed: {error}"
+    cause = original(error)
+    return f"raised {type(cause).__name__}: {cause}"

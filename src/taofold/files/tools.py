@@ -169,8 +169,10 @@ class McpOAuthKeys(Strict):
 class McpKeys(Strict):
     """One server: a program to start, or an address."""
 
-    command: str = ""
+    command: str | list[str] = ""
+    """The program, or the program and its first arguments."""
     args: list[str] = []
+    """A file that lies beside the agent file is found there, in any working directory."""
     env: dict[str, str] = {}
     """For the program; `${NAME}` is taken from taofold's own environment."""
     cwd: str = ""
@@ -247,12 +249,12 @@ def _flaw(url: str) -> tuple[str, str]:
 
 def _secrets(value: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
     """Where a server's section holds secrets instead of naming variables, with a hint for each."""
-    texts = [("args", text) for text in _array(value.get("args"))]
+    texts = [(key, text) for key in ("command", "args") for text in _array(value.get(key))]
     url = value.get("url")
     # An address that is wrong is told as such; its parts cannot be judged.
     texts += [("url", url)] if isinstance(url, str) and not _flaw(url)[0] else []
     for key, text in texts:
-        if isinstance(text, str) and Redactor().text(text) != text:
+        if isinstance(text, str) and Redactor(guesses=True).text(text) != text:
             yield (key,), "a program reads them from its env, an address from its headers: ${NAME}"
     # A reference says where the secret is and does not hold it.
     secret = _object(value.get("oauth")).get("client_secret")
@@ -275,8 +277,14 @@ def _array(value: Any) -> Sequence[Any]:
     return value if is_array(value) else ()
 
 
-def make_server(name: str, keys: McpKeys, root: Path) -> Any:
+def make_server(name: str, keys: McpKeys, root: Path, folder: Path) -> Any:
     """The toolset of the server. It is started at its first use.
+
+    Args:
+        name: Of the server, as in the file.
+        keys: Its keys in the file.
+        root: The work root, where the program runs.
+        folder: Where the agent file lies, from which files of the program are named.
 
     Raises:
         ConfigError: its folder leads out of the work root.
@@ -302,7 +310,22 @@ def make_server(name: str, keys: McpKeys, root: Path) -> Any:
             oauth = import_module(BRIDGE).OAuth(**keys.oauth.model_dump())
         return make(keys.url, headers=keys.headers, oauth=oauth, **options)
     target = _below(root, keys.cwd, "cwd")
-    return bridge.stdio(keys.command, *keys.args, env=keys.env, cwd=target, **options)
+    written = [keys.command] if isinstance(keys.command, str) else keys.command
+    command, *args = [_beside(folder, word) for word in (*written, *keys.args)]
+    return bridge.stdio(command, *args, env=keys.env, cwd=target, **options)
+
+
+def _beside(folder: Path, word: str) -> str:
+    """The word of a command line; a file beside the agent file by its whole path."""
+    # A bare name is a program of PATH or a text; a folder such as `.` is that of the work root.
+    named = "/" in word or Path(word).suffix != ""
+    if not named or word.startswith("-") or Path(word).is_absolute():
+        return word
+    path = folder.absolute() / word
+    try:
+        return str(path) if path.is_file() else word
+    except (OSError, ValueError):  # no path, but a long text
+        return word
 
 
 def _below(root: Path, folder: str, key: str) -> Path:

@@ -12,6 +12,7 @@ the owner leaves a message for the run in its inbox (`Signal`). Lists show a run
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final, Literal, Protocol
 
 from taofold.core.events import Record
@@ -55,6 +56,8 @@ class RunRow(Value, frozen=True):
     """Is it running, under a lease that was not over when the row was read?"""
     place: int = 0
     """Its number in the order in which runs were registered."""
+    tags: dict[str, str] = {}
+    """What its caller filters lists by."""
 
 
 class Signal(Value, frozen=True):
@@ -184,10 +187,14 @@ class Log(Protocol):
         parent: str = "",
         principal: str = "",
         agent: str = "",
+        tag: str = "",
         before: int = 0,
         limit: int = 100,
     ) -> list[RunRow]:
         """Runs that have all of these, newest first; a `limit` of 0 means all.
+
+        `tag` is `name=value`. With other filters beside it the runs that have the tag are looked
+        at, newest first, until there are enough.
 
         `before` is a `place`: only runs registered before it. What it costs depends on the runs
         that are returned, not on how many there are.
@@ -300,6 +307,11 @@ class WrappedLog:
         hear = getattr(self.log, "on_request", None)
         if hear is not None:
             hear(run, key, request)
+
+    def during_call(self, run: str, key: str, index: int) -> AbstractContextManager[Any]:
+        """Returns the context in which a tool runs: for a log below that traces it."""
+        enter = getattr(self.log, "during_call", None)
+        return nullcontext() if enter is None else enter(run, key, index)
 
     async def create(self, row: RunRow, **named: Any) -> Claim:
         """Register a run with its first records."""

@@ -228,6 +228,7 @@ class MemoryLog:
         parent: str = "",
         principal: str = "",
         agent: str = "",
+        tag: str = "",
         before: int = 0,
         limit: int = 100,
     ) -> list[RunRow]:
@@ -242,6 +243,7 @@ class MemoryLog:
             for entry in reversed(self._runs.values())
             if all(getattr(entry.row, name) == value for name, value in equal)
             and (not before or entry.row.place < before)
+            and (not tag or tag in map("=".join, entry.row.tags.items()))
         ]
         return matching[:limit] if limit else matching
 

@@ -7,7 +7,9 @@ kept in the log's own file or database, which is looked for behind all `WrappedL
 """
 
 import importlib
+import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -16,6 +18,7 @@ from taofold.log.journal import Journal
 from taofold.log.log import Log, WrappedLog
 from taofold.log.memory import MemoryLog
 from taofold.plugins import installed
+from taofold.reserved_places import PROJECT, make_folder, open_file, write_file
 
 _BUILTIN: Final = ("sqlite", "postgresql", "postgres")
 """Known here, so that finding ours does not cost a scan of all installed packages (20 ms)."""
@@ -80,7 +83,6 @@ def _entry(scheme: str) -> str:
     )
 
 
-HOME: Final = ".taofold"
 POSTGRES: Final = ("postgresql://", "postgres://")
 """How the address of a PostgreSQL database begins."""
 
@@ -109,7 +111,7 @@ def open_builtin(spec: str | Path, *, adopt: bool = False) -> Log:
             "postgresql://USER@HOST/DATABASE"
         )
     path = Path(text).expanduser()
-    if path.parent.name == HOME:
+    if path.parent.name == PROJECT:
         make_home(path.parent)
     # Imported here: who logs to memory or to a server never loads sqlite3.
     module = importlib.import_module("taofold.log.sqlite.log")
@@ -136,13 +138,19 @@ def open_postgres(dsn: str) -> Log:
 
 
 def make_home(folder: Path) -> None:
-    """Create the folder `.taofold`, for its owner only, and keep it out of git."""
+    """Create the folder `.taofold`, for its owner only, and keep it out of git.
+
+    Raises:
+        ConfigError: a repository or another user has put something else there.
+        LogError: it cannot be created.
+    """
     try:
         # The log holds what was approved, and by whom: nobody else on the machine may write it.
-        folder.mkdir(mode=0o700, exist_ok=True)
-        ignore = folder / ".gitignore"
-        if not ignore.exists():
-            ignore.write_text("*\n", encoding="utf-8")
+        make_folder(folder)
+        with suppress(FileNotFoundError):
+            os.close(open_file(folder / ".gitignore", trust="repository"))
+            return
+        write_file(folder / ".gitignore", b"*\n")
     except OSError as error:
         raise LogError(f"the folder {str(folder)!r} cannot be created: {error.strerror}") from error
 

@@ -23,6 +23,7 @@ from taofold.core import events as e
 from taofold.core.errors import ConfigError, LogError
 from taofold.core.json_values import is_finite
 from taofold.core.state import IDLE, RunState, fold, reduce
+from taofold.foreign_code import contained
 from taofold.log.log import Log
 
 Listener: TypeAlias = Callable[[e.Record], None]
@@ -299,7 +300,8 @@ class Store:
         # A copy: a listener may unsubscribe while it is called.
         for listener in tuple(self._listeners):
             for record in records:
-                listener(record)
+                with contained():
+                    listener(record)
 
 
 def _check_update(update: object) -> tuple[str, Any]:

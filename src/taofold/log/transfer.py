@@ -41,6 +41,7 @@ TABLES: Final[dict[str, tuple[str, ...]]] = {
         "owner",
         "waiting_for",
         "wake_at",
+        "tags",
     ),
     "leases": ("number", "owner", "until"),
     "events": ("number", "seq", "at", "version", "body"),
@@ -57,6 +58,7 @@ TABLES: Final[dict[str, tuple[str, ...]]] = {
 _TEXTS: Final = frozenset(
     (
         *("run", "goal", "agent", "session", "parent", "principal", "owner", "waiting_for"),
+        "tags",
         *("id", "digest", "stream", "body"),
     )
 )

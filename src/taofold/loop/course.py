@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from taofold.core.text import times
 from taofold.loop.events import Intervened, IterationEnded
 from taofold.loop.state import LoopState
 from taofold.loop.values import Kind, Level
@@ -159,7 +160,7 @@ class _Course:
         if not broken:
             return None
         names = join_names(broken, 5)
-        why = f"{len(broken)} check{'s' * (len(broken) > 1)} passed before and fail now: {names}"
+        why = f"{times(len(broken), 'check')} passed before and fail now: {names}"
         return _Finding("regression", why, REPAIR)
 
     def _plateau(self) -> _Finding | None:

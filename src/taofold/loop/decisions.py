@@ -10,6 +10,7 @@ leaves behind. Whether a loop goes nowhere is in `course`: its findings are fact
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from taofold.core.text import times
 from taofold.core.values import Value
 from taofold.loop.events import IterationEnded
 from taofold.loop.state import LoopState
@@ -156,12 +157,14 @@ def _fruitless(iteration: IterationEnded) -> bool:
 def _limit(state: LoopState, now: int) -> Close | None:
     """The limit that is reached, in the order in which a person would want to hear of it."""
     bounds = state.bounds
-    if bounds.usd is not None and state.spent.usage.usd >= bounds.usd:
-        return Close("budget", f"${state.spent.usage.usd:.2f} of ${bounds.usd:.2f} are spent")
+    if bounds.usd is not None and state.spent.usage.priced_usd >= bounds.usd:
+        return Close(
+            "budget", f"${state.spent.usage.priced_usd:.2f} of ${bounds.usd:.2f} are spent"
+        )
     if state.left_ms(now) <= 0:
         return out_of_time(state)
     if len(state.iterations) >= bounds.iterations:
-        count = f"{bounds.iterations} iteration{'s' * (bounds.iterations != 1)}"
+        count = f"{times(bounds.iterations, 'iteration')}"
         return Close("exhausted", f"{count}, and the gates do not pass")
     return None
 

@@ -20,11 +20,13 @@ from typing import Any, Final, TypeAlias, TypeVar, assert_never
 from msgspec import structs
 
 from taofold.agent import Agent
+from taofold.agent.instructions import Instructions, instructions_text
 from taofold.agent.result import Happening, RunResult
 from taofold.clocks import clock, steady
 from taofold.core.errors import LogError, Refused, TaofoldError, UnknownRun
 from taofold.core.events import Record
 from taofold.core.state import ENDED, RunState, fold
+from taofold.foreign_code import contained
 from taofold.log.journal import Journal
 from taofold.log.log import Log
 from taofold.loop import events as loop_events
@@ -54,6 +56,8 @@ from taofold.loop.stream import LoopStream, Overtaken
 from taofold.loop.values import Ending, Learnt, Lessons
 from taofold.loop.verdict import Verdict
 from taofold.parsing.untrusted_text import BAR
+from taofold.runtime.run import TITLE
+from taofold.tools.context import RunContext
 
 TOLD: Final = 6000
 """Characters of the gates' findings that an iteration is told."""
@@ -204,7 +208,8 @@ class Driver:
     def tell(self, happening: Happening) -> None:
         """Pass on what happens in an iteration's run."""
         if self.dependencies.hear is not None:
-            self.dependencies.hear(happening)
+            with contained():
+                self.dependencies.hear(happening)
 
     async def _move(self) -> bool:
         """Make one move; False if there is nothing left to do."""
@@ -345,14 +350,17 @@ class Driver:
         if had.status in ENDED and had.status != "cancelled" and had.stop_reason != "error":
             return
         now = self.now()
-        worker = dependencies.agent(self.environment.root, state)
+        with contained():
+            worker = dependencies.agent(self.environment.root, state)
         agent = agent_for(worker, state, now, had).but(log=dependencies.log)
         if records:
             work = agent.resume(move.run, listener=self.tell)
         else:
             goal = iteration.goal(state, move.number, self._failing())
-            marks = {"loop": self.loop, "iteration": move.number, "reference": BAR}
-            settings = {**dependencies.settings(state, agent), **marks}
+            title = f"{self.loop}, iteration {move.number}: {state.wish.task}"
+            marks = {"loop": self.loop, "iteration": move.number, "reference": BAR, TITLE: title}
+            with contained():
+                settings = {**dependencies.settings(state, agent), **marks}
             work = agent.run(goal, run_id=move.run, listener=self.tell, settings=settings)
         _: RunResult[Any] | None = await self.during(work, self._left())
 
@@ -501,17 +509,26 @@ def agent_for(agent: Agent[Any, Any], state: LoopState, now: int, had: RunState)
         seconds = min(seconds, limits.seconds)
     usd = limits.usd
     if bounds.usd is not None:
-        left = max(0.0, bounds.usd - state.spent.usage.usd)
+        left = max(0.0, bounds.usd - state.spent.usage.priced_usd)
         usd = left if usd is None else min(usd, left)
     changes: dict[str, Any] = {"seconds": seconds, "usd": usd}
     if bounds.steps is not None:
         changes["steps"] = bounds.steps
-    strict = True if agent.strict is None else agent.strict
     return agent.but(
-        instructions=iteration.instructions(agent.instructions, state),
+        instructions=_instructions(agent, state),
         limits=replace(limits, **changes),
-        strict=strict,
     )
+
+
+def _instructions(agent: Agent[Any, Any], state: LoopState) -> Instructions[Any]:
+    own = agent.instructions
+    if isinstance(own, str):
+        return iteration.instructions(own, state)
+
+    async def written(context: RunContext[Any]) -> str:
+        return iteration.instructions(await instructions_text(own, context), state)
+
+    return written
 
 
 def _standing(state: LoopState) -> str:

@@ -17,7 +17,7 @@ from typing import Any, Final
 from taofold.core import events as run
 from taofold.core.json_values import render
 from taofold.core.state import RunState, ending, fold, live
-from taofold.core.text import clip, excerpt, key_line
+from taofold.core.text import clip, excerpt, key_line, times
 from taofold.core.values import FINISH, Action, Observation, Step, Value
 from taofold.loop.events import FailedAction, IterationEnded, LessonsInjected
 from taofold.loop.state import LoopState
@@ -97,7 +97,7 @@ def _told(state: LoopState, iteration: IterationEnded) -> str:
     """An earlier iteration in a few lines."""
     then = state.quality_before(iteration.number)
     count = len(iteration.changed)
-    changed = f"{count} file{'s' * (count > 1)}" if count else "nothing"
+    changed = times(count, "file") if count else "nothing"
     head = (
         f"Iteration {iteration.number}: {then:.0%} → {iteration.quality:.0%} of the checks pass; "
         f"changed {changed}; its run ended as {iteration.status} ({iteration.stop_reason})."

@@ -23,6 +23,7 @@ from msgspec.structs import replace
 from taofold.core.events import Proposed, Record
 from taofold.core.failing_checks import Check, is_assertion, is_foreign, is_test
 from taofold.diagnostics import passing_names
+from taofold.foreign_code import contained, in_own_task
 from taofold.learning.attribution import Application, Refutation, applications
 from taofold.learning.extraction.diffs import IMPORT, changed_lines
 from taofold.learning.extraction.generalisation import language_of, pattern_of, seen_at
@@ -548,7 +549,9 @@ class CrossLoopLearner:
         """The draft under the name that a model gives it, if there is one to ask."""
         if self.describe is None:
             return draft
-        name = " ".join((await self.describe(draft)).split())[:_MOST_NAME]
+        with contained():
+            words = await in_own_task(self.describe(draft))
+        name = " ".join(words.split())[:_MOST_NAME]
         return replace(draft, name=name) if name else draft
 
 

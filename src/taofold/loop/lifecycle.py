@@ -23,6 +23,7 @@ from msgspec.structs import replace
 from taofold.agent.activation import Activation
 from taofold.core.errors import ConfigError, Conflict, LogError, Refused, TaofoldError
 from taofold.core.state import RunState
+from taofold.core.text import times
 from taofold.log.memory import MemoryLog
 from taofold.loop import events as loop_events
 from taofold.loop.decisions import Clear, Learn, decide
@@ -299,7 +300,7 @@ async def edits(
     done = await environment.settle(paths, keep=word == "keep", seconds=seconds)
     if done.lost:
         some = join_names(done.dropped, 5)
-        warn(f"{done.lost} test{'s' * (done.lost != 1)} need not be there any more: {some}")
+        warn(f"{times(done.lost, 'test')} need not be there any more: {some}")
     keep = word == "keep"
     return [
         loop_events.Edited(
@@ -402,7 +403,7 @@ async def _was_room(
 
 def _valid(wish: LoopRequest, loop: str) -> None:
     faults: list[ConfigError] = []
-    redactor = environment_redactor()
+    redactor = environment_redactor().viewing()
 
     def fault(bad: bool, path: str, text: str) -> None:
         if bad:
@@ -458,10 +459,10 @@ def _leaves_room(state: LoopState, bounds: LoopLimits) -> None:
     # An open iteration may still be finished, even if it is the last that the limit allows.
     if state.open is None and len(state.iterations) >= bounds.iterations:
         raise Refused(
-            f"{len(state.iterations)} iterations were used: resume with --max-iterations "
+            f"{times(len(state.iterations), 'iteration')} used: resume with --max-iterations "
             f"{len(state.iterations) + 1} or more"
         )
-    spent = state.spent.usage.usd
+    spent = state.spent.usage.priced_usd
     if bounds.usd is not None and spent >= bounds.usd:
         raise Refused(f"${spent:.2f} were spent: resume with a --budget above that")
 

@@ -13,13 +13,14 @@ from itertools import pairwise
 from typing import Any, Final
 
 from taofold.core.failing_checks import Check
-from taofold.core.text import iso
+from taofold.core.text import iso, times
 from taofold.loop import events as loop_events
 from taofold.loop.gates.verdict_texts import limits
 from taofold.loop.state import LoopState, fold
 from taofold.loop.values import OLD, Learnt, Used
 from taofold.loop.verdict import Verdict
 from taofold.parsing.untrusted_text import join_names, one_line, readable
+from taofold.policy.redaction.views import shown_value
 
 _CATEGORY: Final = {
     "AssertionError": "logic_error",
@@ -171,7 +172,7 @@ def state_json(loop: str, records: Sequence[loop_events.LoopRecord]) -> dict[str
     return {
         "version": VERSION,
         "loop_id": loop,
-        "task": state.wish.task,
+        "task": shown_value(state.wish.task),
         "completion_criteria": list(state.wish.commands),
         "status": state.status,
         "seed_status": old.get(state.status, state.status),
@@ -283,7 +284,7 @@ def _analytics(
         "quality_score": round(100 * iteration.quality, 1),
         "quality_delta": round(100 * (iteration.quality - then), 1),
         "tokens_used": iteration.spent.usage.tokens,
-        "token_cost_usd": round(iteration.spent.usage.usd, 9),
+        "token_cost_usd": iteration.spent.usage.shown_usd,
         "execution_time_ms": iteration.spent.ms,
         "verification_status": "passed"
         if iteration.verdict.passed and not iteration.blocked
@@ -387,13 +388,14 @@ def _code(text: str, width: int = 80) -> str:
 def _head(loop: str, state: LoopState) -> str:
     spent, ended = state.spent, state.ended
     rows = [
-        f"# {_cell(state.wish.task, 120)}",
+        f"# {_cell(shown_value(state.wish.task), 120)}",
         "",
         f"* loop `{loop}`: **{state.status}**" + (f", {_cell(ended.reason, 400)}" if ended else ""),
         f"* gates: {' AND '.join([_code(command, 200) for command in state.wish.commands])}",
         f"* {iso(state.started_at)} to {iso(state.at)}; {len(state.done)} of at most "
-        f"{state.bounds.iterations} iterations, {spent.steps} steps, {spent.tool_calls} calls, "
-        f"{spent.usage.tokens} tokens, ${spent.usage.usd:.4f}",
+        f"{times(state.bounds.iterations, 'iteration')}, {times(spent.steps, 'step')}, "
+        f"{times(spent.tool_calls, 'call')}, {times(spent.usage.tokens, 'token')}, "
+        f"${spent.usage.usd:.4f}",
     ]
     if ended is not None and ended.why_best:
         rows.append(

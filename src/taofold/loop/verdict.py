@@ -12,7 +12,7 @@ from typing import Final, Literal
 from msgspec.structs import replace
 
 from taofold.core.failing_checks import Check
-from taofold.core.text import excerpt
+from taofold.core.text import excerpt, times
 from taofold.core.values import Value
 from taofold.diagnostics import failing_checks
 
@@ -181,7 +181,7 @@ class Verdict(Value, frozen=True):
     def summary(self) -> str:
         """`12 of 14 checks pass`, and what else decides."""
         good, every = self.counts
-        summary = f"{good} of {every} check{'s' * (every != 1)} pass{'es' * (every == 1)}"
+        summary = f"{good} of {times(every, 'check')} pass{'es' * (every == 1)}"
         if self.missing:
             summary += f"; {len(self.missing)} of the baseline did not run"
         if self.tampered:

@@ -9,7 +9,6 @@ packages are made again.
 """
 
 import hashlib
-import os
 import shlex
 import shutil
 from contextlib import suppress
@@ -20,6 +19,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from taofold import reserved_places
 from taofold.core.errors import ConfigError, Refused, RunError
 from taofold.core.values import Value
 from taofold.loop.git import Git, repository
@@ -116,7 +116,7 @@ class Workspace:
             ConfigError: there is none, or its work root is gone.
         """
         try:
-            record = msgspec.json.decode((Path(folder) / FILE).read_bytes(), type=_Kept)
+            record = msgspec.json.decode(reserved_places.read_file(Path(folder) / FILE), type=_Kept)
         except (OSError, msgspec.DecodeError) as error:
             raise ConfigError(f"there is no workspace in {str(folder)!r}: {error}") from error
         home = Path(project).resolve()
@@ -319,10 +319,7 @@ class Workspace:
             self.closed,
             self.repository,
         )
-        temporary = self.folder / f"{FILE}.{os.getpid()}"
-        temporary.write_bytes(msgspec.json.encode(record))
-        # Atomic: the only record of where the snapshots are is never half written.
-        temporary.rename(self.folder / FILE)
+        reserved_places.write_file(self.folder / FILE, msgspec.json.encode(record))
 
 
 def open_workspace(
@@ -345,7 +342,8 @@ def open_workspace(
         raise ConfigError(f"{str(project)!r} is no directory")
     if state.is_relative_to(home):
         raise ConfigError(f"{str(folder)!r} lies in the project; an agent could write there")
-    state.mkdir(parents=True, exist_ok=True)
+    # As it is named: a link on the way would be gone from the resolved path.
+    reserved_places.make_folder(Path(folder))
     # An index of its own: the store's index belongs to the work root, which may be elsewhere.
     own = Snapshots(shadow(state, home).store, home, state / "project.index")
     first = own.take(repository(home), "before iteration 1")
@@ -375,10 +373,9 @@ def state_folder(project: Path | str, home: Path | str, loop_id: str) -> Path:
     root, state_home = Path(project).resolve(), Path(home).resolve()
     if not state_home.is_relative_to(root):
         return state_home / "loops" / loop_id
-    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     # The project's path stands for it: two projects may have loops of the same name.
     mark = hashlib.sha256(str(root).encode("utf-8", "surrogateescape")).hexdigest()[:16]
-    return Path(state) / "taofold" / "loops" / mark / loop_id
+    return reserved_places.state_folder() / "loops" / mark / loop_id
 
 
 def _worktree(project: Path, target: Path) -> tuple[Path, str]:

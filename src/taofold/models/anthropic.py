@@ -7,7 +7,6 @@ piece holds its blocks and the border to the role before it.
 """
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -31,6 +30,7 @@ from taofold.core.json_values import is_object
 from taofold.core.reply import finish_of
 from taofold.core.values import Effort, Message, Reply, Usage
 from taofold.models.capabilities import Abilities, rules_for
+from taofold.models.decoding import arguments_text, spelling_of
 from taofold.models.encoding import (
     NO_RESULT,
     acceptable_parts,
@@ -47,7 +47,6 @@ from taofold.models.encoding import (
     present,
     raw,
     system_texts,
-    wire_name,
 )
 from taofold.models.endpoint import ReplyReader
 from taofold.models.remote import (
@@ -64,6 +63,8 @@ from taofold.models.remote import (
 )
 from taofold.models.replies import EventReader, ReplyContext, count_of, decode, reported_error
 from taofold.models.transport import same_server
+from taofold.models.wire_names import ANTHROPIC_ID, ANTHROPIC_TOOLS, WireTools
+from taofold.models.wire_schema import ANTHROPIC_FORM
 from taofold.runtime.model import Request, Speaker, ToolSpec
 
 VERSION: Final = "2023-06-01"
@@ -84,7 +85,6 @@ _BUDGETS: Final[Mapping[Effort, int]] = {
 """Tokens of thinking for models that are asked by budget."""
 _BLOCK_LIMIT: Final = 32 << 20
 """Bytes of a request that the API takes."""
-_NOT_IN_IDS: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class MessagesModel(RemoteModel):
@@ -95,6 +95,8 @@ class MessagesModel(RemoteModel):
     """
 
     wire = "messages"
+    tool_rules = ANTHROPIC_TOOLS
+    form_rules = ANTHROPIC_FORM
 
     def __init__(
         self,
@@ -148,8 +150,10 @@ class MessagesModel(RemoteModel):
             if limit <= budget:
                 thinking = {**thinking, "budget_tokens": max(limit - 1, 1_024)}
                 body["max_tokens"] = max(limit, 1_025)
-        if turn.schema is not None and self._shapes:
-            config["format"] = {"type": "json_schema", "schema": turn.schema}
+        if turn.form is not None and self._shapes and not turn.form.reason:
+            config["format"] = {"type": "json_schema", "schema": turn.form.schema}
+        elif turn.form is not None:
+            notes += filter(None, [self._not_enforced(turn)])
         body |= present({"thinking": thinking, "output_config": config})
         body |= self._sampling(self._rules, settings, notes, thinks=thinks)
         body |= present(
@@ -158,10 +162,10 @@ class MessagesModel(RemoteModel):
                 "service_tier": settings.service_tier,
                 "stream": turn.streaming,
                 "cache_control": self._whole_cache and self._cache_mark(turn),
-                "tools": [_tool(tool) for tool in turn.tools],
+                "tools": [_tool(tool) for tool in turn.wire.tools],
                 # Current models refuse to be forced, so nobody is: the offer stays, calling may
                 # be off.
-                "tool_choice": turn.tools and turn.request.allowed == () and {"type": "none"},
+                "tool_choice": turn.wire.tools and turn.request.allowed == () and {"type": "none"},
             }
         )
         # Without the closing brace, which `_messages` writes: tools and system follow as bytes.
@@ -208,7 +212,7 @@ class MessagesModel(RemoteModel):
         # Fragments without a message: the system's go into a field of their own (`_system`).
         if not written:
             raise ModelError("a conversation needs a message besides the system's", kind="request")
-        past = self._past_tools(turn) if native and not turn.tools else b""
+        past = self._past_tools(turn) if native and not turn.wire.tools else b""
         body = [past + self._system(turn) + b',"messages":[', *written, ending, b"]}]}"]
         if not self._whole_cache:
             body = _with_cache_mark(body, self._cache_mark(turn))
@@ -225,7 +229,11 @@ class MessagesModel(RemoteModel):
     def _past_tools(self, turn: ModelTurn) -> bytes:
         # A history with tool blocks is refused unless tools are defined: name the ones
         # it used, and forbid them.
-        used = {wire_name(c.name) for message in turn.request.conversation for c in message.calls}
+        used = {
+            turn.wire.name(call.name)
+            for message in turn.request.conversation
+            for call in message.calls
+        }
         if not used:
             return b""
         tools = [{"name": name, "input_schema": {"type": "object"}} for name in sorted(used)]
@@ -243,7 +251,7 @@ class MessagesModel(RemoteModel):
         blocks[-1] |= present({"cache_control": self._cache_mark(turn)})
         return b',"system":' + encode(blocks)
 
-    def _native(self, conversation: Conversation, index: int) -> bytes:
+    def _native(self, conversation: Conversation, index: int, wire: WireTools) -> bytes:
         """The blocks of a message, preceded by results that are missing and by the border."""
         message = conversation[index]
         if message.role == "tool":
@@ -258,7 +266,7 @@ class MessagesModel(RemoteModel):
         lacking = _missing(conversation, index)
         if message.role != "assistant":
             return _piece(conversation, index, [*lacking, *self._visible_content(message.content)])
-        content = self._model_turn(conversation, index)
+        content = self._model_turn(conversation, index, wire)
         if not lacking:
             return _piece(conversation, index, content)
         between = join(lacking, "user", open_role(conversation, index))
@@ -268,10 +276,10 @@ class MessagesModel(RemoteModel):
         """A message for a model without native tools."""
         message = conversation[index]
         if message.role == "assistant" and not message.calls:
-            return _piece(conversation, index, self._model_turn(conversation, index))
+            return _piece(conversation, index, self._model_turn(conversation, index, WireTools()))
         return _piece(conversation, index, self._visible_content(as_text(message)))
 
-    def _model_turn(self, conversation: Conversation, index: int) -> list[Any]:
+    def _model_turn(self, conversation: Conversation, index: int, wire: WireTools) -> list[Any]:
         """What the model said, block by block as it came."""
         blocks: list[Any] = []
         for part in parts_of(content_for(conversation, index, self.issuer)):
@@ -285,9 +293,9 @@ class MessagesModel(RemoteModel):
                     blocks.append(
                         {
                             "type": "tool_use",
-                            "id": _id(part.id),
-                            "name": wire_name(part.name),
-                            "input": arguments_of(part),
+                            "id": ANTHROPIC_ID.apply(part.id),
+                            "name": wire.name(part.name),
+                            "input": wire.arguments(part.name, arguments_of(part)),
                         }
                     )
                 case _:
@@ -304,7 +312,10 @@ class MessagesModel(RemoteModel):
         content: Any = result.content
         if not isinstance(content, str):
             content = self._visible_content(content)
-        block: dict[str, Any] = {"type": "tool_result", "tool_use_id": _id(result.id)}
+        block: dict[str, Any] = {
+            "type": "tool_result",
+            "tool_use_id": ANTHROPIC_ID.apply(result.id),
+        }
         block["content"] = content or "(empty)"
         return block | ({"is_error": True} if result.error else {})
 
@@ -339,14 +350,9 @@ def _with_cache_mark(body: list[bytes], cache: dict[str, str]) -> list[bytes]:
     return [*body[:last], body[last][:-1] + mark, *body[last + 1 :]]
 
 
-def _id(call_id: str) -> str:
-    """An id in the alphabet that the API takes."""
-    return _NOT_IN_IDS.sub("_", call_id) or "call"
-
-
 def _tool(tool: ToolSpec) -> dict[str, Any]:
     return {
-        "name": wire_name(tool.name),
+        "name": tool.name,
         "description": tool.description,
         "input_schema": tool.parameters,
     }
@@ -355,7 +361,7 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
 def _missing(messages: Sequence[Message], end: int) -> list[Any]:
     """Results for the calls before index `end` that have none."""
     return [
-        {"type": "tool_result", "tool_use_id": _id(call.id), "content": NO_RESULT}
+        {"type": "tool_result", "tool_use_id": ANTHROPIC_ID.apply(call.id), "content": NO_RESULT}
         for call in pending(messages, end)
     ]
 
@@ -415,7 +421,12 @@ def connect(model: str, **options: Unpack[ModelOptions]) -> MessagesModel:
     headers = {"anthropic-version": VERSION, **({"x-api-key": key} if key else {})}
     rules = rules_for("anthropic", model)
     connected = connection(
-        "anthropic", model, endpoint(f"{url}/messages", headers, key, options), options, rules=rules
+        "anthropic",
+        model,
+        endpoint(f"{url}/messages", headers, key, options),
+        options,
+        server=url,
+        rules=rules,
     )
     return MessagesModel(connected, rules, whole_cache=rules.vendor == "anthropic")
 
@@ -427,11 +438,16 @@ class _Details(msgspec.Struct):
     thinking_tokens: int | None = None
 
 
+class _Written(msgspec.Struct):
+    ephemeral_1h_input_tokens: int | None = None
+
+
 class _Usage(msgspec.Struct):
     input_tokens: int | None = None
     output_tokens: int | None = None
     cache_read_input_tokens: int | None = None
     cache_creation_input_tokens: int | None = None
+    cache_creation: _Written | None = None
     output_tokens_details: _Details | None = None
     service_tier: str | None = None
 
@@ -441,7 +457,7 @@ class _Delta(msgspec.Struct):
     text: str | None = None
     thinking: str | None = None
     signature: str | None = None
-    partial_json: str | None = None
+    partial_json: Any = None
     stop_reason: str | None = None
     stop_details: Any = None
 
@@ -471,14 +487,14 @@ class _Growing:
 
     def __init__(self, block: dict[str, Any]) -> None:
         self.block = block
-        self.text = [str(block.get("text") or "")]
-        self.thinking = [str(block.get("thinking") or "")]
-        self.signature = [str(block.get("signature") or "")]
+        self.text = [spelling_of(block.get("text"))]
+        self.thinking = [spelling_of(block.get("thinking"))]
+        self.signature = [spelling_of(block.get("signature"))]
         arguments = block.get("input")
         # Streams begin a call with `input: {}` and send
         # its JSON as deltas; whole answers have it here.
         self.json = (
-            [encode(arguments).decode()] if arguments and block.get("type") == "tool_use" else []
+            [arguments_text(arguments)] if arguments and block.get("type") == "tool_use" else []
         )
 
     def add(self, delta: _Delta) -> None:
@@ -486,7 +502,7 @@ class _Growing:
         self.thinking.append(delta.thinking or "")
         self.signature.append(delta.signature or "")
         if delta.partial_json:
-            self.json.append(delta.partial_json)
+            self.json.append(arguments_text(delta.partial_json))
 
     def parts(self, frame: ReplyContext, place: int) -> list[Part]:
         """The block as parts."""
@@ -535,7 +551,7 @@ class MessagesReader(EventReader):
         for index, block in enumerate(answer.content):
             self._blocks[index] = _Growing(block)
             if block.get("type") == "text":
-                self._frame.speak(block.get("text"))
+                self._frame.speak(spelling_of(block.get("text")))
         self._finish = answer.stop_reason
         self._count(answer.usage)
         self._note(answer)
@@ -562,7 +578,7 @@ class MessagesReader(EventReader):
                 if event.index in self._blocks:
                     raise self._frame.unreadable(f"block {event.index} begins twice")
                 self._blocks[event.index] = _Growing(event.content_block)
-                self._frame.speak(event.content_block.get("text"))
+                self._frame.speak(spelling_of(event.content_block.get("text")))
             case "content_block_delta" if event.delta:
                 # A delta of a block that nobody began counts as text.
                 block = self._blocks.setdefault(event.index, _Growing({"type": "text"}))
@@ -614,4 +630,5 @@ class MessagesReader(EventReader):
             written,
             count_of(used, "output_tokens_details", "thinking_tokens"),
             used.service_tier or "",
+            count_of(used, "cache_creation", "ephemeral_1h_input_tokens"),
         )

@@ -22,7 +22,7 @@ _IMAGES: Final = ("image", "document")
 _ALL_MEDIA: Final = ("image", "document", "audio", "video")
 _LOW_TO_HIGH: Final[tuple[Effort, ...]] = ("low", "medium", "high")
 _LOW_TO_MAX: Final[tuple[Effort, ...]] = ("low", "medium", "high", "xhigh", "max")
-_NEWEST: Final = (99, 0)
+_NEWEST: Final[Version] = (99, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,7 @@ class Abilities:
         off: how it is told not to think: a value of its vendor's; "" = it cannot be stopped.
         budget: its thinking is bounded by tokens, not asked for by level.
         sampling: does it take temperature and top_p?
+        one_sampling: it takes temperature or top_p, not both.
         echo: the field of its thinking that must come back with every tool call, even empty.
         signed: its calls carry signatures that must come back with them.
         bound: its reasoning is bound to every byte before it.
@@ -54,6 +55,7 @@ class Abilities:
     off: str = ""
     budget: bool = False
     sampling: Sampling = "yes"
+    one_sampling: bool = False
     echo: str = ""
     signed: bool = False
     bound: bool = False
@@ -82,8 +84,12 @@ UNKNOWN: Final = Abilities(
 
 def key_of(model: str) -> str:
     """The part of a model's name that rules read: no path, no tag, lower case."""
+    # A fine-tuned model (`ft:gpt-4.1-mini:org::abc`, `ft:codestral-latest:…`) has its base's rules.
+    whole = model.lower()
+    if "ft:" in whole and (whole.startswith("ft:") or "/ft:" in whole):
+        return whole.partition("ft:")[2].partition(":")[0]
     # `openrouter/…/name:free` and `name:7b` are the model `name`.
-    return model.lower().rpartition("/")[2].partition(":")[0]
+    return whole.rpartition("/")[2].partition(":")[0]
 
 
 # --- Anthropic -----------------------------------------------------------------------------------
@@ -106,6 +112,17 @@ def claude(model: str) -> Abilities:
         (5, 1),
     )
     return replace(_CLAUDE_NEWEST, bound=bound)
+
+
+def reads_thinking(reader: str, maker: str) -> bool:
+    """Does the model `reader` take thinking that `maker`, of the same endpoint, signed?
+
+    Anthropic, 2026-11-09: that of Fable and Mythos from 5.2 on is read by this pair alone.
+    """
+    made, reads = _claude_version(maker), _claude_version(reader)
+    if made[0] in _ALWAYS_THINK and made[1] >= (5, 2):
+        return reads[0] in _ALWAYS_THINK and reads[1] == made[1]
+    return True
 
 
 def _claude_version(model: str) -> tuple[str, Version]:
@@ -144,6 +161,9 @@ def _numbered_claude(line: str, version: Version) -> Abilities:
     rules = replace(newest, thinking="opt_in", off="disabled", bound=False)
     if version >= (4, 7):
         return rules
+    # Anthropic, "Migrating to Claude 4.5", "Sampling parameters": "Use only `temperature` or
+    # `top_p`, not both"; Opus 4.1 is the first model that refuses both.
+    rules = replace(rules, one_sampling=version >= (4, 1))
     if version >= (4, 6):
         return replace(rules, efforts=("low", "medium", "high", "max"), sampling="yes")
     rules = replace(rules, sampling="not_thinking", budget=True, max_output=32_000)
@@ -162,7 +182,9 @@ def _numbered_claude(line: str, version: Version) -> Abilities:
 
 # --- OpenAI --------------------------------------------------------------------------------------
 
-_GPT: Final = re.compile(r"(?:^|[^a-z])gpt-(?P<major>\d)(?:\.(?P<minor>\d+))?(?P<rest>[a-z-].*)?$")
+_GPT: Final = re.compile(
+    r"(?:^|[^a-z]|chat)gpt-(?P<major>\d)(?:\.(?P<minor>\d+))?(?P<rest>[a-z-].*)?$"
+)
 _O_SERIES: Final = re.compile(r"(?:^|[^a-z])o(?P<number>[1-9])(?:-|$)")
 
 
@@ -183,6 +205,8 @@ def gpt(model: str) -> Abilities:
             efforts=_LOW_TO_HIGH,
         )
     if match is None:
+        if name.startswith(("gpt-audio", "gpt-realtime")):
+            return _old_gpt((4, 0), "o-audio")
         return _GPT_NEWEST
     version = int(match["major"]), int(match["minor"] or 0)
     rest = match["rest"] or ""
@@ -252,6 +276,8 @@ def gemini(model: str) -> Abilities:
     match = _GEMINI.search(key_of(model))
     if key_of(model).startswith("gemma"):
         return Abilities("google", 131_072, inputs=("image",), schema=False)
+    if any(line in key_of(model) for line in ("omni", "robotics")):
+        return replace(_GEMINI_NEWEST, window=131_072)
     if match is None:
         return _GEMINI_NEWEST
     version, rest = (int(match["major"]), int(match["minor"] or 0)), match["rest"] or ""
@@ -281,54 +307,170 @@ _GEMINI_NEWEST: Final = Abilities(
 # --- the others ----------------------------------------------------------------------------------
 
 
+_LOW_HIGH_MAX: Final[tuple[Effort, ...]] = ("low", "high", "max")
+
+
+def _version(name: str, pattern: re.Pattern[str]) -> Version | None:
+    """The version that `pattern` finds in a name, as numbers; None if there is none."""
+    match = pattern.search(name)
+    return None if match is None else (int(match[1]), int(match[2] or 0))
+
+
+def _version_or_newest(name: str, pattern: re.Pattern[str]) -> Version:
+    return _version(name, pattern) or _NEWEST
+
+
+_DEEPSEEK: Final = re.compile(r"deepseek-[vr](\d+)(?:[.-](\d)(?!\d))?")
+
+
 def deepseek(model: str) -> Abilities:
-    """DeepSeek's models: thinking by default from V4 on, echoed with every tool call."""
+    """DeepSeek's models: thinking by default from V4 on, echoed with every tool call.
+
+    DeepSeek, guide "Thinking mode": levels low, high and max; the Flash line sees pictures.
+    """
+    name = key_of(model)
+    version = _version_or_newest(name, _DEEPSEEK)
+    sees = any(line in name for line in ("flash", "-vl", "vision", "-ocr"))
     newest = Abilities(
         "deepseek",
         window=128_000,
         schema=False,
-        inputs=(),
+        inputs=("image",) if sees else (),
         thinking="default",
+        efforts=_LOW_HIGH_MAX,
         off="disabled",
         echo="reasoning_content",
     )
-    if key_of(model) == "deepseek-chat":
-        return replace(newest, thinking="opt_in")
+    if name == "deepseek-chat":
+        return replace(newest, thinking="opt_in", efforts=())
+    if version < (4, 0) or "-r1" in name or name == "deepseek-reasoner":
+        return replace(newest, efforts=())
     return newest
 
 
+_KIMI: Final = re.compile(r"kimi-k(\d+)(?:\.(\d+))?")
+
+
 def moonshot(model: str) -> Abilities:
-    """Kimi."""
-    return Abilities("moonshotai", 131_072, schema=False, echo="reasoning_content")
+    """Kimi.
+
+    Moonshot, guides "Use thinking models" and "Use reasoning effort": K3 always thinks and takes
+    low, high and max; K2.5 and K2.6 can have it switched off.
+    """
+    name = key_of(model)
+    rules = Abilities("moonshotai", 131_072, schema=False, echo="reasoning_content")
+    version = _version(name, _KIMI)
+    if name.startswith("moonshot") or (version and version < (2, 5)):
+        return replace(rules, thinking="always") if "thinking" in name else rules
+    rules = replace(rules, inputs=("image",))
+    if version in ((2, 5), (2, 6)):
+        return replace(rules, thinking="default", off="disabled")
+    if version and version < (3, 0):
+        return replace(rules, thinking="always")
+    return replace(rules, thinking="always", efforts=_LOW_HIGH_MAX)
+
+
+_GLM: Final = re.compile(r"glm-(\d+)(?:[.-](\d)(?!\d))?")
 
 
 def zai(model: str) -> Abilities:
-    """GLM."""
-    return Abilities("zai", 128_000, schema=False, echo="reasoning_content")
+    """GLM.
+
+    Z.AI, guide "Thinking mode": GLM-5.3 always thinks and takes low, high and max; 5.2 takes every
+    level; the others from 4.5 on only think or do not.
+    """
+    name = key_of(model)
+    rules = Abilities("zai", 128_000, schema=False, echo="reasoning_content")
+    version = _version_or_newest(name, _GLM)
+    if re.search(r"\dv(?:-|$)", name) or (version >= (5, 3) and "flash" in name):
+        rules = replace(rules, inputs=("image",))
+    if version >= (5, 3):
+        return replace(rules, thinking="always", efforts=_LOW_HIGH_MAX)
+    if version < (4, 5):
+        return rules
+    levels: tuple[Effort, ...] = ("minimal", *_LOW_TO_MAX) if version >= (5, 2) else ()
+    return replace(rules, thinking="default", off="disabled", efforts=levels)
+
+
+_GROK: Final = re.compile(r"grok-(\d)(?:[.-](\d{1,2})(?!\d))?")
+_AS_GROK_4_3: Final = frozenset(
+    {
+        *("grok-3", "grok-4", "grok-4-0709", "grok-latest"),
+        *("grok-4-fast-reasoning", "grok-4-fast-non-reasoning"),
+        *("grok-4-1-fast-reasoning", "grok-4-1-fast-non-reasoning"),
+    }
+)
+"""Retired names and aliases that xAI answers with Grok 4.3, or takes its levels for."""
 
 
 def grok(model: str) -> Abilities:
-    """XAI's models."""
-    return Abilities("xai", 256_000, inputs=("image",))
+    """XAI's models.
+
+    xAI, guides "Reasoning" and "May 15 retirement": 4.3 takes none to high, 4.5 and 4.6 low to
+    high, 4.7 xhigh as well. Grok 4.20 is older than 4.3 and takes no level.
+    """
+    name = key_of(model)
+    rules = Abilities("xai", 256_000, inputs=("image",))
+    version = _version_or_newest(name, _GROK)
+    if name.startswith("grok-3-mini"):
+        return replace(rules, thinking="default", off="none", efforts=("none", "low", "high"))
+    if name in _AS_GROK_4_3 or version == (4, 3):
+        efforts: tuple[Effort, ...] = ("none", *_LOW_TO_HIGH)
+        return replace(rules, thinking="default", off="none", efforts=efforts)
+    if name == "grok-build-latest" or version in ((4, 5), (4, 6)):
+        return replace(rules, thinking="always", efforts=_LOW_TO_HIGH)
+    other = any(line in name for line in ("code", "build", "voice", "imagine"))
+    if other or version < (4, 5) or version[1] == _GROK_4_20:
+        return rules
+    return replace(rules, thinking="always", efforts=(*_LOW_TO_HIGH, "xhigh"))
+
+
+_GROK_4_20: Final = 20
+
+_MISTRAL_THINKS: Final = re.compile(
+    r"mistral-(?:large-4|small-(?:latest|4|2603)|medium(?:$|-(?:latest|3|3[.-]5|2604)$))"
+    r"|magistral-(?:small|medium)-latest"
+)
 
 
 def mistral(model: str) -> Abilities:
-    """Mistral's models."""
-    return Abilities("mistral", 256_000 if "codestral" in model.lower() else 128_000)
+    """Mistral's models.
+
+    Mistral, guide "Reasoning": Large 4, Medium 3.5 and Small 4 take none or high.
+    """
+    name = key_of(model)
+    rules = Abilities("mistral", 256_000 if "codestral" in name else 128_000)
+    if _MISTRAL_THINKS.match(name):
+        return replace(rules, thinking="opt_in", off="none", efforts=("none", "high"))
+    return replace(rules, thinking="always") if name.startswith("magistral") else rules
 
 
-_OPEN: Final = (
-    ("llama-3.3", 131_072),
-    ("llama-3.1", 131_072),
-    ("llama3.1", 131_072),
-    ("llama3.2", 131_072),
-    ("llama3.3", 131_072),
-    ("llama-4", 1_000_000),
-    ("qwen2.5", 32_768),
-    ("qwen3", 32_768),
-    ("minimax", 200_000),
+_LLAMA: Final = re.compile(r"llama-?(\d+)(?:\.(\d+))?")
+_QWEN: Final = re.compile(r"qwen-?(\d+)(?:\.(\d+))?")
+
+
+def _open_weights(name: str) -> Abilities | None:
+    """The rules of open weights that call tools, by family and version; None if it is no such."""
+    llama, qwen = _version(name, _LLAMA), _version(name, _QWEN)
+    if llama and llama >= (3, 1) and name.startswith(("llama", "meta-llama")):
+        return Abilities(window=1_000_000 if llama[0] == _LLAMA_LONG else 131_072, schema=False)
+    if qwen and qwen >= (2, 5) and name.startswith("qwen"):
+        # Of the newest the catalogue knows the window; this is what each of them has at least.
+        return Abilities(window=32_768, schema=False)
+    if name.startswith("minimax"):
+        return Abilities(window=200_000, schema=False)
+    return None
+
+
+_LLAMA_LONG: Final = 4
+_TOOL_HOSTS: Final = frozenset({"cerebras", "groq", "fireworks"})
+"""Hosts of which each chat model calls tools natively."""
+_TOOL_FAMILIES: Final = re.compile(
+    r"(?:nvidia-)?(?:llama-\d[\d.]*-)?nemotron|hermes-[4-9]|granite-[4-9]|command-[ar]|ernie-[5-9]"
+    r"|hunyuan|hy-?v?[4-9]|step-?[3-9]|seed-oss|longcat|mimo|ling-|ring-|solar-|arcee|trinity|olmo-[4-9]"
 )
-"""Open weights that call tools, and their windows."""
+_HUBS: Final = frozenset({"together", "openrouter"})
+"""Hosts of many models, of which those of `_TOOL_FAMILIES` call tools natively."""
 
 _LINES: Final[tuple[tuple[str, Callable[[str], Abilities]], ...]] = (
     ("claude", claude),
@@ -380,9 +522,11 @@ def rules_for(provider: str, model: str, *, elsewhere: bool = False) -> Abilitie
     for begins, rules in _LINES:
         if bare.startswith(begins) and _whole(bare, begins):
             return rules(model)
-    for begins, window in _OPEN:
-        if name.startswith(begins):
-            return Abilities(window=window, schema=False)
+    if weights := _open_weights(name):
+        return weights
+    if provider in _TOOL_HOSTS or (provider in _HUBS and _TOOL_FAMILIES.match(name)):
+        host = f"{provider} calls tools natively; the window is assumed"
+        return replace(UNKNOWN, tools=True, source=host)
     vendor = _VENDORS.get(provider)
     if vendor is None:
         return UNKNOWN

@@ -11,7 +11,7 @@ for absent), and strict about the end: a stream without one is an error.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -31,6 +31,7 @@ from taofold.core.json_values import is_object, is_sequence
 from taofold.core.reply import finish_of
 from taofold.core.values import JSON, Effort, ModelSettings, Reply, Usage
 from taofold.models.capabilities import Abilities
+from taofold.models.decoding import arguments_text, spelling_of
 from taofold.models.encoding import (
     NO_RESULT,
     arguments_of,
@@ -46,10 +47,18 @@ from taofold.models.encoding import (
     raw,
     sampling,
     text_or_blocks,
-    wire_name,
 )
 from taofold.models.remote import Connection, ModelTurn, RemoteModel, cache_mark, effort_at_most
 from taofold.models.replies import DONE, EventReader, ReplyContext, count_of, decode, reported_error
+from taofold.models.wire_names import (
+    ANTHROPIC_TOOLS,
+    ANY_ID,
+    ANY_TOOLS,
+    IdRule,
+    ToolRules,
+    WireTools,
+)
+from taofold.models.wire_schema import ANTHROPIC_FORM, OPENAI_FORM, AnswerForm, FormRules
 from taofold.runtime.model import Request, Speaker, ToolSpec
 
 DETAILS: Final = "reasoning_details"
@@ -62,7 +71,7 @@ _MERGED: Final = ("text", "summary", "data")
 
 class _Function(msgspec.Struct):
     name: str | None = None
-    arguments: str | dict[str, Any] | None = None
+    arguments: Any = None
 
 
 class _Call(msgspec.Struct):
@@ -73,12 +82,12 @@ class _Call(msgspec.Struct):
 
 
 class _Message(msgspec.Struct):
-    content: str | list[Any] | None = None
+    content: Any = None
     tool_calls: list[_Call] | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
     reasoning_details: list[dict[str, Any]] | None = None
-    refusal: str | None = None
+    refusal: Any = None
 
 
 class _Choice(msgspec.Struct):
@@ -112,26 +121,19 @@ class _Answer(msgspec.Struct):
 _ANSWER: Final = msgspec.json.Decoder(_Answer)
 
 
-def _text(content: str | list[Any] | None) -> str:
-    if content is None or isinstance(content, str):
-        return content or ""
-    return "".join(_part(part) for part in content)
+def _text(content: Any) -> str:
+    if isinstance(content, list):
+        return "".join(map(_part, cast("list[Any]", content)))
+    return _part(content)
 
 
 def _part(part: Any) -> str:
-    if isinstance(part, str):
-        return part
-    if is_object(part) and part.get("type", "text") in ("text", "output_text"):
-        return str(part.get("text") or "")
-    return ""
+    if is_object(part):
+        return spelling_of(part.get("text")) if part.get("type", "text") in _TEXTS else ""
+    return spelling_of(part)
 
 
-def _arguments(function: _Function) -> str:
-    arguments = function.arguments
-    # Some servers send an object where the format has a string of JSON.
-    if isinstance(arguments, dict):
-        return msgspec.json.encode(arguments).decode()
-    return arguments or ""
+_TEXTS: Final = ("text", "output_text")
 
 
 class _Growing:
@@ -149,7 +151,7 @@ class _Growing:
         self.extra = call.extra_content or self.extra
         if call.function:
             self.name = call.function.name or self.name
-            self.pieces.append(_arguments(call.function))
+            self.pieces.append(arguments_text(call.function.arguments))
 
     @property
     def opaque(self) -> str:
@@ -203,6 +205,7 @@ class ChatReader(EventReader):
         self._refusal: list[str] = []
         self._calls: dict[int, _Growing] = {}
         self._usage: _Usage | None = None
+        self._in_messages = False
         self._tier = ""
         self._finish: str | None = None
 
@@ -230,7 +233,7 @@ class ChatReader(EventReader):
         return answer
 
     def _event(self, data: bytes) -> None:
-        if data == DONE:
+        if data.strip() == DONE:
             self._ended = True
             return
         answer = self._decode(data)
@@ -242,13 +245,18 @@ class ChatReader(EventReader):
             return
         choice = answer.choices[0]
         self._finish = choice.finish_reason or self._finish
-        if choice.delta is not None:
-            self._frame.speak(_text(choice.delta.content))
-            self._take(choice.delta)
+        piece = choice.delta
+        if piece is None and (self._in_messages or not (self._text or self._calls)):
+            # Some servers say `message` where a stream has `delta`. Behind deltas it repeats them.
+            piece = choice.message
+            self._in_messages = piece is not None
+        if piece is not None:
+            self._frame.speak(_text(piece.content))
+            self._take(piece)
 
     def _take(self, message: _Message) -> None:
-        if message.content:
-            self._text.append(_text(message.content))
+        if text := _text(message.content):
+            self._text.append(text)
         # DeepSeek and others say `reasoning_content`, OpenRouter and vLLM
         # say `reasoning`: whoever sent one of them wants that one back.
         field, thought = "reasoning_content", message.reasoning_content
@@ -259,7 +267,7 @@ class ChatReader(EventReader):
             self._echo = self._echo or field
         for detail in message.reasoning_details or ():
             self._detail(detail)
-        if message.refusal:
+        if message.refusal and isinstance(message.refusal, str):
             self._refusal.append(message.refusal)
         for call in message.tool_calls or ():
             self._grow(call)
@@ -320,8 +328,9 @@ class ChatReader(EventReader):
             reasoning=count_of(usage, "completion_tokens_details", "reasoning_tokens"),
             tier=self._tier,
         )
-        if usage and usage.cost and 0 < usage.cost < _MOST_USD:  # what the server itself charges
-            return msgspec.structs.replace(counted, usd=float(usage.cost))
+        charged = 0.0 if self._frame.has_own_price else (usage and usage.cost) or 0.0
+        if 0 < charged < _MOST_USD:  # what the server itself charges
+            return msgspec.structs.replace(counted, usd=charged)
         return counted
 
 
@@ -333,6 +342,7 @@ _DROPPABLE: Final = (
 )
 SKIP_SIGNATURE: Final = "skip_thought_signature_validator"
 """Google's own word for a call that another model made."""
+_VENDOR_FORMS: Final = {"openai": OPENAI_FORM, "anthropic": ANTHROPIC_FORM}
 _SIGNED: Final = {"google": {"thought_signature": SKIP_SIGNATURE}}
 
 
@@ -345,9 +355,12 @@ class Dialect:
         format: the first of "json_schema", "json_object", "none" that it knows.
         signs_calls: it wants a signature on the first call of each reply (Gemini).
         stops_thinking: what tells it not to think.
-        efforts: it takes `reasoning_effort`.
+        efforts: it takes `reasoning_effort` also for a model whose levels are not known.
         marks_cache: it keeps the prompt of a Claude only where it is asked to (OpenRouter).
         extra: further fields of every request.
+        ids: which ids of calls it accepts.
+        tools: what it accepts of a list of tools.
+        form: what it enforces of an answer's schema; None = each bound that a grammar can hold.
     """
 
     new_limit: bool = False
@@ -357,6 +370,9 @@ class Dialect:
     efforts: bool = True
     marks_cache: bool = False
     extra: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
+    ids: IdRule = ANY_ID
+    tools: ToolRules = ANY_TOOLS
+    form: FormRules | None = OPENAI_FORM
 
 
 class ChatModel(RemoteModel):
@@ -369,6 +385,10 @@ class ChatModel(RemoteModel):
     ) -> None:
         super().__init__(connection)
         self._rules, self._dialect = rules, dialect
+        # A Claude behind such a server has Anthropic's rules for properties.
+        self.tool_rules = ANTHROPIC_TOOLS if rules.vendor == "anthropic" else dialect.tools
+        # Behind a server of one's own there may be a proxy to the vendor.
+        self.form_rules = _VENDOR_FORMS.get(rules.vendor, dialect.form)
         level = _FORMATS.index(dialect.format) if self.profile.json_schema else 2
         self._level, self._without = level, frozenset[str]()
 
@@ -398,13 +418,16 @@ class ChatModel(RemoteModel):
         body |= self._thinking(settings.effort, notes)
         body |= present(
             {
-                "tools": [_tool(tool) for tool in turn.tools],
+                "tools": [_tool(tool) for tool in turn.wire.tools],
                 # The offer stays what it is, so that its bytes do; only whether to call is said.
-                "tool_choice": turn.tools and turn.request.allowed == () and "none",
+                "tool_choice": turn.wire.tools and turn.request.allowed == () and "none",
             }
         )
-        if turn.schema is not None and self._level < 2:
-            body["response_format"] = _format(turn.schema, self._level)
+        if turn.form is not None and self._level < 2:
+            body["response_format"] = _format(turn.form, self._level)
+            # Other servers than OpenAI's enforce by grammar also what its strict mode does not.
+            if self._rules.vendor == "openai":
+                notes += filter(None, [self._not_enforced(turn)])
         # `max_tokens` among what is left out means: take the other of the two names.
         new = dialect.new_limit != ("max_tokens" in self._without)
         body |= sampling(settings)
@@ -432,9 +455,10 @@ class ChatModel(RemoteModel):
     def _thinking(self, effort: Effort | None, notes: list[str]) -> dict[str, Any]:
         if effort is None:
             return {}
-        if effort == "none" and self._dialect.stops_thinking:
-            return dict(self._dialect.stops_thinking)
-        if not self._dialect.efforts:
+        off = self._dialect.stops_thinking
+        if effort == "none" and off and self._rules.thinking != "always":
+            return dict(off)
+        if not self._dialect.efforts and not self._rules.efforts:
             effort_at_most(effort, (), notes, self.name)
             return {}
         levels = self._rules.efforts
@@ -454,12 +478,12 @@ class ChatModel(RemoteModel):
     def _reader(self, frame: ReplyContext) -> ChatReader:
         return ChatReader(frame)
 
-    def _native(self, conversation: Conversation, index: int) -> bytes:
+    def _native(self, conversation: Conversation, index: int, wire: WireTools) -> bytes:
         """A message for a model with native tools, and before it what a batch of results lacks."""
         message = conversation[index]
         if follows_its_call(conversation, index):
-            return b",".join([_result(result.id, result.text) for result in message.results])
-        entry = encode(self._entry(conversation, index))
+            return b",".join([self._result(result.id, result.text) for result in message.results])
+        entry = encode(self._entry(conversation, index, wire))
         behind = self._behind(conversation, index)
         return b",".join([*behind, entry]) if behind else entry
 
@@ -468,7 +492,7 @@ class ChatModel(RemoteModel):
         of all of them as the user's, because a result holds only text here.
         """
         before = batch(conversation, end)
-        written = [_result(call.id, NO_RESULT) for call in before.open_calls]
+        written = [self._result(call.id, NO_RESULT) for call in before.open_calls]
         media = [part for part in before.media if self._takes(part)]
         if media:
             content = self._content((TextPart("What the tools returned:"), *media))
@@ -487,7 +511,7 @@ class ChatModel(RemoteModel):
             entry |= self._echo(content_for(conversation, index, self.issuer))
         return encode(entry)
 
-    def _entry(self, conversation: Conversation, index: int) -> dict[str, Any]:
+    def _entry(self, conversation: Conversation, index: int, wire: WireTools) -> dict[str, Any]:
         message = conversation[index]
         if message.role != "assistant":
             role = "user" if message.role == "tool" else message.role
@@ -501,7 +525,7 @@ class ChatModel(RemoteModel):
         if calls:
             bound = [part for part in parts_of(content) if isinstance(part, ToolCall)]
             entry["tool_calls"] = [
-                self._call(call, first=number == 0) for number, call in enumerate(bound)
+                self._call(call, wire, first=number == 0) for number, call in enumerate(bound)
             ]
             if self._rules.echo and not self._dialect.signs_calls:
                 # Also after another model's turn: DeepSeek refuses a call without the field.
@@ -521,17 +545,22 @@ class ChatModel(RemoteModel):
                     pass
         return fields_of
 
-    def _call(self, call: ToolCall, *, first: bool) -> dict[str, Any]:
+    def _call(self, call: ToolCall, wire: WireTools, *, first: bool) -> dict[str, Any]:
         function = {
-            "name": wire_name(call.name),
-            "arguments": encode(arguments_of(call)).decode(),
+            "name": wire.name(call.name),
+            "arguments": encode(wire.arguments(call.name, arguments_of(call))).decode(),
         }
-        entry: dict[str, Any] = {"id": call.id or "call", "type": "function", "function": function}
+        call_id = self._dialect.ids.apply(call.id)
+        entry: dict[str, Any] = {"id": call_id, "type": "function", "function": function}
         if call.opaque:
             entry["extra_content"] = raw(call.opaque)
         elif first and self._dialect.signs_calls:
             entry["extra_content"] = _SIGNED
         return entry
+
+    def _result(self, call_id: str, content: str) -> bytes:
+        sent = self._dialect.ids.apply(call_id)
+        return encode({"role": "tool", "tool_call_id": sent, "content": content})
 
     def _content(self, content: Content) -> Any:
         """Text as it is; text and media as parts."""
@@ -592,19 +621,20 @@ def _block(part: Part) -> dict[str, Any] | None:
 
 def _tool(tool: ToolSpec) -> dict[str, Any]:
     function = {
-        "name": wire_name(tool.name),
+        "name": tool.name,
         "description": tool.description,
         "parameters": tool.parameters,
     }
     return {"type": "function", "function": function}
 
 
-def _format(schema: dict[str, JSON], level: int) -> dict[str, Any]:
+def _format(form: AnswerForm, level: int) -> dict[str, Any]:
+    schema = form.schema
     if _FORMATS[level] == "json_object":
         # llama.cpp and Together enforce `schema` here;
         # others ignore it, and the reply is checked anyway.
         return {"type": "json_object", "schema": schema}
-    named = {"name": "output", "strict": is_strict(schema), "schema": schema}
+    named = {"name": "output", "strict": not form.reason and is_strict(schema), "schema": schema}
     return {"type": "json_schema", "json_schema": named}
 
 
@@ -621,7 +651,3 @@ def is_strict(schema: JSON) -> bool:
         if set(schema.get("required", ())) != set(keys):
             return False
     return all(is_strict(item) for item in schema.values())
-
-
-def _result(call_id: str, content: str) -> bytes:
-    return encode({"role": "tool", "tool_call_id": call_id or "call", "content": content})

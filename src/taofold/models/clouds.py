@@ -98,7 +98,7 @@ def azure(model: str, **options: Unpack[ModelOptions]) -> RemoteModel:
     sign: Sign | None = None if key else Bearer(_entra())
     at = endpoint(f"{url}/responses", {"api-key": key} if key else {}, key, options, sign)
     rules = rules_for("azure", model)
-    return ResponsesModel(connection("azure", model, at, options, rules=rules), rules)
+    return ResponsesModel(connection("azure", model, at, options, server=url, rules=rules), rules)
 
 
 def _entra() -> Callable[[], tuple[str, float]]:
@@ -201,7 +201,7 @@ def bedrock(model: str, **options: Unpack[ModelOptions]) -> RemoteModel:
     # A colon stays: the client would send it plain, and the signature is of what is sent.
     at = endpoint(f"{url}/model/{quote(model, safe=':')}", headers, key, options, sign)
     connected = connection(
-        "bedrock", model, at, options, rules=rules, host=f"bedrock:{region or url}"
+        "bedrock", model, at, options, server=url, rules=rules, host=f"bedrock:{region or url}"
     )
     fixed = {"anthropic_version": _BEDROCK_VERSION}
     return BedrockModel(connected, rules, fixed=fixed, names_model=False)
@@ -265,7 +265,9 @@ def vertex(model: str, **options: Unpack[ModelOptions]) -> RemoteModel:
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     at = endpoint(url, headers, key, options, sign)
     rules = rules_for("vertex-anthropic" if whose == "anthropic" else "vertex", model)
-    connected = connection("vertex", model, at, options, rules=rules, host=f"vertex:{location}")
+    connected = connection(
+        "vertex", model, at, options, server=url, rules=rules, host=f"vertex:{location}"
+    )
     if whose == "google":
         return GeminiModel(connected, rules, call_ids=False)
     fixed = {"anthropic_version": _VERTEX_VERSION}

@@ -1,4 +1,4 @@
-"""Encoding of requests that the providers' formats share: names, arguments, batches of calls with
+"""Encoding of requests that the providers' formats share: arguments, batches of calls with
 their results, the system's messages, sampling, media (a line of text stands for those that a model
 cannot take); and messages as plain text, for models without native tools.
 
@@ -6,7 +6,6 @@ Functions of messages; `Memo`, which remembers encodings from call to call; an `
 It knows no provider, and nothing of replies (`replies`).
 """
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import takewhile
 from secrets import token_hex
@@ -30,11 +29,11 @@ from taofold.core.content import (
 from taofold.core.errors import ModelError
 from taofold.core.json_values import is_object, is_sequence
 from taofold.core.values import Message, ModelSettings, ToolCall
-from taofold.runtime.model import Request, ToolSpec
+from taofold.models.capabilities import reads_thinking
+from taofold.runtime.model import Request
 
 _ENCODE: Final = msgspec.json.Encoder().encode
 _OBJECT: Final = msgspec.json.Decoder(dict[str, Any])
-_OUTSIDE: Final = re.compile(r"[^A-Za-z0-9_.-]")
 _CHARS_PER_TOKEN: Final = 4
 _MARK: Final = f"blob {token_hex(16)} "
 _MARK_BYTES: Final = _MARK.encode()
@@ -101,29 +100,6 @@ def pieces(encoded: bytes, blobs: Mapping[str, bytes]) -> Pieces:
             raise ModelError(f"the bytes of blob {digest} are not at hand", kind="request")
         chunks += (blobs[digest], text[_DIGEST:])
     return tuple(chunks)
-
-
-def wire_name(name: str) -> str:
-    """A tool's name in the alphabet that providers accept (letters, digits, `_`, `-`)."""
-    if name.replace("_", "").replace("-", "").isalnum() and name.isascii():
-        return name
-    # Escaped, not dropped: two names that differ in
-    # a sign only must stay two (`names_of` checks).
-    return _OUTSIDE.sub(lambda match: f"_x{ord(match[0]):x}_", name).replace(".", "__")
-
-
-def names_of(tools: Iterable[ToolSpec]) -> dict[str, str]:
-    """Wire name to name. Raises `ModelError` if two tools cannot be told apart."""
-    names: dict[str, str] = {}
-    for tool in tools:
-        other = names.setdefault(wire_name(tool.name), tool.name)
-        if other != tool.name:
-            raise ModelError(
-                f"the tools {other!r} and {tool.name!r} get the same name {wire_name(tool.name)!r} "
-                "at this provider: rename one",
-                kind="request",
-            )
-    return names
 
 
 def arguments_of(call: ToolCall) -> dict[str, Any]:
@@ -194,13 +170,16 @@ def content_for(conversation: Conversation, index: int, issuer: Issuer) -> Conte
     """What message `index` holds for `issuer`: opaque parts only if they are its own.
 
     Models of one endpoint are sent each other's: it knows which of them they can read. Behind a
-    chat endpoint there may be anybody, so there only the very same model's are.
+    chat endpoint may be any model, so there only the very same model's are. Some thinking of a
+    vendor's is read by few of its models (`reads_thinking`).
     """
     content = conversation.content(index)
     maker = conversation[index].issuer
     if isinstance(content, str):
         return content
     if maker is None or (maker.wire, maker.host) != (issuer.wire, issuer.host):
+        return without_issuer_parts(content)
+    if issuer.wire == "messages" and not reads_thinking(issuer.model, maker.model):
         return without_issuer_parts(content)
     same = maker.model == issuer.model or issuer.wire != "chat"
     return content if same else without_issuer_parts(content)

@@ -29,8 +29,9 @@ from taofold.runtime.model import Speaker
 
 AGAIN: Final = frozenset({"rate", "server", "network", "reply"})
 """The kinds that may pass by themselves. A timeout may not: it has cost its time already."""
-_EVENTS: Final = (b"data:", b"event:", b"id:", b"retry:", b":", b"\xef\xbb\xbf")
+_EVENTS: Final = (b"data:", b"event:", b"id:", b"retry:", b"error:", b":")
 """How a stream of events begins, and no JSON does."""
+_BOM: Final = b"\xef\xbb\xbf"
 
 
 class RetryPolicy(NamedTuple):
@@ -214,6 +215,7 @@ def _read(reader: ReplyReader, body: bytes, *, streaming: bool) -> Reply:
     """
     if not body and streaming:
         return reader.close()
+    body = body.removeprefix(_BOM)
     if body.lstrip().startswith(_EVENTS):
         reader.feed(body)
         return reader.close()

@@ -28,6 +28,7 @@ from taofold.core.json_values import is_object
 from taofold.core.values import Effort, Message, Reply, Usage
 from taofold.models.capabilities import Abilities, rules_for
 from taofold.models.chat_completions import SKIP_SIGNATURE
+from taofold.models.decoding import arguments_text, spelling_of
 from taofold.models.encoding import (
     NO_RESULT,
     acceptable_parts,
@@ -47,7 +48,6 @@ from taofold.models.encoding import (
     raw,
     sampling,
     system_texts,
-    wire_name,
 )
 from taofold.models.endpoint import ReplyReader
 from taofold.models.remote import (
@@ -63,6 +63,8 @@ from taofold.models.remote import (
 )
 from taofold.models.replies import EventReader, ReplyContext, count_of, decode, reported_error
 from taofold.models.transport import same_server
+from taofold.models.wire_names import WireTools
+from taofold.models.wire_schema import GEMINI_FORM
 from taofold.runtime.model import ToolSpec
 
 _URL: Final = "https://generativelanguage.googleapis.com"
@@ -103,6 +105,7 @@ class GeminiModel(RemoteModel):
     """A model behind generateContent. `call_ids`: ids of calls are part of the format there."""
 
     wire = "gemini"
+    form_rules = GEMINI_FORM
 
     def __init__(self, connection: Connection, rules: Abilities, *, call_ids: bool = True) -> None:
         super().__init__(connection)
@@ -119,13 +122,17 @@ class GeminiModel(RemoteModel):
         config = present({"maxOutputTokens": settings.max_tokens})
         config |= sampling(settings, "topP") | present({"stopSequences": turn.request.stop})
         # Before Gemini 3 a schema and tools exclude each other: the reply is read all the same.
-        if turn.schema is not None and (self._rules.signed or not turn.tools):
-            config |= {"responseMimeType": "application/json", "responseJsonSchema": turn.schema}
+        if turn.form is not None and (self._rules.signed or not turn.wire.tools):
+            config |= {"responseMimeType": "application/json"}
+            if not turn.form.reason:
+                config |= {"responseJsonSchema": turn.form.schema}
+            notes += filter(None, [self._not_enforced(turn)])
         config |= present({"thinkingConfig": self._thinking(settings.effort, notes)})
         body = {"generationConfig": config} | present(
             {
-                "tools": turn.tools and [{"functionDeclarations": list(map(_tool, turn.tools))}],
-                "toolConfig": turn.tools and _choice(turn.request.allowed),
+                "tools": turn.wire.tools
+                and [{"functionDeclarations": list(map(_tool, turn.wire.tools))}],
+                "toolConfig": turn.wire.tools and _choice(turn),
                 "serviceTier": settings.service_tier,
             }
         )
@@ -152,7 +159,7 @@ class GeminiModel(RemoteModel):
             raise ModelError("a conversation needs a message besides the system's", kind="request")
         ending: list[bytes] = []
         native = self.profile.native_tools
-        behind = self._behind(conversation, len(conversation)) if native else []
+        behind = self._behind(conversation, len(conversation), turn.wire) if native else []
         if behind:
             more = pieces(_join(behind, "user", open_role(conversation, len(conversation))), blobs)
             ending = [more] if isinstance(more, bytes) else list(more)
@@ -167,13 +174,13 @@ class GeminiModel(RemoteModel):
             )
         return [system + b',"contents":[', *written, *ending, b"]}]}"]
 
-    def _native(self, conversation: Conversation, index: int) -> bytes:
+    def _native(self, conversation: Conversation, index: int, wire: WireTools) -> bytes:
         message = conversation[index]
         if follows_its_call(conversation, index):
-            return _piece(conversation, index, [self._result(conversation, index)])
-        behind = self._behind(conversation, index) if index else []
+            return _piece(conversation, index, [self._result(conversation, index, wire)])
+        behind = self._behind(conversation, index, wire) if index else []
         parts = (
-            self._model_turn(conversation, index)
+            self._model_turn(conversation, index, wire)
             if message.role == "assistant"
             else self._visible_content(message.parts)
         )
@@ -185,22 +192,23 @@ class GeminiModel(RemoteModel):
     def _plain(self, conversation: Conversation, index: int) -> bytes:
         message = conversation[index]
         if message.role == "assistant" and not message.calls:
-            return _piece(conversation, index, self._model_turn(conversation, index))
+            return _piece(conversation, index, self._model_turn(conversation, index, WireTools()))
         return _piece(conversation, index, self._visible_content(parts_of(as_text(message))))
 
-    def _behind(self, conversation: Conversation, end: int) -> list[Any]:
+    def _behind(self, conversation: Conversation, end: int, wire: WireTools) -> list[Any]:
         """What follows the batch of results before `end`: those that are missing, and the media
         of all where a result holds none.
         """
         before = batch(conversation, end)
         missing = [
-            self._response(call.name, call.id, {"output": NO_RESULT}) for call in before.open_calls
+            self._response(wire.name(call.name), call.id, {"output": NO_RESULT})
+            for call in before.open_calls
         ]
         if self._rules.media_results or not before.media:
             return missing
         return [*missing, *self._visible_content(before.media)]
 
-    def _model_turn(self, conversation: Conversation, index: int) -> list[Any]:
+    def _model_turn(self, conversation: Conversation, index: int, wire: WireTools) -> list[Any]:
         """What the model said, part by part as it came."""
         contents: list[Any] = []
         # Only the first call of a step carries a signature; before Gemini 3 none does.
@@ -213,8 +221,8 @@ class GeminiModel(RemoteModel):
                     contents.append({"text": part.text, **_fields(part.opaque)})
                 case ToolCall():
                     call: dict[str, Any] = {
-                        "name": wire_name(part.name),
-                        "args": arguments_of(part),
+                        "name": wire.name(part.name),
+                        "args": wire.arguments(part.name, arguments_of(part)),
                     }
                     if part.id and self._call_ids:
                         call["id"] = part.id
@@ -227,12 +235,12 @@ class GeminiModel(RemoteModel):
                     pass
         return contents or [{"text": "(empty)"}]
 
-    def _result(self, conversation: Conversation, index: int) -> dict[str, Any]:
+    def _result(self, conversation: Conversation, index: int, wire: WireTools) -> dict[str, Any]:
         result = conversation[index].results[0]
         # A response names its function, so the call is looked up by its id.
         calls = {call.id: call.name for call in pending(conversation, index)}
         word = "error" if result.error else "output"
-        parts = self._response(calls[result.id], result.id, {word: result.text})
+        parts = self._response(wire.name(calls[result.id]), result.id, {word: result.text})
         if self._rules.media_results and not isinstance(result.content, str):
             media = [part for part in result.content if isinstance(part, MediaPart)]
             pictures = self._visible_content(media)
@@ -242,7 +250,7 @@ class GeminiModel(RemoteModel):
         return parts
 
     def _response(self, name: str, call_id: str, response: dict[str, Any]) -> dict[str, Any]:
-        body: dict[str, Any] = {"name": wire_name(name), "response": response}
+        body: dict[str, Any] = {"name": name, "response": response}
         if call_id and self._call_ids:
             body["id"] = call_id
         return {"functionResponse": body}
@@ -275,18 +283,20 @@ def _block(part: Part) -> dict[str, Any] | None:
 
 def _tool(tool: ToolSpec) -> dict[str, Any]:
     return {
-        "name": wire_name(tool.name),
+        "name": tool.name,
         "description": tool.description,
         "parametersJsonSchema": tool.parameters,
     }
 
 
-def _choice(allowed: tuple[str, ...] | None) -> dict[str, Any] | None:
+def _choice(turn: ModelTurn) -> dict[str, Any] | None:
     """Narrows what may be called and leaves the offer as it is."""
-    if not allowed:
-        return None if allowed is None else {"functionCallingConfig": {"mode": "NONE"}}
+    if turn.request.allowed is None:
+        return None
+    names = turn.wire.allowed(turn.request.allowed)
+    if not names:
+        return {"functionCallingConfig": {"mode": "NONE"}}
     # VALIDATED narrows the calls without demanding one, as ANY would.
-    names = [wire_name(name) for name in allowed]
     return {"functionCallingConfig": {"mode": "VALIDATED", "allowedFunctionNames": names}}
 
 
@@ -338,7 +348,7 @@ def connect(model: str, **options: Unpack[ModelOptions]) -> GeminiModel:
     headers = {"x-goog-api-key": key} if key else {}
     rules = rules_for("gemini", model)
     at = endpoint(f"{url}/models/{model}", headers, key, options)
-    return GeminiModel(connection("gemini", model, at, options, rules=rules), rules)
+    return GeminiModel(connection("gemini", model, at, options, server=url, rules=rules), rules)
 
 
 # --- reading -------------------------------------------------------------------------------------
@@ -422,12 +432,12 @@ class GeminiReader(EventReader):
         bound = encode(opaque).decode() if opaque else ""
         call: Any = part.get("functionCall")
         if is_object(call):
-            arguments = encode(call.get("args") or {}).decode()
+            arguments = arguments_text(call.get("args")) or "{}"
             name, call_id = str(call.get("name") or ""), str(call.get("id") or "")
             position = len(self._parts)
             self._add(self._frame.call(name, arguments, call_id, position, bound))
-        elif isinstance(part.get("text"), str):
-            self._text(str(part["text"]), bool(part.get("thought")), bound)
+        elif isinstance(part.get("text"), str | int | float):
+            self._text(spelling_of(part["text"]), part.get("thought") in (True, "true"), bound)
         else:
             kind = next((name for name in part if name not in (_SIGNATURE, "thought")), "part")
             self._add(OpaquePart(encode(part).decode(), kind))

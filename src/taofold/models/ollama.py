@@ -7,8 +7,9 @@ nothing. Thinking goes back with the reply that it led to, because some models' 
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import count
 from typing import Any, Final
 
 import msgspec
@@ -20,6 +21,7 @@ from taofold.core.json_values import at_pointer, is_object
 from taofold.core.reply import finish_of
 from taofold.core.values import JSON, Effort, Profile, Reply
 from taofold.models.capabilities import UNKNOWN, Abilities, rules_for
+from taofold.models.decoding import arguments_text
 from taofold.models.encoding import (
     NO_RESULT,
     acceptable_parts,
@@ -35,11 +37,9 @@ from taofold.models.encoding import (
     pending,
     present,
     sampling,
-    wire_name,
 )
 from taofold.models.endpoint import ReplyReader
 from taofold.models.prices import FREE
-from taofold.models.provider_errors import fault
 from taofold.models.remote import (
     Connection,
     ModelOptions,
@@ -50,7 +50,8 @@ from taofold.models.remote import (
     endpoint,
     refuse_unknown,
 )
-from taofold.models.replies import LineDecoder, ReplyContext, decode
+from taofold.models.replies import LineDecoder, ReplyContext, decode, reported_error
+from taofold.models.wire_names import WireTools
 from taofold.runtime.model import Request, Speaker
 
 
@@ -76,7 +77,7 @@ class _Answer(msgspec.Struct):
     done_reason: str | None = None
     prompt_eval_count: int | None = None
     eval_count: int | None = None
-    error: str | None = None
+    error: Any = None
 
 
 _ANSWER: Final = msgspec.json.Decoder(_Answer)
@@ -120,7 +121,7 @@ class OllamaReader:
         parts += [TextPart(text)] if text else []
         parts += [
             frame.call(
-                call.function.name, encode(call.function.arguments or {}).decode(), call.id, index
+                call.function.name, arguments_text(call.function.arguments) or "{}", call.id, index
             )
             for index, call in enumerate(self._calls)
         ]
@@ -136,7 +137,7 @@ class OllamaReader:
         answer = decode(self._frame, _ANSWER, line)
         if answer.error:
             # Ollama reports errors in the middle of a stream whose status was 200.
-            raise fault(0, "", answer.error, self._frame.url)
+            raise reported_error(self._frame, answer.error)
         if answer.message is None and not answer.done:
             raise self._frame.unreadable("it holds no message")
         self._take(answer.message or _Message())
@@ -200,20 +201,20 @@ class OllamaModel(RemoteModel):
             body["think"] = self._think(settings.effort)
         elif settings.effort is not None:
             effort_at_most(settings.effort, (), notes, self.name)
-        if turn.schema is not None:
-            body["format"] = turn.schema
+        if turn.form is not None:
+            body["format"] = turn.form.schema
         # There is no choice of tools here: where none may be called, none is offered.
-        if turn.tools and turn.request.allowed != ():
+        if turn.wire.tools and turn.request.allowed != ():
             body["tools"] = [
                 {
                     "type": "function",
                     "function": {
-                        "name": wire_name(tool.name),
+                        "name": tool.name,
                         "description": tool.description,
-                        "parameters": _inlined(tool.parameters, tool.parameters, ("#",)),
+                        "parameters": _inlined(tool.parameters, tool.parameters, ("#",), count(1)),
                     },
                 }
-                for tool in turn.tools
+                for tool in turn.wire.tools
             ]
         return encode({**body, **settings.extra})[:-1] + b',"messages":['
 
@@ -225,14 +226,14 @@ class OllamaModel(RemoteModel):
 
     def _messages(self, turn: ModelTurn) -> Sequence[bytes]:
         conversation, native = turn.request.conversation, self.profile.native_tools
-        behind = self._behind(conversation, len(conversation)) if native else ()
+        behind = self._behind(conversation, len(conversation), turn.wire) if native else ()
         ending = more_entries(map(encode, behind), turn.request.blobs)
         return [*self._written(turn), *ending, b"]}"]
 
     def _reader(self, frame: ReplyContext) -> ReplyReader:
         return OllamaReader(frame)
 
-    def _native(self, conversation: Conversation, index: int) -> bytes:
+    def _native(self, conversation: Conversation, index: int, wire: WireTools) -> bytes:
         """A message for a model with native tools: its calls hold objects, and results name
         their tool.
         """
@@ -240,13 +241,14 @@ class OllamaModel(RemoteModel):
         if follows_its_call(conversation, index):
             calls = {call.id: call.name for call in pending(conversation, index)}
             entries = [
-                _result(calls[result.id], result.text, result.id) for result in message.results
+                _result(wire.name(calls[result.id]), result.text, result.id)
+                for result in message.results
             ]
             return encode(entries)[1:-1]
-        behind = self._behind(conversation, index) if index else []
-        return encode([*behind, self._entry(conversation, index)])[1:-1]
+        behind = self._behind(conversation, index, wire) if index else []
+        return encode([*behind, self._entry(conversation, index, wire)])[1:-1]
 
-    def _entry(self, conversation: Conversation, index: int) -> dict[str, Any]:
+    def _entry(self, conversation: Conversation, index: int, wire: WireTools) -> dict[str, Any]:
         message = conversation[index]
         if message.role != "assistant":
             role = "user" if message.role == "tool" else message.role
@@ -260,7 +262,10 @@ class OllamaModel(RemoteModel):
             entry["tool_calls"] = [
                 {
                     "id": call.id,
-                    "function": {"name": wire_name(call.name), "arguments": arguments_of(call)},
+                    "function": {
+                        "name": wire.name(call.name),
+                        "arguments": wire.arguments(call.name, arguments_of(call)),
+                    },
                 }
                 for call in message.calls
             ]
@@ -272,12 +277,14 @@ class OllamaModel(RemoteModel):
         role = "user" if message.role == "tool" else message.role
         return encode({"role": role, **self._content(parts_of(as_text(message)))})
 
-    def _behind(self, conversation: Conversation, end: int) -> list[dict[str, Any]]:
+    def _behind(
+        self, conversation: Conversation, end: int, wire: WireTools
+    ) -> list[dict[str, Any]]:
         """What follows the batch of results before `end`: those that are missing, and the images
         of all, because a result holds only text here.
         """
         before = batch(conversation, end)
-        missing = [_result(call.name, NO_RESULT, call.id) for call in before.open_calls]
+        missing = [_result(wire.name(call.name), NO_RESULT, call.id) for call in before.open_calls]
         images = [part for part in before.media if self._takes(part)]
         if images:
             text = TextPart("What the tools returned:")
@@ -320,43 +327,53 @@ def connect(model: str, **options: Unpack[ModelOptions]) -> OllamaModel:
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     rules = rules_for("ollama", model)
     at = endpoint(f"{url}/api/chat", headers, key, options)
-    connected = connection("ollama", model, at, options, price=FREE, rules=rules)
-    if not options.get("profile"):
-        # We set the window ourselves, so it is known, and a local Ollama enforces schemas.
-        window = min(rules.window or Profile().window, _LARGEST)
-        tools = rules != UNKNOWN and rules.tools
-        profile = replace(rules, tools=tools, schema=True, window=window, inputs=None).profile()
-        connected = replace(connected, profile=profile)
+    # We set the window ourselves, so it is known, and a local Ollama enforces schemas.
+    window = min(rules.window or Profile().window, _LARGEST)
+    tools = rules != UNKNOWN and rules.tools
+    profile = replace(rules, tools=tools, schema=True, window=window, inputs=None).profile()
+    connected = connection(
+        "ollama", model, at, options, server=url, price=FREE, rules=rules, assumed=profile
+    )
     return OllamaModel(connected, rules)
 
 
 def _result(name: str, content: str, call_id: str) -> dict[str, Any]:
     return {
         "role": "tool",
-        "tool_name": wire_name(name),
+        "tool_name": name,
         "tool_call_id": call_id,
         "content": content,
     }
 
 
-def _inlined(schema: JSON, root: JSON, open_references: tuple[str, ...]) -> dict[str, Any]:
+_DROPPED: Final = frozenset(
+    {"not", "if", "then", "else", "contains", "prefixItems", "patternProperties", "propertyNames"}
+    | {"dependentSchemas", "unevaluatedProperties", "unevaluatedItems", "definitions"}
+)
+_MOST_INLINED: Final = 2_000
+"""Schemas that one tool's parameters are written out to; what is beyond them is "anything"."""
+
+
+def _inlined(
+    schema: JSON, root: JSON, open_references: tuple[str, ...], steps: Iterator[int]
+) -> dict[str, Any]:
     """`schema` in the part of JSON Schema that the server keeps of a tool's parameters.
 
     It refuses a property that is no object, and drops `$ref`, `oneOf`, `allOf` and `const` before
     the model sees them: what they say is written in place. A reference to what is being written
-    ends as "anything".
+    ends as "anything". `steps` counts the schemas: references within references double them.
     """
-    if not is_object(schema):
+    if not is_object(schema) or next(steps) > _MOST_INLINED:
         return {}
     node: dict[str, Any] = dict(schema)
     reference: Any = node.pop("$ref", None)
     node.pop("$defs", None)
     if isinstance(reference, str) and reference not in open_references:
-        target = _inlined(at_pointer(root, reference), root, (*open_references, reference))
+        target = _inlined(at_pointer(root, reference), root, (*open_references, reference), steps)
         node = {**target, **node}
     for name in ("anyOf", "oneOf", "allOf"):
         branches: Any = node.pop(name, None)
-        inlined = [_inlined(each, root, open_references) for each in branches or ()]
+        inlined = [_inlined(each, root, open_references, steps) for each in branches or ()]
         if name == "allOf" or len(inlined) == 1:
             for branch in inlined:
                 node = {**branch, **node}
@@ -367,8 +384,10 @@ def _inlined(schema: JSON, root: JSON, open_references: tuple[str, ...]) -> dict
     properties: Any = node.get("properties")
     if is_object(properties):
         node["properties"] = {
-            name: _inlined(each, root, open_references) for name, each in properties.items()
+            name: _inlined(each, root, open_references, steps) for name, each in properties.items()
         }
-    if is_object(node.get("items")):
-        node["items"] = _inlined(node["items"], root, open_references)
-    return node
+    for name in ("items", "additionalProperties"):
+        if is_object(node.get(name)):
+            node[name] = _inlined(node[name], root, open_references, steps)
+    # Dropped by the server, too. The call is checked against the tool's own schema.
+    return {name: value for name, value in node.items() if name not in _DROPPED}

@@ -10,7 +10,7 @@ for good, when it answers that there is no such path.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -29,13 +29,15 @@ from taofold.core.content import (
     text_of,
 )
 from taofold.core.errors import ModelError
-from taofold.core.json_values import is_object
+from taofold.core.json_values import is_array, is_object
 from taofold.core.reply import finish_of
 from taofold.core.values import JSON, Message, Reply, Usage
 from taofold.models.capabilities import Abilities
 from taofold.models.chat_completions import ChatModel, is_strict
+from taofold.models.decoding import arguments_text, spelling_of
 from taofold.models.encoding import (
     NO_RESULT,
+    arguments_of,
     as_text,
     content_for,
     data_url,
@@ -47,7 +49,6 @@ from taofold.models.encoding import (
     raw,
     system_texts,
     text_or_blocks,
-    wire_name,
 )
 from taofold.models.endpoint import ReplyReader
 from taofold.models.remote import Connection, ModelTurn, RemoteModel, effort_at_most
@@ -59,17 +60,20 @@ from taofold.models.replies import (
     objects,
     reported_error,
 )
+from taofold.models.wire_names import OPENAI_TOOLS, RESPONSES_ID, WireTools
+from taofold.models.wire_schema import OPENAI_FORM, AnswerForm
 from taofold.runtime.model import Request, Speaker, ToolSpec
 
-_DROPPABLE: Final = (
-    "reasoning.summary",
-    "prompt_cache_key",
-    "include",
-    "service_tier",
-    "temperature",
-    "top_p",
-)
-"""What a server may refuse without the request losing its meaning."""
+_DROPPABLE: Final[Mapping[str, tuple[str, ...]]] = {
+    "reasoning.summary": ("reasoning.summary",),
+    "include": ("include", "encrypted content", "encrypted_content"),
+    "reasoning": ("reasoning.effort", "'reasoning'", "reasoning is not supported"),
+    "prompt_cache_key": ("prompt_cache_key",),
+    "service_tier": ("service_tier",),
+    "temperature": ("temperature",),
+    "top_p": ("top_p",),
+}
+"""What a server may refuse without the request losing its meaning, and the words that name it."""
 _KEYWORDS: Final = frozenset(
     {
         *("type", "properties", "required", "additionalProperties", "items", "enum", "const"),
@@ -83,6 +87,8 @@ class ResponsesModel(RemoteModel):
     """A model behind a Responses endpoint."""
 
     wire = "responses"
+    tool_rules = OPENAI_TOOLS
+    form_rules = OPENAI_FORM
 
     def __init__(self, connection: Connection, rules: Abilities) -> None:
         super().__init__(connection)
@@ -99,9 +105,13 @@ class ResponsesModel(RemoteModel):
             try:
                 return await super()._ask(request, speaker)
             except ModelError as error:
-                reason = str(error)
+                reason = str(error).lower()
                 # The reason names the field; only what is not yet left out, so the loop ends.
-                less = [name for name in _DROPPABLE if name in reason and name not in self._without]
+                less = [
+                    name
+                    for name, words in _DROPPABLE.items()
+                    if name not in self._without and any([word in reason for word in words])
+                ]
                 if error.kind != "request" or error.status != 400 or not less:
                     self._without = learnt
                     raise
@@ -121,11 +131,14 @@ class ResponsesModel(RemoteModel):
                 "max_output_tokens": settings.max_tokens,
                 "service_tier": settings.service_tier,
                 "prompt_cache_key": _cache_key(turn),
-                "text": None if turn.schema is None else {"format": _format(turn.schema)},
-                "tools": [_tool(tool) for tool in turn.tools],
-                "tool_choice": turn.tools and _choice(turn.request.allowed),
+                "text": None if turn.form is None else {"format": _format(turn.form)},
+                "tools": [_tool(tool) for tool in turn.wire.tools],
+                "tool_choice": turn.wire.tools and _choice(turn),
             }
         )
+        notes += filter(None, [self._not_enforced(turn)])
+        if effort is not None and "reasoning" in self._without:
+            notes.append(f"effort {effort!r} is not sent: {self.name} does not take it")
         accepted = {name: value for name, value in body.items() if name not in self._without}
         return encode({**accepted, **settings.extra})[:-1]
 
@@ -155,14 +168,14 @@ class ResponsesModel(RemoteModel):
     def _reader(self, frame: ReplyContext) -> ReplyReader:
         return ResponsesReader(frame)
 
-    def _native(self, conversation: Conversation, index: int) -> bytes:
+    def _native(self, conversation: Conversation, index: int, wire: WireTools) -> bytes:
         """The items of a message, preceded by outputs that are missing; b"" = it has none."""
         message = conversation[index]
         if follows_its_call(conversation, index):
             return _items([self._result(result) for result in message.results])
         open_calls = pending(conversation, index) if index else ()
         items: list[Any] = [_output(call.id, NO_RESULT) for call in open_calls]
-        return _items([*items, *self._model_turn(conversation, index)])
+        return _items([*items, *self._model_turn(conversation, index, wire)])
 
     def _plain(self, conversation: Conversation, index: int) -> bytes:
         message = conversation[index]
@@ -170,19 +183,19 @@ class ResponsesModel(RemoteModel):
             return _items([self._user(Message("user", as_text(message)))])
         if message.role == "assistant" and message.calls:
             return _items([{"role": "assistant", "content": text_of(parts_of(as_text(message)))}])
-        return _items(self._model_turn(conversation, index))
+        return _items(self._model_turn(conversation, index, WireTools()))
 
-    def _model_turn(self, conversation: Conversation, index: int) -> list[Any]:
+    def _model_turn(self, conversation: Conversation, index: int, wire: WireTools) -> list[Any]:
         message = conversation[index]
         if message.role == "assistant":
-            return self._items_of(conversation, index)
+            return self._items_of(conversation, index, wire)
         if message.role == "system" and leading(conversation, index):
             return []
         if message.role == "system":
             return [{"role": "developer", "content": message.text}]
         return [self._user(message)]
 
-    def _items_of(self, conversation: Conversation, index: int) -> list[Any]:
+    def _items_of(self, conversation: Conversation, index: int, wire: WireTools) -> list[Any]:
         """What the model said, in order: its reasoning stands before what it led to."""
         items: list[Any] = []
         for part in parts_of(content_for(conversation, index, self.issuer)):
@@ -197,9 +210,9 @@ class ResponsesModel(RemoteModel):
                     items.append(
                         {
                             "type": "function_call",
-                            "call_id": part.id or "call",
-                            "name": wire_name(part.name),
-                            "arguments": part.arguments or "{}",
+                            "call_id": RESPONSES_ID.apply(part.id),
+                            "name": wire.name(part.name),
+                            "arguments": _arguments(part, wire),
                         }
                     )
                 case _:
@@ -261,7 +274,7 @@ def _cache_key(turn: ModelTurn) -> str:
 def _tool(tool: ToolSpec) -> dict[str, Any]:
     return {
         "type": "function",
-        "name": wire_name(tool.name),
+        "name": tool.name,
         "description": tool.description,
         "parameters": tool.parameters,
         "strict": strict(tool.parameters),
@@ -273,7 +286,15 @@ def _items(items: Sequence[Any]) -> bytes:
 
 
 def _output(call_id: str, output: Any) -> dict[str, Any]:
-    return {"type": "function_call_output", "call_id": call_id or "call", "output": output}
+    sent = RESPONSES_ID.apply(call_id)
+    return {"type": "function_call_output", "call_id": sent, "output": output}
+
+
+def _arguments(call: ToolCall, wire: WireTools) -> str:
+    """The arguments as they came; only those with stand-ins are written anew."""
+    if call.name not in wire.properties:
+        return call.arguments or "{}"
+    return encode(wire.arguments(call.name, arguments_of(call))).decode()
 
 
 def _block(part: Part) -> dict[str, Any] | None:
@@ -295,16 +316,20 @@ def _block(part: Part) -> dict[str, Any] | None:
             return None
 
 
-def _choice(allowed: tuple[str, ...] | None) -> Any:
+def _choice(turn: ModelTurn) -> Any:
     """Narrows what may be called and leaves the offer as it is: reasoning is bound to that."""
-    if not allowed:
-        return None if allowed is None else "none"
-    names = [{"type": "function", "name": wire_name(name)} for name in allowed]
+    allowed = turn.request.allowed
+    if allowed is None:
+        return None
+    names = [{"type": "function", "name": name} for name in turn.wire.allowed(allowed)]
+    if not names:
+        return "none"
     return {"type": "allowed_tools", "mode": "auto", "tools": names}
 
 
-def _format(schema: dict[str, JSON]) -> dict[str, Any]:
-    return {"type": "json_schema", "name": "output", "schema": schema, "strict": strict(schema)}
+def _format(form: AnswerForm) -> dict[str, Any]:
+    enforced = not form.reason
+    return {"type": "json_schema", "name": "output", "schema": form.schema, "strict": enforced}
 
 
 def strict(schema: JSON) -> bool:
@@ -358,8 +383,6 @@ class _Event(msgspec.Struct):
     item: dict[str, Any] | None = None
     output_index: int | None = None
     delta: Any = None
-    code: str | None = None
-    message: str | None = None
 
 
 _EVENT: Final = msgspec.json.Decoder(_Event)
@@ -400,9 +423,7 @@ class ResponsesReader(EventReader):
                 index = len(self._items) if event.output_index is None else event.output_index
                 self._items[index] = event.item
             case "response.output_text.delta" | "response.refusal.delta":
-                self._frame.speak(event.delta)
-            case "error":
-                raise reported_error(self._frame, {"code": event.code, "message": event.message})
+                self._frame.speak(spelling_of(event.delta))
             case name if name in _ENDS and event.response is not None:
                 self._last, self._ended = event.response, True
             case _:
@@ -437,12 +458,12 @@ class ResponsesReader(EventReader):
         """Add the item's parts. True if it is a refusal."""
         match item.get("type"):
             case "message":
-                blocks = [*objects(item.get("content"))]
+                blocks = _blocks(item)
                 texts = [_text_of(block, "text") or _text_of(block, "refusal") for block in blocks]
                 parts += [TextPart(text, _text_of(item, "phase")) for text in texts if text]
                 return any(block.get("type") == "refusal" for block in blocks)
             case "function_call":
-                name, arguments = _text_of(item, "name"), _text_of(item, "arguments")
+                name, arguments = _text_of(item, "name"), arguments_text(item.get("arguments"))
                 call = self._frame.call(name, arguments, _text_of(item, "call_id"), place)
                 parts.append(call)
             case "reasoning" if not item.get("encrypted_content"):
@@ -470,11 +491,21 @@ class ResponsesReader(EventReader):
 def _texts(item: dict[str, Any]) -> list[str]:
     if item.get("type") != "message":
         return []
-    return [str(block.get("text") or "") for block in objects(item.get("content"))]
+    return [_text_of(block, "text") for block in _blocks(item)]
+
+
+def _blocks(item: dict[str, Any]) -> list[dict[str, Any]]:
+    """The blocks of a message; some servers send its text, or its one block, in their place."""
+    content: Any = item.get("content")
+    if is_object(content):
+        return [content]
+    if is_array(content):
+        return [block if is_object(block) else {"text": block} for block in content]
+    return [{"text": content}]
 
 
 def _text_of(item: dict[str, Any], name: str) -> str:
-    return str(item.get(name) or "")
+    return spelling_of(item.get(name))
 
 
 def _summaries(item: dict[str, Any]) -> list[str]:

@@ -24,6 +24,7 @@ from taofold.models.remote import (
     refuse_unknown,
 )
 from taofold.models.transport import same_server
+from taofold.models.wire_names import MISTRAL_ID, OPENAI_CHAT_ID, OPENAI_TOOLS
 
 OWN_SERVER: Final = replace(UNKNOWN, schema=True)
 """A local server that enforces a schema by grammar; the window is whatever it was started with."""
@@ -59,7 +60,7 @@ class Preset(NamedTuple):
     ) -> RemoteModel:
         if self.responses and "audio" not in model:
             at = endpoint(f"{url}/responses", _authorization(key), key, options)
-            responses = connection(self.name, model, at, options, rules=rules)
+            responses = connection(self.name, model, at, options, server=url, rules=rules)
             if same_server(url, self.url):
                 return ResponsesModel(responses, rules)
             shared: ModelOptions = {**options, "limiter": at.limiter}
@@ -71,7 +72,7 @@ class Preset(NamedTuple):
     ) -> ChatModel:
         price = FREE if self.local else None
         at = endpoint(f"{url}/chat/completions", _authorization(key), key, options)
-        connected = connection(self.name, model, at, options, price=price, rules=rules)
+        connected = connection(self.name, model, at, options, server=url, price=price, rules=rules)
         # Who speaks this format elsewhere knows the old name of the limit.
         new_limit = self.dialect.new_limit and url == self.url
         return ChatModel(connected, rules, replace(self.dialect, new_limit=new_limit))
@@ -104,14 +105,20 @@ def _authorization(key: str) -> dict[str, str]:
 
 
 def _off(**fields: Any) -> Dialect:
-    """A server that takes no levels of thinking, but can be told not to think."""
+    """A server that can switch thinking off, and takes levels only of models that have them."""
     return Dialect(efforts=False, stops_thinking=fields)
 
 
 openai: Final = Preset("openai", "https://api.openai.com/v1", "OPENAI_API_KEY", responses=True)
 openai_chat: Final = Preset(
-    "openai-chat", "https://api.openai.com/v1", "OPENAI_API_KEY", dialect=Dialect(new_limit=True)
+    "openai-chat",
+    "https://api.openai.com/v1",
+    "OPENAI_API_KEY",
+    dialect=Dialect(new_limit=True, ids=OPENAI_CHAT_ID, tools=OPENAI_TOOLS),
 )
+_OWN_GRAMMAR: Final = Dialect(form=None)
+"""A server that turns any schema into a grammar (llama.cpp, vLLM, LM Studio)."""
+# Such a server may pass requests on to OpenAI, so it gets what OpenAI takes.
 compatible: Final = Preset("openai-compatible", "", "OPENAI_COMPATIBLE_API_KEY", local=False)
 openrouter: Final = Preset(
     "openrouter",
@@ -120,7 +127,13 @@ openrouter: Final = Preset(
     # Else a request may be routed to a host that ignores what was asked for.
     dialect=Dialect(marks_cache=True, extra={"provider": {"require_parameters": True}}),
 )
-groq: Final = Preset("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY")
+groq: Final = Preset(
+    "groq",
+    "https://api.groq.com/openai/v1",
+    "GROQ_API_KEY",
+    # Groq, API reference, `tools`: "A max of 128 functions are supported".
+    dialect=Dialect(tools=OPENAI_TOOLS),
+)
 deepseek: Final = Preset(
     "deepseek",
     "https://api.deepseek.com/v1",
@@ -142,7 +155,9 @@ zai: Final = Preset(
 together: Final = Preset("together", "https://api.together.xyz/v1", "TOGETHER_API_KEY")
 fireworks: Final = Preset("fireworks", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY")
 cerebras: Final = Preset("cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY")
-mistral: Final = Preset("mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY")
+mistral: Final = Preset(
+    "mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY", dialect=Dialect(ids=MISTRAL_ID)
+)
 xai: Final = Preset("xai", "https://api.x.ai/v1", "XAI_API_KEY")
 gemini_compatible: Final = Preset(
     "gemini-compatible",
@@ -150,9 +165,13 @@ gemini_compatible: Final = Preset(
     "GEMINI_API_KEY",
     dialect=Dialect(signs_calls=True),
 )
-llamacpp: Final = Preset("llamacpp", "http://127.0.0.1:8080/v1", "LLAMACPP_API_KEY", local=True)
-lmstudio: Final = Preset("lmstudio", "http://127.0.0.1:1234/v1", "LMSTUDIO_API_KEY", local=True)
-vllm: Final = Preset("vllm", "http://127.0.0.1:8000/v1", "VLLM_API_KEY", local=True)
+llamacpp: Final = Preset(
+    "llamacpp", "http://127.0.0.1:8080/v1", "LLAMACPP_API_KEY", True, _OWN_GRAMMAR
+)
+lmstudio: Final = Preset(
+    "lmstudio", "http://127.0.0.1:1234/v1", "LMSTUDIO_API_KEY", True, _OWN_GRAMMAR
+)
+vllm: Final = Preset("vllm", "http://127.0.0.1:8000/v1", "VLLM_API_KEY", True, _OWN_GRAMMAR)
 
 
 def key_names() -> set[str]:

@@ -1,10 +1,11 @@
 """US dollars per million tokens, and the catalogue of public models that they are taken from, which
 also has their windows (`find`).
 
-A price changes with the length of a prompt and with the service tier. It is the user's own, or
-that of `genai-prices`: where that library is installed (`taofold[prices]`) its data are used, which
-are newer; else the snapshot of it that lies beside this module, made by
-`python -m taofold.models.prices`. Nothing is ever fetched. A provider or a name that is not in it
+A price changes with the length of a prompt, the service tier, the day and the hour. It is the
+user's own, or that of `genai-prices`: where that library is installed (`taofold[prices]`) its data
+are used, which are newer; else the snapshot of it that lies beside this module. Models that it does
+not price have the price of LiteLLM's list, which is part of the snapshot. Both are made by
+`python -m taofold.models.prices`. Nothing is ever fetched. A provider or a name that is in neither
 has no price. Knows no provider's format.
 """
 
@@ -12,7 +13,7 @@ import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from functools import cache
 from importlib import import_module, metadata
 from pathlib import Path
@@ -25,24 +26,55 @@ from taofold.core.values import Usage
 
 
 class TokenRates(NamedTuple):
-    """Dollars per million tokens: fresh input, input from the cache, output, written to it."""
+    """Dollars per million tokens: fresh input, input from the cache, output, written to it.
+
+    `written_long`: written to a cache that lasts an hour, where that has a price of its own.
+    """
 
     input: float
     cached: float
     output: float
     written: float
+    written_long: float = 0.0
 
 
 class Price(NamedTuple):
     """What a model costs.
 
     `above` holds the rates of calls with more input tokens than a number, in rising order;
-    `services` the prices of service tiers other than the usual one.
+    `services` the prices of service tiers other than the usual one. `validities` are the prices of
+    certain days and hours; the last one that is in force counts, else the price itself.
     """
 
     rates: TokenRates
     above: tuple[tuple[int, TokenRates], ...] = ()
     services: "tuple[tuple[str, Price], ...]" = ()
+    validities: "tuple[Validity, ...]" = ()
+
+    def on(self, moment: datetime, *, any_hour: bool = False) -> "Price":
+        """Returns the price in force at `moment`, in UTC: the dearest where that is uncertain.
+
+        A vendor's day begins in a time zone that is not documented, and a call takes a while. A
+        budget holds at `any_hour`: the hour of a planned call is not known.
+        """
+        if not self.validities:
+            return self
+        days = {(moment + timedelta(hours=hours)).date() for hours in (-_ZONE_H, 0, _ZONE_H)}
+        minutes = [
+            (moment.hour * 60 + moment.minute + late) % _DAY_MIN for late in (-_CALL_MIN, _CALL_MIN)
+        ]
+        if any_hour:
+            bounds = [(each.begins, each.ends) for each in self.validities]
+            minutes = [0, *[minute for bound in bounds for minute in bound if minute is not None]]
+        prices = [self._in_force(day.isoformat(), minute) for day in days for minute in minutes]
+        return max(prices, key=lambda price: (price.rates.output, price.rates.input))
+
+    def _in_force(self, day: str, minute: int) -> "Price":
+        chosen = self._replace(validities=())
+        for validity in self.validities:
+            if validity.holds(day, minute):
+                chosen = validity.price._replace(services=validity.price.services or self.services)
+        return chosen
 
     def at(self, tier: str) -> "Price":
         """The price in a service tier; the usual one if nothing else is known of it."""
@@ -58,24 +90,59 @@ class Price(NamedTuple):
                 rates_now = rates
         return rates_now
 
-    def upper(self, input_tokens: int, output_tokens: int, tier: str = "") -> float:
-        """Dollars for a call of this size if nothing is read from the cache."""
+    def upper(
+        self, input_tokens: int, output_tokens: int, tier: str = "", *, long_cache: bool = False
+    ) -> float:
+        """Dollars for a call of this size if nothing is read from the cache.
+
+        `long_cache`: what is written to the cache lasts an hour.
+        """
         rates = self.at(tier).rates_for(input_tokens)
         # A budget is checked before the call, when nobody knows what the cache will hold.
-        dearest = max(rates.input, rates.written)
+        dearest = max(rates.input, rates.written, rates.written_long if long_cache else 0.0)
         return (dearest * input_tokens + rates.output * output_tokens) / 1e6
 
-    def cost(self, usage: Usage, tier: str = "") -> float:
-        """Dollars for what was used; what was cached or written is part of the input."""
+    def cost(self, usage: Usage, tier: str = "", *, written_long: int = 0) -> float:
+        """Dollars for what was used; what was cached or written is part of the input.
+
+        `written_long`: the tokens of those written that the cache keeps for an hour.
+        """
         rates = self.at(tier).rates_for(usage.input_tokens)
+        long = min(written_long, usage.written_tokens) if rates.written_long else 0
         fresh = usage.input_tokens - usage.cached_tokens - usage.written_tokens
         return (
             rates.input * max(fresh, 0)
             + rates.cached * usage.cached_tokens
-            + rates.written * usage.written_tokens
+            + rates.written * (usage.written_tokens - long)
+            + rates.written_long * long
             + rates.output * usage.output_tokens
         ) / 1e6
 
+
+class Validity(NamedTuple):
+    """A price from a day on, or between two minutes of each day (UTC)."""
+
+    price: Price
+    since: str = ""
+    begins: int | None = None
+    ends: int | None = None
+
+    def holds(self, day: str, minute: int) -> bool:
+        """Is it in force on `day` (ISO) at `minute` of the day?"""
+        if day < self.since:
+            return False
+        if self.begins is None or self.ends is None:
+            return True
+        if self.ends < self.begins:  # over midnight
+            return minute >= self.begins or minute < self.ends
+        return self.begins <= minute < self.ends
+
+
+_ZONE_H: Final = 12
+"""Hours by which a vendor's midnight may differ from that of UTC."""
+_CALL_MIN: Final = 10
+"""Minutes by which the start of a call, by which it is priced, may be unknown."""
+_DAY_MIN: Final = 24 * 60
 
 Prices: TypeAlias = Mapping[str, tuple[float, float, float] | tuple[float, float]]
 """A user's own, by exact model name: (input, cached, output), or (input, output)."""
@@ -142,7 +209,10 @@ PROVIDERS: Final[dict[str, str]] = {
     "azure": "azure",
 }
 """Ours to theirs."""
-_FIELDS: Final = ("input_mtok", "cache_read_mtok", "output_mtok", "cache_write_mtok")
+_FIELDS: Final = (
+    *("input_mtok", "cache_read_mtok", "output_mtok", "cache_write_mtok"),
+    "cache_write_1h_mtok",
+)
 
 
 class CatalogueEntry(NamedTuple):
@@ -160,17 +230,28 @@ def find(provider: str, model: str) -> CatalogueEntry | None:
     if theirs is None:
         return None
     library = _library()
-    if library is not None:
-        return _from_library(library, theirs, model)
     snapshot = _snapshot()
-    for row in snapshot["providers"].get(theirs, ()):
+    if library is not None:
+        entry = _from_library(library, theirs, model)
+    else:
+        entry = _from_rows(snapshot, theirs, model)
+    if entry is not None and entry.price is not None:
+        return entry
+    other = _from_rows(snapshot["others"], theirs, model)
+    if entry is None or other is None:
+        return entry or other
+    return entry._replace(price=other.price, window=entry.window or other.window)
+
+
+def _from_rows(data: dict[str, Any], provider: str, model: str) -> CatalogueEntry | None:
+    for row in data["providers"].get(provider, ()):
         # The first row that matches counts, as in the library.
         if _matches(row["match"], model.lower()):
             return CatalogueEntry(
                 row.get("window", 0),
                 _read(row["price"]) if "price" in row else None,
                 bool(row.get("deprecated")),
-                f"{snapshot['source']}, snapshot of {snapshot['as_of']}",
+                f"{data['source']}, snapshot of {data['as_of']}",
             )
     return None
 
@@ -179,6 +260,32 @@ def find(provider: str, model: str) -> CatalogueEntry | None:
 def _snapshot() -> dict[str, Any]:
     snapshot: dict[str, Any] = msgspec.json.decode(SNAPSHOT.read_bytes())
     return snapshot
+
+
+class TableState(NamedTuple):
+    """The state of the table of prices: its source, its day, and the prices that change later."""
+
+    source: str
+    as_of: date
+    changes: tuple[tuple[str, str, Price], ...]
+    """Provider and model, the ISO date from which on, the price."""
+
+
+def table_state(today: date) -> TableState:
+    """Returns what the table of prices is, without the library even where that is installed."""
+    snapshot = _snapshot()
+    changes: list[tuple[str, str, Price]] = []
+    for provider, rows in snapshot["providers"].items():
+        for row in rows:
+            validities = _read(row["price"]).validities if "price" in row else ()
+            changes += [
+                (f"{provider}:{row['id']}", each.since, each.price)
+                for each in validities
+                if each.since > today.isoformat()
+            ]
+    source = f"{snapshot['source']}, {snapshot['others']['source']}"
+    ordered = sorted(changes, key=lambda change: (change[1], change[0]))
+    return TableState(source, date.fromisoformat(snapshot["as_of"]), tuple(ordered))
 
 
 @cache
@@ -207,13 +314,7 @@ def _from_library(library: Any, provider: str, model: str) -> CatalogueEntry | N
 
 
 def price_of(model: Any, day: date) -> Price | None:
-    """The price of one of the library's models on `day`.
-
-    Where it depends on the time of day, the dearest is taken: a budget must hold at any hour.
-    """
-    usual = _tiered(_valid(model.prices, day))
-    if usual is None:
-        return None
+    """The price of one of the library's models, with those of days from `day` on and of hours."""
     services: list[tuple[str, Price]] = []
     for variant in model.price_variants or ():
         # Variants by anything else (a region, say) depend on what we do not know.
@@ -223,22 +324,34 @@ def price_of(model: Any, day: date) -> Price | None:
         price = _tiered(variant.prices)
         if price is not None and (started is None or started <= day):
             services.append((variant.when["service_tier"], price))
-    return Price(usual.rates, usual.above, tuple(services))
+    listed: Any = model.prices
+    conditional = cast("list[Any]", listed) if isinstance(listed, list) else []
+    usual = None if conditional else _tiered(listed)
+    validities: list[Validity] = []
+    for each in conditional:
+        price, constraint = _tiered(each.prices), each.constraint
+        if price is None:
+            continue
+        since = getattr(constraint, "start_date", None)
+        begins = getattr(constraint, "start_time", None)
+        if begins is not None:
+            ends = constraint.end_time
+            validities.append(Validity(price, "", _minute(begins), _minute(ends)))
+        elif since is None or since <= day:
+            # The last one counts, and what came before it is over.
+            usual, validities = price, []
+        else:
+            validities.append(Validity(price, since.isoformat()))
+    if usual is None:
+        return None
+    return Price(usual.rates, usual.above, tuple(services), tuple(validities))
 
 
-def _valid(prices: Any, day: date) -> Any:
-    """The newest of dated prices; of those at hours of the day the dearest."""
-    if not isinstance(prices, list):
-        return prices
-    usable: list[Any] = []
-    for conditional in cast("list[Any]", prices):
-        constraint = conditional.constraint
-        started = getattr(constraint, "start_date", None)
-        if started is None or started <= day:
-            usable.append((started or date.min, conditional.prices))
-    newest = max([started for started, _ in usable], default=None)
-    hourly = [prices for started, prices in usable if started == newest]
-    return max(hourly, key=lambda one: _number(one.output_mtok, 0), default=None)
+def _minute(hour: Any) -> int:
+    """Minutes since midnight UTC of one of the library's times, which are of UTC without a zone."""
+    moment = datetime.combine(date(2000, 1, 2), hour)
+    moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    return moment.hour * 60 + moment.minute
 
 
 def _tiered(prices: Any) -> Price | None:
@@ -253,7 +366,7 @@ def _tiered(prices: Any) -> Price | None:
 
 
 def _rates(prices: Any, tokens: int) -> TokenRates:
-    fresh, cached, output, written = [
+    fresh, cached, output, written, long = [
         None if getattr(prices, name) is None else _number(getattr(prices, name), tokens)
         for name in _FIELDS
     ]
@@ -265,6 +378,7 @@ def _rates(prices: Any, tokens: int) -> TokenRates:
         fresh if cached is None else cached,
         output,
         fresh if written is None else written,
+        long or 0.0,
     )
 
 
@@ -305,11 +419,12 @@ def _matches(clause: list[Any], name: str) -> bool:
 
 
 def _read(row: list[Any]) -> Price:
-    rates, above, services = row
+    rates, above, services, validities = row
     return Price(
         TokenRates(*rates),
         tuple([(start, TokenRates(*inner)) for start, inner in above]),
         tuple([(tier, _read(inner)) for tier, inner in services]),
+        tuple([Validity(_read(inner), *when) for inner, *when in validities]),
     )
 
 
@@ -350,13 +465,81 @@ def _row(model: Any, day: date) -> dict[str, Any]:
     return row
 
 
+_LITELLM: Final = "model_prices_and_context_window_backup.json"
+_THEIRS: Final = {"anthropic": "anthropic", "gemini": "google", "xai": "x-ai", "mistral": "mistral"}
+"""Providers of LiteLLM's list to those of genai-prices."""
+_COSTS: Final = (
+    *("input_cost_per_token", "cache_read_input_token_cost", "output_cost_per_token"),
+    *("cache_creation_input_token_cost", "cache_creation_input_token_cost_above_1hr"),
+)
+
+
+def make_others(snapshot: dict[str, Any], listed: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """LiteLLM's rows for the models that have no price in `snapshot`."""
+    rows: dict[str, list[Any]] = {}
+    for full, facts in sorted(listed.items()):
+        provider = _THEIRS.get(facts.get("litellm_provider", ""))
+        name = full.rpartition("/")[2]
+        if provider is None or facts.get("mode") != "chat":
+            continue
+        known = _from_rows(snapshot, provider, name)
+        price = _listed_price(facts)
+        if price is not None and (known is None or known.price is None):
+            row = {"id": name, "match": ["equals", name.lower()], "price": price}
+            window = facts.get("max_input_tokens")
+            rows.setdefault(provider, []).append(row | ({"window": window} if window else {}))
+    return rows
+
+
+def _listed_price(facts: Mapping[str, Any]) -> Price | None:
+    rates = _listed_rates(facts, "")
+    if rates is None or not rates.output:
+        return None
+    marks = {
+        int(match[1]): match[0]
+        for name in facts
+        if (match := re.search(r"_above_(\d+)k_tokens$", name))
+    }
+    above = [(start * 1000, _listed_rates(facts, mark)) for start, mark in sorted(marks.items())]
+    return Price(rates, tuple([(start, held) for start, held in above if held is not None]))
+
+
+def _listed_rates(facts: Mapping[str, Any], mark: str) -> TokenRates | None:
+    numbers = [facts.get(name + mark, facts.get(name)) for name in _COSTS]
+    fresh, cached, output, written, long = [
+        round(number * 1e6, 6) if isinstance(number, int | float) else None for number in numbers
+    ]
+    if fresh is None or output is None:
+        return None
+    return TokenRates(
+        fresh,
+        fresh if cached is None else cached,
+        output,
+        fresh if written is None else written,
+        long or 0.0,
+    )
+
+
 def main() -> None:
-    """Write the snapshot, from the library that is installed."""
-    snapshot = make_snapshot(datetime.now(UTC).date())
-    lines = [f'"{name}": [\n{_lines(rows)}\n]' for name, rows in snapshot["providers"].items()]
-    head = f'{{"as_of": "{snapshot["as_of"]}", "source": "{snapshot["source"]}", "providers": {{\n'
-    SNAPSHOT.write_text(head + ",\n".join(lines) + "\n}}\n", encoding="utf-8")
-    sys.stdout.write(f"{SNAPSHOT}: {sum(map(len, snapshot['providers'].values()))} models\n")
+    """Write the snapshot, from the libraries that are installed."""
+    day = datetime.now(UTC).date()
+    snapshot = make_snapshot(day)
+    # As data, beside the package: importing it would load half of the world.
+    place = Path(str(metadata.distribution("litellm").locate_file(f"litellm/{_LITELLM}")))
+    others = make_others(json.loads(json.dumps(snapshot)), json.loads(place.read_bytes()))
+    source = f"litellm {metadata.version('litellm')}"
+    parts = [_written(snapshot["providers"]), _written(others)]
+    text = (
+        f'{{"as_of": "{day}", "source": "{snapshot["source"]}", "providers": {{\n{parts[0]}\n}},\n'
+        f'"others": {{"as_of": "{day}", "source": "{source}", "providers": {{\n{parts[1]}\n}}}}}}\n'
+    )
+    SNAPSHOT.write_text(text, encoding="utf-8")
+    count = sum(map(len, (*snapshot["providers"].values(), *others.values())))
+    sys.stdout.write(f"{SNAPSHOT}: {count} models\n")
+
+
+def _written(providers: Mapping[str, list[Any]]) -> str:
+    return ",\n".join([f'"{name}": [\n{_lines(rows)}\n]' for name, rows in providers.items()])
 
 
 def _lines(rows: list[dict[str, Any]]) -> str:

@@ -57,6 +57,17 @@ _BINDING: Final = (
     "must be passed back to the api",
 )
 """How providers say that they will not have back what they once signed or encrypted."""
+_NO_REASONING: Final = (
+    "encrypted content is not supported",
+    "encrypted_content is not supported",
+    "reasoning.encrypted_content' is not supported",
+)
+_RATE: Final = ("rate_limit", "ratelimit", "rate limit", "resource_exhausted", "too_many_requests")
+_FORBIDDEN: Final = (
+    *("authentication_error", "permission_error", "permission_denied", "unauthenticated"),
+    *("invalid_api_key", "unauthorized"),
+)
+_INVALID: Final = ("invalid_request", "invalid_argument", "badrequest", "bad_request", "not_found")
 _QUOTA: Final = ("insufficient_quota", "billing_hard_limit", "credit balance is too low")
 _ADVICE: Final = {
     "auth": "check the key, and that it may use this model",
@@ -152,15 +163,18 @@ _ANY: Final = range(1 << 16)
 _SORTINGS: Final = (
     # Google answers 400 to a wrong key, so its text counts too.
     _Sorting("auth", "auth", (401, 403), _ANY, ("api_key_invalid", "api key not valid")),
+    # A model without reasoning to give back may still have been given some.
+    _Sorting("request", "", (), (400, 404, 422), _NO_REASONING),
     _Sorting("binding", "binding", (), (400, 404, 422), _BINDING),
     # Before 429: OpenAI sends that for an empty account too, and no waiting helps there.
     _Sorting("auth", "quota", (402,), _ANY, _QUOTA),
     # Not from 429 on: a rate limit also speaks of too many tokens.
     _Sorting("overflow", "overflow", (413,), range(429), _OVERFLOW),
-    _Sorting("rate", "rate", (429,), (0,), ("rate_limit",)),
+    _Sorting("rate", "rate", (429,), (0,), _RATE),
+    _Sorting("auth", "auth", (), (0,), _FORBIDDEN),
     _Sorting("server", "", (408,)),
     _Sorting("server", "", range(500, 1 << 16)),
-    _Sorting("request", "", (), (0,), ("invalid_request",)),
+    _Sorting("request", "", (), (0,), _INVALID),
     _Sorting("server", "", (0,)),
     _Sorting("request", "404", (404,)),
     _Sorting("request", "3xx", range(300, 400)),

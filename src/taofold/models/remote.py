@@ -11,24 +11,28 @@ what is known of a model, its window, prices and abilities, and where each comes
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple, TypeAlias, TypedDict
 from urllib.parse import urlsplit
 
 import msgspec
 from typing_extensions import Unpack
 
-from taofold.core.content import Conversation, Issuer, Wire
+from taofold.core.content import Conversation, Issuer, TextPart, Wire, parts_of
 from taofold.core.errors import ConfigError
 from taofold.core.values import EFFORTS, JSON, Effort, ModelSettings, Profile, PromptCache, Reply
 from taofold.models.capabilities import Abilities, rules_for
-from taofold.models.encoding import Memo, estimate, names_of, pieces, sampling
+from taofold.models.encoding import Memo, estimate, pieces, sampling
 from taofold.models.endpoint import Endpoint, ReplyReader, RetryPolicy, Sign
 from taofold.models.limiter import Limiter
 from taofold.models.prices import CatalogueEntry, Price, Prices, find, own_price
+from taofold.models.probed import probed_profile
 from taofold.models.replies import ReplyContext
 from taofold.models.transport import Bounds, Transport
-from taofold.runtime.model import OnText, Request, Speaker, ToolSpec
+from taofold.models.wire_names import ANY_TOOLS, ToolRules, WireTools, wire_tools
+from taofold.models.wire_schema import AnswerForm, FormRules, UnwrappedText, adapt_form
+from taofold.runtime.model import OnText, Request, Speaker
 
 _SETTINGS = msgspec.json.Encoder().encode
 Parts: TypeAlias = list[bytes]
@@ -53,6 +57,7 @@ class Connection:
         model: its name there.
         price: None if unknown.
         settings: its own, which win over an agent's.
+        server: the base URL of its provider's interface, to which what was measured belongs.
         host: what its opaque parts are bound to; "" = the endpoint's host.
         sources: where its profile and its price come from.
     """
@@ -61,6 +66,7 @@ class Connection:
     model: str
     endpoint: Endpoint
     profile: Profile
+    server: str
     price: Price | None = None
     settings: ModelSettings = ModelSettings()
     host: str = ""
@@ -76,8 +82,8 @@ class ModelTurn(NamedTuple):
 
     request: Request
     settings: ModelSettings
-    tools: tuple[ToolSpec, ...]
-    schema: dict[str, JSON] | None
+    wire: WireTools
+    form: AnswerForm | None
     streaming: bool
 
 
@@ -85,6 +91,9 @@ class RemoteModel:
     """A model behind an HTTP endpoint."""
 
     wire: Wire
+    tool_rules: ToolRules = ANY_TOOLS
+    form_rules: FormRules | None = None
+    """None: an answer's schema is sent as it is."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -108,30 +117,51 @@ class RemoteModel:
 
     def price_at(self, input_tokens: int, output_tokens: int, tier: str) -> float | None:
         """The same in a service tier."""
+        settings = msgspec.structs.replace(self.connection.settings, service_tier=tier)
+        return self.price_of_call(input_tokens, output_tokens, settings)
+
+    def price_of_call(
+        self, input_tokens: int, output_tokens: int, settings: ModelSettings
+    ) -> float | None:
+        """The same with the settings of a call: its service tier, and how long the cache lasts."""
         price = self.connection.price
-        return price.upper(input_tokens, output_tokens, tier) if price else None
+        if price is None:
+            return None
+        return price.on(datetime.now(UTC), any_hour=True).upper(
+            input_tokens,
+            output_tokens,
+            settings.service_tier,
+            long_cache=settings.prompt_cache == "1h",
+        )
 
     async def complete(self, request: Request, on_text: OnText | None = None) -> Reply:
         """Ask once; see `Model`."""
-        return await self._ask(request, Speaker(on_text) if on_text else None)
+        if on_text is None:
+            return await self._ask(request, None)
+        form = self._turn(request, streaming=True).form
+        if form is None or not form.wrapped:
+            return await self._ask(request, Speaker(on_text))
+        unwrapped = UnwrappedText(on_text)
+        try:
+            return await self._ask(request, Speaker(unwrapped))
+        finally:
+            unwrapped.end()
 
     async def _ask(self, request: Request, speaker: Speaker | None) -> Reply:
         """One call with what is known to work at this server."""
         connection, conversation = self.connection, request.conversation
         turn = self._turn(request, streaming=speaker is not None and self.profile.streaming)
-        # By `id`: tools and schema are the same objects from call to call of a run, and large.
+        # By `id`: what is made of tools and schema is remembered, and large.
         key = (
-            id(turn.tools),
-            id(turn.schema),
+            id(turn.wire),
+            id(turn.form),
             _SETTINGS(turn.settings),
             request.allowed,
             request.stop,
             turn.streaming,
             self._version(),
         )
-        names, head, notes = self._memo.get(
-            key, (turn.tools, turn.schema), lambda: self._first(turn)
-        )
+        head, notes = self._memo.get(key, (turn.wire, turn.form), lambda: self._first(turn))
         body = [head, *self._messages(turn)]
         endpoint = connection.endpoint
         frame = ReplyContext(
@@ -139,10 +169,13 @@ class RemoteModel:
             self.issuer,
             endpoint.url,
             endpoint.secret,
-            connection.price,
-            names,
+            connection.price.on(datetime.now(UTC)) if connection.price else None,
+            turn.wire.original_names(),
             len(conversation),
             speaker,
+            turn.wire.properties,
+            sent=estimate(request, 0),
+            has_own_price=connection.sources.price == OWN_PRICE,
         )
         reply = await endpoint.ask(
             body,
@@ -152,19 +185,40 @@ class RemoteModel:
             streaming=turn.streaming,
             url=self._url(turn),
         )
-        return self._with_notes(reply, notes)
+        return self._with_notes(_unwrapped(reply, turn.form), notes)
 
     def _turn(self, request: Request, *, streaming: bool) -> ModelTurn:
         """What of the request this model is asked for."""
         tools = request.tools if self.profile.native_tools else ()
         schema = request.schema if self.profile.json_schema else None
         settings = request.asked(self.connection.settings)
-        return ModelTurn(request, settings, tools, schema, streaming)
+        # By `id`: both are the same objects from call to call of a run.
+        wire: WireTools = self._memo.get(
+            ("tools", id(tools)), tools, lambda: wire_tools(tools, self.tool_rules)
+        )
+        form: AnswerForm | None = self._memo.get(
+            ("form", id(schema)), schema, lambda: self._form_of(schema)
+        )
+        return ModelTurn(request, settings, wire, form, streaming)
 
-    def _first(self, turn: ModelTurn) -> tuple[dict[str, str], bytes, tuple[str, ...]]:
-        notes: list[str] = []
+    def _form_of(self, schema: dict[str, JSON] | None) -> AnswerForm | None:
+        if schema is None:
+            return None
+        return adapt_form(schema, self.form_rules) if self.form_rules else AnswerForm(schema)
+
+    def _first(self, turn: ModelTurn) -> tuple[bytes, tuple[str, ...]]:
+        notes = [*turn.wire.notes]
         head = self._head(turn, notes)
-        return names_of(turn.tools), head, tuple(notes)
+        return head, tuple(notes)
+
+    def _not_enforced(self, turn: ModelTurn) -> str:
+        """The note for an answer's schema that the provider cannot enforce; "" = it does."""
+        if turn.form is None or not turn.form.reason:
+            return ""
+        return (
+            f"{self.name} does not enforce the schema of the answer: {turn.form.reason}; "
+            "the reply is checked after it came"
+        )
 
     def _with_notes(self, reply: Reply, notes: Sequence[str]) -> Reply:
         """The reply, with what of the settings could not be had: said once per model."""
@@ -194,10 +248,17 @@ class RemoteModel:
     def _written(self, turn: ModelTurn, separator: bytes = b",") -> list[bytes]:
         """The messages, each encoded once in its life, with `separator` between them."""
         blobs, native = turn.request.blobs, self.profile.native_tools
-        write = self._native if native else self._plain
+        if native:
+            return turn.request.conversation.fragments(
+                f"{self._form}{turn.wire.form}",
+                lambda conversation, index: pieces(
+                    self._native(conversation, index, turn.wire), blobs
+                ),
+                separator,
+            )
         return turn.request.conversation.fragments(
-            self._form if native else f"{self._form} text",
-            lambda conversation, index: pieces(write(conversation, index), blobs),
+            f"{self._form} text",
+            lambda conversation, index: pieces(self._plain(conversation, index), blobs),
             separator,
         )
 
@@ -207,6 +268,9 @@ class RemoteModel:
         """Temperature and nucleus, if the model takes them where it `thinks` or does not."""
         fields = sampling(settings)
         if rules.sampling == "yes" or (rules.sampling == "not_thinking" and not thinks):
+            if rules.one_sampling and len(fields) > 1:
+                notes.append(f"top_p is not sent: {self.name} takes it or temperature, not both")
+                del fields["top_p"]
             return fields
         while_ = " while it thinks" if rules.sampling == "not_thinking" else ""
         notes += [f"{name} is not sent: {self.name} does not take it{while_}" for name in fields]
@@ -223,7 +287,7 @@ class RemoteModel:
         """The rest of the body."""
         raise NotImplementedError
 
-    def _native(self, conversation: Conversation, index: int) -> bytes:
+    def _native(self, conversation: Conversation, index: int, wire: WireTools) -> bytes:
         """Message `index`, and before it what the batch of calls before it lacks."""
         raise NotImplementedError
 
@@ -234,6 +298,19 @@ class RemoteModel:
     def _reader(self, frame: ReplyContext) -> ReplyReader:
         """A reader for one attempt."""
         raise NotImplementedError
+
+
+def _unwrapped(reply: Reply, form: AnswerForm | None) -> Reply:
+    """Returns the reply with the answer that a form had to wrap in an object."""
+    if form is None or not form.wrapped:
+        return reply
+    parts = tuple(
+        msgspec.structs.replace(part, text=form.unwrap(part.text))
+        if isinstance(part, TextPart)
+        else part
+        for part in parts_of(reply.content)
+    )
+    return replace(reply, parts=parts)
 
 
 def effort_at_most(
@@ -253,9 +330,13 @@ def effort_at_most(
         return wanted
     # Never more than was asked for, if there is less: thinking costs tokens.
     below: list[Effort] = [
-        level for level in levels if EFFORTS.index(level) < EFFORTS.index(wanted)
+        level
+        for level in levels
+        if level != "none" and EFFORTS.index(level) < EFFORTS.index(wanted)
     ]
-    taken = below[-1] if below else levels[0]
+    # Whoever asks for a little thought does not ask for none.
+    some: list[Effort] = [level for level in levels if level != "none"]
+    taken: Effort = below[-1] if below else (some or levels)[0]
     notes.append(f"effort {wanted!r} is not among those of {model}: {taken!r} is taken")
     return taken
 
@@ -266,7 +347,10 @@ def cache_mark(settings: ModelSettings) -> dict[str, str]:
     return mark | {"ttl": "1h"} if settings.prompt_cache == "1h" else mark
 
 
-_YOURS: Final = "profile=, or kept by `taofold doctor`"
+OWN_PRICE: Final = "prices="
+"""The source of a price that the user configured."""
+_YOURS: Final = "profile="
+_PROBED: Final = "measured by `taofold doctor`"
 
 
 class ModelOptions(TypedDict, total=False):
@@ -299,7 +383,7 @@ def key_for(provider: str, variable: str, given: str | None) -> str:
     if not key:
         raise ConfigError(
             f"provider {provider!r} needs a key: set the environment variable {variable}, "
-            "or pass api_key="
+            f"or in Python Agent({{'model': '{provider}:…', 'api_key': …}})"
         )
     if not key.isascii() or not key.isprintable():
         raise ConfigError(
@@ -347,18 +431,24 @@ def connection(
     at: Endpoint,
     options: ModelOptions,
     *,
+    server: str,
     price: Price | None = None,
     rules: Abilities | None = None,
+    assumed: Profile | None = None,
     host: str = "",
 ) -> Connection:
-    """The model at its endpoint, with what is known of it.
+    """Returns the model at its endpoint, with what is known of it.
 
-    Facts come from the user, then from the price list, then from the rules; `price` is for
-    models that are in no list.
+    Facts come from the user, then from what `taofold doctor` measured at this `server`, then from
+    the price list, then from the rules. `price` is for models that are in no list, `assumed` the
+    profile of one that was neither given nor measured, instead of the rules'.
     """
     abilities = rules or rules_for(provider, model)
     entry = find(provider, model)
-    profile = options.get("profile") or abilities.profile(entry.window if entry else 0)
+    given = options.get("profile")
+    probed = None if given else probed_profile(f"{provider}:{model}", server)
+    known = _YOURS if given else _PROBED if probed else ""
+    profile = given or probed or assumed or abilities.profile(entry.window if entry else 0)
     listed = entry.price if entry else None
     own = own_price(model, options.get("prices"))
     return Connection(
@@ -366,13 +456,14 @@ def connection(
         model,
         at,
         profile,
+        server,
         own or listed or price,
         settings_of(options),
         host,
         Sources(
-            window=_YOURS if options.get("profile") else _window(entry, abilities),
+            window=known or _window(entry, abilities),
             price=_price(own, entry, price),
-            abilities=_YOURS if options.get("profile") else abilities.source,
+            abilities=known or abilities.source,
         ),
     )
 
@@ -383,7 +474,7 @@ def _window(entry: CatalogueEntry | None, rules: Abilities) -> str:
 
 def _price(own: Price | None, entry: CatalogueEntry | None, given: Price | None) -> str:
     if own is not None:
-        return "prices="
+        return OWN_PRICE
     if entry is not None and entry.price is not None:
         return entry.source
     return "it is the provider's" if given is not None else ""

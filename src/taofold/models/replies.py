@@ -8,8 +8,7 @@ provider's events, and nothing of requests (`encoding`).
 """
 
 import json
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, TypeVar
@@ -21,13 +20,23 @@ from taofold.core.content import Issuer, Part, TextPart, ThinkingPart
 from taofold.core.errors import ModelError
 from taofold.core.json_values import is_object, is_sequence
 from taofold.core.values import Reply, ToolCall, Usage
+from taofold.models.decoding import (
+    Unfit,
+    error_code,
+    error_report,
+    error_status,
+    error_words,
+    fitted,
+)
 from taofold.models.prices import Price
 from taofold.models.provider_errors import fault
+from taofold.models.wire_names import original_arguments
 from taofold.runtime.model import Speaker
 
 _MOST_CALLS: Final = 256
 """More in one reply were never meant: no provider allows half as many tools."""
 _MOST_TOKENS: Final = 1 << 40
+_CHARS_PER_TOKEN: Final = 4
 
 
 def _ended(calls: tuple[ToolCall, ...], finish: str) -> tuple[bool, str]:
@@ -75,6 +84,17 @@ def _count(tokens: int) -> int:
     return min(max(tokens, 0), _MOST_TOKENS)
 
 
+def tokens_of(part: Part) -> int:
+    """Estimated tokens of a part: four characters each, at least one."""
+    match part:
+        case TextPart() | ThinkingPart():
+            return -(-len(part.text) // _CHARS_PER_TOKEN)
+        case ToolCall():
+            return -(-(len(part.name) + len(part.arguments)) // _CHARS_PER_TOKEN)
+        case _:
+            return 0
+
+
 class ReplyContext(msgspec.Struct, frozen=True):
     """What the reader of a reply must know about the call."""
 
@@ -86,10 +106,17 @@ class ReplyContext(msgspec.Struct, frozen=True):
     names: dict[str, str]
     turn: int
     speaker: Speaker | None = None
+    properties: Mapping[str, Mapping[str, str]] = {}
+    sent: int = 0
+    """Estimated tokens of the prompt, which count where the provider counts none."""
+    has_own_price: bool = False
+    """The user configured the price: the price in the endpoint's answer does not count."""
 
     def call(self, name: str, arguments: str, id: str, index: int, opaque: str = "") -> ToolCall:  # noqa: A002
         """A tool call under the tool's own name, with an id in any case."""
         original = self.names.get(name, name)
+        if original in self.properties:
+            arguments = original_arguments(arguments, self.properties[original])
         # Servers that send no id get one that is the same in a replay: turn and place.
         return ToolCall(original, arguments, id or f"call_{self.turn}_{index}", opaque)
 
@@ -111,8 +138,11 @@ class ReplyContext(msgspec.Struct, frozen=True):
         written: int = 0,
         reasoning: int = 0,
         tier: str = "",
+        written_long: int = 0,
     ) -> Usage:
         """Usage with its cost; `tier` is the service tier that was really used.
+
+        `written_long`: the tokens of those written that the cache keeps for an hour.
 
         Counts are the provider's word: none is below zero, or too large to be written down.
         """
@@ -125,10 +155,11 @@ class ReplyContext(msgspec.Struct, frozen=True):
             taken, output = _count(input_tokens), _count(output_tokens)
             cached, written = min(_count(cached), taken), min(_count(written), taken)
             reasoning = min(_count(reasoning), output)
-        usage = Usage(taken, output, cached, 0.0, written, reasoning)
+        unknown = self.price is None and taken + output
+        usage = Usage(taken, output, cached, None if unknown else 0.0, written, reasoning)
         if self.price is None:
             return usage
-        usd = self.price.cost(usage, tier)
+        usd = self.price.cost(usage, tier, written_long=_count(written_long))
         return structs.replace(usage, usd=usd) if usd else usage
 
     def reply(
@@ -149,13 +180,26 @@ class ReplyContext(msgspec.Struct, frozen=True):
                 for part in parts
             ]
         return Reply(
-            usage=usage,
+            usage=self._plausible(usage, parts),
             model=self.model,
             finish=finish,
             parts=tuple(parts),
             issuer=self.issuer,
             notes=notes,
         )
+
+    def _plausible(self, usage: Usage, parts: Sequence[Part]) -> Usage:
+        """The usage, with an estimate where the provider counts nothing: limits hold by it."""
+        if usage.input_tokens and (usage.output_tokens or not parts):
+            return usage
+        taken = usage.input_tokens or self.sent
+        output = usage.output_tokens or sum(map(tokens_of, parts))
+        if (taken, output) == (usage.input_tokens, usage.output_tokens):
+            return usage
+        estimated = self.usage(
+            taken, output, usage.cached_tokens, usage.written_tokens, usage.reasoning_tokens
+        )
+        return structs.replace(estimated, usd=usage.usd) if usage.usd else estimated
 
     def unreadable(self, why: str) -> ModelError:
         """The error for an answer that is not what the format says."""
@@ -176,21 +220,29 @@ _BOM: Final = b"\xef\xbb\xbf"
 class LineDecoder:
     """Calls `on_line` with each complete line, without its end."""
 
-    __slots__ = ("_on_line", "_rest")
+    __slots__ = ("_after_cr", "_on_line", "_rest")
 
     def __init__(self, on_line: Callable[[bytes], None]) -> None:
         self._on_line = on_line
         self._rest: list[bytes] = []
+        self._after_cr = False
+        """The last byte was a CR: an LF behind it ends no further line."""
 
     def feed(self, chunk: bytes) -> None:
-        """Take in the next bytes."""
+        """Take in the next bytes. A line ends with LF, CR LF or CR."""
+        if self._after_cr and chunk:
+            self._after_cr = False
+            chunk = chunk.removeprefix(b"\n")
+        if b"\r" in chunk:
+            self._after_cr = chunk.endswith(b"\r")
+            chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         if b"\n" not in chunk:  # joined once: a line may come in very many pieces
             self._rest.append(chunk)
             return
         lines = b"".join((*self._rest, chunk)).split(b"\n")
         self._rest = [lines.pop()]
         for line in lines:
-            self._on_line(line[:-1] if line.endswith(b"\r") else line)
+            self._on_line(line)
 
     def close(self) -> None:
         """The stream ended: what is left is a line."""
@@ -200,13 +252,20 @@ class LineDecoder:
 
 
 class EventDecoder:
-    """Calls `on_event` with the data of each event; several `data` lines are joined by newline."""
+    """Calls `on_event` with the data of each event; several `data` lines are joined by newline.
 
-    __slots__ = ("_data", "_lines", "_on_event")
+    `on_error` gets the data of events that are named "error", and what llama.cpp writes behind
+    `error:` in place of `data:`.
+    """
 
-    def __init__(self, on_event: Callable[[bytes], None]) -> None:
-        self._on_event = on_event
+    __slots__ = ("_data", "_is_error", "_lines", "_on_error", "_on_event")
+
+    def __init__(
+        self, on_event: Callable[[bytes], None], on_error: Callable[[bytes], None] | None = None
+    ) -> None:
+        self._on_event, self._on_error = on_event, on_error or on_event
         self._data: list[bytes] = []
+        self._is_error = False
         self._lines = LineDecoder(self._line)
 
     def feed(self, chunk: bytes) -> None:
@@ -222,9 +281,17 @@ class EventDecoder:
         if line.startswith(b"data:"):
             # One space behind the colon belongs to the syntax, further ones to the data.
             self._data.append(line[6:] if line.startswith(b"data: ") else line[5:])
-        elif not line and self._data:
-            data, self._data = self._data, []
-            self._on_event(b"\n".join(data))
+        elif not line:
+            data, self._data = b"\n".join(self._data), []
+            is_error, self._is_error = self._is_error, False
+            # An event without data is none (WHATWG HTML 9.2.6): servers keep connections so.
+            if data.strip():
+                (self._on_error if is_error else self._on_event)(data)
+        elif line.startswith(b"event:"):
+            self._is_error = line[6:].strip() == b"error"
+        elif line.startswith(b"error:"):
+            self._is_error = True
+            self._data.append(line[6:])
         elif line.startswith(_BOM):
             self._line(line[len(_BOM) :])
 
@@ -234,27 +301,38 @@ Decoded = TypeVar("Decoded")
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What decoding raises for bytes that are no JSON, of another shape, or nested without end."""
 _SHOWN: Final = 120
-_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
+_ERROR: Final = b'"error"'
+"""In text it would be escaped, so that it is a key or a whole value."""
 
 
 def decode(frame: ReplyContext, decoder: "msgspec.json.Decoder[Decoded]", data: bytes) -> Decoded:
     """What `decoder` reads.
 
-    Half a character is let through as it was sent: servers that count in UTF-16 cut a character
-    in two, and the other half is in the next event (`paired`).
+    A field that does not fit is left out (`fitted`). Half a character is let through as it was
+    sent: servers that count in UTF-16 cut a character in two, and the other half is in the next
+    event (`paired`). So are `NaN` and raw control characters, which no JSON has.
 
     Raises:
-        ModelError: the bytes are not what the format says.
+        ModelError: the bytes do not have the format, or report an error.
     """
     try:
-        return decoder.decode(data)
+        answer = decoder.decode(data)
     except UNREADABLE as error:
-        if _SURROGATE.search(data):
-            with suppress(ValueError, RecursionError, msgspec.ValidationError):
-                return msgspec.convert(json.loads(data), decoder.type)
+        with suppress(ValueError, RecursionError, Unfit):
+            value = json.loads(data, strict=False)
+            answer = fitted(value, decoder.type)
+            if report := error_report(value):
+                raise reported_error(frame, report) from None
+            return answer
         excerpt = bytes(data[:_SHOWN]).decode("utf-8", "replace")
         # An excerpt: an answer may be megabytes of a proxy's HTML.
         raise frame.unreadable(f"{error}; it begins {excerpt!r}") from None
+    # Decoded again only where it may be an error: the mark is in it, or nothing that is used.
+    if _ERROR in data or answer == decoder.type():
+        with suppress(ValueError, RecursionError):
+            if report := error_report(json.loads(data, strict=False)):
+                raise reported_error(frame, report)
+    return answer
 
 
 def join_surrogates(text: str) -> str:
@@ -277,13 +355,16 @@ def _whole_characters(part: Part) -> Part:
 def reported_error(frame: ReplyContext, error: Any) -> ModelError:
     """The error that a provider reports in the body of an answer with status 200."""
     report: dict[str, Any] = error if is_object(error) else {"message": str(error or "")}
-    code: Any = report.get("code")
-    kind: Any = report.get("type") or report.get("status") or code
+    inner: Any = report.get("error")
+    if inner and is_object(inner):
+        report = inner
+    elif inner and isinstance(inner, str):
+        report = {"message": inner, **report}
     return fault(
         # OpenRouter puts the status of the provider behind it into `code`.
-        code if isinstance(code, int) and 400 <= code < 600 else 0,
-        str((code if isinstance(code, str) else kind) or ""),
-        str(report.get("message") or ""),
+        error_status(report),
+        error_code(report),
+        error_words(report),
         frame.url,
         secret=frame.secret,
     )
@@ -303,7 +384,7 @@ class EventReader:
 
     def __init__(self, frame: ReplyContext) -> None:
         self._frame = frame
-        self._events = EventDecoder(self._event)
+        self._events = EventDecoder(self._event, self._error)
         self._ended = False
 
     @property
@@ -329,6 +410,14 @@ class EventReader:
         except UnicodeEncodeError:
             return replace(reply, parts=tuple([_whole_characters(part) for part in reply.parts]))
         return reply
+
+    def _error(self, data: bytes) -> None:
+        """An event that is named "error": its data may be JSON of any shape, or words."""
+        try:
+            report: Any = json.loads(data, strict=False)
+        except (ValueError, RecursionError):
+            report = data.decode("utf-8", "replace").strip()
+        raise reported_error(self._frame, report)
 
     def _event(self, data: bytes) -> None:
         raise NotImplementedError

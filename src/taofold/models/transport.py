@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import zlib
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -23,7 +24,7 @@ from urllib.request import getproxies, proxy_bypass
 from weakref import WeakKeyDictionary
 
 from taofold.core.errors import ConfigError, ModelError
-from taofold.network import bare_url
+from taofold.network import bare_url, unpacking
 
 if TYPE_CHECKING:
     import aiohttp
@@ -214,6 +215,9 @@ async def _open(loop: asyncio.AbstractEventLoop) -> _Session:
         # A provider's cookies would tie one account's calls to another's.
         cookie_jar=aiohttp.DummyCookieJar(),
         skip_auto_headers=("User-Agent",),
+        # Unpacked here, within the bound: the client would unpack what it has received at once.
+        headers={"Accept-Encoding": "identity"},
+        auto_decompress=False,
     )
     session = _sessions[loop] = _Session(client)
     session.lifetime = _live(client)
@@ -259,7 +263,7 @@ class Http:
 def _failures() -> tuple[type[Exception], ...]:
     import aiohttp  # noqa: PLC0415
 
-    return OSError, aiohttp.ClientError
+    return OSError, aiohttp.ClientError, zlib.error
 
 
 def _lane(session: _Session, url: str) -> _Lane:
@@ -299,14 +303,18 @@ async def _exchange(
             on_bytes = None
         got: list[bytes] = []
         size = 0
-        while chunk := await response.content.readany():
+        unpacked = _unpacking(response, bounds.size)
+        while received := await response.content.readany():
+            chunk = unpacked(received) if unpacked else received
             size += len(chunk)
-            # Counted after decompression: a small answer may unpack to a very large one.
             if size > bounds.size:
+                # Of no kind that is tried again: the next answer would be as large.
                 raise ModelError(
                     f"the answer of {bare_url(str(lane.url))} is larger than {bounds.size} bytes",
-                    kind="reply",
+                    kind="request",
                 )
+            if not chunk:
+                continue
             if on_bytes is None:
                 got.append(chunk)
             elif _tell(on_bytes, chunk):
@@ -314,6 +322,19 @@ async def _exchange(
                     await _finish(response, bounds.size - size)
                 break
         return HttpResponse(response.status, response.headers, b"".join(got))
+
+
+def _unpacking(response: aiohttp.ClientResponse, most: int) -> Callable[[bytes], bytes] | None:
+    """Returns what unpacks the pieces of an answer; None if they are sent as they are.
+
+    Raises:
+        ModelError: the answer has a coding that was not asked for and is not known.
+    """
+    try:
+        return unpacking(response.headers.get("Content-Encoding", ""), most)
+    except ValueError as error:
+        where = bare_url(str(response.url))
+        raise ModelError(f"the answer of {where} {error}", kind="request") from None
 
 
 async def _start(
@@ -430,7 +451,7 @@ def _broken(error: Exception, url: str, bounds: Bounds) -> ModelError:
         return ModelError(f"{where!r} is not a URL that can be called", kind="request")
     elif isinstance(error, aiohttp.ClientConnectorDNSError):
         reason = "its name cannot be resolved"
-    elif isinstance(error, aiohttp.ClientPayloadError):
+    elif isinstance(error, aiohttp.ClientPayloadError | zlib.error):
         reason = "its answer broke off, or is not encoded as it says"
     elif isinstance(error, aiohttp.ClientResponseError):
         reason = f"its answer is not HTTP that can be read ({error.message.splitlines()[0][:80]})"

@@ -10,20 +10,32 @@ marked, or left as it was written for the tool's validator.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from typing import Any, cast
+from typing import Any, Final, cast
 
-from taofold.core.json_values import decoded, is_object
+from taofold.core.json_values import DECODER, decoded, is_object
 from taofold.parsing.markup.tags import elements_in
 from taofold.parsing.outcome import Repair
-from taofold.parsing.protocol_keys import FINISH, PARAMETER_KEYS, Object, Tools
+from taofold.parsing.protocol_keys import FINISH, FINISH_KEYS, PARAMETER_KEYS, Object, Tools
 from taofold.parsing.schema.coercion import Coercion, Misfit
 from taofold.parsing.schema.reading_plan import ANY, TypeShape, fold, plan_of_schema
-from taofold.parsing.schema.scalars import LooseText, TaggedText
+from taofold.parsing.schema.scalars import LooseText, TaggedText, same
 from taofold.parsing.spans import object_in
 
 EXCERPT = 160
+_BEGUN_FINISH: Final = re.compile(r"""\s*\{\s*["'“]?(?:answer|success)\b""")
+"""Text that begins like the arguments of `finish`."""
+
+
+_ENCODINGS: Final = 4
+"""So often what is wrapped around an object is taken off."""
+_ROW: Final = 8
+_FENCE: Final = re.compile(r"```[\w-]*[ \t]*\r?\n(?P<inner>.*?)\s*```", re.DOTALL)
+_CLOSER: Final = re.compile(r"(?<=\})(?:\s*(?:</[\w:.-]{1,40}>|<\|[\w:.-]{1,40}\|>)){1,4}\Z")
+_LOCATED: Final = Repair("located", "none")
+_ENCODED: Final = Repair("string_encoded", "none")
 
 
 def typed_arguments(
@@ -193,11 +205,11 @@ def arguments_of(tool: str, given: Any, tools: Tools) -> tuple[Object, tuple[Rep
     if given is None:
         return {}, (), ""
     if tool == FINISH:
-        return {"answer": given}, (Repair("bare_answer", "none"),), ""
+        return _finish_arguments(given)
     if isinstance(given, str):
         if not given.strip():
             return {}, (), ""
-        encoded = object_in(given)
+        encoded = _object_around(given)
         if encoded is not None:
             return encoded[0], encoded[1], ""
     # A bare value can only mean the one parameter that is required, if there is exactly one.
@@ -207,6 +219,71 @@ def arguments_of(tool: str, given: Any, tools: Tools) -> tuple[Object, tuple[Rep
         return {only: given}, (repair,), ""
     excerpt = given if isinstance(given, str) else json.dumps(given, default=str)
     return {}, (), f"the arguments of {tool!r} must be an object, got: {excerpt[:EXCERPT]}"
+
+
+def _object_around(text: str) -> tuple[Object, tuple[Repair, ...]] | None:
+    """The object that a text encodes, also where servers wrap it.
+
+    A fence, a closing mark behind it and a further encoding are taken off. Of objects in a row one
+    counts if all others are empty or equal to it; that is a guess. None if no object makes up the
+    text.
+    """
+    notes: tuple[Repair, ...] = ()
+    for _ in range(_ENCODINGS):
+        encoded = object_in(text)
+        if encoded is not None:
+            return encoded[0], (*notes, *encoded[1])
+        text = text.strip()
+        if fence := _FENCE.fullmatch(text):
+            text, notes = fence["inner"], (*notes, _LOCATED)
+        elif text.startswith('"'):
+            try:
+                inner = decoded(text)
+            except (ValueError, RecursionError):
+                return None
+            text, notes = str(inner), (*notes, _ENCODED)
+        elif closer := _CLOSER.search(text):
+            text, notes = text[: closer.start()], (*notes, _LOCATED)
+        else:
+            return _one_of_row(text, notes)
+    return None
+
+
+def _one_of_row(text: str, notes: tuple[Repair, ...]) -> tuple[Object, tuple[Repair, ...]] | None:
+    """The one object that counts of several in a row, such as `{}{"a": 1}`."""
+    objects: list[Object] = []
+    position = 0
+    while position < len(text):
+        try:
+            value, position = DECODER.raw_decode(text, position)
+        except (ValueError, RecursionError):
+            return None
+        if not is_object(value) or len(objects) > _ROW:
+            return None
+        objects.append(value)
+        position += len(text[position:]) - len(text[position:].lstrip())
+    full = [each for each in objects if each]
+    if len(objects) < 2 or not full or any(not same(each, full[0]) for each in full):
+        return None
+    return full[0], (*notes, Repair("joined_objects", "none", content=True))
+
+
+def _finish_arguments(given: Any) -> tuple[Object, tuple[Repair, ...], str]:
+    """Reads the arguments of `finish`: the object that its schema asks for, or a bare answer.
+
+    An object without a parameter of `finish` is the answer itself. It keeps its text, because the
+    answer's type decides how the text is read.
+    """
+    if isinstance(given, str):
+        if not given.strip():
+            return {}, (), ""
+        encoded = object_in(given)
+        if encoded is not None and (not encoded[0] or not FINISH_KEYS.isdisjoint(encoded[0])):
+            return encoded[0], encoded[1], ""
+        if encoded is None and _BEGUN_FINISH.match(given):
+            error = f"the arguments of {FINISH!r} are not valid JSON, got: {given[:EXCERPT]}"
+            return {}, (), error
+    return {"answer": given}, (Repair("bare_answer", "none"),), ""
 
 
 def schema_of(tool: str, tools: Tools) -> Mapping[str, Any] | None:

@@ -224,7 +224,10 @@ def _decisions(value: Object, tools: Tools, *, decided: bool = False) -> Iterato
         yield (named,)
     for key in ANSWER_KEYS:
         if key in value and not (decided and _is_empty(value[key])):
-            yield (Call(FINISH, {"answer": value[key]}, _text(value.get("rationale"))),)
+            answer = {"answer": value[key]}
+            if isinstance(value.get("success"), bool):
+                answer["success"] = value["success"]
+            yield (Call(FINISH, answer, _text(value.get("rationale"))),)
             decided = True
 
 
@@ -426,7 +429,8 @@ def _remark_of(content: str, value: Object, kind: Any) -> Remark:
         items: list[Any] = because if is_array(because) else [because]
         cited = tuple(number for item in items if (number := _whole(item)) is not None)
     confidence = _confidence(value.get("confidence"))
-    return Remark(content.strip(), label, cited, confidence, value.get("critical") is True)
+    critical, learned = value.get("critical") is True, _text(value.get("learned")).strip()
+    return Remark(content.strip(), label, cited, confidence, critical, learned)
 
 
 def _confidence(claimed: Any) -> float | None:

@@ -58,6 +58,7 @@ MARKED = re.compile(
 _OPENED = re.compile(r"[:：=][ \t]*(`{3,})\w*[ \t]*$")
 _FENCE = re.compile(r"[ \t]{0,3}(`{3,}|~{3,})")
 _LINE = re.compile(r"(?:[-*][ \t]+)?([A-Za-z_][\w.-]{0,63})[ \t]*[:：=][ \t]*(.*)")
+_COLONS = frozenset(":：=")
 _END = "OBSERVATION"
 _BEGINNING = 3
 _CYCLE = ("thought", "action", "final_answer")
@@ -215,12 +216,14 @@ class _Parameters:
         values: The parameters; what was not quoted is `LooseText`.
         error: Why they cannot be used, empty when every line was understood.
         trailing: Whether prose follows them.
+        doubled: The parameter whose colon stands twice, so that one may belong to its value.
         whole: Whether the last value says itself where it ends.
     """
 
     values: dict[str, Any] = field(default_factory=dict[str, Any])
     error: str = ""
     trailing: bool = False
+    doubled: str = ""
     whole: bool = False
 
 
@@ -256,6 +259,8 @@ def parameters_of(text: str, names: Collection[str] = ()) -> _Parameters:
         if key in out.values:
             out.error = f"the parameter {key!r} is given twice"
             return out
+        if written[:1] in _COLONS and written:
+            out.doubled = key
         out.values[key], number, out.whole = _value(lines, number, indent, written)
         if number < 0:
             out.error = f"the value of {key!r} has no end"
@@ -492,6 +497,9 @@ def _with_parameters(request: RawCall, parameters: _Parameters) -> RawCall:
     notes = [] if ended else [OPEN_END]
     if parameters.trailing:
         notes.append(BESIDE)
+    if parameters.doubled:
+        path = f"parameters.{parameters.doubled}"
+        notes.append(Repair("extra_colon", "none", content=True, path=path))
     # A last key without a value: the text ended where the value was due.
     closed = ended or not values or list(values.values())[-1] != ""
     return replace(request, parameters=values or None, repairs=tuple(notes), closed=closed)

@@ -113,6 +113,7 @@ class Remark:
         because: Numbers of the steps that it cites.
         confidence: As the model claims, unchecked.
         critical: Whether the model asks to pause.
+        learned: What the model learned from the observations before.
     """
 
     content: str
@@ -120,6 +121,7 @@ class Remark:
     because: tuple[int, ...] = ()
     confidence: float | None = None
     critical: bool = False
+    learned: str = ""
 
 
 class Turn(Value, frozen=True):

@@ -20,7 +20,12 @@ CALL_KEYS = ("function_call", "functionCall", "tool_call", "function")
 ANSWER_KEYS = ("final_answer", "answer")
 GENERIC_ACTIONS = frozenset({"execute", "call", "call_tool", "use_tool", "tool", "tool_call"})
 FINISH = "finish"
-_NOTES = ("rationale", "justification", "thought_type", "because", "confidence", "critical")
+FINISH_KEYS = frozenset({"answer", "success"})
+"""The parameters of `finish`."""
+_NOTES = (
+    *("rationale", "justification", "thought_type", "because", "confidence", "critical"),
+    "learned",
+)
 REMARK_KEYS = frozenset([*THOUGHT_KEYS, *_NOTES, "tool_call_id"])
 """What is said about a call, never to its tool."""
 ENVELOPE = REMARK_KEYS.union(TOOL_KEYS, PARAMETER_KEYS, BATCH_KEYS, ANSWER_KEYS, ("id", "type"))

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from taofold.core.json_values import DECODER, flaw_of, is_array, is_object
 from taofold.core.reply import is_cut
+from taofold.core.values import FINISH
 from taofold.parsing.arguments import arguments_of, as_declared, parameter_names
 from taofold.parsing.decision import (
     NAMELESS,
@@ -87,7 +88,8 @@ def read_call(
     """
     if not name.strip():
         return Call("", {}, "", id, (), f"{NAMELESS}: call one that is on offer, by its name")
-    if isinstance(arguments, str) and not arguments.strip():
+    if isinstance(arguments, str) and arguments.strip() in ("", "null"):
+        arguments = ""
         if is_cut(finish_reason):
             lost = f"the arguments of {name!r} were cut off: send it again"
             return Call(name, {}, "", id, (), lost)
@@ -491,12 +493,11 @@ class _Reply:
             turn = replace(turn, repairs=(*turn.repairs, UNOPENED))
         if not outside and not others:
             return turn
-        if (
-            _bare(trail)
-            or _bare(between)
-            or others
-            or not _OWN_LINE.search(self._text[: first.start])
-        ):
+        led = not _bare(trail) and bool(_OWN_LINE.search(self._text[: first.start]))
+        # An answer changes nothing. A call may be quoted, refused or forged, and a tool that only
+        # reads can still send what it is given.
+        answers = all([call.tool == FINISH for call in turn.calls])
+        if _bare(between) or others or not (led or answers):
             return self._question(turn)
         remark = turn.remark or _remark(lead)
         return replace(turn, remark=remark, repairs=(*turn.repairs, BESIDE))

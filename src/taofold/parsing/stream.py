@@ -714,7 +714,8 @@ def _answer_of(reply: Turn | Prose | Unparsed) -> str | None:
         case Prose(text=text):
             return text
         case Turn(calls=(call,)) if call.tool == FINISH and not call.error:
-            value = call.parameters.get("answer")
+            # Without the declared parameter the parameters are the answer's own fields.
+            value = call.parameters.get("answer", call.parameters)
             return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         case _:
             return None

@@ -75,22 +75,48 @@ def parse(
     """
     target = target_of(type_)
     try:
-        # Raises for lone surrogates: what is not Unicode goes the long way.
-        body = text.encode()
-        flat = body.translate(_FLAT)
-        if (
-            b"NaN" not in body
-            and b"Infinity" not in body
-            and not any([s in flat for s in _ENDLESS])
-        ):
-            # To the validator `NaN` is valid, and what is too large for a float is infinity: a text
-            # that may hold either is read the long way.
-            value = target.adapter.validate_json(body, strict=True)
-            # `birthYear` for an optional `birth_year` is valid too: the value would be lost unseen.
-            if not target.plan.lenient or not is_overlooked(text, target.plan):
-                return Parsed(value)
-    except ValueError:  # not valid, not Unicode, or a number without end
-        pass
+        # The validator alone: most replies need no more.
+        return Parsed(_exact(text, target))
+    except ValueError:
+        result = _read(text, target, level, finish_reason)
+    return result if isinstance(result, Unparsed) else Parsed(result.value, result.repairs)
+
+
+def parse_with_source(text: str, type_: Any, *, finish_reason: str | None = None) -> Fit | Unparsed:
+    """Reads a value as `parse` does, with the plain JSON data that it was validated from.
+
+    `typed_value` gives the same value from that data again, by one validation.
+    """
+    target = target_of(type_)
+    try:
+        return Fit(_exact(text, target), from_json(text), ())
+    except ValueError:
+        return _read(text, target, "schema", finish_reason)
+
+
+def _exact(text: str, target: Target) -> Any:
+    """The value of a text that is valid as it stands.
+
+    Raises:
+        ValueError: It is not valid, not Unicode, holds a number without end, or a key that the
+            validator would drop.
+    """
+    # Raises for lone surrogates: what is not Unicode goes the long way.
+    body = text.encode()
+    flat = body.translate(_FLAT)
+    # To the validator `NaN` is valid, and what is too large for a float is infinity: a text
+    # that may hold either is read the long way.
+    if b"NaN" in body or b"Infinity" in body or any([s in flat for s in _ENDLESS]):
+        raise ValueError("a number without end")
+    value = target.adapter.validate_json(body, strict=True)
+    # `birthYear` for an optional `birth_year` is valid too: the value would be lost unseen.
+    if target.plan.lenient and is_overlooked(text, target.plan):
+        raise ValueError("a declared key in another case")
+    return value
+
+
+def _read(text: str, target: Target, level: Level, finish_reason: str | None) -> Fit | Unparsed:
+    """Reads a value of a text that is not valid as it stands."""
     if not text.strip():
         return refusal("empty", text)
     result = _search(text, target, is_cut(finish_reason), 0)
@@ -100,7 +126,7 @@ def parse(
     if beyond:
         note = f"The answer needs a repair that is not allowed here: {beyond[0].kind}."
         return refusal("invalid", text, note=note)
-    return Parsed(result.value, result.repairs)
+    return result
 
 
 def _search(text: str, target: Target, cut: bool, depth: int) -> Fit | Unparsed:
@@ -136,6 +162,11 @@ def _scalar(text: str, target: Target, cut: bool) -> Fit | Unparsed:
     except Misfit as misfit:
         return refusal("invalid", text, misfit.faults)
     return replace(candidate, repairs=(Repair("located", "none"), *candidate.repairs))
+
+
+_QUOTED = r"\"[^\"\n]{1,64}\"|'[^'\n]{1,64}'|“[^”\n]{1,64}”|\w{1,64}[\"'”]"
+_MEMBER = re.compile(rf"[ \t\r\n,;\]}}]{{0,40}}(?:{_QUOTED})\s{{0,3}}[:：]")
+"""What looks like a member of an object, behind its end: one closing brace may be too many."""
 
 
 class _Search:
@@ -202,7 +233,9 @@ class _Search:
                 continue
             envelope = span.end - span.start < len(self._text)
             located = (Repair("located", "none", at=span.start),) if envelope else ()
-            notes = (*located, *span.reading.repairs)
+            early = _MEMBER.match(self._text, span.end)
+            lost = (Repair("early_end", "none", content=True, at=span.end),) if early else ()
+            notes = (*located, *lost, *span.reading.repairs)
             fits = self._add(span.reading.value, notes, span.start, span.reading.open)
             if fits and self._is_beside(span, spans):
                 self._fits.pop()

@@ -9,23 +9,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from math import inf
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, get_args
 
 from taofold.core.errors import ConfigError
 from taofold.core.events import LimitHit
 from taofold.core.state import RunState
+from taofold.core.text import times
 
 Limit = Literal["steps", "model_calls", "tool_calls", "seconds", "tokens", "usd"]
 
-STOP_REASON: Final[Mapping[str, str]] = {
-    "steps": "max_steps",
-    "model_calls": "max_steps",
-    "tool_calls": "max_tool_calls",
-    "seconds": "timeout",
-    "tokens": "budget",
-    "usd": "budget",
-}
-"""Which `stop_reason` a limit leads to (D1)."""
+STOP_REASON: Final[Mapping[str, str]] = {name: f"max_{name}" for name in get_args(Limit)}
+"""The `stop_reason` of a run that a limit ended (D1): `max_` and the limit's name."""
+
+LIMIT_OF: Final[Mapping[str, str]] = {reason: name for name, reason in STOP_REASON.items()}
+"""The limit that a `stop_reason` names."""
 
 REFUSED_ROW: Final = 3
 """Calls in a row that could not be run, after which the run must answer."""
@@ -127,7 +124,7 @@ class Limits:
             return "seconds"
         if self.tokens is not None and state.usage.tokens >= self.tokens:
             return "tokens"
-        if self.usd is not None and state.usage.usd >= self.usd:
+        if self.usd is not None and state.usage.priced_usd >= self.usd:
             return "usd"
         return None
 
@@ -155,10 +152,10 @@ class Limits:
             shares = tuple(shares)
             reserved = sum([share.tool_calls for share in shares])
             if self.tool_calls is not None and _acted(state) + reserved >= self.tool_calls:
-                return Blocked("limit", f"limit reached: {self.tool_calls} tool calls")
+                return Blocked("limit", f"limit reached: {times(self.tool_calls, 'tool call')}")
             reserved = sum([share.per_tool.get(tool, 0) for share in shares])
             if bound is not None and state.per_tool.get(tool, 0) + reserved >= bound:
-                return Blocked("tool_limit", f"limit reached: {bound} calls of {tool!r}")
+                return Blocked("tool_limit", f"limit reached: {times(bound, 'call')} of {tool!r}")
         # Checked for calls too: a batch may run past the deadline that held when its turn began.
         if self.seconds is not None and state.active_ms >= self.seconds * 1000:
             return Blocked("time_limit", f"limit reached: {self.seconds:g} seconds")
@@ -187,7 +184,7 @@ class Limits:
         }
         if self.usd is not None:
             # Dollars divide evenly; counts are rounded up in `_share`, for the one who comes first.
-            rest["usd"] = max(0.0, self.usd - state.usage.usd - whole.usd) / among
+            rest["usd"] = max(0.0, self.usd - state.usage.priced_usd - whole.usd) / among
         if self.seconds is not None:
             rest["seconds"] = max(0.0, self.seconds - state.active_ms / 1000)
         rest["per_tool"] = {
@@ -197,31 +194,39 @@ class Limits:
         # `steps` passes on unshared: a child's turns are its own.
         return replace(self, **rest, depth=self.depth - 1)
 
-    def explained(self, hit: LimitHit, state: RunState, where: str = "") -> str:
+    def explained(
+        self, hit: LimitHit, state: RunState, where: str = "", *, assumed: bool = False
+    ) -> str:
         """What was allowed and spent when `hit` ended the run, and what to change.
 
-        `where` says whose limit that is, if it is not plain.
+        Args:
+            hit: the limit that was reached.
+            state: what was spent.
+            where: whose limit that is, if it is not plain.
+            assumed: whether the length of the answer was not bounded, so that one was assumed.
         """
         bound: float = hit.allowed or getattr(self, hit.limit) or 0
         change = f"raise limits.{hit.limit}{where and f' {where}'}"
         match hit.limit:
             case "steps":
-                return f"all {bound:g} steps were used: {change}"
+                return f"{_all_used(int(bound), 'step')}: {change}"
             case "model_calls":
                 calls = self.calls or 0
                 derived = "" if self.model_calls is not None else ", 3 more than limits.steps"
-                return f"all {calls} model calls were used{derived}: {change}"
+                return f"{_all_used(calls, 'model call')}{derived}: {change}"
             case "tool_calls":
-                return f"{_acted(state)} of {bound:g} tool calls were used: {change}"
+                return f"{_acted(state)} of {times(int(bound), 'tool call')} were used: {change}"
             case "seconds":
                 return f"it worked for {state.active_ms / 1000:.1f} of {bound:g} seconds: {change}"
             case "tokens":
                 spent = f"{state.usage.tokens:,} of {bound:,.0f} tokens were spent"
                 need = f", and the next prompt alone has about {hit.needed:,.0f}"
             case _:
-                spent = f"${state.usage.usd:.4f} of ${bound:.4f} was spent"
+                spent = f"${state.usage.priced_usd:.4f} of ${bound:.4f} was spent"
                 need = f", and the next call may cost up to ${hit.needed:.4f}"
                 change += ", or bound the answer with max_tokens"
+                if assumed:
+                    change += " (without it 4,096 tokens are assumed, 16,384 if the model thinks)"
         return f"{spent}{need if hit.needed else ''}: {change}"
 
     def covering(self, aliases: Mapping[str, Iterable[str]]) -> "Limits":
@@ -267,6 +272,10 @@ def _share(rest: int, among: int) -> int:
     """The first of `among` shares of `rest`, rounded up."""
     # Rounds up: -(-7 // 2) is 4, where 7 // 2 is 3.
     return -(-max(0, rest) // among)
+
+
+def _all_used(bound: int, noun: str) -> str:
+    return f"the only {noun} was used" if bound == 1 else f"all {bound} {noun}s were used"
 
 
 def _acted(state: RunState) -> int:

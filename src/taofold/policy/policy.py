@@ -28,6 +28,7 @@ class Facts(Value, frozen=True):
     """What the policy needs to know of a tool. `definition` is its digest.
 
     `delegated`: it is an agent, whose own run asks about each of its calls, under this policy too.
+    `undeclared`: its effect and tier are the defaults, because its author gave neither.
     """
 
     tier: Tier
@@ -35,6 +36,13 @@ class Facts(Value, frozen=True):
     role: str = ""
     definition: str = ""
     delegated: bool = False
+    undeclared: bool = False
+
+
+UNDECLARED: Final = (
+    "it declares no effect, so it may write; "
+    'if it only reads, declare @tool(effect="read") and it runs without asking'
+)
 
 
 class Ruling(Value, frozen=True):
@@ -78,6 +86,11 @@ class Policy:
         if self.autonomy not in _DIAL:
             message = f"autonomy must be one of {', '.join(_DIAL)}, not {self.autonomy!r}"
             raise ConfigError(message, path="policy")
+        for name in ("tiers", "production_tiers"):
+            for tool, tier in getattr(self, name).items():
+                if isinstance(tier, bool) or tier not in tuple(Tier):
+                    wrong = f"is a Tier, such as Tier.CONFIRM, or 1 to 4, not {tier!r}"
+                    raise ConfigError(wrong, path=f"policy.{name}.{tool}")
         # The class is frozen: what is left out is filled in once, here.
         object.__setattr__(self, "rights", {**RIGHTS, **self.rights})
         check_rights(self.rights, self.roles)
@@ -121,7 +134,7 @@ class Policy:
             return Ruling("ask", max(tier, Tier.CARD), "the agent flagged a critical exception")
         if facts.delegated and not self._raises(name):
             return Ruling("allow", tier)  # else a person is asked twice about the same
-        return self._dial(tier, facts)
+        return self._dial(tier, facts, raised=self._raises(name))
 
     def _raises(self, name: str) -> bool:
         return name in self.tiers or (self.production and name in self.production_tiers)
@@ -136,14 +149,15 @@ class Policy:
         # Tiers from a file are plain ints; the result is compared and shown as a `Tier`.
         return tier if type(tier) is Tier else Tier(tier)
 
-    def _dial(self, tier: Tier, facts: Facts) -> Ruling:
+    def _dial(self, tier: Tier, facts: Facts, *, raised: bool) -> Ruling:
         # Before the dial: "autonomous" does not reach tier 3.
         if tier == Tier.CONFIRM:
             return Ruling("ask", tier, "tier 3 always asks")
         if self.autonomy == "conservative" and facts.effect != "read":
             return Ruling("ask", max(tier, Tier.CARD), "conservative: everything that writes asks")
         if tier == Tier.CARD and self.autonomy != "autonomous":
-            return Ruling("ask", tier, "tier 2 asks")
+            is_default = facts.undeclared and facts.effect == "once" and not raised
+            return Ruling("ask", tier, UNDECLARED if is_default else "tier 2 asks")
         return Ruling("allow", tier)
 
     def tightened(self, other: "Policy") -> "Policy":

@@ -68,8 +68,10 @@ class _Told(Value, frozen=True):
 class Talk:
     """What has been said so far, for one task."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, kept: tuple[str, ...] = ()) -> None:
         self.task = task
+        self.kept = kept
+        """Actions of the strategy's own that may still be called when no tool may."""
         self._budget = task.budget
         self._forms: dict[bool, dict[str, Any]] = {}
         # A text answer needs no `finish` offered: the reply without a call is the answer.
@@ -92,9 +94,9 @@ class Talk:
             self._told.append(_Told(number, (message,)))
         # Without tools nothing is withdrawn, so nobody needs to be told.
         if outlook.wrap_up and self.task.offers:
-            self.conversation.append(Message("user", self.task.wrap_up()))
+            self.conversation.append(Message("user", self.task.wrap_up(self.kept)))
         elif outlook.toolless:
-            notice = f"{outlook.hint}\n{self.task.wrap_up()}".strip()
+            notice = f"{outlook.hint}\n{self.task.wrap_up(self.kept)}".strip()
             self.conversation.append(Message("user", notice))
         elif outlook.hint:
             self.conversation.append(Message("user", outlook.hint))
@@ -105,7 +107,8 @@ class Talk:
             return None
         # Built once: a schema that were built anew each turn would still be equal, but not cheap.
         if toolless not in self._forms:
-            self._forms[toolless] = self.task.reply_schema(toolless=toolless)
+            kept = self.kept if toolless else None
+            self._forms[toolless] = self.task.reply_schema(kept=kept)
         return self._forms[toolless]
 
     def offered(self) -> tuple[str, ...]:
@@ -120,7 +123,13 @@ class Talk:
         """
         if not toolless or not self.task.native:
             return None
-        return () if self.task.output.text else (FINISH,)
+        return self.kept if self.task.output.text else (*self.kept, FINISH)
+
+    @property
+    def withdrawn(self) -> str:
+        """The correction of a reply that calls a tool in a turn without tools."""
+        kept = "".join([f' or "tool": "{name}"' for name in self.kept])
+        return f'No tool can be used any more: answer with "tool": "{FINISH}"{kept}.'
 
     def correct(self, reply: Reply, feedback: str) -> None:
         """Show the model its unusable reply and what is wrong with it."""

@@ -17,7 +17,8 @@ from pydantic import BaseModel, ConfigDict, create_model
 from taofold.core.effects import Answer, Halt, Strategy, begin
 from taofold.core.errors import ConfigError
 from taofold.core.values import Reply, StepRole, Thought
-from taofold.parsing import Parsed, Repair, Unparsed, parse
+from taofold.parsing import Parsed, Repair, Unparsed
+from taofold.parsing.typed import parse_with_source
 from taofold.reasoning.direct import Unread, ask_for, stopped_answer
 from taofold.reasoning.nested import closing
 from taofold.reasoning.task import Output, Task
@@ -137,13 +138,20 @@ def _story(options: Cot, task: Task) -> Strategy[Answer]:
             attempts=task.attempts,
             role=options.role,
             schema=schema_of(task.output),
+            thought=thinking_of,
+            strict=task.strict,
         )
         if isinstance(got, Unread):
             return stopped_answer(got)
-        yield closing(thought_of(got.value), got.value.answer)
+        yield closing(thought_of(got.value), got.value.answer, task.output)
         return Answer(got.value.answer)
     except Halt as halt:
         return Answer(None, halt.reason)
+
+
+def thinking_of(reasoned: ReasonedReply) -> str:
+    """The thinking as text, "" if the model gave none."""
+    return reasoned.thinking
 
 
 def thought_of(reasoned: ReasonedReply) -> Thought:
@@ -162,25 +170,22 @@ class ReasonedReader:
         read = self._structured(reply)
         if isinstance(read, Unparsed):
             read = self._loose(reply, read)
-        if isinstance(read, Parsed) and self._task.strict and not read.value.thinking:
-            return Unparsed("invalid", "The thinking is missing: say how you get to the answer.")
         return read
 
     def _structured(self, reply: Reply) -> Parsed[ReasonedReply] | Unparsed:
         """The JSON object that was asked for, in whatever wrapping."""
-        parsed: Parsed[ReasonedReply] | Unparsed = parse(
-            reply.text, _model(self._task.output), finish_reason=reply.finish or None
-        )
+        output = self._task.output
+        parsed = parse_with_source(reply.text, _model(output), finish_reason=reply.finish or None)
         if isinstance(parsed, Unparsed):
             return parsed
         answer = parsed.value.answer
-        if self._task.output.text:
-            accepted = self._task.output.accept(answer)
+        if output.text:
+            accepted = output.accept(answer)
             if isinstance(accepted, Unparsed):
                 return accepted
             answer = accepted.value
         else:
-            answer = self._task.output.dump(answer)
+            answer = output.keep(parsed.plain["answer"], answer)
         # The thinking may stand in the object, in tags before it, or in the provider's own field.
         tagged = _TAGGED.search(reply.text)
         thinking = parsed.value.thinking or (tagged[2] if tagged else "") or reply.reasoning
@@ -206,7 +211,7 @@ class ReasonedReader:
         else:
             return refused
 
-        accepted = self._task.output.accept(text.strip())
+        accepted = self._task.output.read(text.strip())
         if isinstance(accepted, Unparsed):
             # What nobody marked as an answer is refused with the first fault, about the form.
             return refused if kind == "bare_answer" else accepted

@@ -18,7 +18,7 @@ from taofold.core.errors import ConfigError
 from taofold.core.json_values import render
 from taofold.core.values import Action, Message, Observation, Reply, Thought
 from taofold.parsing import Parsed, Unparsed, parse
-from taofold.reasoning.cot import Cot, ReasonedReader, form, schema_of, thought_of
+from taofold.reasoning.cot import Cot, ReasonedReader, form, schema_of, thinking_of, thought_of
 from taofold.reasoning.dependencies import Tangle, waves
 from taofold.reasoning.direct import Read, Unread, Wrong, ask_for, stopped_answer
 from taofold.reasoning.nested import Inner, Solved, closing, named_step
@@ -159,7 +159,8 @@ class _Splitting:
         outlook = yield from self._turn()
         if outlook.stop:
             return Answer(None, outlook.stop)
-        if outlook.wrap_up:  # one turn is left: rather an answer than a plan
+        # One turn is left: rather an answer than a plan. A plan needs no tools.
+        if outlook.wrap_up not in ("", "max_tool_calls"):
             return (yield from self._direct())
         got = yield from split(self.task, self.options.max_parts, self.heard)
         if isinstance(got, Unread):
@@ -255,17 +256,21 @@ class _Splitting:
             attempts=self.task.attempts,
             role="finalizer",
             schema=schema_of(self.task.output),
+            thought=thinking_of,
+            strict=self.task.strict,
         )
         if isinstance(got, Unread):
             return Answer(self._partial(), "error", got.error)
         output = got.value.answer
         failed = [part["id"] for part in answers if "error" in part]
         action = Action("synthesize", {"path": self.path, "failed": failed})
-        observation = Observation(output, extraction="answers put together", auto=True)
+        shown = self.task.output.shown(output)
+        observation = Observation(shown, extraction="answers put together", auto=True)
         thought = thought_of(got.value)
         thought = Thought(thought.content, "synthesis", synthesized=thought.synthesized)
         yield Act(thought, (action,), (observation,))
-        yield closing(Thought("The parts are put together.", "synthesis", synthesized=True), output)
+        thought = Thought("The parts are put together.", "synthesis", synthesized=True)
+        yield closing(thought, output, self.task.output)
         limit = next((outcome.limit for outcome in self.solved.values() if outcome.limit), "")
         return Answer(output, limit or "final_answer")
 

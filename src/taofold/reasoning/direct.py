@@ -14,6 +14,8 @@ from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar
 
 from taofold.core.content import Conversation
 from taofold.core.effects import Answer, Halt, Strategy, ask, begin, note
+from taofold.core.rule_names import NO_THOUGHT
+from taofold.core.text import times
 from taofold.core.values import Message, Reply, StepRole, Thought
 from taofold.parsing import Parsed, Unparsed, parse
 from taofold.reasoning.conversation import BROKEN, REFUSED, corrections, withheld
@@ -22,6 +24,7 @@ from taofold.reasoning.task import Task
 
 T = TypeVar("T")
 
+_THOUGHTLESS: Final = "The thinking is missing: say how you get to the answer."
 RAW: Final = 500
 """Characters of an unreadable reply that an error may carry."""
 
@@ -73,14 +76,19 @@ def ask_for(
     attempts: int = 3,
     role: StepRole = "executor",
     schema: dict[str, Any] | None = None,
+    thought: Callable[[T], str] | None = None,
+    strict: bool = False,
 ) -> Strategy[Read[T] | Unread]:
     """Ask until `reader` takes the reply, at most `attempts` times.
 
-    `schema` asks for constrained decoding where the model has it. Whoever calls this
-    opened a turn with `Begin`.
+    `schema` asks for constrained decoding where the model has it. `thought` returns the thought
+    of a value: where it is empty, the violation of R1 is recorded, and a `strict` call asks once
+    more. Whoever calls this opened a turn with `Begin`.
     """
     kind, feedback, raw = "no_attempt", "no attempt was allowed", ""
-    for _ in range(attempts):
+    left = attempts
+    while left:
+        left -= 1
         reply = yield from ask(conversation, role, schema=schema)
         if reply.finish == "overflow":
             return Unread("overflow", "the prompt does not fit the model's context window")
@@ -92,6 +100,13 @@ def ask_for(
             continue
         broken = BROKEN.get(reply.finish)
         read = Wrong(reply.finish, broken) if broken else reader(reply)
+        if isinstance(read, Parsed) and thought is not None and not thought(read.value).strip():
+            yield from note("violation", rule=NO_THOUGHT, detail=_THOUGHTLESS, refused=strict)
+            if strict:
+                strict, left = False, left + 1
+                for message in corrections(reply, _THOUGHTLESS):
+                    conversation.append(message)
+                continue
         if isinstance(read, Parsed):
             how = tuple(dict.fromkeys([repair.kind for repair in read.repairs]))
             if how:
@@ -101,13 +116,14 @@ def ask_for(
             return Read(read.value, reply, how, tuple(guessed))
         kind = read.kind if isinstance(read, Wrong) else read.reason
         feedback, raw = read.feedback, reply.text[:RAW]
-        yield from note("violation", rule="unreadable", detail=f"{kind}: {feedback}"[:RAW])
+        detail = f"{kind}: {feedback}"[:RAW]
+        yield from note("violation", rule="unreadable", detail=detail, refused=True)
         for message in corrections(reply, feedback):
             conversation.append(message)
 
     yield from note("unread", reason=kind, raw=raw)
     excerpt = f"; the last one began {raw[:200]!r}" if raw else ""
-    error = f"{kind}: no usable reply in {attempts} attempts: {feedback}{excerpt}"
+    error = f"{kind}: no usable reply in {times(attempts, 'attempt')}: {feedback}{excerpt}"
     return Unread(kind, error, raw)
 
 
@@ -137,7 +153,7 @@ def _story(options: Direct, task: Task) -> Strategy[Answer]:
         if isinstance(got, Unread):
             return stopped_answer(got)
         thought = Thought(got.reply.reasoning or "The answer.", "synthesis", synthesized=True)
-        yield closing(thought, got.value)
+        yield closing(thought, got.value, task.output)
         return Answer(got.value)
     except Halt as halt:
         return Answer(None, halt.reason)
@@ -151,11 +167,11 @@ def answer(
 
     def read(reply: Reply) -> Parsed[object] | Unparsed:
         if not output.text:
-            return output.accept(reply.text)
+            return output.read(reply.text)
         parsed: Parsed[str] | Unparsed = parse(
             reply.text, str, finish_reason=reply.finish or None
         )  # a reasoning model's thinking is no part of its answer
-        return parsed if isinstance(parsed, Unparsed) else output.accept(parsed.value)
+        return parsed if isinstance(parsed, Unparsed) else output.read(parsed.value)
 
     rules = "Reply with the answer itself and nothing else."
     if not output.text:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from taofold.core.effects import Act, Answer, Begin, Effect, Halt, Strategy, fork
 from taofold.core.values import FINISH, Action, Message, Observation, Thought
-from taofold.reasoning.task import Task
+from taofold.reasoning.task import Output, Task
 
 Inner: TypeAlias = Callable[[Task], Strategy[Any]]
 """What every strategy is: from a task to a generator."""
@@ -106,10 +106,14 @@ def failure(name: str, error: str, parameters: dict[str, Any], content: str = ""
     return Act(thought, (Action(name, parameters),), (observation,))
 
 
-def closing(thought: Thought, output: Any) -> Act:
-    """The last triplet of every strategy: `finish`, whose observation is the output (R2)."""
-    observation = Observation(output, extraction="answer accepted", auto=True)
-    return Act(thought, (Action(FINISH, {"answer": output}),), (observation,))
+def closing(thought: Thought, answer: Any, output: Output) -> Act:
+    """The last triplet of every strategy: `finish`, whose observation is the answer (R2).
+
+    What the type of `output` hides is masked in it.
+    """
+    shown = output.shown(answer)
+    observation = Observation(shown, extraction="answer accepted", auto=True)
+    return Act(thought, (Action(FINISH, {"answer": shown}),), (observation,))
 
 
 def _renamed(effect: Effect, name: str, parameters: dict[str, Any]) -> Effect:

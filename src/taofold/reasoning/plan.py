@@ -185,12 +185,19 @@ class Execution:
         self.failed = False
         """Did the last step fail? Then the next thought is an exception."""
 
-    def turn(self, *, last: bool = False) -> Strategy[Outlook]:
-        """Open a turn. Unless it may be the last one, a limit that is near ends the run."""
+    def turn(self, *, tools: bool = True, last: bool = False) -> Strategy[Outlook]:
+        """Open a turn. Unless it may be the last one, a limit that is near ends the run.
+
+        Args:
+            tools: whether what follows needs tools. Otherwise used up tool calls end nothing.
+            last: whether it may be the last turn.
+        """
         outlook = yield from begin()
         self.heard += outlook.heard
         if outlook.stop:
             raise _Ended(Answer(None, outlook.stop))
+        if outlook.wrap_up == "max_tool_calls" and not tools:
+            return outlook
         if outlook.wrap_up and not last:
             # The turn that is left is spent on the answer, not on another plan.
             yield from self.finish(outlook.wrap_up)
@@ -229,7 +236,11 @@ class Execution:
             error = f"the results could not be put into the answer's form: {got.error}"
             raise _Ended(Answer(None, limit or "error", error))
         kind = self.kind("synthesis")
-        yield closing(Thought("The answer from the results.", kind, synthesized=True), got.value)
+        yield closing(
+            Thought("The answer from the results.", kind, synthesized=True),
+            got.value,
+            self.task.output,
+        )
         raise _Ended(Answer(got.value, limit or "criteria_met"))
 
     def wave(self, tasks: Sequence[PlannedTask], said: str) -> Strategy[None]:
@@ -495,7 +506,7 @@ class _Planning(Execution):
                 yield from self.mend(listed[id_])
 
     def _evaluate(self) -> Strategy[None]:
-        yield from self.turn()
+        yield from self.turn(tools=False)
         got = yield from self.ask(
             "evaluator", EVALUATOR, typed_reader(Evaluation), EVALUATION_SCHEMA
         )

@@ -16,7 +16,9 @@ from msgspec.structs import replace
 from taofold.core.content import ToolCall
 from taofold.core.effects import Act, Answer, Ask, Begin, Halt, Outlook, Strategy, note
 from taofold.core.reply import is_cut
-from taofold.core.rules import check_thought, fingerprint
+from taofold.core.rule_names import NO_ACTION
+from taofold.core.rules import fingerprint
+from taofold.core.text import times
 from taofold.core.values import FINISH, Action, Message, Observation, Reply, Thought, Value
 from taofold.parsing import (
     Call,
@@ -26,13 +28,13 @@ from taofold.parsing import (
     Turn,
     Unparsed,
     has_marks,
-    parse,
     read_call,
     read_reply,
 )
 from taofold.parsing.decision import names_a_tool
-from taofold.parsing.outcome import OPEN_END, REPEATED
+from taofold.parsing.outcome import BESIDE, OPEN_END, REPEATED
 from taofold.reasoning.conversation import BROKEN, REFUSED, Talk, withheld
+from taofold.reasoning.demands import UNANSWERED, Demands, Lack
 from taofold.reasoning.task import Task
 
 
@@ -89,6 +91,13 @@ class _Broken:
 
 
 @dataclass(frozen=True, slots=True)
+class _Refused:
+    """A turn that could be acted on, refused by a strict run for what it lacks."""
+
+    lacks: tuple[Lack, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Lost:
     """No usable reply within the attempts. `last` is what the model wrote last."""
 
@@ -96,9 +105,9 @@ class Lost:
     last: str = ""
 
     def answer(self, task: Task, wrap_up: str, *, toolless: bool) -> Answer:
-        """No usable reply: at a limit that is the limit's doing, else an error."""
+        """No usable reply: in the last turn the limit is the reason, else it is an error."""
         if wrap_up and task.offers:
-            return Answer(None, wrap_up, f"the limit was reached, and then: {self.error}")
+            return Answer(None, wrap_up, f"the last turn brought no answer: {self.error}")
         if toolless:
             return Answer(None, "loop_detected", f"a loop was detected, and then: {self.error}")
         return Answer(None, "error", self.error)
@@ -107,19 +116,17 @@ class Lost:
 class _Attempts:
     """The attempts at one turn: the model is asked, its reply read, checked and corrected.
 
-    A rule that may be broken once per turn is noted in `_corrected`: the second time it is only
-    recorded, so that a model which cannot keep it still gets on. `excused` outlives the turn: who
-    was asked for the type of a thought and wrote none again writes none, and another request in
-    every turn would double the run's calls.
+    A strict run asks once per turn for what a rule about form demands (`_demanded`). The second
+    time it accepts the reply and records the violation, so that every model gets on.
     """
 
-    def __init__(self, task: Task, talk: Talk, excused: set[str], *, after_failure: bool) -> None:
+    def __init__(self, task: Task, talk: Talk, demands: Demands, step: int) -> None:
         self._task, self._talk = task, talk
-        self._excused = excused
-        self._after_failure = after_failure
-        self._corrected: set[str] = set()
-        self.number = 0
-        """How many were needed."""
+        self._demands = demands
+        self._step = step
+        self._demanded: set[str] = set()
+        self.withdrawn = ""
+        """The tools that the model still called in a turn without tools."""
 
     def run(self, outlook: Outlook) -> Strategy[Taken | Lost]:
         """Ask until a reply can be acted on, at most `Task.attempts` times."""
@@ -129,8 +136,11 @@ class _Attempts:
         attempts = (
             min(self._task.attempts, 2) if outlook.wrap_up == "max_steps" else self._task.attempts
         )
-        for self.number in range(1, attempts + 1):
+        left = attempts
+        while left:
+            left -= 1
             reply: Reply = yield from self._ask(toolless)
+            self._demands.said(reply.text)
             if reply.finish == "overflow":
                 if not (yield from _compact(self._talk)):
                     return Lost("the conversation does not fit the model's context window")
@@ -139,22 +149,36 @@ class _Attempts:
             if reply.finish in REFUSED:
                 return Lost(withheld(reply), reply.text)
             last = reply.text
-            read = self._read(reply)
-            if isinstance(read, Turn):
-                if read.role_violation:
-                    # The model wrote an observation itself; the parser cut
-                    # there, and this records it.
-                    detail = read.role_violation[:500]
-                    yield from note("violation", rule="role_violation", detail=detail)
-                read = _unread(read) or (yield from self._check(reply, read, toolless))
+            read = yield from self._judged(reply, toolless)
             if isinstance(read, Taken):
                 return read
-            # Added before the next attempt is checked: a rule is insisted on once a turn.
-            self._corrected.add(read.rule)
-            feedback = read.feedback
-            yield from note("violation", rule=read.rule, detail=feedback[:500])
+            if isinstance(read, _Refused):
+                # Each rule is demanded once, so these replies need no count of their own.
+                left += 1
+                self._demanded.update([lack.rule for lack in read.lacks])
+                faults = [(lack.rule, lack.detail) for lack in read.lacks]
+            else:
+                faults = [(read.rule, read.feedback)]
+            feedback = "\n".join([detail for _, detail in faults])
+            for rule, detail in faults:
+                yield from note("violation", rule=rule, detail=detail[:500], refused=True)
             self._talk.correct(reply, feedback)
-        return Lost(f"no usable reply in {attempts} attempts: {feedback}", last)
+        return Lost(f"no usable reply in {times(attempts, 'attempt')}: {feedback}", last)
+
+    def _judged(self, reply: Reply, toolless: bool) -> Strategy[Taken | _Broken | _Refused]:
+        """What the reply says, with the rules of the loop applied."""
+        read = self._read(reply)
+        if isinstance(read, _Broken):
+            return read
+        if isinstance(read, Taken):
+            # A lenient run takes the answer's own text for its thought.
+            unanswered = self._task.strict and not self._task.native
+            return (yield from self._accepted(read, (UNANSWERED,) if unanswered else (), toolless))
+        if read.role_violation:
+            # The model wrote an observation itself; the parser cut there, and this records it.
+            detail = read.role_violation[:500]
+            yield from note("violation", rule="role_violation", detail=detail)
+        return _unread(read) or (yield from self._check(reply, read, toolless))
 
     def _ask(self, toolless: bool) -> Strategy[Reply]:
         """Ask for a turn. A reply that its provider interrupted is carried on, not read."""
@@ -203,13 +227,13 @@ class _Attempts:
     def _read_prose(self, reply: Reply, text: str) -> Taken | _Broken:
         """A reply without a call: the answer, if the task's type takes it."""
         if not self._task.output.text:
-            accepted = self._task.output.accept(text)
+            accepted = self._task.output.read(text)
             if isinstance(accepted, Unparsed):
                 return _Broken("output", accepted.feedback)
             return self._answered(reply, text, accepted.value)
         if not text.strip():
             return _Broken("empty", "Your reply held no answer.")
-        return _prose(reply, text, text)
+        return _prose(reply, text, text, text)
 
     def _read_bare_value(self, reply: Reply, unread: Unparsed) -> Taken | _Broken | None:
         """A typed answer may come without the protocol around it; None if there is none."""
@@ -217,130 +241,88 @@ class _Attempts:
         # What was cut off, ambiguous or full of marks is none: it could be half a call.
         if output.text or unread.reason not in ("no_candidate", "invalid") or has_marks(reply.text):
             return None
-        if isinstance(parse(reply.text, output.type, finish_reason=reply.finish or None), Unparsed):
-            return None
-        accepted = output.accept(reply.text)
+        accepted = output.read(reply.text, reply.finish or None)
         return None if isinstance(accepted, Unparsed) else self._answered(reply, "", accepted.value)
 
     def _answered(self, reply: Reply, text: str, value: Any) -> Taken | _Broken:
         if self._is_half_a_call(value):
             return _Broken("unreadable", _HALF_A_CALL)
-        return _prose(reply, text, value)
+        shown = self._task.output.shown(value)
+        # The thought would repeat what is masked.
+        return _prose(reply, text if shown == value else "", value, shown)
 
     def _is_half_a_call(self, answer: Any) -> bool:
         """Whether data outside the protocol names a tool, and its type does not know that key."""
         declared = (self._task.output.schema or {}).keys() & {"properties", "$ref", "$defs"}
         return not declared and names_a_tool(answer, self._task.signatures)
 
-    def _check(self, reply: Reply, turn: Turn, toolless: bool) -> Strategy[Taken | _Broken]:
+    def _accepted(
+        self, taken: Taken, lacks: Sequence[Lack], toolless: bool
+    ) -> Strategy[Taken | _Refused]:
+        """Accepts a turn and records what it lacks, or refuses it where that is demanded."""
+        # The last turn is not risked for its form: there may be no call left to ask again.
+        if self._task.strict and not toolless:
+            due = tuple([lack for lack in lacks if lack.rule not in self._demanded])
+            if due:
+                return _Refused(due)
+        for lack in lacks:
+            yield from note("violation", rule=lack.rule, detail=lack.detail[:500])
+        return taken
+
+    def _check(
+        self, reply: Reply, turn: Turn, toolless: bool
+    ) -> Strategy[Taken | _Broken | _Refused]:
         """Apply the rules of the loop to a readable turn."""
         if not turn.calls:
             return _Broken(
-                "R2", "A thought needs an action: reply again with a thought and an action."
+                NO_ACTION, "A thought needs an action: reply again with a thought and an action."
             )
 
-        thought = self._unsaid(turn)
-        if thought is None:
-            thought = yield from self._thought(turn)
-        if isinstance(thought, _Broken):
-            return thought
         others = [call for call in turn.calls if call.tool != FINISH]
         finish = next((call for call in turn.calls if call.tool == FINISH), None)
-        if toolless and finish is None:
-            return _Broken(
-                "tools_withdrawn", 'No tool can be used any more: answer with "tool": "finish".'
-            )
+        if toolless:
+            withdrawn = [call.tool for call in others if call.tool not in self._talk.kept]
+            if withdrawn:
+                self.withdrawn = ", ".join(dict.fromkeys(withdrawn))
+                if finish is None:
+                    return _Broken("tools_withdrawn", self._talk.withdrawn)
+                detail = f"not run: {self.withdrawn}"
+                yield from note("violation", rule="tools_withdrawn", detail=detail)
+                others = []
 
-        if finish is not None and (toolless or not others):
-            return self._finish(reply, thought, finish)
+        thought, lacks = self._demands.judge(self._step, turn, others)
+        if finish is not None and not others:
+            finished = self._finish(reply, thought, to_action(finish, turn.repairs))
+            if isinstance(finished, _Broken):
+                return finished
+            return (yield from self._accepted(finished, lacks, toolless))
         # The answer was written before the results of the actions beside it were seen.
         if finish is not None:
             yield from note(
                 "violation", rule="finish_in_batch", detail="finish beside other actions; not taken"
             )
 
-        # A native call has no field for a rationale.
-        for call in others if not self._task.native else ():
-            if not call.rationale:
-                yield from note("violation", rule="missing_rationale", detail=call.tool)
-        actions = [to_action(call, turn.repairs) for call in others]
-        return Taken(
-            reply, _without_invention(reply, turn), thought, _doubts_marked(actions, reply.finish)
-        )
+        actions = _doubts_marked([to_action(call, turn.repairs) for call in others], reply.finish)
+        taken = Taken(reply, _without_invention(reply, turn), thought, actions)
+        return (yield from self._accepted(taken, lacks, toolless))
 
-    def _finish(self, reply: Reply, thought: Thought, finish: Call) -> Taken | _Broken:
+    def _finish(self, reply: Reply, thought: Thought, finish: Action) -> Taken | _Broken:
         if finish.error:
             return _Broken("output", finish.error)
-        parameters = {name: value for name, value in finish.parameters.items() if name != "success"}
-        # Models often give the answer's fields as the parameters themselves.
-        answer = parameters.get("answer", parameters or None)
-        gave_up = finish.parameters.get("success") is False
-
-        # The words that say why need not be of the answer's type.
-        if gave_up and not self._task.output.text:
-            why = answer if isinstance(answer, str) else thought.content
-            action = Action(
-                FINISH, {"answer": answer, "success": False}, finish.rationale, finish.id
-            )
-            return Taken(reply, reply.text, thought, (action,), None, "final_answer", why)
-
-        if answer is None:
-            answer = "" if self._task.output.text else "null"
-        accepted = self._task.output.accept(answer)
-        if isinstance(accepted, Unparsed):
-            return _Broken("output", f"The answer is not accepted: {accepted.feedback}")
+        read = self._task.output.read_finish(finish.parameters)
+        if isinstance(read, Unparsed):
+            return _Broken("output", f"The answer is not accepted: {read.feedback}")
         # The accepted value, not what the model wrote: the observation is the run's output.
-        result = {"answer": accepted.value} | ({"success": False} if gave_up else {})
-        action = Action(FINISH, result, finish.rationale, finish.id)
-        failed = GAVE_UP if gave_up else ""
-        return Taken(reply, reply.text, thought, (action,), accepted.value, "final_answer", failed)
-
-    def _unsaid(self, turn: Turn) -> Thought | _Broken | None:
-        """What stands for a thought that was not given; None if there is one."""
-        if turn.remark is not None and turn.remark.content.strip():
-            return None
-        if self._task.strict:
-            return _Broken("R1", "No action without a thought: say why you act, then act.")
-        tools = ", ".join([call.tool for call in turn.calls])
-        return Thought(f"(no thought given) calls {tools}", "reasoning", synthesized=True)
-
-    def _thought(self, turn: Turn) -> Strategy[Thought | _Broken]:
-        """The turn's thought, typed; or what is wrong with it."""
-        remark = turn.remark
-        assert remark is not None
-        kind, problem = check_thought(remark.type, research=self._task.research)
-        # Native replies carry no type: it is derived from what happened.
-        if self._task.native and remark.type is None:
-            kind, problem = ("exception" if self._after_failure else "reasoning"), ""
-        if problem:
-            # Insisted on once; a model that cannot do it would otherwise never get on.
-            if self._insists("thought_type"):
-                return _Broken("thought_type", problem)
-            if self._task.excuses:
-                self._excused.add("thought_type")
-            yield from note("violation", rule="thought_type", detail=problem)
-
-        if self._after_failure and kind != "exception":
-            feedback = (
-                "The last action failed. The next thought must be of type exception: "
-                "say why it failed and what you will change."
-            )
-            if "thought_type" not in self._excused and self._insists("exception"):
-                return _Broken("exception", feedback)
-            detail = "no exception thought after a failure"
-            yield from note("violation", rule="exception", detail=detail)
-
-        return Thought(
-            remark.content,
-            kind or "reasoning",
-            because=remark.because,
-            confidence=remark.confidence,
-            critical=remark.critical,
-            synthesized=kind is None,
+        result = {"answer": self._task.output.shown(read.answer)} | (
+            {"success": False} if read.gave_up else {}
         )
-
-    def _insists(self, rule: str) -> bool:
-        return self._task.strict and rule not in self._corrected and rule not in self._excused
+        beside = tuple([kind for kind in finish.repairs if kind == BESIDE.kind])
+        action = Action(FINISH, result, finish.rationale, finish.id, beside)
+        if read.gave_up and not self._task.output.text:
+            why = read.answer if isinstance(read.answer, str) else thought.content
+            return Taken(reply, reply.text, thought, (action,), None, "final_answer", why)
+        failed = GAVE_UP if read.gave_up else ""
+        return Taken(reply, reply.text, thought, (action,), read.answer, "final_answer", failed)
 
 
 def _sent(reply: Reply) -> list[ToolCall]:
@@ -372,11 +354,11 @@ def _doubts_marked(actions: Sequence[Action], finish: str) -> tuple[Action, ...]
     return tuple(marked)
 
 
-def _prose(reply: Reply, text: str, answer: Any) -> Taken:
+def _prose(reply: Reply, text: str, answer: Any, shown: Any) -> Taken:
     """An answer given without the protocol: the triplet is closed with a `finish` of ours."""
     content = text.strip()[:300] or "The answer."
     thought = Thought(content, "synthesis", synthesized=True)
-    finish = Action(FINISH, {"answer": answer})
+    finish = Action(FINISH, {"answer": shown})
     return Taken(reply, reply.text, thought, (finish,), answer, "no_tool_call")
 
 
@@ -408,6 +390,9 @@ def _without_invention(reply: Reply, turn: Turn) -> str:
 class OwnActions(Protocol):
     """Actions that the strategy answers itself: see `taofold.reasoning.strategy_actions`."""
 
+    last: tuple[str, ...]
+    """Those that may be called in the last turn, too."""
+
     def observed(self, actions: Sequence[Action]) -> Strategy[tuple[Observation | None, ...]]:
         """The observations of those of `actions` that are its own, else None."""
         ...
@@ -426,30 +411,35 @@ def react(task: Task, system: OwnActions | None = None) -> Strategy[Answer]:
 
     `system` answers actions of the strategy's own; without it there are none.
     """
-    talk = Talk(task)
-    failed = False
+    talk = Talk(task, () if system is None else system.last)
+    demands = Demands(task)
+    forbidden = ""
     number = 0
-    excused: set[str] = set()
     try:
         while True:
             outlook: Outlook = yield Begin()
             if outlook.stop:
                 return Answer(None, outlook.stop)
+            if not outlook.wrap_up:  # a person has raised the limit meanwhile
+                forbidden = ""
             # Before the turn is opened: what people say now must not be folded away.
             if talk.crowded:
                 yield from _compact(talk)
             talk.open(outlook)
-            attempts = _Attempts(task, talk, excused, after_failure=failed)
+            demands.hear(outlook.heard)
+            attempts = _Attempts(task, talk, demands, number + 1)
             taken = yield from attempts.run(outlook)
             if isinstance(taken, Lost):
-                wrap_up = yield from _limit(outlook)
+                wrap_up = forbidden or outlook.wrap_up
                 return taken.answer(task, wrap_up, toolless=outlook.toolless)
             if taken.final:
                 yield from _close(taken)
                 stop = "loop_detected" if outlook.toolless else taken.final
+                # An answer in the last turn is an answer. The limit is the reason only if it
+                # forbade a call that the model asked for, or if the goal was not reached.
                 if outlook.wrap_up and task.offers:
-                    # At its first attempt it did as it was told: no other limit had a part in it.
-                    stop = (yield from _limit(outlook)) if attempts.number > 1 else outlook.wrap_up
+                    needed = forbidden or attempts.withdrawn or taken.failed
+                    stop = (forbidden or outlook.wrap_up) if needed else taken.final
                 return Answer(taken.answer, stop, taken.failed)
             number += 1
             local = () if system is None else (yield from system.observed(taken.actions))
@@ -459,7 +449,9 @@ def react(task: Task, system: OwnActions | None = None) -> Strategy[Answer]:
                 ended = yield from system.ending()
                 if ended is not None:
                     return ended
-            failed = any([o.status in ("failure", "timeout") for o in observations])
+            if any([observation.refused == "limit" for observation in observations]):
+                forbidden = "max_tool_calls"
+            demands.saw(number, taken.actions, observations)
             talk.tell(number, taken.reply, taken.kept, taken.actions, observations)
     except Halt as halt:
         return Answer(None, halt.reason)
@@ -475,15 +467,8 @@ def _compact(talk: Talk) -> Strategy[bool]:
     return True
 
 
-def _limit(outlook: Outlook) -> Strategy[str]:
-    """The limit that ended the run: attempts to wrap up may have reached that of model calls."""
-    if outlook.wrap_up != "max_tool_calls":
-        return outlook.wrap_up
-    left: Outlook = yield Begin()
-    return left.stop or outlook.wrap_up
-
-
 def _close(taken: Taken) -> Strategy[None]:
     """The last triplet: `finish`, whose observation is the accepted output (R2)."""
-    observation = Observation(taken.answer, extraction="answer accepted", auto=True)
+    shown = None if taken.answer is None else taken.actions[0].parameters["answer"]
+    observation = Observation(shown, extraction="answer accepted", auto=True)
     yield Act(taken.thought, taken.actions, (observation,))

@@ -94,6 +94,8 @@ class _Correction:
         self.done = 0
         self.why = ""
         self._failed = False
+        self._unjudged = ""
+        """The newest round without a verdict, and why."""
 
     def run(self) -> Strategy[Answer]:
         try:
@@ -120,13 +122,13 @@ class _Correction:
         # All rounds were used: the last revision has not been judged yet.
         else:
             if self.done:
-                limit = yield from self._judge()
-            self.why = f"{self.options.rounds} rounds were allowed"
+                limit = yield from self._judge(self.options.rounds)
+            self.why = f"{self.options.rounds} rounds were allowed{self._unjudged}"
         return (yield from self._end(limit))
 
     def _round(self, number: int) -> Strategy[str]:
         """Judge the newest version and revise it. Returns the limit that ends the run, or ""."""
-        limit = yield from self._judge()
+        limit = yield from self._judge(number)
         verdict = self.versions[-1].verdict
         # The critic could not be read: revising without criticism would be a guess.
         if limit or verdict is None:
@@ -165,16 +167,16 @@ class _Correction:
             + "\n\nWrite the improved version, complete."
         )
 
-    def _judge(self) -> Strategy[str]:
+    def _judge(self, number: int) -> Strategy[str]:
         """Ask the critic about the newest version, once. Returns the limit that forbids it."""
         version = self.versions[-1]
         if version.verdict is not None:
             return ""
         outlook = yield from begin()
         self.heard += outlook.heard
-        # The last turn is not worth a judgement: the best version so far is the answer.
-        if outlook.stop or outlook.wrap_up:
-            return outlook.stop or outlook.wrap_up
+        # Also in the last turn: a version that the critic accepts needs no further one.
+        if outlook.stop:
+            return outlook.stop
         question = self.options.question(self.task.goal, version.output)
         got = yield from ask_for(
             typed_reader(Critique),
@@ -186,8 +188,9 @@ class _Correction:
         parameters = {"version": version.number}
         if isinstance(got, Unread):
             content = f"The critic gave no usable verdict on version {version.number}"
-            yield failure("critique", got.error, parameters, content)
+            yield failure("critique", got.error, {**parameters, "round": number}, content)
             self._failed = True
+            self._unjudged = f"; in round {number} the critic gave no usable verdict: {got.error}"
             return ""
 
         self.versions[-1] = replace(version, verdict=got.value)
@@ -213,7 +216,11 @@ class _Correction:
         score = "unjudged" if best.verdict is None else f"score {best.verdict.score:g}"
         yield from note("corrected", rounds_completed=self.done, best=best.number, stopped=why)
         content = f"Version {best.number} is the best ({score}): {why}."
-        yield closing(Thought(content, self._kind("synthesis"), synthesized=True), best.output)
+        yield closing(
+            Thought(content, self._kind("synthesis"), synthesized=True),
+            best.output,
+            self.task.output,
+        )
         return Answer(best.output, limit or "final_answer")
 
 

@@ -62,6 +62,8 @@ class SystemActions:
 
     def __init__(self, task: Task, names: Sequence[str], *, rejections: int = REJECTIONS) -> None:
         self.task, self.names = task, frozenset(names)
+        # A judgement may be the last thing that a run needs; another plan or summary never is.
+        self.last: tuple[str, ...] = ("evaluate",) if "evaluate" in self.names else ()
         self.rejections = rejections
         self.achieved = False
         self.objections: list[str] = []
@@ -98,7 +100,7 @@ class SystemActions:
                 error = f"the results could not be put into the answer's form: {got.error}"
                 return Answer(None, "error", error)
             thought = Thought("The answer from the results.", "synthesis", synthesized=True)
-            yield closing(thought, got.value)
+            yield closing(thought, got.value, self.task.output)
             return Answer(got.value, "criteria_met")
         if len(self.objections) >= self.rejections:
             why = self.objections[-1]

@@ -11,18 +11,22 @@ from functools import cached_property
 from typing import Any, Final, cast
 
 from pydantic import TypeAdapter
+from pydantic_core import PydanticSerializationError, to_json
 
 from taofold.core.content import Content, Conversation, Part, TextPart, media_of, text_with_media
 from taofold.core.json_values import render
 from taofold.core.values import ASK_USER, FINISH, THOUGHT_TYPES, Message, Sideeffect
-from taofold.parsing import Parsed, Unparsed, parse, render_schema
+from taofold.parsing import Parsed, Unparsed, render_schema
+from taofold.parsing.protocol_keys import FINISH_KEYS, REMARK_KEYS
+from taofold.parsing.schema.target import typed_value
+from taofold.parsing.typed import parse_with_source
 
 # Of English and JSON; `core.content` counts images by the same figure.
 CHARS_PER_TOKEN: Final = 3.8
 _FORM: Final = """\
 Work in steps. Each reply is exactly one JSON object, nothing before or after it:
 {"thought": "<what you conclude and why this action is next>", "thought_type": "<type>", \
-"because": [<numbers of the steps you rely on>], \
+"because": [<numbers of the steps you rely on>], %s\
 "action": {"tool": "<name>", "parameters": {…}, "rationale": "<why this tool>"}}
 Several independent calls: "actions": [ … ] instead of "action".
 Types: goal, progress, extraction, reasoning, exception, synthesis%s.
@@ -33,6 +37,7 @@ Rules:
 you change. Never repeat a failed action unchanged.
 - When the goal is reached: "action": {"tool": "finish", "parameters": {"answer": %s}}
 - When it cannot be reached: the same with "success": false beside the answer that says why."""
+_LEARNED: Final = '"learned": "<what the last results showed>", '
 _NATIVE: Final = """\
 Before each tool call say in a sentence or two what you conclude and why this call is next; \
 quote concrete values from earlier results. Never invent a tool's result. \
@@ -45,6 +50,14 @@ WRAP_UP: Final = (
     "This is your last turn and no tool can be used any more. "
     "Give the best answer you can from what you know%s."
 )
+_DECLARED: Final = FINISH_KEYS | REMARK_KEYS
+"""The parameters of `finish`, and what models say about a call beside them."""
+_ENVELOPE: Final = (
+    'the parameters of finish can be read in two ways. Send the whole answer as "answer", '
+    'and nothing but "success" beside it'
+)
+_KEPT: Final = 32
+"""Typed values that were accepted and not yet loaded, at most."""
 _QUESTION: dict[str, Any] = {
     "type": "object",
     "properties": {"question": {"type": "string"}},
@@ -69,6 +82,19 @@ class Offer:
         return f"- {head}: {description}" if description else f"- {head}"
 
 
+@dataclass(frozen=True, slots=True)
+class FinishReading:
+    """What a call of `finish` says.
+
+    Attributes:
+        answer: The accepted answer, or what the model gave in its place when it gave up.
+        gave_up: Whether the model says that it did not reach the goal.
+    """
+
+    answer: Any
+    gave_up: bool = False
+
+
 class Output:
     """The type an answer must have, and how it is asked for and checked."""
 
@@ -78,28 +104,105 @@ class Output:
         # Compiled once for each output: it costs milliseconds.
         self._adapter: TypeAdapter[Any] = TypeAdapter(type_)
         self.schema: dict[str, Any] | None = None if self.text else self._adapter.json_schema()
+        self._hides = _hides(self.schema)
+        self._values: dict[bytes, Any] = {}
 
     def accept(self, answer: Any) -> Parsed[Any] | Unparsed:
-        """The answer as JSON of the right type, or why it is none."""
+        """Validates an answer that is JSON, such as a parameter of `finish`.
+
+        Returns:
+            The answer in the form in which it was validated: `load` gives its typed value.
+        """
+        if self.text or not isinstance(answer, str):
+            return self.read(render(answer))
+        try:
+            # A text may be of the type as it is: a date, or the text "7" for `int | str`.
+            value = self._adapter.validate_json(to_json(answer), strict=True)
+        except ValueError:  # of half a surrogate, too
+            return self.read(answer)
+        return Parsed(self.keep(answer, value))
+
+    def read(self, text: str, finish_reason: str | None = None) -> Parsed[Any] | Unparsed:
+        """Reads an answer out of text, and validates it. Returns what `accept` does."""
         if self.text:
-            plain = render(answer)
-            if not plain.strip():
+            if not text.strip():
                 return Unparsed("empty", "the answer is empty")
-            return Parsed(plain)
-        # As text, whatever it came as: one reader, and one set of lossless changes.
-        text = render(answer)
-        parsed = parse(text, self.type)
-        if isinstance(parsed, Unparsed):
-            return parsed
-        return Parsed(self._adapter.dump_python(parsed.value, mode="json"), parsed.repairs)
+            return Parsed(text)
+        read = parse_with_source(text, self.type, finish_reason=finish_reason)
+        if isinstance(read, Unparsed):
+            return read
+        return Parsed(self.keep(read.plain, read.value), read.repairs)
 
-    def dump(self, value: Any) -> Any:
-        """A typed value as JSON: the inverse of `load`."""
-        return self._adapter.dump_python(value, mode="json")
+    def keep(self, accepted: Any, value: Any) -> Any:
+        """Keeps the typed value of an accepted answer for the next `load`. Returns the answer."""
+        self._values[to_json(accepted)] = value
+        while len(self._values) > _KEPT:
+            self._values.pop(next(iter(self._values)), None)
+        return accepted
 
-    def load(self, output: Any) -> Any:
-        """The typed value of an accepted output."""
-        return self._adapter.validate_python(output)
+    def load(self, accepted: Any) -> Any:
+        """The typed value of an accepted answer, by one validation.
+
+        That is the one that accepted it, if this process did so and the value was not taken yet.
+        """
+        if self.text:
+            return accepted
+        try:
+            # Taken out: each caller has a value of its own, which it may change.
+            return self._values.pop(to_json(accepted))
+        except KeyError:
+            return typed_value(self._adapter, accepted)
+
+    def shown(self, accepted: Any) -> Any:
+        """An accepted answer as people and other models may see it: hidden texts are masked."""
+        if not self._hides or accepted is None:
+            return accepted
+        try:
+            value = self._values.get(to_json(accepted))
+            if value is None:
+                value = typed_value(self._adapter, accepted)
+            return self._adapter.dump_python(value, mode="json", by_alias=True)
+        except (ValueError, PydanticSerializationError):  # what is not of the type may hold any
+            return None
+
+    def read_finish(self, parameters: Mapping[str, Any]) -> FinishReading | Unparsed:
+        """Reads the parameters of `finish` as `finish_schema` declares them.
+
+        A bare answer, whose fields are the parameters, is taken where nothing else can be meant.
+        """
+        gave_up = _is_false(parameters.get("success"))
+        answered = "answer" in parameters
+        if self.text:
+            bare = {key: each for key, each in parameters.items() if key != "success"}
+            answer = parameters["answer"] if answered else bare or None
+            accepted = self.accept("" if answer is None else answer)
+            if isinstance(accepted, Unparsed):
+                return accepted
+            return FinishReading(accepted.value, gave_up)
+        if gave_up and answered:
+            return FinishReading(parameters["answer"], gave_up=True)
+        if not parameters:
+            return Unparsed("empty", 'the parameter "answer" of finish is missing')
+
+        # As declared first. Then the readings in which the parameters are the answer's own fields.
+        others = {key: each for key, each in parameters.items() if key != "success"}
+        readings: list[FinishReading] = []
+        if gave_up:
+            readings.append(FinishReading(others or None, gave_up=True))
+            declared: Parsed[Any] | Unparsed = Unparsed("invalid", "")
+        else:
+            declared = self.accept(parameters["answer"] if answered else others)
+            if isinstance(declared, Parsed):
+                readings.append(FinishReading(declared.value))
+        if readings and answered and parameters.keys() <= _DECLARED:
+            return readings[0]
+        if answered or "success" in parameters:
+            whole = self.accept(dict(parameters))
+            if isinstance(whole, Parsed) and FinishReading(whole.value) not in readings:
+                readings.append(FinishReading(whole.value))
+        if len(readings) > 1:
+            return Unparsed("ambiguous", _ENVELOPE)
+        return readings[0] if readings else cast("Unparsed", declared)
 
     def rendered(self) -> str:
         """The type as a prompt shows it."""
@@ -134,8 +237,9 @@ class Task:
     offers: tuple[Offer, ...] = ()
     output: Output = field(default_factory=Output)
     strict: bool = False
-    excuses: bool = True
-    """Is a model that writes no type of thought, though asked, asked no more? See `react`."""
+    """Whether a reply that breaks a rule about its form is asked for again, once per turn."""
+    reference: str = ""
+    """How each line of reference data in the goal begins; "" = it holds none."""
     research: bool = False
     attempts: int = 3
     native: bool = False
@@ -196,44 +300,54 @@ class Task:
         if self.offers:
             parts.append("Tools:\n" + "\n".join(offer.signature() for offer in self.offers))
         answer = '"<text>"' if self.output.text else f"<{self.output.rendered()}>"
-        form = _FORM % (_RESEARCH if self.research else "", answer)
+        learned = _LEARNED if self.strict else ""
+        form = _FORM % (learned, _RESEARCH if self.research else "", answer)
         parts.append(form + (_ASK_USER if self.ask_user else ""))
         return "\n\n".join(parts)
 
-    def wrap_up(self) -> str:
-        """The notice that opens the last turn."""
-        if self.native:
-            return WRAP_UP % ""
-        return WRAP_UP % f' with "tool": "{FINISH}"'
+    def wrap_up(self, kept: Sequence[str] = ()) -> str:
+        """The notice that opens the last turn. `kept` may still be called."""
+        call = "" if self.native else f' with "tool": "{FINISH}"'
+        return WRAP_UP % (call + "".join([f", or call {name}" for name in kept]))
 
-    def reply_schema(self, *, toolless: bool) -> dict[str, Any]:
-        """One thought and one action out of those on offer; only `finish` if `toolless`."""
+    def reply_schema(self, *, kept: Sequence[str] | None = None) -> dict[str, Any]:
+        """One thought and one action out of those on offer.
+
+        Args:
+            kept: the only ones that may be called besides `finish`; None = all.
+        """
         finish = self.output.finish_schema()
         definitions = dict(finish.pop("$defs", {}))
         offered: list[tuple[str, dict[str, Any]]] = []
-        if not toolless:
-            for offer in self.offers:
-                schema = dict(offer.schema)
-                own: dict[str, Any] = schema.pop("$defs", {})
-                # Two tools may mean different things by one name: then each has its own name here.
-                names = {
-                    name: f"{offer.name}.{name}"
-                    for name, definition in own.items()
-                    if definitions.get(name, definition) != definition
-                }
-                if names:
-                    schema, own = _renamed(schema, names), _renamed(own, names)
-                definitions |= {names.get(name, name): own[name] for name in own}
-                offered.append((offer.name, schema))
-            if self.ask_user:
-                offered.append((ASK_USER, _QUESTION))
+        for offer in self.offers:
+            if kept is not None and offer.name not in kept:
+                continue
+            schema = dict(offer.schema)
+            own: dict[str, Any] = schema.pop("$defs", {})
+            # Two tools may mean different things by one name: then each has its own name here.
+            names = {
+                name: f"{offer.name}.{name}"
+                for name, definition in own.items()
+                if definitions.get(name, definition) != definition
+            }
+            if names:
+                schema, own = _renamed(schema, names), _renamed(own, names)
+            definitions |= {names.get(name, name): own[name] for name in own}
+            offered.append((offer.name, schema))
+        if self.ask_user and kept is None:
+            offered.append((ASK_USER, _QUESTION))
 
         offered.append((FINISH, {**finish, "additionalProperties": False}))
         types = sorted(THOUGHT_TYPES if self.research else THOUGHT_TYPES - {"research"})
+        demanded: dict[str, dict[str, Any]] = {}
+        if self.strict:
+            demanded["because"] = {"type": "array", "items": {"type": "integer"}}
+            demanded["learned"] = {"type": "string", "maxLength": 300}
         schema = _object(
             # Constrained decoding would let a small model think without end.
             thought={"type": "string", "maxLength": 1000},
             thought_type={"type": "string", "enum": types},
+            **demanded,
             action={"anyOf": [_action(name, parameters) for name, parameters in offered]},
         )
         return schema | ({"$defs": definitions} if definitions else {})
@@ -256,6 +370,20 @@ class Task:
         """Characters of conversation that fit the window."""
         # Of a small window at most a quarter is kept for the reply.
         return int((self.window - min(self.reserve, self.window // 4)) * CHARS_PER_TOKEN)
+
+
+def _hides(schema: Any) -> bool:
+    """Whether a part of a schema is a text that is not to be shown, as of a `SecretStr`."""
+    if isinstance(schema, list):
+        return any(map(_hides, cast("list[Any]", schema)))
+    if not isinstance(schema, dict):
+        return False
+    parts = cast("dict[str, Any]", schema)
+    return parts.get("writeOnly") is True or any(map(_hides, parts.values()))
+
+
+def _is_false(value: Any) -> bool:
+    return value is False or (isinstance(value, str) and value.strip().lower() == "false")
 
 
 def _renamed(schema: Any, names: Mapping[str, str]) -> Any:

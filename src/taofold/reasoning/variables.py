@@ -5,7 +5,7 @@ The same on success and failure, live and from an old log: nothing is stored for
 names are the seed's (`reasoning_trace`, `react_steps`, `improvement_history` …).
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
 import msgspec
@@ -117,26 +117,52 @@ def _ok(call: TracedCall) -> bool:
     return call.observation is not None and call.observation.status == "success"
 
 
-def _corrected(all_turns: Sequence[TracedTurn]) -> dict[str, Any]:
-    """The versions with their critiques. A critic or a reviser that failed has an entry too."""
+def improvement_history(steps: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Returns `improvement_history` and `rounds_completed` of a self-correction.
+
+    A version has `round`, `version` (0 is the draft), `step`, `output` and `thinking`, and of its
+    critique `improvement_score`, `issues_found` and `suggestions`. A critic or a reviser that
+    failed has an entry with `round`, `step` and `error`.
+
+    Args:
+        steps: `action`, `action_input`, `observation`, `status` and `thought` of each step. Steps
+            with other names are skipped.
+    """
     history: list[dict[str, Any]] = []
     versions: dict[int, dict[str, Any]] = {}
     done = 0
-    for turn, call in _own(all_turns, "critique", *_VERSIONS):
-        tool, parameters = call.action.tool, call.action.parameters
-        if not _ok(call):
-            history.append({"round": parameters.get("round"), "step": tool, "error": _result(call)})
+    for step in steps:
+        name, parameters, result = step["action"], step["action_input"], step["observation"]
+        if name != "critique" and name not in _VERSIONS:
             continue
-        if tool == "critique":
-            entry = versions.get(cast("int", parameters.get("version")), {})
-            entry.update(cast("dict[str, Any]", _result(call)))
-            continue
-        done += tool == "revise"
-        entry = {"round": parameters.get("round"), "version": len(versions), "step": tool}
-        entry |= {"output": _result(call), "thinking": turn.thought.content}
-        versions[len(versions)] = entry
-        history.append(entry)
+        if step["status"] != "success":
+            history.append({"round": parameters.get("round"), "step": name, "error": result})
+        elif name == "critique":
+            versions.get(parameters.get("version"), {}).update(
+                improvement_score=result["score"],
+                issues_found=result["issues"],
+                suggestions=result["suggestions"],
+            )
+        else:
+            done += name == "revise"
+            entry = {"round": parameters.get("round"), "version": len(versions), "step": name}
+            entry |= {"output": result, "thinking": step["thought"]}
+            versions[len(versions)] = entry
+            history.append(entry)
     return {"improvement_history": history, "rounds_completed": done}
+
+
+def _corrected(all_turns: Sequence[TracedTurn]) -> dict[str, Any]:
+    return improvement_history(
+        {
+            "action": call.action.tool,
+            "action_input": call.action.parameters,
+            "observation": _result(call),
+            "status": "success" if _ok(call) else "failure",
+            "thought": turn.thought.content,
+        }
+        for turn, call in _own(all_turns, "critique", *_VERSIONS)
+    )
 
 
 def _stopped(kept: Iterable[e.Record]) -> dict[str, Any]:

@@ -11,22 +11,24 @@ How people find and answer questions from outside is in `control`, callbacks of 
 import asyncio
 import dataclasses
 import inspect
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from typing import Any, Final, cast
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
+from hashlib import blake2b
+from typing import Any, Final, NoReturn, cast
 
 import msgspec
 from msgspec.structs import replace
 
 from taofold.core import events as e
 from taofold.core.json_values import copied, is_object
-from taofold.core.text import utf8
+from taofold.core.text import error_text, utf8
 from taofold.core.values import ASK_USER, Action, Deciders, Observation, Tier, Verdict
+from taofold.foreign_code import contained
 from taofold.policy import Ruling, digest
 from taofold.policy.policy import refusal
 from taofold.policy.redaction import Redactor
 from taofold.runtime.ledger import Ledger, Park, call_place
-from taofold.runtime.redaction import redact_json
+from taofold.runtime.redaction import is_masked, mask_places, redact_json
 from taofold.runtime.setup import Approval, Decision
 from taofold.tools import Tool
 from taofold.tools.arguments import quote
@@ -47,6 +49,11 @@ LOOK = 0.5
 _EDITED_IN_PLACE: Final = (
     "approve changed the parameters that it was shown; to edit a call return "
     "Decision('approve', parameters=…)"
+)
+MOST_VOIDED: Final = 8
+"""How often one call is asked about anew."""
+_NEVER_THE_SAME: Final = (
+    "it was not called: each time a person approved it, it would have done something else by then"
 )
 PREVIEW = 2000
 """Characters of what would happen that a person is shown."""
@@ -89,6 +96,7 @@ class OpenQuestion:
         self.text, self.request = text, request
         self.behind: tuple[OpenQuestion, ...] = ()
         """Questions about later calls of the same step, which are asked already."""
+        self._voided = 0
         self._asked: _Asked | None = None
         self._resolved: e.Resolved | None = None
         """What became of it before it was its turn."""
@@ -110,6 +118,9 @@ class OpenQuestion:
             resolved = await self._resolve(question)
             if resolved.verdict != "void":
                 return _consequence(resolved, self.action, self.tool, doubt=ruling is None)
+            self._voided += 1
+            if self._voided > MOST_VOIDED:
+                return Observation(_NEVER_THE_SAME, "failure", refused="denied")
             self._renew()
             if ruling is not None and rule is not None:
                 ruling = rule()
@@ -152,7 +163,7 @@ class OpenQuestion:
             reason=ruling.reason if ruling else self.text,
             digest=digest(self.action, tool.definition if tool else ""),
             policy=setup.policy.version,
-            preview=redact_json(setup.redactor, _preview(self.action, tool)),
+            preview=self._preview(),
             # The clock of the world, read once: what is recorded here decides for good.
             expires_at=setup.now() + round(seconds * 1000) if seconds else 0,
             request=self.request,
@@ -177,6 +188,11 @@ class OpenQuestion:
         record = ledger.put(event)
         assert isinstance(record.event, e.Decided)
         return _Asked(record, record.event)
+
+    def _preview(self) -> str:
+        """What would happen now, as a person is shown it: an approval is bound to it."""
+        preview: str = redact_json(self.ledger.setup.redactor, _preview(self.action, self.tool))
+        return preview
 
     def _deciders(self) -> Deciders | None:
         """Who may answer. What the model asks (`ask_user`) is no approval."""
@@ -245,8 +261,11 @@ class OpenQuestion:
             raise Park(self._approval(asked).waits_for)
         # The question is durable before anybody sees it: an answer refers to its number.
         await ledger.save()
-        with ledger.store.idle():
-            answer = await self._callback(asked)
+        try:
+            with ledger.store.idle():
+                answer = await self._callback(asked)
+        except _NoAnswer as failure:
+            self._leave_open(asked, failure)
         # A callback may have taken minutes: look once more, or a decision
         # from elsewhere is overrun.
         ledger.inbox.stale = True
@@ -259,6 +278,14 @@ class OpenQuestion:
         for question, decision in zip(self.behind, decisions[1:], strict=False):
             question._decide_early(decision)
         return self._reconcile(asked, decisions[0])
+
+    def _leave_open(self, asked: _Asked, failure: "_NoAnswer") -> NoReturn:
+        """Record why the callback gave no answer, and leave the question to people elsewhere."""
+        setup = self.ledger.setup
+        why = setup.redactor.text(f"the approve function failed: {failure}")
+        failed = e.DecisionRefused(id=asked.id, by="approve", why=why, at=setup.now())
+        self.ledger.store.dispatch(failed)
+        raise Park(self._approval(asked).waits_for) from failure
 
     def _require(self, asked: _Asked, decision: Decision) -> None:
         """Leave the question open where the callback allows what `_refusal` names."""
@@ -279,10 +306,9 @@ class OpenQuestion:
         event, requester = asked.event, self.ledger.setup.principal
         if flaw(decision) or VERDICTS[decision.verdict] != "allow":
             return ""
-        if decision.parameters is not None:
-            wrong = self._approval(asked).misfit(decision.parameters)
-            if wrong:
-                return wrong
+        wrong = self._approval(asked).unfit(decision)
+        if wrong:
+            return wrong
         if event.deciders is None or decision.by != requester.id:
             return ""
         return refusal(event.deciders, requester, requester, self.ledger.setup.policy.roles)
@@ -343,13 +369,16 @@ class OpenQuestion:
         actions = [each.action for each in (request, *(request.batch or ()))]
         before = [copied(action.parameters) for action in actions]
 
-        decision: Any = approve(request)
+        decision: Any
+        with _callback_contained():
+            decision = approve(request)
         if inspect.isawaitable(decision):
-            asking = asyncio.ensure_future(decision)
+            asking = asyncio.ensure_future(_contained_answer(decision))
             ended = await self._ended_before(asking, asked)
             if ended is not None:
                 return ended
-            decision = asking.result()
+            with _callback_contained():
+                decision = asking.result()
         if [action.parameters for action in actions] != before:
             by = self.ledger.setup.principal.id
             return Decision("deny", by=by, reason=_EDITED_IN_PLACE)
@@ -419,21 +448,25 @@ class OpenQuestion:
         parameters, text = data.get("parameters"), str(data.get("text") or data.get("reason") or "")
         if event.request is not None and parameters is not None:
             text, parameters = _form(parameters), None
-        return self._as_edited(event, data.get("verdict", "allow"), signal.by, text, parameters)
+        verdict = data.get("verdict", "allow")
+        resolved = self._as_edited(event, verdict, signal.by, text, parameters)
+        return replace(resolved, masked=True) if data.get("masked") is True else resolved
 
     def _as_edited(
         self, asked: e.Decided, verdict: str, by: str, text: str, parameters: dict[str, Any] | None
     ) -> e.Resolved:
         """The word of `by`, who edited the `parameters` or left them as they are (None)."""
         redactor = self.ledger.setup.redactor
+        reason = redactor.text(text)
+        masked = is_masked(text, reason)
         if parameters is None:
-            return _resolution(asked, verdict, by, redactor.text(text))
+            return _resolution(asked, verdict, by, reason, masked=masked)
         # After redaction the call would run with other parameters than the person saw and approved.
         lost = secret(redactor, parameters)
         if lost:  # who posted a message was told when he decided
             return _resolution(asked, "deny", by, lost)
         edited = replace(self.action, parameters=dict(parameters))
-        return _resolution(asked, verdict, by, redactor.text(text), edited, self.tool)
+        return _resolution(asked, verdict, by, reason, edited, self.tool, masked=masked)
 
     def _expiry(self, asked: e.Decided) -> e.Resolved | None:
         """What the clock says: the end of a question that has expired."""
@@ -462,6 +495,9 @@ class OpenQuestion:
             changed = "the tool or its parameters changed after the approval was asked for"
         elif ledger.setup.policy.version != asked.policy:
             changed = "the policy changed after the approval was asked for"
+        elif asked.request is None and self._preview() != asked.preview:
+            # The file, say, that a person was shown the change of.
+            changed = "what the call would do changed after a person was shown it"
         elif resolved.action is not None:
             # Whoever decided where the tool is not known could not be told: he is asked once more.
             wrong = tool.misfit(resolved.action.parameters)
@@ -474,6 +510,28 @@ class OpenQuestion:
         void = _resolution(asked, "void", "runtime", changed, original, tool)
         ledger.put(void)
         return void
+
+
+class _NoAnswer(Exception):
+    """The callback raised: nobody has decided."""
+
+
+@contextmanager
+def _callback_contained() -> Generator[None]:
+    """Turns whatever a callback raises into `_NoAnswer`; `Park` is its way to leave a question."""
+    try:
+        with contained(Park):
+            yield
+    except _NoAnswer:
+        raise
+    except Exception as error:
+        raise _NoAnswer(error_text(error)) from error
+
+
+async def _contained_answer(answer: Awaitable[Any]) -> Any:
+    # Inside of the task: the event loop itself lets SystemExit and KeyboardInterrupt through.
+    with _callback_contained():
+        return await answer
 
 
 def flaw(decision: Decision) -> str:
@@ -508,8 +566,9 @@ def secret(redactor: Redactor, parameters: dict[str, Any]) -> str:
     if redacted == parameters:
         return ""
     # Values are compared per parameter to name the one that holds it; the name may hold one, too.
-    lost = [name for name, value in parameters.items() if redacted.get(name) != value]
-    where = f"the parameter {redactor.text(lost[0])!r} holds" if lost else "they hold"
+    lost = {name: value for name, value in redacted.items() if parameters.get(name) != value}
+    place = next(mask_places(lost), "")
+    where = f"the parameter {place} holds" if place else "they hold"
     return f"edited parameters may hold no secret: {where} one, and a log keeps none"
 
 
@@ -520,6 +579,8 @@ def _resolution(
     reason: str = "",
     edited: Action | None = None,
     tool: Tool | None = None,
+    *,
+    masked: bool = False,
 ) -> e.Resolved:
     """The end of the question. Edited parameters make a new digest."""
     bound = asked.digest
@@ -535,6 +596,7 @@ def _resolution(
         digest=bound,
         action=edited,
         attempt=asked.attempt,
+        masked=masked,
     )
 
 
@@ -597,11 +659,15 @@ def _preview(action: Action, tool: Tool | None) -> str:
     if tool is not None and tool.preview is not None:
         # The plain form below is shown instead; what is approved is bound by the
         # digest, not the preview.
-        with suppress(Exception):  # a bad preview must not stop the question
+        with suppress(Exception), contained():  # a bad preview must not stop the question
             return _shorten(tool.preview(copied(action.parameters)))
     pairs = ", ".join(f"{name}={value!r}" for name, value in action.parameters.items())
     return _shorten(f"{action.tool}({pairs})")
 
 
 def _shorten(text: str) -> str:
-    return text if len(text) <= PREVIEW else f"{text[:PREVIEW]} [… cut]"
+    if len(text) <= PREVIEW:
+        return text
+    # The digest tells two previews apart that differ only where they are cut.
+    whole = blake2b(text.encode("utf-8", "replace"), digest_size=8).hexdigest()
+    return f"{text[:PREVIEW]} [… cut: {len(text) - PREVIEW} more characters, digest {whole}]"

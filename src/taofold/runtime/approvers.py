@@ -1,17 +1,29 @@
 """The approvers that come with taofold: one that says yes to all, and the person at a terminal.
 
-What the terminal shows was made visible first: a model's text cannot move the cursor or hide what
-is asked. Nobody is taken to have decided: the end of the input leaves the run waiting, and so does
-a question of a tool to one that can only say yes. Any callback of type `setup.Approver` will do.
+What the terminal shows was made visible first, and text that a model wrote stands behind a bar: it
+can neither move the cursor nor look like the question. Nobody is taken to have decided: the end of
+the input leaves the run waiting, and so does a question of a tool to one that can only say yes; and
+what was typed before a question (`discard_typed`) is no answer. Any callback of type
+`setup.Approver` will do.
 """
 
+import os
+import select
+import shutil
 import sys
 from collections.abc import Sequence
+from typing import Final
 
-from taofold.core.text import visible
+from taofold.core.text import framed, visible_line
 from taofold.runtime.ledger import Park
 from taofold.runtime.setup import Approval, Decision
 from taofold.tools.threads import WORKERS
+
+if sys.platform != "win32":
+    import termios
+
+_QUIET_S: Final = 0.1
+"""Seconds without input after which nothing more of what was typed or pasted before arrives."""
 
 
 def approve_all(request: Approval) -> bool:
@@ -29,6 +41,35 @@ async def at_terminal(request: Approval) -> Decision | list[Decision]:
     return [await _answer(each) for each in request.batch]
 
 
+def discard_typed() -> None:
+    """Discards what was typed at the terminal before now. A pipe is left as it is.
+
+    Blocks until no input has arrived for a tenth of a second: the rest of a paste may be on its
+    way. Call it before the prompt is written, so that an answer to the prompt is kept.
+    """
+    if sys.platform == "win32":
+        return
+    try:
+        source = sys.stdin.fileno()
+        if not os.isatty(source):
+            return
+        termios.tcflush(source, termios.TCIFLUSH)
+        while select.select([source], [], [], _QUIET_S)[0]:
+            # The end of a terminal stays readable: it is for whoever reads the answer to see.
+            if not os.read(source, 65_536):
+                return
+    except (OSError, ValueError):
+        pass
+
+
+def terminal_columns() -> int:
+    """Columns of the terminal that questions are written to; 80 where there is none."""
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns or 80
+    except (OSError, ValueError):
+        return shutil.get_terminal_size().columns
+
+
 async def _answer(request: Approval) -> Decision:
     # In a thread: reading a line blocks, and leases and other branches must go on.
     answer = await WORKERS.run(_ask, request)
@@ -41,21 +82,39 @@ async def _answer(request: Approval) -> Decision:
 
 def _overview(batch: Sequence[Approval]) -> None:
     """What is asked at once, before each of it is asked."""
-    rows = [f"  {n}. {visible(each.preview)}\n" for n, each in enumerate(batch, 1)]
-    sys.stderr.write(f"\n! {len(batch)} calls of one step need your word:\n{''.join(rows)}")
+    rows = [f"\n! {len(batch)} calls of one step need your word:"]
+    for number, each in enumerate(batch, 1):
+        first, *others = _framed(each.preview)
+        rows += [f"  {number}. {first}", *[f"     {row}" for row in others]]
+    sys.stderr.write("\n".join(rows) + "\n")
+
+
+def _framed(text: str) -> list[str]:
+    # 8: what is indented, and a column to spare.
+    return framed(text, terminal_columns() - 8)
 
 
 def _ask(request: Approval) -> str | None:
     """The line that the person typed, None at the end of the input."""
+    tool, tier = visible_line(request.action.tool), int(request.tier)
     if request.wants_text:
-        sys.stderr.write(f"\n? {visible(request.question)}\n> ")
+        who = "the agent" if request.form is None else tool
+        text, prompt = [f"\n? {who} asks:", *_shown(request.question)], "> "
     else:
-        why = visible(request.question or request.reason)
-        sys.stderr.write(
-            f"\n! {request.action.tool} needs your word (tier {int(request.tier)}: {why})\n"
-            f"  {visible(request.preview)}\n  approve? [y/N] "
-        )
+        # A doubt, or what a tool wants to know, stands in the place of the policy's reason.
+        why = "" if request.question else f": {visible_line(request.reason)}"
+        text = [f"\n! {tool} needs your word (tier {tier}{why})"]
+        text += _shown(request.question) + _shown(request.preview)
+        prompt = "  approve? [y/N] "
+    sys.stderr.write("\n".join(text) + "\n")
+    sys.stderr.flush()
+    discard_typed()
+    sys.stderr.write(prompt)
     sys.stderr.flush()
     # "" is the end of the input; an empty line is "\n" and means no.
     line = sys.stdin.readline()
     return line.strip() if line else None
+
+
+def _shown(text: str) -> list[str]:
+    return [f"  {row}" for row in _framed(text)] if text else []

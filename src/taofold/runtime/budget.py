@@ -54,7 +54,7 @@ class Budget:
                 return "tokens", round(tokens)
         if limits.usd is not None:
             reserved = sum([call.usd for call in calls])
-            if state.usage.usd + reserved + usd > limits.usd:
+            if state.usage.priced_usd + reserved + usd > limits.usd:
                 return "usd", usd
         # Only in a fork: alone, `hit` above has counted every call that was made.
         if self.others and limits.calls is not None:
@@ -99,11 +99,12 @@ class Budget:
     def explained(self, hit: LimitHit) -> str:
         """What was allowed and spent when `hit` ended the run, and what to change where."""
         limits, setup, state = self.limits, self._setup, self._store.state
+        assumed = not setup.settings.max_tokens
         own = setup.own_limits
         if own is None:
-            return limits.explained(hit, state)
+            return limits.explained(hit, state, assumed=assumed)
         bound: float | None = getattr(own, hit.limit)
         where = f"of agent {setup.agent!r}"
         if bound != getattr(limits, hit.limit):
             where = f"of the agent that called {setup.agent!r} (it had no more left)"
-        return f"agent {setup.agent!r}: {limits.explained(hit, state, where)}"
+        return f"agent {setup.agent!r}: {limits.explained(hit, state, where, assumed=assumed)}"

@@ -31,6 +31,7 @@ from taofold.runtime.approvals import VERDICTS, approval, flaw, secret
 from taofold.runtime.endings import EXPIRED, UNATTENDED, cancelled, interrupted
 from taofold.runtime.inbox import environment_redactor
 from taofold.runtime.ownership import driven
+from taofold.runtime.redaction import is_masked
 from taofold.runtime.setup import Approval, Decision
 from taofold.tools import Tool
 
@@ -135,7 +136,7 @@ async def decide(
     action_id: str,
     decision: Decision,
     *,
-    by: Principal = LOCAL,
+    by: Principal | None = None,
     policy: Policy | None = None,
     facts: Facts | None = None,
     now: Callable[[], int] = clock,
@@ -143,6 +144,10 @@ async def decide(
     tools: Mapping[str, Tool] | None = None,
 ) -> Approval:
     """Put a person's decision in the run's inbox. The run acts on it when it is resumed.
+
+    `by` is the principal that a server established; its id is recorded instead of `decision.by`.
+    Without one the owner of this process decides in the name of `decision.by`: the name is
+    recorded, and gives no rights beyond the owner's.
 
     `redactor` knows the secrets of the run's agent (`Agent.redactor`); without it the shapes of
     secrets and the environment's values are taken out. `tools` are the agent's (`Agent.toolset`):
@@ -157,19 +162,20 @@ async def decide(
     try:
         request = await find(log, action_id)
         await _check(log, request, decision, by, policy or Policy(), facts, now())
+        sender = redactor.text(_decider(decision, by))
         request = replace_fields(request, tool=asked_tool(request, tools or {}))
-        unusable = _unusable_edit(request, decision, redactor)
+        unusable = _unusable(request, decision, redactor)
         if unusable:
             raise Refused(unusable)
         data = {"seq": int(action_id.rpartition(":")[2]), **_message_data(decision, redactor)}
-        sender = redactor.text(by.id)
         # The id is unique in the log: of two people who decide at once, the second is refused here.
         if not await log.post(
             request.run, Signal(f"decide:{action_id}", "decide", sender, now(), data)
         ):
             raise Refused(f"action {action_id!r} was already resolved")
     except Refused as refusal:
-        await _record_refusal(log, action_id, by, str(refusal), now(), redactor)
+        who = _decider(decision, by)
+        await _record_refusal(log, action_id, who, str(refusal), now(), redactor)
         raise
     return request
 
@@ -178,7 +184,7 @@ async def _check(
     log: Log,
     request: Approval,
     decision: Decision,
-    by: Principal,
+    by: Principal | None,
     policy: Policy,
     facts: Facts | None,
     at: int,
@@ -188,7 +194,8 @@ async def _check(
         raise Refused(wrong)
     first = (await log.read(request.run, limit=1))[0].event
     requester = first.principal if isinstance(first, e.RunStarted) else LOCAL
-    why = _not_theirs(request, by, requester, policy, facts or Facts(request.tier, "once"))
+    principal = by or _owner(decision.by, requester)
+    why = _not_theirs(request, principal, requester, policy, facts or Facts(request.tier, "once"))
     if why:
         raise Refused(why)
     if decision.digest and decision.digest != request.digest:
@@ -198,6 +205,23 @@ async def _check(
         # nobody can decide any more.
         await expire(log, await log.row(request.run), at)
         raise Refused(f"EXPIRED: the approval of {request.action.tool!r} was open until then")
+
+
+def _decider(decision: Decision, by: Principal | None) -> str:
+    """The id under which the decision is recorded."""
+    if by is not None:
+        return by.id
+    named: Any = decision.by
+    return named if isinstance(named, str) and named else LOCAL.id
+
+
+def _owner(named: str, requester: Principal) -> Principal:
+    """The process owner, who decides in the name of `named`.
+
+    The rules for the requester and for agents also hold for decisions in their name.
+    """
+    bound = named == requester.id or named.startswith("agent:")
+    return Principal(named, LOCAL.roles) if bound else LOCAL
 
 
 def _not_theirs(
@@ -216,12 +240,14 @@ def _not_theirs(
     return refusal(deciders, by, requester, policy.roles)
 
 
-def _unusable_edit(request: Approval, decision: Decision, redactor: Redactor) -> str:
-    """Why edited parameters would not run as they were approved; "" if they would."""
-    if decision.parameters is None or request.form is not None:
+def _unusable(request: Approval, decision: Decision, redactor: Redactor) -> str:
+    """Why the run could not go on with the decision; "" if it could."""
+    if VERDICTS[decision.verdict] != "allow":
         return ""
+    edits = decision.parameters is not None and request.form is None
     # Secrets first: what does not fit is quoted.
-    return secret(redactor, decision.parameters) or request.misfit(decision.parameters)
+    leak = secret(redactor, decision.parameters or {}) if edits else ""
+    return leak or request.unfit(decision)
 
 
 def asked_tool(request: Approval, tools: Mapping[str, Tool]) -> Tool | None:
@@ -253,6 +279,9 @@ def _message_data(decision: Decision, redactor: Redactor) -> dict[str, Any]:
         data["parameters"] = redactor.json(decision.parameters)
     if decision.answer is not None:
         data["text"] = redactor.text(decision.answer)
+    written = [decision.reason, decision.parameters, decision.answer]
+    if is_masked(written, [reason, data.get("parameters"), data.get("text")]):
+        data["masked"] = True
     return data
 
 
@@ -380,7 +409,19 @@ async def steer(
     message_id: str = "",
     redactor: Redactor | None = None,
 ) -> None:
-    """Send the model a message that it reads at its next turn, once. `redactor` as in `decide`."""
+    """Sends the model a message that it reads once, at its next turn. `redactor` as in `decide`.
+
+        await steer(open_log("runs.db"), "bill-ada", "Ada has moved to Oslo.")
+
+    A run that waits reads it when it is resumed.
+
+    Args:
+        message_id: makes a repeated call harmless: the second one is refused.
+
+    Raises:
+        UnknownRun: there is no such run.
+        Refused: the run has ended, or the message was sent already.
+    """
     redactor = redactor or environment_redactor()
     state = fold(await log.read(run))
     if state.status in ENDED:
@@ -392,18 +433,26 @@ async def steer(
     if redacted_name != name:
         # Ids that hold secrets must stay different from each other.
         name = f"steer:{blake2b(name.encode('utf-8', 'replace'), digest_size=12).hexdigest()}"
-    data = {"text": redactor.text(text)}
+    data: dict[str, Any] = {"text": redactor.text(text)}
+    if is_masked(text, data["text"]):
+        data["masked"] = True
     if not await log.post(run, Signal(name, "steer", redactor.text(by.id), at, data)):
         raise Refused(f"message {redacted_name!r} was sent already")
 
 
-async def cancel(
-    log: Log, run: str, *, by: Principal = LOCAL, redactor: Redactor | None = None
+async def request_cancel(
+    log: Log,
+    run: str,
+    *,
+    by: Principal = LOCAL,
+    redactor: Redactor | None = None,
+    why: str = "",
 ) -> None:
     """Ask the run and its children to stop: nothing starts afterwards, what was done is kept.
 
-    A run that waits for a person is ended at once; one that is being driven ends before
-    its next call. `redactor` as in `decide`.
+    A run that waits for a person ends at once. One that is being driven ends before its next call,
+    one whose process is gone when it is resumed. `redactor` as in `decide`; `why` is the recorded
+    reason of a run that waits.
     """
     redactor = redactor or environment_redactor()
     sender = redactor.text(by.id)
@@ -417,11 +466,11 @@ async def cancel(
         raise Refused(f"run {run!r} has already ended as {state.status}")
     for child in await log.rows(parent=run, limit=0):
         if child.status not in ENDED:
-            await cancel(log, child.run, by=by, redactor=redactor)
+            await request_cancel(log, child.run, by=by, redactor=redactor, why=why)
     if row.status == "waiting":
         # Children first, above: a parent that has ended would leave them
         # without anybody to end them.
-        ended = cancelled(sender)
+        ended = cancelled(sender, why)
         if await _write(log, row, records, [ended], clock(), ended.status):
             return
 
@@ -431,7 +480,7 @@ async def cancel(
 
 
 async def _record_refusal(
-    log: Log, action_id: str, by: Principal, why: str, at: int, redactor: Redactor
+    log: Log, action_id: str, by: str, why: str, at: int, redactor: Redactor
 ) -> None:
     """Leave a message of a refused attempt: the run's next activation writes it into its log.
 
@@ -440,7 +489,7 @@ async def _record_refusal(
     """
     run = action_id.rpartition(":")[0]
     # Before they are cut: a half of a secret has no shape.
-    sender, action, text = [redactor.text(part) for part in (by.id, action_id, why)]
+    sender, action, text = [redactor.text(part) for part in (by, action_id, why)]
     action, text = action[:_LONG], text[:_LONG]
     try:
         if (await log.row(run)).status in ENDED:
@@ -479,15 +528,25 @@ def never_began(run: str) -> UnknownRun:
     )
 
 
-async def end(log: Log, run: str) -> bool:
-    """Cancel `run`. True if it is over; False if its process was told and will end it.
+async def cancel(
+    log: Log, run: str, *, by: Principal = LOCAL, redactor: Redactor | None = None
+) -> bool:
+    """Cancels a run and its children: nothing starts afterwards, what was done is kept.
+
+    A run that waits, or whose process is gone, ends at once. `redactor` as in `decide`.
+
+        await cancel(open_log("runs.db"), "bill-ada")
+
+    Returns:
+        True if the run is over. False if a process drives it: it ends before its next call.
 
     Raises:
+        UnknownRun: there is no such run.
         Refused: it has ended already.
-        Conflict: somebody took it over at this moment; he reads the message.
+        Conflict: somebody took it over at this moment; that process reads the message.
     """
     # The message first: whoever takes the run over in the meantime reads it and ends the run.
-    await cancel(log, run)
+    await request_cancel(log, run, by=by, redactor=redactor)
     try:
         row = await log.row(run)
     except UnknownRun:  # it had never begun
@@ -505,13 +564,14 @@ async def end(log: Log, run: str) -> bool:
     # Times in a log never go back, even where the machine's clock did.
     at = max(clock(), state.at)
     # The time since the last record passed without a process, so it is not the run's.
-    event = replace(cancelled(LOCAL.id), elapsed=0)
+    sender = (redactor or environment_redactor()).text(by.id)
+    event = replace(cancelled(sender), elapsed=0)
     record = e.Record(run, records[-1].seq + 1, at, event)
     await log.append(run, claim.epoch, [record], disk=True, consume=sent, status=event.status)
     for child in await log.rows(parent=run, limit=0):
         # A child that a live process drives reads the cancellation itself.
         if child.status in ("waiting", "running") and not driven(child):
-            await end(log, child.run)
+            await cancel(log, child.run, by=by, redactor=redactor)
     return True
 
 

@@ -9,7 +9,7 @@ branches all run to their end, and how a drive ends.
 
 import asyncio
 from collections.abc import Awaitable, Sequence
-from typing import Any, Final, assert_never
+from typing import Any, assert_never
 
 from taofold.core import events as e
 from taofold.core.content import TextPart
@@ -26,15 +26,14 @@ from taofold.core.effects import (
 )
 from taofold.core.errors import Conflict, LogError, ModelError, ReplayDiverged, RunError
 from taofold.core.values import Message
-from taofold.policy.limits import REFUSED_ROW, STOP_REASON
+from taofold.foreign_code import contained
+from taofold.policy.limits import LIMIT_OF, REFUSED_ROW, STOP_REASON
 from taofold.runtime.endings import cancelled, failed, finished, stopped_by_denial
 from taofold.runtime.ledger import Cancelled, Denied, Ledger, Park
 from taofold.runtime.model_calls import ModelCall
 from taofold.runtime.recording import EndOfTape
 from taofold.runtime.redaction import redact_json
 from taofold.runtime.step_actions import ActionBatch
-
-_LIMITS: Final = frozenset(STOP_REASON.values())
 
 
 class Drive(Ledger):
@@ -46,7 +45,8 @@ class Drive(Ledger):
         position, result = 0, None
         try:
             while True:
-                effect = strategy.send(result)
+                with contained():  # its validators, too
+                    effect = strategy.send(result)
                 key = f"{prefix}{position}"
                 # Its key is that of the next effect; `position` does not move.
                 if isinstance(effect, Note):  # it has no place: a new one moves no other effect
@@ -103,16 +103,18 @@ class Drive(Ledger):
     def finished(self, answer: Any) -> e.RunFinished:
         """The end that a strategy's answer means."""
         stop = answer.stop if isinstance(answer, Answer) else ""
-        return finished(answer, self.setup.redactor, self._why_limited(stop))
+        return finished(answer, self.setup.redactor, self._why_limited(stop), self.setup.shown)
 
     def _why_limited(self, stop: str) -> str:
         """What was allowed and spent, if a limit is the reason; else ""."""
-        if stop not in _LIMITS:
+        limit = LIMIT_OF.get(stop)
+        if limit is None:
             return ""
         for record in reversed(self.store.records):
-            if isinstance(record.event, e.LimitHit) and STOP_REASON[record.event.limit] == stop:
+            if isinstance(record.event, e.LimitHit) and record.event.limit == limit:
                 return self.budget.explained(record.event)
-        return ""
+        # A batch may pass the limit of tool calls in a turn that another limit made the last.
+        return self.budget.explained(e.LimitHit(key="", limit=limit, value=1))
 
     def resolve(self, key: str, effect: Begin | Ask | Act | Fork) -> Awaitable[Any]:
         """Answer one effect."""
@@ -173,7 +175,12 @@ class Drive(Ledger):
         data = redact_json(self.setup.redactor, effect.data)
         event: e.Violated | e.Compacted | e.Noted
         if effect.kind == "violation":
-            event = e.Violated(key=key, rule=data["rule"], detail=data.get("detail", ""))
+            event = e.Violated(
+                key=key,
+                rule=data["rule"],
+                detail=data.get("detail", ""),
+                refused=data.get("refused", False),
+            )
         elif effect.kind == "compacted":
             event = e.Compacted(key=key, **data)
         else:

@@ -6,23 +6,21 @@ activation may do (`Share`). An engine keeps no run in memory while it waits: it
 and is woken earlier by a message. Pure.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
 from taofold.core import events as e
 from taofold.core.effects import Answer
 from taofold.core.text import error_text
-from taofold.core.values import Value
+from taofold.core.values import JSON, Value
 from taofold.log.log import AT_ONCE, RunRow
+from taofold.policy.limits import STOP_REASON
 from taofold.policy.redaction import Redactor
 from taofold.runtime.redaction import redact_json
 from taofold.runtime.setup import Pause
 
 STATUS: Final = {
-    "max_steps": "limited",
-    "max_tool_calls": "limited",
-    "timeout": "limited",
-    "budget": "limited",
+    **dict.fromkeys(STOP_REASON.values(), "limited"),
     "loop_detected": "limited",
     "denied": "failed",
     "error": "failed",
@@ -34,30 +32,39 @@ RESUMABLE: Final = frozenset({"cancelled", "interrupted", "error"})
 """Why a run may have ended that can be carried on all the same."""
 
 
-def finished(answer: Any, redactor: Redactor | None = None, why: str = "") -> e.RunFinished:
+def finished(
+    answer: Any,
+    redactor: Redactor | None = None,
+    why: str = "",
+    shown: Callable[[JSON], JSON] | None = None,
+) -> e.RunFinished:
     """The end that a strategy's answer means, without the secrets that it may hold.
 
-    `why` explains the limit that ended it, if one did.
+    `why` explains the limit that ended it, if one did. The strategy's own error follows it.
+    `shown` masks what its type hides.
     """
     if not isinstance(answer, Answer):
         answer = Answer(answer)
     status = STATUS.get(answer.stop, "finished")
     success = status == "finished" and not answer.error
-    error = answer.error or (why if status == "limited" else "")
+    explanations = (why if status == "limited" else "", answer.error)
+    error = "; ".join([text for text in explanations if text])
+    accepted = answer.output if redactor is None else redact_json(redactor, answer.output)
+    output = accepted if shown is None else shown(accepted)
     return e.RunFinished(
         status=status,
         stop_reason=answer.stop,
         success=success,
-        output=answer.output if redactor is None else redact_json(redactor, answer.output),
+        output=output,
         error=error if redactor is None else redact_json(redactor, error),
+        accepted=None if output == accepted else accepted,
     )
 
 
-def cancelled(by: str) -> e.RunFinished:
-    """The end that a person wanted."""
-    return e.RunFinished(
-        status="cancelled", stop_reason="cancelled", success=False, error=f"cancelled by {by}"
-    )
+def cancelled(by: str, why: str = "") -> e.RunFinished:
+    """The end that a person wanted; `why` replaces the words that name the person."""
+    error = why or f"cancelled by {by}"
+    return e.RunFinished(status="cancelled", stop_reason="cancelled", success=False, error=error)
 
 
 def interrupted() -> e.RunFinished:
@@ -78,6 +85,19 @@ def failed(error: Exception, redactor: Redactor | None = None) -> e.RunFinished:
     if redactor is not None:
         text = redactor.text(text)
     return e.RunFinished(status="failed", stop_reason="error", success=False, error=text)
+
+
+MOST_LOST: Final = 3
+"""Activations of a run that may end without a record at the same place, as by a kill."""
+
+
+def worn_out() -> e.RunFinished:
+    """The end of a run at which `MOST_LOST` processes ended before they recorded anything new."""
+    error = (
+        f"the process that drove it ended {MOST_LOST} times at the same place, without an error "
+        "on record (out of memory? os._exit?): find out why, then resume the run or cancel it"
+    )
+    return e.RunFinished(status="failed", stop_reason="error", success=False, error=error)
 
 
 QUEUED: Final = "queued"
@@ -139,17 +159,14 @@ def is_due(row: RunRow, wake_at: int, now: int) -> bool:
     return row.status != "waiting" or 0 < wake_at <= now
 
 
-def wake_time(
-    reason: str, open_records: Sequence[e.Record], now: int, *, quiet: bool = True
-) -> int:
+def wake_time(reason: str, open_records: Sequence[e.Record], *, quiet: bool = True) -> int:
     """When a run is due that waits for `reason` with these questions open.
 
-    One that waits although a message is there (not `quiet`) is due at once.
+    One that waits for nobody, or although a message is there (not `quiet`), is due at once whatever
+    the clocks of other machines say.
     """
-    if not quiet:
+    if not quiet or reason in UNATTENDED:
         return AT_ONCE
-    if reason in UNATTENDED:
-        return max(now, AT_ONCE)
     ends = [
         record.event.expires_at for record in open_records if isinstance(record.event, e.Decided)
     ]

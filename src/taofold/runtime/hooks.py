@@ -23,6 +23,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from taofold.core.errors import ConfigError
 from taofold.core.text import error_text, near
 from taofold.core.values import FINISH, Action, Principal, Reply, Usage
+from taofold.foreign_code import contained, in_own_task
 from taofold.runtime.model import Request
 
 T = TypeVar("T")
@@ -238,8 +239,9 @@ class Hooks:
             copies = [a.apart() if isinstance(a, Action) else a for a in arguments]
             timer, late = asyncio.timeout_at(end), False
             try:
-                async with timer:
-                    answer = await _value(getattr(hook, point)(context, *copies))
+                with contained():
+                    async with timer:
+                        answer = await _value(getattr(hook, point)(context, *copies))
             except Exception as error:  # noqa: BLE001 - whatever it is, the guard did not pass it
                 # A TimeoutError of the hook's own is a failure like any other.
                 late = isinstance(error, TimeoutError) and timer.expired()
@@ -291,5 +293,5 @@ def overrides(hook: Hook, point: str) -> bool:
 
 async def _value(said: "T | Awaitable[T]") -> T:
     if inspect.isawaitable(said):
-        return await said
+        return await in_own_task(said)
     return said

@@ -9,7 +9,9 @@ than by an answer: no errors, `run` turns them into events. Knows nothing about 
 
 from base64 import b64encode
 from collections.abc import Sequence
+from contextlib import suppress
 from hashlib import blake2b
+from typing import Any
 
 import msgspec
 
@@ -21,6 +23,7 @@ from taofold.core.errors import LogError, ModelError
 from taofold.core.json_values import copied
 from taofold.core.rules import fingerprint
 from taofold.core.values import Action, Step
+from taofold.foreign_code import contained
 from taofold.log.run_store import Store
 from taofold.policy import Repetition
 from taofold.policy.repetition import CallIdentity
@@ -28,6 +31,7 @@ from taofold.runtime.budget import Budget
 from taofold.runtime.hooks import HookContext
 from taofold.runtime.inbox import Inbox
 from taofold.runtime.recording import EndOfTape, Recording
+from taofold.runtime.redaction import is_masked
 from taofold.runtime.setup import Setup
 from taofold.tools import Tool
 
@@ -201,10 +205,12 @@ class Ledger:
         """Put what people said on the record; the next turn at or after `key` tells the model."""
         heard: list[e.Steered] = []
         for signal in self.inbox.steers():
-            text = self.setup.redactor.text(str(signal.data.get("text", "")))
+            given = str(signal.data.get("text", ""))
+            text = self.setup.redactor.text(given)
+            masked = is_masked(given, text) or signal.data.get("masked") is True
             name = self.setup.redactor.text(signal.id)  # it holds what its sender called it
             # Put on record and taken from the inbox in one flush: neither lost nor read twice.
-            event = e.Steered(key=key, id=name, text=text, by=signal.by)
+            event = e.Steered(key=key, id=name, text=text, by=signal.by, masked=masked)
             self.new(event)
             heard.append(event)
             self.people.append(text)
@@ -233,8 +239,13 @@ class Ledger:
         """The action as the guard knows it: by what it says, or as its tool tells calls apart."""
         plain = fingerprint(action)
         tool = self.tools.get(action.tool)
-        own = tool.loop_key(copied(action.parameters)) if tool is not None and tool.loop_key else ""
-        return CallIdentity(plain, own or plain)
+        if tool is None or tool.loop_key is None:
+            return CallIdentity(plain, plain)
+        own: Any = ""
+        # One that fails tells no calls apart: the plain identity is the stricter one.
+        with suppress(Exception), contained():
+            own = tool.loop_key(copied(action.parameters))
+        return CallIdentity(plain, own if isinstance(own, str) and own else plain)
 
     def timed_out(self, action: Action) -> bool:
         """Has the same call, whatever its `timeout_s`, timed out in this run?"""

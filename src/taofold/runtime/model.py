@@ -9,15 +9,17 @@ outage, no network, a timeout), `ReplayModel` stands where a model was while a l
 """
 
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from inspect import isawaitable
 from typing import Any, Final, NoReturn, Protocol, TypeAlias, get_args
 
 import msgspec
 
 from taofold.core.content import Conversation, Issuer
-from taofold.core.errors import ConfigError, ModelError, RunError
+from taofold.core.errors import ConfigError, ModelError, RunError, TaofoldError
+from taofold.core.text import times
 from taofold.core.values import JSON, ModelSettings, Profile, Reply, Thinking, Value
+from taofold.foreign_code import contained, original, place_of
 
 OnText: TypeAlias = Callable[[str], None]
 """Hears the text of a reply as it arrives. Deltas are never logged."""
@@ -50,6 +52,16 @@ class Request(Value, frozen=True):
     overrides: ModelSettings = ModelSettings()
     blobs: Mapping[str, bytes] = {}
     run: str = ""
+
+    @property
+    def text(self) -> str:
+        """Every message's text, joined: handy for `in` in a test."""
+        return "\n".join(message.text for message in self.conversation)
+
+    @property
+    def last(self) -> str:
+        """The text of the newest message, "" if there is none."""
+        return self.conversation[-1].text if len(self.conversation) else ""
 
     @property
     def size(self) -> int:
@@ -169,6 +181,10 @@ def dearest(model: Model, request: Request, input_tokens: int) -> float | None:
         return max(known_bounds) if len(known_bounds) == len(bounds) else None
     own: Any = getattr(model, "settings", None)
     settings = request.asked(own if isinstance(own, ModelSettings) else ModelSettings())
+    priced = getattr(model, "price_of_call", None)
+    if priced is not None:
+        bound: float | None = priced(input_tokens, settings.max_tokens, settings)
+        return bound
     return quote(model, input_tokens, settings.max_tokens, settings.service_tier)
 
 
@@ -179,16 +195,30 @@ def _common(inputs: Sequence[tuple[str, ...]]) -> tuple[str, ...] | None:
     return tuple([kind for kind in inputs[0] if all(kind in others for others in inputs)])
 
 
-def awaitable(model: Model, reply: Any) -> Awaitable[Reply]:
-    """What `model.complete` returned, to be awaited.
+async def ask(model: Model, request: Request, on_text: OnText | None = None) -> Reply:
+    """What `model` replies. Whatever its code raises is a failure of this call.
 
     Raises:
-        ConfigError: it cannot be: `complete` is a plain function.
+        ModelError: the model gave no reply. Of an exception of its own code it names the class, the
+            text and the place; the exception itself is its cause.
+        ConfigError: `complete` is a plain function.
+        AssertionError: a test's own statement within a model failed.
     """
-    if not isawaitable(reply):
-        name = f"{type(model).__name__}.complete"
-        raise ConfigError(f"{name} is no async function: write `async def complete(…)`")
-    return reply
+    try:
+        with contained():
+            reply: Any = model.complete(request, on_text)
+            if not isawaitable(reply):
+                name = f"{type(model).__name__}.complete"
+                raise ConfigError(f"{name} is no async function: write `async def complete(…)`")
+            answer: Reply = await reply
+            return answer
+    except (TaofoldError, AssertionError):
+        raise
+    except Exception as error:  # noqa: BLE001 - foreign code
+        cause = original(error)
+        raise ModelError(
+            f"the code of {model.name} raised {type(cause).__name__}: {cause}{place_of(cause)}"
+        ) from cause
 
 
 class FallbackModel:
@@ -243,7 +273,7 @@ class FallbackModel:
             if speaker:
                 speaker.rewind()
             try:
-                reply = await awaitable(model, model.complete(request, speaker))
+                reply = await ask(model, request, speaker)
             except ModelError as error:
                 # A malformed request or an overflow would fail the same way at the next model.
                 if error.kind not in NEXT:
@@ -293,7 +323,7 @@ class ReplayModel:
         """Raise `RunError`."""
         raise RunError(
             f"{self.name!r} was asked for a reply while a log is replayed: the log holds none for "
-            f"this call (the conversation has {len(request.conversation)} messages)"
+            f"this call (the conversation has {times(len(request.conversation), 'message')})"
         )
 
     def price(self, input_tokens: int, output_tokens: int) -> float:

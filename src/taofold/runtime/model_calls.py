@@ -31,13 +31,14 @@ from taofold.core.effects import Ask, Halt
 from taofold.core.errors import LogError, ModelError, ReplayDiverged
 from taofold.core.text import utf8
 from taofold.core.values import Message, ModelSettings, Profile, Reply, Usage
+from taofold.foreign_code import contained, in_own_task
 from taofold.policy.limits import STOP_REASON, Reserved
 from taofold.policy.redaction.stream import Trickle
 from taofold.runtime.endings import SPENT
 from taofold.runtime.hooks import AddMessage, HookOutcome
 from taofold.runtime.ledger import Denied, Ledger, Park, hook_context
-from taofold.runtime.model import Model, OnText, Request, ToolSpec, awaitable, dearest
-from taofold.runtime.redaction import check_reply, redact_reply
+from taofold.runtime.model import Model, OnText, Request, ToolSpec, ask, dearest
+from taofold.runtime.redaction import check_reply, is_reply_masked, redact_reply
 from taofold.runtime.setup import Setup
 
 BYTES_PER_TOKEN = 3.0
@@ -100,7 +101,7 @@ class ModelCall:
             # Held until it is over: branches beside this one see what it may still consume.
             ledger.budget.reserved[self.key] = self._check_limits(request, most)
             reply = await self._live(request, model)
-            spent = reply.usage.usd
+            spent = reply.usage.priced_usd
         finally:
             ledger.budget.reserved.pop(self.key, None)
             if purse is not None:
@@ -171,7 +172,7 @@ class ModelCall:
         prompt, prefix = conversation.digest, prefix_of(conversation, self.offer)
         # Logs of earlier releases have no prefix.
         same = recorded.prompt == prompt and recorded.prefix in ("", prefix)
-        if not same and ledger.recording.exact:
+        if not same and ledger.recording.exact and not recorded.foreign:
             raise ReplayDiverged(
                 key,
                 f"prompt {recorded.prompt}, all that was sent {recorded.prefix}",
@@ -409,7 +410,7 @@ class ModelCall:
         ledger.inbox.stale = True
         # Before `_clean`: the prefix stands for what was sent, not for what came back.
         prefix, conversation.offer = prefix_of(conversation, self.offer), self.offer
-        reply = self._clean(reply, model)
+        raw, reply = reply, self._clean(reply, model)
         ledger.put(
             e.Replied(
                 key=self.key,
@@ -424,13 +425,14 @@ class ModelCall:
                 role=request.role,
                 ms=setup.now() - started,
                 cached=cached is not None,
+                masked=is_reply_masked(raw, reply),
             )
         )
         return reply
 
     def _end_out_of_time(self) -> NoReturn:
         self.ledger.put(e.LimitHit(key=self.key, limit="seconds", value=1))
-        raise Halt("timeout") from None
+        raise Halt(STOP_REASON["seconds"]) from None
 
     def _cache_key(self, request: Request, model: Model) -> str:
         """What the reply to this very request is found by; `offer` stands for tools and schema."""
@@ -459,15 +461,22 @@ class ModelCall:
         # What a hook may reject must not have been shown: it is streamed once it has passed.
         if setup.on_delta is not None and "after_model" not in setup.hooks.points:
             on_text = StreamedText(partial(setup.on_delta, run), setup)
-        try:
-            call = awaitable(model, model.complete(request, on_text))
+
+        async def asked() -> Reply:
+            call = ask(model, request, on_text)
             if self.effect.seconds is not None:
                 late = f"no reply within {self.effect.seconds} s"
                 call = _within(call, self.effect.seconds, ModelError(late, kind="timeout"))
             left = self.ledger.budget.seconds_left()
-            if left is not None:
-                call = _within(call, left, OutOfTime())
-            return check_reply(await call)
+            return await (call if left is None else _within(call, left, OutOfTime()))
+
+        try:
+            with contained():
+                return check_reply(await in_own_task(asked()))
+        except ModelError:
+            if on_text is not None and on_text.error is not None:
+                raise on_text.error from None  # the listener's fault, not the model's
+            raise
         finally:
             if on_text is not None:
                 # Also after an error: what was held back as the possible
@@ -479,7 +488,7 @@ class ModelCall:
         usage = reply.usage
         if not usage.usd and usage.tokens:
             usd = model.price(usage.input_tokens, usage.output_tokens)
-            usage = msgspec.structs.replace(usage, usd=usd) if usd else usage
+            usage = msgspec.structs.replace(usage, usd=usd)
         return redact_reply(self.ledger.setup.redactor, reply, usage, model.name)
 
 
@@ -510,12 +519,18 @@ class StreamedText:
 
     def __init__(self, tell: OnText, setup: Setup) -> None:
         self._tell, self._trickle = tell, Trickle(setup.redactor)
+        self.error: Exception | None = None
+        """What the listener raised."""
 
     def __call__(self, text: str) -> None:
         """Hear the next piece."""
         safe = self._trickle.feed(utf8(text))
         if safe:
-            self._tell(safe)
+            try:
+                self._tell(safe)
+            except Exception as error:
+                self.error = error
+                raise
 
     def end(self) -> None:
         """Say what was held back."""

@@ -1,68 +1,19 @@
-"""Models by name: `provider:model` becomes a `Model`, with the profile that was measured for it; a
-list of them one that falls back from each to the next.
+"""Models by name: `provider:model` becomes a `Model`; a list of them one that falls back from each
+to the next.
 
 `resolve` is a look-up: first what a program registered itself (`register_provider`), then a
 provider's module, which is imported when it is asked for, by its dotted path or through the entry
-points of group `taofold.models`. What `taofold doctor MODEL` measured is kept in the operator's
-folder and is the profile of every later `provider:model` that is given none.
+points of group `taofold.models`.
 """
 
 import importlib
-import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final, TypeAlias, cast
 
-import msgspec
-
 from taofold.core.errors import ConfigError
-from taofold.core.json_values import is_object
-from taofold.core.values import Profile
 from taofold.plugins import installed
-from taofold.reserved_places import operator_folder
 from taofold.runtime.model import FallbackModel, Model, ModelSpec
-
-PROFILES: Final = "profiles.json"
-
-
-def probed_profile(model: str) -> Profile | None:
-    """The profile of `provider:model`, None if it was never probed."""
-    measured = _read().get(model)
-    if measured is None:
-        return None
-    try:
-        return msgspec.convert(measured.get("profile"), Profile)
-    except (msgspec.ValidationError, AttributeError) as error:
-        path = str(operator_folder() / PROFILES)
-        raise ConfigError(f"the profile of {model!r} is damaged: {error}", path=path) from error
-
-
-def keep_profile(model: str, profile: Profile, at: str) -> str:
-    """Write the profile; the file's path is returned."""
-    folder = operator_folder()
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path = folder / PROFILES
-    content = {**_read(), model: {"probed_at": at, "profile": msgspec.structs.asdict(profile)}}
-    # A file of its own, then renamed: a reader never sees half a file, nor a crash leave one.
-    fresh = path.with_suffix(f".{os.getpid()}")
-    fresh.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    fresh.replace(path)
-    return str(path)
-
-
-def _read() -> dict[str, Any]:
-    path = operator_folder() / PROFILES
-    try:
-        content: Any = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"cannot be read: {error}; delete it or mend it", path=str(path)
-        ) from error
-    return content if is_object(content) else {}
-
 
 Factory: TypeAlias = Callable[..., Model]
 """`(model, **options) -> Model`. Raises `ConfigError`."""
@@ -186,12 +137,6 @@ def _model_by_name(spec: str, provider: str, options: dict[str, Any]) -> Model:
     if not model.strip():
         raise ConfigError(f"no model is named in {spec!r}: write 'provider:model'")
     name, model = name.strip(), model.strip()
-
-    # Only for our own factories: they all take `profile`; a registered one might not.
-    if "profile" not in options and name in BUILT_IN and name not in _registered:
-        probed = probed_profile(f"{name}:{model}")
-        if probed is not None:
-            options = {**options, "profile": probed}
 
     try:
         return _factory(name, spec)(model, **options)

@@ -8,14 +8,16 @@ models, tools or people.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 from typing import Any, ClassVar, Final, TypeVar
+
+from msgspec.structs import replace
 
 from taofold.core import events as e
 from taofold.core.errors import LogError, ReplayDiverged
 from taofold.core.state import live
-from taofold.core.values import Action
+from taofold.core.values import Action, Observation
 from taofold.log.run_store import Store
 
 E = TypeVar("E", bound=e.Happened)
@@ -302,6 +304,11 @@ class ReplayedRecording(Recording):
 
     exact = True
 
+    def __init__(self, records: Sequence[e.Record], store: Store) -> None:
+        super().__init__(records, store)
+        replies = [record.event for record in records if isinstance(record.event, e.Replied)]
+        self._foreign = any([reply.foreign for reply in replies])
+
     def covers(self, key: str) -> bool:
         """Nothing may be added anywhere."""
         return True
@@ -338,5 +345,29 @@ class ReplayedRecording(Recording):
         raise EndOfTape(key)
 
     def _compare(self, key: str, recorded: e.Event, event: e.Event) -> None:
-        if recorded.timeless() != event.timeless():
+        if not self.agree(recorded, event):
             raise ReplayDiverged(key, recorded, event)
+
+    def agree(self, recorded: e.Event, event: e.Event) -> bool:
+        """True if both are the same event, in a run of two runtimes but for the words of each."""
+        recorded, event = recorded.timeless(), event.timeless()
+        if not self._foreign:
+            return recorded == event
+        return shared(recorded) == shared(event)
+
+
+def shared(event: e.Event) -> e.Event:
+    """Returns the event without what `docs/log-format.md` leaves to each runtime."""
+    match event:
+        case e.Violated():
+            return replace(event, detail="")
+        case e.Decided():
+            return replace(event, reason="", preview="", policy="", deciders=None)
+        case e.RunFinished():
+            return replace(event, error="")
+        case e.Observed(observation=observation) if observation.refused:
+            # The kind of refusal is agreed, the words for it are not.
+            kind = Observation(status=observation.status, refused=observation.refused)
+            return replace(event, observation=kind)
+        case _:
+            return event

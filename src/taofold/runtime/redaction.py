@@ -6,7 +6,7 @@ searched to a bounded depth and size, and what a value loses marks its action as
 secret is for `policy.redaction`. Knows nothing about limits or the record.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from operator import is_
 from typing import Any, Final, cast
@@ -41,14 +41,7 @@ from taofold.core.values import (
     ToolCall,
     Usage,
 )
-from taofold.policy.redaction import (
-    MARK,
-    NUMBERS,
-    Redactor,
-    follows,
-    is_named_secret,
-    paired_secrets,
-)
+from taofold.policy.redaction import MARK, NUMBERS, Redactor
 
 DEEPEST: Final = 100
 """How deep lists and dicts may be nested."""
@@ -114,7 +107,7 @@ def _check(usage: Any) -> None:
         usage.input_tokens,
         usage.output_tokens,
         usage.cached_tokens,
-        usage.usd,
+        usage.priced_usd,
         usage.written_tokens,
         usage.reasoning_tokens,
     ]
@@ -166,6 +159,13 @@ def redact_reply(redactor: Redactor, reply: Reply, usage: Usage, model: str) -> 
     )
 
 
+def is_reply_masked(before: Reply, after: Reply) -> bool:
+    """Was a secret replaced between the two?"""
+    if after.parts is before.parts:
+        return False
+    return is_masked(_read(before, before.model), _read(after, after.model))
+
+
 def _read(reply: Reply, name: str) -> list[str]:
     """All of a reply that can be read."""
     texts = [name, reply.finish, *reply.notes]
@@ -207,24 +207,27 @@ def redact_visible(
     return tuple([part for part in parts if isinstance(part, TextPart | MediaPart)])
 
 
-def redact_step(redactor: Redactor, effect: Act) -> Act:
-    """The step without secrets; an action whose parameters lost one counts as guessed."""
-    if not effect.local and _spotless(redactor, effect.thought, effect.actions):
+def redact_step(redactor: Redactor, effect: Act, *, masked: bool = False) -> Act:
+    """Returns the step without secrets; an action whose parameters lost one has `ALTERED` in it.
+
+    If the run has `masked` a secret anywhere, the mask in a parameter stands for it, too: the model
+    repeats what it was shown.
+    """
+    if not (masked or effect.local) and _spotless(redactor, effect.thought, effect.actions):
         return effect
     thought = effect.thought
     content = redact_json(redactor, thought.content)
     if content != thought.content:
         thought = structs.replace(thought, content=content)
-    actions = tuple([_action(redactor, action) for action in effect.actions])
+    actions = tuple([_action(redactor, action, masked) for action in effect.actions])
     local = effect.local and tuple(
         [_observation(redactor, observation) for observation in effect.local]
     )
     return Act(thought, actions, local, effect.planned)
 
 
-def unsaid(redactor: Redactor, message: Message) -> Message:
+def unsaid(walk: "RedactionPass", message: Message) -> Message:
     """A message of an earlier conversation without secrets; what is opaque in it is not kept."""
-    walk = RedactionPass(redactor)
     parts = [
         _without_secrets(walk, part) for part in parts_of(without_issuer_parts(message.content))
     ]
@@ -244,7 +247,7 @@ class TooDeep(Exception):
 
 
 class RedactionPass:
-    """One pass over a value. `lost`: does it hold anything that was taken out?"""
+    """One pass over values. `lost`: was a secret taken out of any of them?"""
 
     __slots__ = ("_harmless", "_redactor", "lost")
 
@@ -258,8 +261,9 @@ class RedactionPass:
         # come by again at each step.
         if not text or text in self._harmless:
             return text
-        redacted = self._redactor.text(text if text.isascii() else utf8(text))
-        if MARK in redacted:
+        valid = text if text.isascii() else utf8(text)
+        redacted = self._redactor.text(valid)
+        if is_masked(valid, redacted):
             self.lost = True
         return redacted
 
@@ -281,32 +285,20 @@ class RedactionPass:
             old = cast("Sequence[Any]", value)
             if depth >= DEEPEST and old:
                 raise TooDeep
-            parts = [
-                # In an argument list the name stands before its value: ["--token", "abc"].
-                self._hidden() if follows(old, at) else self.value(member, depth + 1)
-                for at, member in enumerate(old)
-            ]
+            parts = [self.value(member, depth + 1) for member in old]
             # Identity, not equality: 1 == True, and a changed part must not
             # be taken for the old one.
             return old if all(map(is_, parts, old)) else parts
         return value  # no JSON: whoever writes it will say so
-
-    def _hidden(self) -> str:
-        self.lost = True
-        return MARK
 
     def _mapping(self, old: dict[str, Any], depth: int) -> dict[str, Any]:
         if depth >= DEEPEST and old:
             raise TooDeep
         new: dict[str, Any] = {}
         same = True
-        pairs = paired_secrets(old)
         for name, value in old.items():
             key = self.text(str(name))
-            secret = name in pairs or is_named_secret(name, value)
-            # Name and value are judged together: `password: ...` hides the
-            # value whatever it looks like.
-            cleared = self._hidden() if secret else self.value(value, depth + 1)
+            cleared = self.value(value, depth + 1)
             same = same and cleared is value and key is name
             new[key] = cleared
         return old if same else new
@@ -338,12 +330,38 @@ def _spotless(redactor: Redactor, thought: Thought, actions: Sequence[Action]) -
     return redactor.spotless(texts)
 
 
-def _action(redactor: Redactor, action: Action) -> Action:
+def is_masked(before: Any, after: Any) -> bool:
+    """Was a secret replaced between the two? A mask that was there before replaced none."""
+    if after is before or after == before:
+        return False
+    return str(after).count(MARK) > str(before).count(MARK)
+
+
+def mask_places(value: Any, path: str = "") -> Iterator[str]:
+    """Where a mask stands in `value`, JSON: "content, line 3", "headers.token"."""
+    if isinstance(value, str):
+        if MARK not in value:
+            return
+        for number, line in enumerate(value.split("\n"), 1):
+            if MARK in line:
+                yield f"{path}, line {number}"
+    elif isinstance(value, dict):
+        for name, member in cast("dict[str, Any]", value).items():
+            if MARK in str(name):
+                yield f"a name in {path or 'the parameters'}"
+            yield from mask_places(member, f"{path}.{name}" if path else str(name))
+    elif isinstance(value, (list, tuple)):
+        for at, member in enumerate(cast("Sequence[Any]", value)):
+            yield from mask_places(member, f"{path}[{at}]")
+
+
+def _action(redactor: Redactor, action: Action, masked: bool) -> Action:
     walk = RedactionPass(redactor)
     parameters, error = _parameters(walk, action)
     repairs = action.repairs
+    is_lost = walk.lost or (masked and next(mask_places(parameters), None) is not None)
     # An answer may lose a secret; any other action must not run with a mark for a parameter.
-    if walk.lost and action.tool not in RESERVED and ALTERED not in repairs:
+    if is_lost and action.tool not in RESERVED and ALTERED not in repairs:
         repairs = (*repairs, ALTERED)
     redacted_text = walk.text
     cleaned = Action(

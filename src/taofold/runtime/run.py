@@ -8,11 +8,12 @@ before the last flush is kept.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from os import urandom
 from time import time_ns
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
+from weakref import WeakKeyDictionary
 
 import msgspec
 from msgspec.structs import replace
@@ -27,14 +28,16 @@ from taofold.core.errors import (
     UnknownRun,
 )
 from taofold.core.imported_runs import may_be_resumed
-from taofold.core.state import ENDED, RunState, ending, fold, live, reduce
+from taofold.core.state import ENDED, RunState, ending, fold, is_at_work, live, reduce
+from taofold.foreign_code import contained
 from taofold.log.log import AT_ONCE, Log, RunRow
 from taofold.log.run_store import Store
 from taofold.runtime import ownership
-from taofold.runtime.control import asking, never_began, remove_unbegun
+from taofold.runtime.control import asking, never_began, pending_in, remove_unbegun
 from taofold.runtime.drive import Drive
 from taofold.runtime.endings import (
     MORE,
+    MOST_LOST,
     REOPENED,
     RESUMABLE,
     Advanced,
@@ -45,11 +48,15 @@ from taofold.runtime.endings import (
     interrupted,
     is_due,
     wake_time,
+    worn_out,
 )
 from taofold.runtime.inbox import Inbox
 from taofold.runtime.ownership import HEART, LEASE_MS, SILENT_S
 from taofold.runtime.recording import Recording, ReplayedRecording
 from taofold.runtime.setup import Setup
+
+TITLE: Final = "title"
+"""The key of `RunStarted.settings` whose text stands for the goal in lists of runs."""
 
 
 def new_id() -> str:
@@ -143,13 +150,14 @@ async def begin(
     row = RunRow(
         run=run,
         status="running",
-        goal=started.goal[:500],
+        goal=str(started.settings.get(TITLE) or started.goal)[:500],
         agent=started.agent,
         session=started.session,
         parent=started.parent,
         principal=started.principal.id,
         created_at=now,
         updated_at=now,
+        tags=started.tags,
     )
     record = e.Record(run, 0, now, started)
     return await _register(log, row, record, blobs), record
@@ -288,8 +296,9 @@ async def advance(log: Log, run: str, strategy: MakeStrategy, setup: Setup) -> A
     if not is_due(row, wake_at, setup.now()):
         return Waiting(run, row.waiting_for, wake_at)
     try:
-        with HEART.driving(log, run):
-            await _claim_and_drive(log, row, strategy, setup, takeover=False)
+        async with _apart(log, row) as passed:
+            with HEART.driving(log, run):
+                await _claim_and_drive(log, row, strategy, setup, takeover=False, passed=passed)
     except Conflict:
         # The row is read again below: it says what became of the run, whoever drove it.
         pass  # somebody was quicker, or took it from us
@@ -336,8 +345,57 @@ def _left(row: RunRow) -> bool:
     return ownership.mine(row.owner) or ownership.gone(row.owner)
 
 
+_SUSPECTS: Final = WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]()
+"""For each event loop: held by the one run that is driven although its process may end by it."""
+
+
+@asynccontextmanager
+async def _apart(log: Log, row: RunRow) -> AsyncGenerator[Callable[[e.Record], None]]:
+    """Let only one run be driven at a time of those that may end this process.
+
+    When a process ends, all its runs look alike: the one that ended it, and those beside it. A run
+    that was cut off almost as often as is allowed waits here until no other suspect is at work.
+    What is given is a listener of its records: with the first result another suspect may begin.
+    """
+    if not _was_cut_off(row) or _worst(await log.read(row.run)) < MOST_LOST - 1:
+        yield lambda record: None
+        return
+    lock = _SUSPECTS.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+    await lock.acquire()
+    is_held = True
+
+    def release(record: e.Record | None = None) -> None:
+        nonlocal is_held
+        if is_held and (record is None or isinstance(record.event, e.Replied | e.Observed)):
+            is_held = False
+            lock.release()
+
+    try:
+        yield release
+    finally:
+        release()
+
+
+def _was_cut_off(row: RunRow) -> bool:
+    """True if the last owner let nobody know of its end, as a process that was killed."""
+    return row.status == "running" and row.lease_until > 0
+
+
+def _worst(records: Sequence[e.Record]) -> int:
+    """How often the run was cut off at the place where it is, the last time included."""
+    opened = fold(records).open.values()
+    calls = [slot.lost + 1 for step in opened for slot in step.slots if is_at_work(slot)]
+    return max([_deaths(records), *calls])
+
+
 async def _claim_and_drive(
-    log: Log, row: RunRow, strategy: MakeStrategy, setup: Setup, *, takeover: bool
+    log: Log,
+    row: RunRow,
+    strategy: MakeStrategy,
+    setup: Setup,
+    *,
+    takeover: bool,
+    passed: Callable[[e.Record], None] | None = None,
 ) -> Store:
     """Claim the run, take in its log and drive it."""
     run, free = row.run, _left(row)
@@ -379,7 +437,49 @@ async def _claim_and_drive(
         store.subscribe(listener)
     # A run that was only begun goes on for the first time.
     resumed = len(records) > 1
+    if passed is not None:
+        store.subscribe(passed)
+    # The epoch 1 of a run that was only begun is nobody's activation.
+    if state.status == "running" and _was_cut_off(row) and (row.epoch > 1 or len(records) > 1):
+        for record in records:
+            store.restore(record)
+        if _deaths(records) >= MOST_LOST and not _delegates(state, setup):
+            store.dispatch(worn_out())
+            await store.flush(status="failed")
+            return store
+        # On record before anything else is done: code that ends the process while the past is
+        # derived again must be counted, too.
+        records = [*records, store.record(e.Resumed(epoch=claim.epoch))]
+        await store.flush()
+        store, resumed = store.again(store.head), False
     return await _activate(log, store, Recording(records, store), strategy, setup, resumed=resumed)
+
+
+def _deaths(records: Sequence[e.Record]) -> int:
+    """How many activations in a row ended, the last one included, with nothing new on record."""
+    epochs: set[int] = set()
+    for record in reversed(records):
+        match record.event:
+            case e.Resumed(epoch=epoch):
+                epochs.add(epoch)
+            case e.PromptChanged():
+                continue
+            case e.Parked() | e.RunFinished() | e.Forked() | e.Rewound():
+                return len(epochs)
+            case _:  # the last news: whoever recorded it got no further
+                return len(epochs) + 1
+    return len(epochs)
+
+
+def _delegates(state: RunState, setup: Setup) -> bool:
+    """True if a child run is at work, whose own log shows what is new."""
+    return any(
+        is_at_work(slot)
+        and (tool := setup.tools.get(slot.action.tool)) is not None
+        and tool.agent is not None
+        for step in state.open.values()
+        for slot in step.slots
+    )
 
 
 async def replay(log: Log, run: str, strategy: MakeStrategy, setup: Setup) -> RunState:
@@ -410,7 +510,7 @@ async def replay(log: Log, run: str, strategy: MakeStrategy, setup: Setup) -> Ru
     if derived is not None and derived.status == "limited" and not recorded.error:
         # Older releases did not explain limits.
         derived = msgspec.structs.replace(derived, error="")
-    if recorded != derived:
+    if derived is None or not recording.agree(recorded, derived):
         raise ReplayDiverged("end", recorded, derived)
     return ended
 
@@ -504,15 +604,17 @@ async def _drive(
         inbox = Inbox(log, store.run, setup.redactor)
         drive = Drive(setup, store, recording, inbox, resumed=resumed)
         try:
-            # A new generator for each drive: the old one has been fed already.
-            event = await drive.until_end(strategy())
+            # A new generator for each drive: the old one has been fed already. What slips through
+            # the guards of single calls (listeners, clients of foreign packages) ends here.
+            with contained():
+                event = await drive.until_end(strategy())
         # The task was cancelled: a deadline, Ctrl-C, or a server that stops
         # (then `pause` has a reason).
         except asyncio.CancelledError:
             drive.live()
             with suppress(LogError):  # a write was interrupted: then the run stays open
                 # The cancellation must not interrupt the very write that records it.
-                await asyncio.shield(_cut_off(store, inbox, setup.pause()))
+                await asyncio.shield(_cut_off(log, store, inbox, setup.pause()))
             raise
         # Nothing may be written then: the run belongs to somebody else, or this code is not its
         # code.
@@ -534,14 +636,27 @@ async def _drive(
         recording, resumed = Recording(records, store), True
 
 
-async def _cut_off(store: Store, inbox: Inbox, reason: str) -> None:
-    """Write that the activation was cut off: for `reason` it waits, without one it has ended."""
+async def _cut_off(log: Log, store: Store, inbox: Inbox, reason: str) -> None:
+    """Write that the activation was cut off: for `reason` it waits, without one it has ended.
+
+    A run with an open question waits, too: the answer may come from another process, or later.
+    """
+    reason = reason or await _waiting_for_a_person(log, store)
     if reason:
         await _write_ending(store, inbox, e.Parked(reason=reason), quiet=False)
         return
     event = interrupted()
     store.dispatch(event)
     await store.flush(consume=inbox.spend(), status=event.status)
+
+
+async def _waiting_for_a_person(log: Log, store: Store) -> str:
+    """Why a run waits that is cut off now: the open question of its own or of a child run."""
+    for request in pending_in(store.records):
+        return request.waits_for
+    for child in await log.rows(status="waiting", parent=store.run, limit=1):
+        return child.waiting_for
+    return ""
 
 
 async def _write_ending(
@@ -576,7 +691,7 @@ async def _write_ending(
         consume=inbox.spend(),
         status="waiting",
         waiting_for=event.reason,
-        wake_at=wake_time(event.reason, open_, store.state.at, quiet=quiet),
+        wake_at=wake_time(event.reason, open_, quiet=quiet),
         if_quiet=quiet and listener_error is None,
     )
     if listener_error is not None:

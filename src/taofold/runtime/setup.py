@@ -7,6 +7,7 @@ child runs, samples, the dollars that a batch shares (`Purse`). Knows nothing of
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -14,6 +15,7 @@ from taofold.clocks import clock
 from taofold.core.values import (
     ASK_USER,
     FINISH,
+    JSON,
     Action,
     Deciders,
     ModelSettings,
@@ -29,6 +31,7 @@ from taofold.policy.redaction import Redactor
 from taofold.runtime.hooks import Hooks
 from taofold.runtime.model import Model, Request, ToolSpec
 from taofold.tools import ModelQuestion, Tool, Toolset
+from taofold.tools.forms import checked_form, filled_form
 
 RESERVED_SPECS: Final = {
     ASK_USER: ToolSpec(
@@ -82,6 +85,18 @@ class Approval:
         wrong = self.tool.misfit(parameters)
         return f"edited parameters: {wrong}" if wrong else ""
 
+    def unfit(self, decision: "Decision") -> str:
+        """Why a decision that allows the call cannot be used as it is; "" if it can."""
+        form, parameters = self.form, decision.parameters
+        if form is None:
+            return "" if parameters is None else self.misfit(parameters)
+        # Without fields it is a question for yes or no, or for a text of any kind.
+        if not form.get("properties"):
+            return ""
+        if parameters is not None:
+            return checked_form(form, parameters)[1]
+        return filled_form(form, decision.answer or "")[1]
+
     @property
     def wants_text(self) -> bool:
         """Is an answer wanted rather than yes or no?"""
@@ -97,7 +112,9 @@ class Approval:
 class Decision:
     """A person's word: approve, deny, or approve with edited parameters.
 
-    For an action that may already have happened, `done` says that it did.
+    For an action that may already have happened, `done` means that it did. `by` is recorded as the
+    decider where the owner of the process decides (an approver, or `decide` without `by=`). A
+    server records the principal that it established instead.
     """
 
     verdict: str
@@ -118,6 +135,15 @@ OnDelta: TypeAlias = Callable[[str, str], None]
 OnProgress: TypeAlias = Callable[[str, str, str], None]
 """Hears (run id, tool, text) while a tool works."""
 OnRequest: TypeAlias = Callable[[str, str, Request], None]
+DuringCall: TypeAlias = Callable[[str, str, int], AbstractContextManager[Any]]
+"""Gives the context in which a tool of a run is called: run, key, index."""
+
+
+def no_context(run: str, key: str, index: int) -> AbstractContextManager[Any]:
+    """Returns a context that does nothing."""
+    return nullcontext()
+
+
 """Hears (run id, place, request) before a model is asked, and on replay instead of it."""
 
 
@@ -217,6 +243,10 @@ class Sampling(Protocol):
         ...
 
 
+def _as_it_is(value: JSON) -> JSON:
+    return value
+
+
 @dataclass(slots=True)
 class Setup:
     """Everything a drive needs besides the strategy and the log."""
@@ -241,15 +271,20 @@ class Setup:
     purse: Purse | None = None
     """What all calls of the run's models are paid from, besides its own limits."""
     on_request: OnRequest | None = None
+    during_call: DuringCall = no_context
     children: Children | None = None
     sampling: Sampling | None = None
     hooks: Hooks = NO_HOOKS
     cache: MutableMapping[str, Reply] | None = None
     settings: ModelSettings = ModelSettings()
     on_denial: str = "continue"
+    ask_user: bool = False
+    """May the model ask a person? A flow's own `person.ask` may always (`Act.planned`)."""
     depth: int = 0
     finish: dict[str, Any] | None = None
     """JSON Schema of the parameters of `finish`, where it is offered natively."""
+    shown: Callable[[JSON], JSON] = _as_it_is
+    """An answer as people may see it: with the texts masked that its type hides."""
     now: Callable[[], int] = clock
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     offered: dict[tuple[str, ...], tuple[ToolSpec, ...]] = field(

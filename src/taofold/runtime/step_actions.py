@@ -9,7 +9,8 @@ with its deadline and retries, is in `tool_calls`.
 """
 
 import asyncio
-from typing import NamedTuple
+from itertools import islice
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -19,13 +20,17 @@ from taofold.core.text import utf8
 from taofold.core.values import ASK_USER, Action, Observation, Step, Tier
 from taofold.policy import Ruling
 from taofold.policy.limits import LIMIT_REFUSALS, Blocked, Reserved
+from taofold.policy.redaction import MARK
 from taofold.policy.repetition import CallIdentity
 from taofold.runtime.approvals import OpenQuestion
 from taofold.runtime.ledger import Denied, Ledger, Park, call_place, hook_context
-from taofold.runtime.redaction import redact_step
+from taofold.runtime.redaction import ALTERED, mask_places, redact_step
 from taofold.runtime.tool_calls import Invocation, facts, start_event
 from taofold.runtime.uncertain_calls import Attempts, PastCall
 from taofold.tools import BadArguments, Bound, Tool
+
+MOST_PLACES: Final = 5
+"""Places of a mask that a refusal names."""
 
 
 class ReadyCall(NamedTuple):
@@ -44,7 +49,8 @@ class ActionBatch:
         self.ledger, self.key = ledger, key
         self._bound: dict[int, Bound] = {}
         """Of calls that were checked when the batch was made."""
-        self.effect = effect = self._typed(redact_step(ledger.setup.redactor, effect))
+        cleaned = redact_step(ledger.setup.redactor, effect, masked=self._is_masked())
+        self.effect = effect = self._typed(cleaned)
         # Apart from what listeners, hooks and callbacks hold: what is approved and recorded is what
         # runs, whatever they do with theirs.
         self.actions = [action.apart() for action in effect.actions]
@@ -59,6 +65,14 @@ class ActionBatch:
         self._ready: list[ReadyCall] = []
         self._same: dict[str, int] = {}
         self._pause = 0
+
+    def _is_masked(self) -> bool:
+        """Had a mask replaced a secret in what the model had read when it proposed the step?"""
+        recorded = self.ledger.recording.event(e.Proposed, self.key)
+        # A call of the step itself may have masked one since: the record tells how it was then.
+        if recorded is not None:
+            return any([ALTERED in action.repairs for action in recorded.actions])
+        return self.ledger.store.state.masked
 
     def _typed(self, effect: Act) -> Act:
         """The step with parameters in the types that its tools declare, and the receipts."""
@@ -106,7 +120,7 @@ class ActionBatch:
                     continue
                 # What stands before the question runs first: its results may be
                 # what the person asks about.
-                elif action.tool == ASK_USER:
+                elif action.tool == ASK_USER and self._may_ask_user(index):
                     await self._run_ready()
                     await self._ask_user(index, action)
                 else:
@@ -233,6 +247,8 @@ class ActionBatch:
             names = ", ".join(sorted(self.ledger.setup.tools.names)) or "none"
             text = f"unknown tool {action.tool!r}; available tools: {names}"
             return Observation(text, "failure", refused="unknown")
+        if ALTERED in action.repairs and tool.effect != "read":
+            return Observation(_masked(action), "failure", refused="masked")
         if action.guessed and self._guess_matters(tool):
             repairs = ", ".join(action.repairs)
             text = (
@@ -335,7 +351,7 @@ class ActionBatch:
         keys: list[str] = []
         for later in range(index + 1, len(self.actions)):
             action = self.actions[later]
-            if action.tool == ASK_USER:
+            if action.tool == ASK_USER and self._may_ask_user(later):
                 return  # what the person answers may be what the rest is about
             local = self.effect.local[later] if later < len(self.effect.local) else None
             tool = ledger.tool(action.tool)
@@ -417,6 +433,12 @@ class ActionBatch:
         if blocked is None:
             ledger.budget.allowed[place] = Reserved(tool_calls=1, per_tool={tool: 1})
         return blocked
+
+    def _may_ask_user(self, index: int) -> bool:
+        """True if `ask_user` is offered here, or was when the question was asked."""
+        if self.effect.planned or self.ledger.setup.ask_user:
+            return True
+        return self.ledger.recording.event(e.Decided, self.key, index) is not None
 
     async def _ask_user(self, index: int, action: Action) -> None:
         """The reserved action: the run waits until a person has answered."""
@@ -508,6 +530,19 @@ class ActionBatch:
 
     def _release(self, index: int) -> None:
         self.ledger.budget.allowed.pop(call_place(self.key, index), None)
+
+
+def _masked(action: Action) -> str:
+    """Why a call that changes something does not run with a mask in its parameters."""
+    places = list(islice(mask_places(action.parameters), MOST_PLACES + 1))
+    if len(places) > MOST_PLACES:
+        places[MOST_PLACES:] = ["…"]
+    return (
+        f"{action.tool} was not called: {'; '.join(places) or 'a name in the parameters'} holds a "
+        f"secret, or {MARK}, which stands for one that you are not shown. Nothing was changed. "
+        "Send the call without it: edit the text around it, read it from the environment, or ask "
+        "a person to put it there"
+    )
 
 
 def _bind(tool: Tool | None, action: Action) -> Bound | Observation:

@@ -23,13 +23,14 @@ from taofold.core.json_values import render
 from taofold.core.state import RunState
 from taofold.core.text import error_text, excerpt, key_line, utf8
 from taofold.core.values import Action, Observation, Usage
+from taofold.foreign_code import contained
 from taofold.policy import Facts, Limits
 from taofold.policy.limits import Reserved
 from taofold.policy.redaction import Redactor
 from taofold.runtime.approvals import OpenQuestion
 from taofold.runtime.hooks import Replace
 from taofold.runtime.ledger import Cancelled, Ledger, Park, call_place, hook_context
-from taofold.runtime.redaction import RedactionPass, redact_visible
+from taofold.runtime.redaction import RedactionPass, is_masked, redact_visible
 from taofold.runtime.setup import ChildOutcome, Parent, Sampling
 from taofold.tools import (
     BadArguments,
@@ -48,8 +49,8 @@ from taofold.tools.threads import WORKERS
 
 STATE = 65_536
 """Bytes that a tool may keep in the log with its question."""
-QUESTION = 4_000
-"""Characters of a question that a person is shown."""
+QUESTION = 100_000
+"""Characters of a question that a person is shown: more than its state may have."""
 BLOB = 16_384
 """Results larger than this many characters lie beside the log."""
 FIRST_PAUSE = 0.5
@@ -62,17 +63,11 @@ _NO_MEMORY: Final = (
     "MemoryError: this call needs more memory than this process has. "
     "Ask for less of it at a time, or have it written to a file and read a part."
 )
-TIMEOUT_OPTIONS = (
-    "retry with a longer timeout_s",
-    "try an alternative action",
-    "escalate with ask_user",
-)
-UNCERTAIN_OPTIONS = (
-    "find out whether it happened",
-    "try an alternative action",
-    "escalate with ask_user",
-)
+TIMEOUT_OPTIONS = ("retry with a longer timeout_s", "try an alternative action")
+UNCERTAIN_OPTIONS = ("find out whether it happened", "try an alternative action")
 """After a timeout of what must not be repeated: it may still finish, in its thread or elsewhere."""
+ESCALATION = "escalate with ask_user"
+"""A further option after a timeout, if the run offers `ask_user`."""
 
 
 class ToolQuestions:
@@ -154,6 +149,7 @@ class StoredResult(NamedTuple):
     shortened: bool
     whole: bytes
     digest: str
+    masked: bool
 
 
 class Invocation:
@@ -214,11 +210,14 @@ class Invocation:
             # An inline call cannot be interrupted by a timer: it holds the event loop meanwhile.
             timer = questions.timer = None if bound.inline else asyncio.timeout(seconds)
             try:
-                if timer is None:
-                    outcome = await bound.run(context)
-                else:
-                    async with timer:
+                # Around the deadline: what it cancels is no cancellation of the run.
+                span = ledger.setup.during_call(ledger.store.run, self.key, self.index)
+                with span, contained():
+                    if timer is None:
                         outcome = await bound.run(context)
+                    else:
+                        async with timer:
+                            outcome = await bound.run(context)
             except InputRequired as wants:
                 # A tool that lets `InputRequired` pass ends here; one that swallowed it, below.
                 if questions.signal is not None:
@@ -244,7 +243,7 @@ class Invocation:
                 late = _is_deadline(error, timer)
                 # For what needs too much memory there is no more of it the next time.
                 raised = not (late or isinstance(error, MemoryError))
-                outcome = _timed_out(tool, context, seconds) if late else _failed(error)
+                outcome = self._timed_out(context, seconds) if late else _failed(error)
 
             if questions.signal is not None:
                 raise questions.signal
@@ -346,7 +345,7 @@ class Invocation:
         """What the call's samples have consumed: not in the run's state before the call is over."""
         spent = await self._spent(sampling)
         calls, usage = spent.calls or (0, 0), spent.usage or Usage()
-        return Reserved(calls[0], calls[1], usage.tokens, usage.usd)
+        return Reserved(calls[0], calls[1], usage.tokens, usage.priced_usd)
 
     async def _hooked(self, outcome: Outcome, spent: float) -> tuple[Outcome, tuple[str, ...]]:
         """The outcome as hooks leave it, and the names of those that changed it.
@@ -465,7 +464,11 @@ class Invocation:
         ended = self.observed(outcome, spent)
         return msgspec.structs.replace(
             ended,
-            observation=msgspec.structs.replace(ended.observation, refused=observation.refused),
+            observation=msgspec.structs.replace(
+                ended.observation,
+                refused=observation.refused,
+                masked=observation.masked or ended.observation.masked,
+            ),
             usage=child.usage,
             calls=child.calls,
             tools=dict(child.tools),
@@ -517,6 +520,7 @@ class Invocation:
             run_id=store.run,
             effect_id=effect_id(store.run, store.state, self.key, self.index),
             step=len(store.state.steps) + 1,
+            goal=store.state.goal,
             principal=setup.principal,
             timeout_s=seconds,
             data=_data(store.state, self.tool),
@@ -536,13 +540,34 @@ class Invocation:
             return None
         return lambda text: hear(run, self.tool.name, setup.redactor.text(utf8(text)))
 
+    def _timed_out(self, context: RunContext[Any] | None, seconds: float) -> Outcome:
+        tool = self.tool
+        text = f"{tool.name} timed out after {seconds:g} s."
+        if WORKERS.hanging >= MANY:
+            text += (
+                f" {WORKERS.hanging} calls of this process go on in threads that nobody can end."
+            )
+        if tool.effect == "once":
+            text += " It may have happened or may still finish."
+        if context is not None and context.partial:
+            text += utf8(" Output so far:\n" + "".join(context.partial))
+        options = "; ".join(self._options())
+        return Outcome(f"{text}\nOptions: {options}.", "timeout", extraction=text.splitlines()[0])
+
+    def _options(self) -> tuple[str, ...]:
+        """What the model may do after a timeout."""
+        once = self.tool.effect == "once" and self.tool.agent is None
+        options = UNCERTAIN_OPTIONS if once else TIMEOUT_OPTIONS
+        return (*options, ESCALATION) if self.ledger.setup.ask_user else options
+
     def _event(
         self, stored: StoredResult, seconds: float, hooks: tuple[str, ...] = ()
     ) -> e.Observed:
-        outcome, tool = stored.outcome, self.tool
+        outcome = stored.outcome
         if stored.digest:
             self.ledger.store.keep(stored.digest, stored.whole)
         empty = stored.result is None or stored.result == ""
+        parts, is_part_masked = self._parts(outcome)
         return e.Observed(
             key=self.key,
             index=self.index,
@@ -554,36 +579,42 @@ class Invocation:
                 auto=stored.auto,
                 # Seconds to milliseconds, kept to the microsecond.
                 duration_ms=round(seconds * 1e6) / 1000,
-                options=_options(tool) if outcome.status == "timeout" else (),
+                options=self._options() if outcome.status == "timeout" else (),
                 blob=stored.digest,
                 cut=stored.shortened,
-                parts=self._parts(outcome),
+                parts=parts,
+                masked=stored.masked or is_part_masked,
             ),
             update=outcome.update,
             hooks=hooks,
         )
 
-    def _parts(self, outcome: Outcome) -> tuple[TextPart | MediaPart, ...]:
-        """Text and media as they are recorded: without secrets, the bytes beside the log."""
+    def _parts(self, outcome: Outcome) -> tuple[tuple[TextPart | MediaPart, ...], bool]:
+        """Text and media as they are recorded, and whether a secret was replaced in them.
+
+        The bytes lie beside the log.
+        """
         if not outcome.parts:
-            return ()
+            return (), False
         for digest, content in outcome.blobs.items():
             self.ledger.store.keep(digest, content)
-        presentable = redact_visible(RedactionPass(self.ledger.setup.redactor), outcome.parts)
+        walk = RedactionPass(self.ledger.setup.redactor)
+        presentable = redact_visible(walk, outcome.parts)
         if isinstance(presentable, str):
-            return (TextPart(presentable),)
+            return (TextPart(presentable),), walk.lost
         longest = min(self.tool.max_chars, BLOB)
-        return tuple(
-            [
-                TextPart(excerpt(part.text, longest)) if isinstance(part, TextPart) else part
-                for part in presentable
-            ]
-        )
+        parts = [
+            TextPart(excerpt(part.text, longest)) if isinstance(part, TextPart) else part
+            for part in presentable
+        ]
+        return tuple(parts), walk.lost
 
 
 def facts(tool: Tool) -> Facts:
     """What the policy needs to know of `tool`."""
-    return Facts(tool.tier, tool.effect, tool.role, tool.definition, tool.delegated)
+    return Facts(
+        tool.tier, tool.effect, tool.role, tool.definition, tool.delegated, tool.undeclared
+    )
 
 
 def start_event(key: str, index: int, tool: Tool) -> e.Started:
@@ -596,6 +627,7 @@ def start_event(key: str, index: int, tool: Tool) -> e.Started:
 def _stored(redactor: Redactor, tool: Tool, outcome: Outcome) -> StoredResult:
     """Pure, so that it can be done in a thread."""
     result = redactor.json(outcome.value)
+    masked = is_masked(outcome.value, result)
     text = render(result)
     digest, whole = "", b""
     longest = min(tool.max_chars, BLOB)
@@ -612,8 +644,11 @@ def _stored(redactor: Redactor, tool: Tool, outcome: Outcome) -> StoredResult:
     # What a tool writes into the state reaches the log and the prompt as well.
     if outcome.update is not None:
         update = (outcome.update[0], redactor.json(outcome.update[1]))
+        masked = masked or is_masked(outcome.update[1], update[1])
         outcome = msgspec.structs.replace(outcome, update=update)
-    return StoredResult(outcome, result, redactor.text(extraction), auto, shortened, whole, digest)
+    key = redactor.text(extraction)
+    masked = masked or is_masked(extraction, key)
+    return StoredResult(outcome, result, key, auto, shortened, whole, digest, masked)
 
 
 def _is_deadline(error: Exception, timer: asyncio.Timeout | None) -> bool:
@@ -624,22 +659,6 @@ def _is_deadline(error: Exception, timer: asyncio.Timeout | None) -> bool:
 def _failed(error: Exception) -> Outcome:
     text = _NO_MEMORY if isinstance(error, MemoryError) else error_text(error)
     return Outcome(text, "failure")
-
-
-def _timed_out(tool: Tool, context: RunContext[Any] | None, seconds: float) -> Outcome:
-    text = f"{tool.name} timed out after {seconds:g} s."
-    if WORKERS.hanging >= MANY:
-        text += f" {WORKERS.hanging} calls of this process go on in threads that nobody can end."
-    if tool.effect == "once":
-        text += " It may have happened or may still finish."
-    if context is not None and context.partial:
-        text += utf8(" Output so far:\n" + "".join(context.partial))
-    options = "; ".join(_options(tool))
-    return Outcome(f"{text}\nOptions: {options}.", "timeout", extraction=text.splitlines()[0])
-
-
-def _options(tool: Tool) -> tuple[str, ...]:
-    return UNCERTAIN_OPTIONS if tool.effect == "once" and tool.agent is None else TIMEOUT_OPTIONS
 
 
 def _data(state: RunState, tool: Tool) -> Mapping[str, Any]:
@@ -663,4 +682,5 @@ def _data(state: RunState, tool: Tool) -> Mapping[str, Any]:
 
 def shorten(text: str, longest: int) -> str:
     """`text`, at most `longest` characters of it."""
-    return text if len(text) <= longest else f"{text[:longest]}…"
+    more = len(text) - longest
+    return f"{text[:longest]}… ({more} characters more)" if more > 0 else text

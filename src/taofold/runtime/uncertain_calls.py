@@ -16,12 +16,14 @@ from taofold.core import events as e
 from taofold.core.call_ids import effect_id
 from taofold.core.imported_runs import provenance_of
 from taofold.core.rules import fingerprint
-from taofold.core.state import RunState
+from taofold.core.state import ActionSlot, RunState
 from taofold.core.text import error_text, excerpt
 from taofold.core.values import Action, Observation, Tier
+from taofold.foreign_code import contained, in_own_task
 from taofold.policy import Ruling
 from taofold.runtime.approvals import OpenQuestion
-from taofold.runtime.ledger import Ledger
+from taofold.runtime.endings import MOST_LOST
+from taofold.runtime.ledger import Ledger, call_place
 from taofold.runtime.tool_calls import Invocation
 from taofold.tools import Bound, Outcome, PersonAnswer, Tool
 from taofold.tools.result import outcome_of
@@ -136,18 +138,60 @@ class PastCall:
         # What asked a person after its last start was waiting, not at work: nothing is in doubt.
         # Nor is what the tool goes on with by itself.
         doubtful = since is None and attempts.kept is None
+        settled: Action | e.Observed | None = None
         if doubtful and (tool.effect == "once" or attempts.once):
             settled = await self._happened(tool, invocation, bound)
-            if isinstance(settled, e.Observed):
-                return action, settled
-            if settled is not None:
-                action, bound = settled, tool.bind(settled.parameters)
-                invocation = Invocation(self.ledger, self.key, self.index, action, tool)
+        if settled is None and since is None and self._lost() >= MOST_LOST:
+            settled = await self._worn_out(tool)
+        if isinstance(settled, e.Observed):
+            return action, settled
+        if settled is not None:
+            action, bound = settled, tool.bind(settled.parameters)
+            invocation = Invocation(self.ledger, self.key, self.index, action, tool)
+            invocation.kept = attempts.kept
+        refused = self._over_limit(tool)
+        if refused is not None:
+            return action, refused
 
         # A start of its own on record: the answer given above was about the earlier ones only.
         invocation.start()
         answer = since or attempts.answer
         return action, await invocation.perform(bound, answer, failures=attempts.failures)
+
+    def _lost(self) -> int:
+        """How many activations ended during the call without a record, as by a kill."""
+        return self._slot().lost
+
+    def _slot(self) -> ActionSlot:
+        return self.ledger.store.state.open[self.key].slots[self.index]
+
+    async def _worn_out(self, tool: Tool) -> Action | e.Observed:
+        """A person's word on a call that takes its process with it, however harmless it is."""
+        lost = self._lost()
+        text = (
+            f"{tool.name} was at work {lost} times when the process of the run ended without an "
+            "error on record (out of memory? os._exit?). Allow it to be started once more, deny "
+            "it to go on without it, or cancel the run"
+        )
+        settled = await self._ask(self.action, text)
+        if isinstance(settled, Observation):
+            return e.Observed(key=self.key, index=self.index, observation=settled)
+        return settled
+
+    def _over_limit(self, tool: Tool) -> e.Observed | None:
+        """The answer to a call whose further start a limit forbids; None if it may start.
+
+        Only a start that takes the place of a lost one counts.
+        """
+        if not self._slot().cut:
+            return None
+        blocked = self.ledger.budget.for_tool(tool.name, call_place(self.key, self.index))
+        if blocked is None:
+            return None
+        # Not `refused`: that would say that it never ran.
+        text = f"{tool.name} was started before an interruption and may have happened"
+        observation = Observation(f"{text}; {blocked.why}", "failure")
+        return e.Observed(key=self.key, index=self.index, observation=observation)
 
     async def _happened(
         self, tool: Tool, invocation: Invocation, bound: Bound
@@ -186,14 +230,15 @@ class PastCall:
         if tool.verify is None:
             return None
         name = effect_id(store.run, store.state, self.key, self.index)
-        async with asyncio.timeout(invocation.deadline(bound)):
-            verified: Any
-            if tool.thread and not inspect.iscoroutinefunction(tool.verify):
-                verified = await WORKERS.run(tool.verify, name)
-            else:
-                verified = tool.verify(name)
-            if inspect.isawaitable(verified):
-                verified = await verified
+        verified: Any
+        with contained():
+            async with asyncio.timeout(invocation.deadline(bound)):
+                if tool.thread and not inspect.iscoroutinefunction(tool.verify):
+                    verified = await WORKERS.run(tool.verify, name)
+                else:
+                    verified = tool.verify(name)
+                if inspect.isawaitable(verified):
+                    verified = await in_own_task(verified)
         # None and False alike: only a clear yes, or what it returned, spares the call.
         if verified is False or verified is None:
             return None

@@ -21,6 +21,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from taofold.core.values import Principal
+from taofold.foreign_code import contained
 from taofold.server import console
 from taofold.server.agui import endpoint as agui
 from taofold.server.api import (
@@ -111,7 +112,8 @@ def _route(server: Server, path: str, endpoints: Mapping[str, ApiEndpoint]) -> R
         access: AccessRecord = request.scope["taofold"]
         access.route = path
         try:
-            return await _answered(server, endpoints[_method(request)], request, access)
+            with contained():
+                return await _answered(server, endpoints[_method(request)], request, access)
         except Exception as error:
             problem = problem_of(error)
             if problem is None:
@@ -154,8 +156,7 @@ async def _answered(
             408, "timeout", "the body took too long to arrive", headers={"Connection": "close"}
         ) from None
     principal = caller.principal if caller is not None else NOBODY
-    csrf = caller.csrf if caller is not None else ""
-    answer = await endpoint.handler(ApiCall(server, request, principal, path, query, body, csrf))
+    answer = await endpoint.handler(ApiCall(server, request, principal, path, query, body))
     if isinstance(answer, BaseModel):
         return _json(answer, endpoint.status)
     return answer
@@ -180,7 +181,7 @@ def _authenticated(server: Server, endpoint: ApiEndpoint, request: Request) -> C
     """
     client = request.client.host if request.client else ""
     try:
-        return server.authenticator.authenticate(request.headers, client, unsafe=endpoint.unsafe)
+        return server.authenticator.authenticate(request.headers, client)
     except Problem:
         if endpoint.right == "public":
             return None

@@ -3,8 +3,9 @@
 `Authenticator` takes the headers of a request and returns the `Caller`, or refuses. Nobody comes in
 without credentials: an address proves nothing, for a command of an agent, another user and a web
 page that the user happens to visit all share this machine's loopback. So a program brings a token,
-a browser a cookie that only our own page can use; the host must be one of ours (DNS rebinding), and
-a foreign origin gets nothing.
+a browser the secret of its session, in a header that only our own page can send; the host must be
+one of ours (DNS rebinding), and a foreign origin gets nothing. No cookie is read or set: browsers
+send cookies to every port of a host, and let every port set them.
 
 `TokenStore`: a token is `tf_<id>_<secret>`; only the SHA-256 of it is stored, which is enough for
 256 random bits. A revoked token is refused at once. A file that cannot be read lets nobody in.
@@ -13,11 +14,10 @@ a foreign origin gets nothing.
 runs with the user's rights. It lies outside every project, in a folder that no file tool and no
 contained command reaches (`taofold.reserved_places`).
 
-`Signin`: a browser brings a one-time link or a token, and gets a cookie that scripts cannot read. A
-session is kept by the hash of its cookie, so it survives a restart, holds for every server of the
-folder, and ends when its owner signs out, whoever else has the cookie. Whoever changes something
-with it must also send the CSRF token, which a page of another site can neither read nor guess. A
-cookie that came from a token is worth what that token is worth today.
+`Signin`: a browser brings a one-time link or a token, and gets the secret of a session, which our
+page keeps for its own host and port. A session is kept by the hash of its secret, so it survives a
+restart, holds for every server of the folder, and ends when its owner signs out, whoever else has
+the secret. A session that came from a token is worth what that token is worth today.
 """
 
 import hashlib
@@ -31,7 +31,6 @@ from secrets import token_hex, token_urlsafe
 from typing import Any, Final, TypeAlias
 
 from starlette.datastructures import Headers
-from starlette.requests import cookie_parser
 
 from taofold.clocks import clock
 from taofold.core.errors import ConfigError
@@ -39,7 +38,7 @@ from taofold.core.json_values import is_array, is_object
 from taofold.core.text import iso
 from taofold.core.values import Principal
 from taofold.policy.roles import ROLES
-from taofold.reserved_places import state_folder
+from taofold.reserved_places import make_folder, state_folder
 from taofold.server.endpoint import Problem
 from taofold.shared_document import DocumentFormat, Shared, SharedDocument
 
@@ -102,11 +101,19 @@ class TokenStore:
         """
         return tuple(self._kept.value().values())
 
+    def active(self) -> int:
+        """Returns how many tokens may be used now.
+
+        Raises:
+            ConfigError: the file cannot be read.
+        """
+        return sum(token.active(self.now()) for token in self.all())
+
     @property
     def configured(self) -> bool:
         """Is there a token that may be used? A file that cannot be read counts as one."""
         try:
-            return any(token.active(self.now()) for token in self.all())
+            return self.active() > 0
         except ConfigError:
             # A server whose file is damaged must not fall back to serving without tokens.
             return True
@@ -247,7 +254,7 @@ class LocalToken:
         if stored:
             return stored
         if self.path is not None:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_folder(self.path.parent)
         # Two processes may come here at once: the first one's token is everybody's.
         self._kept.change(lambda token: token or f"tf_{token_hex(4)}_{token_urlsafe(32)}")
         return self._kept.value()
@@ -274,7 +281,6 @@ class BrowserSession:
     """A signed-in browser."""
 
     principal: Principal
-    csrf: str
     token: str = ""
 
 
@@ -312,16 +318,18 @@ class Signin:
         self._tokens, self._now = tokens, now
         self._kept = SharedDocument(path, _SESSIONS_FORM)
         self._codes: dict[str, int] = {}
-        self.name: Final = f"taofold_session_{_server(tokens, path)}"
-        """The cookie's. Browsers send cookies to every port of a host: each server has its own."""
 
-    def check(self) -> None:
-        """Can the sessions be read?
+    def active(self) -> int:
+        """Returns how many sessions are signed in now.
 
         Raises:
-            ConfigError: no.
+            ConfigError: the sessions cannot be read.
         """
-        self._kept.value()
+        now = self._now()
+        return sum(
+            now <= session.until and (not session.token or bool(self._tokens.get(session.token)))
+            for session in self._kept.value().values()
+        )
 
     def code(self) -> str:
         """A new one-time code for the principal `local`."""
@@ -330,48 +338,48 @@ class Signin:
         return code
 
     def redeem(self, code: str) -> str | None:
-        """The cookie for a code; None if it was used, is too old, or never was one. Blocks."""
+        """Returns the secret of a session for a code; None if the code is not good. Blocks."""
         # Taken out before it is looked at: a code is good for one try, also under a race.
         expires = self._codes.pop(_hash(code), 0)
         return self._begin("") if self._now() < expires else None
 
-    def cookie(self, token: Token | None) -> str:
-        """The cookie for a token, None = the local one. Blocks."""
+    def begin(self, token: Token | None) -> str:
+        """Returns the secret of a session for a token, None = the local one. Blocks."""
         return self._begin("" if token is None else token.id)
 
-    def read(self, cookie: str) -> BrowserSession | None:
-        """Whose cookie it is, None if it is not ours, has ended, or its token was revoked."""
+    def read(self, secret: str) -> BrowserSession | None:
+        """Returns the session of `secret`; None if it has ended or its token was revoked."""
         try:
-            stored = self._kept.value().get(_hash(cookie)) or self._elsewhere(_hash(cookie))
+            stored = self._kept.value().get(_hash(secret)) or self._elsewhere(_hash(secret))
         except ConfigError:
             # Unreadable sessions sign nobody in.
             return None
         if stored is None or self._now() > stored.until:
             return None
         if not stored.token:
-            return BrowserSession(Principal(), _csrf(cookie))
+            return BrowserSession(Principal())
         token = self._tokens.get(stored.token)
         if token is None:
             return None
-        return BrowserSession(self._tokens.principal(token), _csrf(cookie), stored.token)
+        return BrowserSession(self._tokens.principal(token), stored.token)
 
     def _elsewhere(self, digest: str) -> StoredSession | None:
         """A session that began at another server just now."""
-        # Only a cookie that is unknown here pays for a reading of the database.
+        # Only a secret that is unknown here pays for a reading of the database.
         return self._kept.newest().get(digest) if isinstance(self._kept.path, Shared) else None
 
-    def end(self, cookie: str) -> None:
-        """Refuse the cookie from now on, everywhere. Blocks.
+    def end(self, secret: str) -> None:
+        """Ends the session everywhere. Blocks.
 
         Raises:
-            ConfigError: the sessions cannot be read, so no cookie is good anyway.
-            LogError: they cannot be written: the cookie is still good.
+            ConfigError: the sessions cannot be read, so nobody is signed in anyway.
+            LogError: they cannot be written: the session goes on.
         """
-        gone = _hash(cookie)
+        gone = _hash(secret)
         self._kept.change(lambda known: {at: entry for at, entry in known.items() if at != gone})
 
     def _begin(self, token: str) -> str:
-        cookie, now = token_urlsafe(32), self._now()
+        secret, now = token_urlsafe(32), self._now()
         entry = StoredSession(token, now + SESSION_S * 1000)
 
         def begun(sessions: StoredSessions) -> StoredSessions:
@@ -382,30 +390,10 @@ class Signin:
             # `+ 1` makes room for the session that is added below.
             for at in digests[: max(0, len(digests) - MOST_SESSIONS + 1)]:
                 del good[at]
-            return {**good, _hash(cookie): entry}
+            return {**good, _hash(secret): entry}
 
         self._kept.change(begun)
-        return cookie
-
-
-def _server(tokens: TokenStore, path: Path | Shared | None) -> str:
-    """Which server it is: the same after a restart, another one for another folder.
-
-    Servers that share their sessions are one server.
-    """
-    # Sessions in memory end with the process, so the cookie's name may change with it too.
-    if path is None:
-        return token_hex(4)
-    if isinstance(path, Shared) or isinstance(tokens.path, Shared):
-        return "shared"
-    identity = f"{path.absolute()}\n{tokens.path and tokens.path.absolute()}"
-    return _hash(identity)[:8]
-
-
-def _csrf(cookie: str) -> str:
-    # Derived, not stored: whoever reads the sessions
-    # file has the cookie's hash and cannot make it.
-    return hmac.new(cookie.encode("utf-8", "replace"), b"csrf", hashlib.sha256).hexdigest()
+        return secret
 
 
 def _hash(secret: str) -> str:
@@ -413,14 +401,13 @@ def _hash(secret: str) -> str:
 
 
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
-CSRF: Final = "x-csrf-token"
+SESSION: Final = "session"
+"""The scheme of an `Authorization` header that holds the secret of a browser's session."""
 _ONCE: Final = (
     "host",
     "origin",
     "sec-fetch-site",
     "authorization",
-    "cookie",
-    CSRF,
     "content-type",
     "idempotency-key",
     "last-event-id",
@@ -435,7 +422,6 @@ class Caller:
     """Who a request comes from."""
 
     principal: Principal
-    csrf: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -484,34 +470,31 @@ class Authenticator:
         # Same host and port is our own page. `null` (sandboxed frames, files) has no `://`.
         return bool(sign) and scheme in ("http", "https") and rest.lower() == host.lower()
 
-    def authenticate(self, headers: Headers, client: str, *, unsafe: bool) -> Caller | None:
+    def authenticate(self, headers: Headers, client: str) -> Caller | None:
         """Who it is; None if there are no credentials.
 
         Raises:
-            Problem: 401 wrong credentials, 403 no CSRF token.
+            Problem: 401 wrong credentials.
         """
-        authorization = headers.get("authorization")
-        # An explicit header wins over a cookie, which a browser sends by itself.
-        if authorization is not None:
-            return self._bearer(authorization, near=_near(headers, client))
-        cookie = self.cookie(headers)
-        if cookie is None:
+        if "authorization" not in headers:
             return None
-        session = self.signin.read(cookie)
-        # 401, not the public page: a browser with an old cookie must learn that it is signed out.
+        secret = self.session(headers)
+        if secret is None:
+            return self._bearer(headers["authorization"], near=_near(headers, client))
+        session = self.signin.read(secret)
+        # 401, not the public page: a browser must learn that it is signed out.
         if session is None:
             raise _unknown("you are not signed in any more")
-        if unsafe and not _same(headers.get(CSRF, ""), session.csrf):
-            raise Problem(403, "csrf", f"the header {CSRF} must hold the CSRF token of GET /me")
-        return Caller(session.principal, session.csrf)
+        return Caller(session.principal)
 
     def accepts_local_token(self, token: str, headers: Headers, client: str) -> bool:
         """Is it the local token, sent from this machine?"""
         return _near(headers, client) and self._is_local(token)
 
-    def cookie(self, headers: Headers) -> str | None:
-        """What the request has as our cookie."""
-        return cookie_parser(headers.get("cookie", "")).get(self.signin.name)
+    def session(self, headers: Headers) -> str | None:
+        """Returns the secret of the session that the request is made in, None without one."""
+        scheme, _, text = headers.get("authorization", "").partition(" ")
+        return text.strip() if scheme.lower() == SESSION else None
 
     def _bearer(self, header: str, *, near: bool) -> Caller:
         scheme, _, text = header.partition(" ")
@@ -547,11 +530,6 @@ def loopback(client: str) -> bool:
     # ::ffff:127.0.0.1 is how a dual-stack socket shows an IPv4 client.
     mapped = getattr(address, "ipv4_mapped", None)
     return (mapped or address).is_loopback
-
-
-def _same(text: str, secret: str) -> bool:
-    # On bytes: `compare_digest` raises on text that is not ASCII.
-    return hmac.compare_digest(text.encode("utf-8", "replace"), secret.encode())
 
 
 def _unknown(detail: str) -> Problem:

@@ -69,7 +69,7 @@ class Figures(schemas.RunView, title="Figures"):
     model_calls: int
     tool_calls: int
     tokens: int
-    usd: float
+    usd: float | None
     seconds: float
 
 
@@ -96,6 +96,8 @@ class Totals(schemas.ResponseBody):
     tool_calls: int
     tokens: int
     usd: float
+    unpriced: int = 0
+    """Tokens whose price is unknown: `usd` leaves them out."""
 
 
 class DayCost(schemas.ResponseBody):
@@ -105,6 +107,8 @@ class DayCost(schemas.ResponseBody):
     runs: int
     tokens: int
     usd: float
+    unpriced: int = 0
+    """Tokens whose price is unknown: `usd` leaves them out."""
 
 
 class ModelCost(schemas.ResponseBody):
@@ -114,6 +118,8 @@ class ModelCost(schemas.ResponseBody):
     runs: int
     tokens: int
     usd: float
+    unpriced: int = 0
+    """Tokens whose price is unknown: `usd` leaves them out."""
 
 
 class Costs(schemas.ResponseBody):
@@ -185,7 +191,8 @@ async def totals(call: ApiCall) -> BaseModel:
         model_calls=sum(run.model_calls for run in items),
         tool_calls=sum(run.tool_calls for run in items),
         tokens=sum(run.tokens for run in items),
-        usd=sum(run.usd for run in items),
+        usd=sum(run.usd or 0.0 for run in items),
+        unpriced=sum(run.tokens for run in items if run.usd is None),
     )
 
 
@@ -216,10 +223,13 @@ async def costs(call: ApiCall) -> BaseModel:
     )
 
 
-def _add(to: DayCost | ModelCost, tokens: int, usd: float) -> None:
+def _add(to: DayCost | ModelCost, tokens: int, usd: float | None) -> None:
     to.runs += 1
     to.tokens += tokens
-    to.usd += usd
+    if usd is None:
+        to.unpriced += tokens
+    else:
+        to.usd += usd
 
 
 async def evals(call: ApiCall) -> BaseModel:
@@ -242,7 +252,7 @@ async def eval_report(call: ApiCall) -> BaseModel:
 
 
 def _with(call: ApiCall, query: Any) -> ApiCall:
-    return ApiCall(call.server, call.request, call.principal, call.path, query, None, call.csrf)
+    return ApiCall(call.server, call.request, call.principal, call.path, query, None)
 
 
 # Of the whole process: servers in one process (tests) are told apart by `id(log)`.
@@ -253,8 +263,8 @@ class Measured(NamedTuple):
     """What a run took, in all and by model."""
 
     figures: dict[str, Any]
-    models: dict[str, tuple[int, float]]
-    """Tokens and US dollars."""
+    models: dict[str, tuple[int, float | None]]
+    """Tokens and US dollars; None where the price is unknown."""
 
 
 async def _measured(log: Log, runs: Sequence[schemas.RunView]) -> list[Figures]:
@@ -290,6 +300,16 @@ async def _measure(log: Log, run: schemas.RunView) -> Measured:
 ENDPOINTS: Final = (
     ApiEndpoint(
         "GET", "/", index, "The console.", "console", page=True, hidden=True, right="public"
+    ),
+    ApiEndpoint(
+        "GET",
+        "/signin/{code}",
+        index,
+        "The console, which signs in with the code of a one-time link.",
+        "console",
+        page=True,
+        hidden=True,
+        right="public",
     ),
     ApiEndpoint(
         "GET",

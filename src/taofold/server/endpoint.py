@@ -131,8 +131,6 @@ class ApiCall:
     path: Mapping[str, str]
     query: Any
     body: Any
-    csrf: str = ""
-    """The CSRF token of who is signed in by cookie."""
 
 
 Access: TypeAlias = Right | Literal["public", "signed_in"]

@@ -15,6 +15,7 @@ import logging
 import os
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -24,11 +25,13 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from taofold.clocks import clock
+from taofold.core.errors import ConfigError
 from taofold.core.json_values import is_array, is_object
 from taofold.core.text import iso
 from taofold.core.values import Principal
 from taofold.policy.redaction import Redactor
-from taofold.reserved_places import reserve_file
+from taofold.reserved_places import make_folder, open_file, reserve_file
+from taofold.runtime.trace_context import TRACEPARENT
 from taofold.server.auth import Authenticator, LocalToken, Signin, TokenStore
 from taofold.server.endpoint import Problem, too_many_requests
 
@@ -117,7 +120,7 @@ class Audit:
         self._path, self._now = path, now
         if path is not None:
             reserve_file(path)
-        self._redactor = Redactor((*secrets, *Redactor.secrets_in(os.environ)))
+        self._redactor = Redactor((*secrets, *Redactor.secrets_in(os.environ)), guesses=True)
         self._descriptor = -1
         self._second, self._count = 0, 0
         self.last: deque[dict[str, Any]] = deque(maxlen=_KEPT)
@@ -128,6 +131,18 @@ class Audit:
         self.last.append(line)
         if self._path is not None:
             self._write(line)
+
+    def check(self) -> None:
+        """Refuses a file that this user has not made.
+
+        Raises:
+            ConfigError: it is a link, a device, or somebody else's.
+        """
+        if self._path is None:
+            return
+        # It may not exist yet, and a disk that is full or read-only stops no server.
+        with suppress(OSError):
+            os.close(open_file(self._path, os.O_WRONLY))
 
     def refusal(self, who: str, **said: Any) -> None:
         """Write a line about a request that was refused; the excess of a flood is counted."""
@@ -161,13 +176,13 @@ class Audit:
         try:
             if self._descriptor < 0:
                 # With a log in a database nothing else of a server needs this folder.
-                self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+                make_folder(self._path.parent)
                 # Opened once and kept. Whoever rotates the file has to restart the server.
-                self._descriptor = os.open(self._path, flags, 0o600)
+                flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+                self._descriptor = open_file(self._path, flags)
             # One write with O_APPEND: lines of several processes do not mix.
             os.write(self._descriptor, body)
-        except OSError as error:
+        except (OSError, ConfigError) as error:
             _logger.error("the audit cannot be written: %s: %s", error, body.decode())
 
 
@@ -182,7 +197,7 @@ def _shortened(value: Any) -> Any:
 
 
 CSP: Final = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
     "connect-src 'self'; font-src 'self'; manifest-src 'self'; base-uri 'none'; "
     "form-action 'self'; frame-ancestors 'none'"
 )
@@ -199,9 +214,7 @@ LONGEST_PATH: Final = 1024
 LONGEST_QUERY: Final = 8192
 LARGEST_HEADER: Final = 32_768
 _METHODS: Final = "GET, HEAD, POST"
-_ALLOWED: Final = (
-    "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, X-CSRF-Token, Accept"
-)
+_ALLOWED: Final = "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, Accept"
 _QUIET: Final = frozenset({400, 404, 405})
 """Refusals of a mere look, which are only counted."""
 
@@ -252,6 +265,9 @@ class ProtectionMiddleware:
         # Shared by reference: the route fills it in, and `_record` reads it after the answer.
         access = scope["taofold"] = AccessRecord()
         headers = Headers(scope=scope)
+        # A run that this request starts hangs in the caller's trace. Each request has its own
+        # context, and what is malformed counts as nothing.
+        TRACEPARENT.set(headers.get("traceparent", ""))
         status = 500
 
         async def answer(message: Message) -> None:
@@ -306,10 +322,7 @@ class ProtectionMiddleware:
     def _has_credentials(self, scope: Scope, headers: Headers) -> bool:
         """Are they good? Whoever guesses from the same address must not keep this one out."""
         try:
-            return (
-                self._protection.authenticator.authenticate(headers, _client(scope), unsafe=False)
-                is not None
-            )
+            return self._protection.authenticator.authenticate(headers, _client(scope)) is not None
         except Problem:
             return False
 
@@ -361,7 +374,7 @@ def _client(scope: Scope) -> str:
 
 @dataclass(frozen=True, slots=True)
 class McpProtection:
-    """What protects an application that is no `Server`: tokens only, no cookies."""
+    """What protects an application that is no `Server`: tokens only."""
 
     authenticator: Authenticator
     audit: Audit
@@ -383,6 +396,7 @@ class McpProtection:
         `hosts` are served besides this machine's own names, in lower case.
         """
         audit = Audit(folder / "audit.jsonl" if folder else None)
+        audit.check()
         return cls(Authenticator(tokens, Signin(tokens), local, hosts), audit)
 
     def authenticate(self, scope: Scope) -> Principal | None:
@@ -390,10 +404,8 @@ class McpProtection:
         access: AccessRecord = scope["taofold"]
         client = scope.get("client")
         try:
-            # `unsafe`: an MCP request may always change
-            # something, so a cookie alone would not do.
             caller = self.authenticator.authenticate(
-                Headers(scope=scope), client[0] if client else "", unsafe=True
+                Headers(scope=scope), client[0] if client else ""
             )
         except Problem as problem:
             access.code, access.detail = problem.code, problem.detail

@@ -98,10 +98,9 @@ def document(endpoints: Sequence[ApiEndpoint], settings: Settings = Settings()) 
             "securitySchemes": {
                 "token": {"type": "http", "scheme": "bearer"},
                 "session": {
-                    "type": "apiKey",
-                    "in": "cookie",
-                    "name": "taofold_session_ID",
-                    "description": "Set by signing in. ID is the server's own, 8 hex digits.",
+                    "type": "http",
+                    "scheme": "session",
+                    "description": "What `POST /signin` gives: `Authorization: Session …`.",
                 },
             },
         },

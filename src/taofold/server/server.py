@@ -21,6 +21,7 @@ from taofold.core.events import RunStarted
 from taofold.core.state import opening
 from taofold.core.values import Principal
 from taofold.engine import Engine, RemoteEngine, open_engine
+from taofold.foreign_code import contained
 from taofold.learning.registry import Registry
 from taofold.log.journal import Journal
 from taofold.log.log import Log, RunRow
@@ -38,7 +39,7 @@ from taofold.server.middleware import Audit, Counts, RateLimiter
 from taofold.server.streams.hub import Hub
 from taofold.server.streams.relay import Broadcast, Relay
 from taofold.server.streams.response import Watching
-from taofold.shared_document import Shared, Shelf
+from taofold.shared_document import Shared
 from taofold.tools.attachments import Prompt
 from taofold.views import LOCAL, session_in_log
 
@@ -177,20 +178,20 @@ class Server:
         tokens: TokenStore | None = None,
         local: LocalToken | None = None,
         folder: Path | None = None,
+        sessions: Path | Shared | None = None,
         journal: Journal | None = None,
         registry: Registry | None = None,
         rebuild: Rebuild | None = None,
-        shelf: Shelf | None = None,
         now: Callable[[], int] = clock,
     ) -> None:
-        """`folder` keeps the audit and who is signed in; None: only in memory.
+        """`folder` keeps the audit, `sessions` who is signed in; None: only in memory.
 
-        On a `shelf`, who is signed in is shared by the servers of all machines.
+        A file of sessions must not lie in the project, whose repository may bring one.
 
         `local` is the secret of this machine's user; None: one of the server's own, in memory.
 
         Raises:
-            ConfigError: what the folder keeps cannot be read; the engine cannot be opened.
+            ConfigError: the sessions cannot be read; the engine cannot be opened.
         """
         self.log, self.settings, self.now = log, settings, now
         self.journal, self.registry = journal, registry
@@ -212,12 +213,10 @@ class Server:
             now=now,
             secrets=self.redactor.known,
         )
-        sessions: Path | Shared | None = folder / "sessions.json" if folder else None
-        if shelf is not None:
-            sessions = Shared(shelf, "sessions")
         self.signin = Signin(self.tokens, sessions, now)
+        self.audit.check()
         # Fails at the start instead of at the first request, when everybody would be signed out.
-        self.signin.check()
+        self.signin.active()
         self.authenticator = Authenticator(
             self.tokens, self.signin, self.local, settings.hosts, settings.origins
         )
@@ -347,7 +346,8 @@ class Server:
         if started is None:
             return None
         try:
-            return self.catalog.of(name, started)
+            with contained():
+                return self.catalog.of(name, started)
         except Exception:  # noqa: BLE001 - whatever keeps an agent from being made
             return None
 

@@ -6,7 +6,13 @@ whole header in time is closed. What is written after a client has gone is dropp
 """
 
 import asyncio
+import errno
 import logging
+import signal
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from time import monotonic
 from typing import Any, Final, cast
 
 import uvicorn
@@ -20,6 +26,8 @@ HEADER_S: Final = 10.0
 HEADER_BYTES: Final = 32_768
 STOP_S: Final = 5
 """Seconds that open connections get when the server stops."""
+
+_NO_ROOM: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 _logger = logging.getLogger(__name__)
 
@@ -91,6 +99,54 @@ class HeaderTimeoutProtocol(H11Protocol):
             self.transport.close()
 
 
+class HttpServer(uvicorn.Server):
+    """Ends on SIGTERM and Ctrl-C, and lets its process end by itself.
+
+    uvicorn would raise the signal once more behind itself, so that what comes after the server is
+    not done and the process ends as one that was killed.
+    """
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Stop at a signal; the second Ctrl-C waits for nobody."""
+        if threading.current_thread() is not threading.main_thread():
+            yield  # only the main thread hears signals
+            return
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.handle_exit, number, None)
+        loop.set_exception_handler(UnacceptedConnections())
+        try:
+            yield
+        finally:
+            loop.set_exception_handler(None)
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.remove_signal_handler(number)
+
+
+class UnacceptedConnections:
+    """An event loop's handler of errors that says once a second why nobody can connect.
+
+    asyncio tells of each connection that the process has no descriptor for, thousands a second.
+    """
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock, self._said = clock, float("-inf")
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Hear of an error that nobody handled."""
+        error = context.get("exception")
+        if not isinstance(error, OSError) or error.errno not in _NO_ROOM:
+            loop.default_exception_handler(context)
+        elif self._clock() - self._said >= 1:
+            self._said = self._clock()
+            _logger.warning(
+                "no connection can be accepted: %s; raise the limit (`ulimit -n`, LimitNOFILE= in "
+                "a unit of systemd) or close clients",
+                error.strerror,
+            )
+
+
 def server_for(app: ASGIApp, host: str, port: int, *, header_s: float = HEADER_S) -> uvicorn.Server:
     """A uvicorn server, not yet started."""
     config = uvicorn.Config(
@@ -117,4 +173,4 @@ def server_for(app: ASGIApp, host: str, port: int, *, header_s: float = HEADER_S
         h11_max_incomplete_event_size=HEADER_BYTES,
         backlog=2048,
     )
-    return uvicorn.Server(config)
+    return HttpServer(config)

@@ -8,6 +8,7 @@ the older name of `gen_ai.provider.name`) and Arize's OpenInference. Without `Di
 told of what people, models and tools said: names, sizes and times only. Pure.
 """
 
+import builtins
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias, assert_never
 
@@ -41,6 +42,13 @@ _OPENINFERENCE: Final[Mapping[str, str]] = {
     "reasoning.output_tokens": "llm.token_count.completion_details.reasoning",
 }
 """The words of both conventions for special tokens."""
+_PYTHONS_OWN: Final = frozenset(
+    [
+        n
+        for n, kind in vars(builtins).items()
+        if isinstance(kind, type) and issubclass(kind, Exception)
+    ]
+)
 _RAISED: Final = frozenset({"failure", "timeout", "interrupted", "error"})
 """Errors that are somebody's exception; a refusal is none."""
 
@@ -90,7 +98,7 @@ def attributes(span: Span, content: Disclosure | None = None) -> Attributes:
     if span.user:
         result["user.id"] = span.user
     if span.error:
-        result["error.type"] = span.error
+        result["error.type"] = _raised(span) if span.error in _RAISED else span.error
     match span:
         case AgentSpan():
             _agent(span, result)
@@ -125,21 +133,30 @@ def link_attributes(link: Link) -> Attributes:
 def exception_attributes(span: Span, content: Disclosure | None = None) -> Attributes | None:
     """The event `exception` of a span whose work raised one, None for the others.
 
-    Its type is told as far as the log knows it: a tool's error begins with the name of its class,
-    which is what a tool said, so it is told with content only.
+    A tool's error begins with the name of its class. The name of one of Python's own is
+    always sent; any other is text of the tool's, and sent with content only.
     """
     # A refused call never ran, so nothing was raised.
     if not span.error or (isinstance(span, ToolSpan) and span.refused):
         return None
     if not isinstance(span, ModelSpan) and span.error not in _RAISED:
         return None
-    result: Attributes = {"exception.type": "ModelError" if _is_model(span) else span.error}
+    kind, colon, _ = span.message.partition(": ")
+    result: Attributes = {"exception.type": "ModelError" if _is_model(span) else _raised(span)}
     if content is not None and span.message:
-        kind, colon, _ = span.message.partition(": ")
         if colon and kind.isidentifier() and not _is_model(span):
             result["exception.type"] = content.text(kind)
         result["exception.message"] = content.text(span.message)
     return result
+
+
+def _raised(span: Span) -> str:
+    """The class of what was raised where it is one of Python's own, else the kind of error.
+
+    The name of another class is text of the tool's.
+    """
+    kind = span.message.partition(": ")[0]
+    return kind if kind in _PYTHONS_OWN else span.error
 
 
 def _is_model(span: Span) -> bool:

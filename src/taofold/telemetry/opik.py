@@ -24,7 +24,7 @@ from taofold.log.log import Log
 from taofold.log.open import open_log
 from taofold.policy.redaction import Redactor
 from taofold.telemetry.attributes import attributes, model_of, title
-from taofold.telemetry.outbox import Outbox, endpoint_of, send
+from taofold.telemetry.outbox import PATIENCE, Outbox, endpoint_of, send
 from taofold.telemetry.prompt import Disclosure, Lengths
 from taofold.telemetry.spans import (
     AgentSpan,
@@ -148,6 +148,10 @@ class OpikExporter:
         """Queue the spans."""
         self._outbox.put(spans)
 
+    def flush(self, seconds: float = PATIENCE) -> bool:
+        """Waits until the queued spans are sent; False if the time was over first."""
+        return self._outbox.flush(seconds)
+
     def close(self) -> None:
         """Send what is queued."""
         self._outbox.close()
@@ -164,7 +168,7 @@ class OpikTranslation:
     ) -> None:
         self._project = project
         secrets = redactor or Redactor(Redactor.secrets_in(os.environ))
-        self._content = Disclosure(secrets, Lengths.of()) if content else None
+        self._content = Disclosure(secrets.viewing(), Lengths.of()) if content else None
 
     def __call__(self, spans: Iterable[Span]) -> Payload:
         """The requests for these spans."""

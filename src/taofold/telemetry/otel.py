@@ -33,7 +33,7 @@ from taofold.telemetry.attributes import (
     mark_attributes,
     title,
 )
-from taofold.telemetry.outbox import ExportFailed, Outbox, endpoint_of, send
+from taofold.telemetry.outbox import PATIENCE, ExportFailed, Outbox, endpoint_of, send
 from taofold.telemetry.prompt import Disclosure, Lengths
 from taofold.telemetry.spans import AgentSpan, ModelSpan, Span
 from taofold.telemetry.traced_log import NoExporter, TracedLog
@@ -161,7 +161,7 @@ class OtelTranslation:
         self, *, content: bool = False, project: str = "", redactor: Redactor | None = None
     ) -> None:
         secrets = redactor or Redactor(Redactor.secrets_in(os.environ))
-        self._content = Disclosure(secrets, Lengths.of()) if content else None
+        self._content = Disclosure(secrets.viewing(), Lengths.of()) if content else None
         name = project or os.environ.get("OTEL_SERVICE_NAME", "").strip() or PROJECT
         resource = Resource.create({"service.name": name, "openinference.project.name": name})
         attributes = dict(resource.attributes)
@@ -234,6 +234,10 @@ class OtelExporter:
         """Queue the spans."""
         self._outbox.put(spans)
 
+    def flush(self, seconds: float = PATIENCE) -> bool:
+        """Waits until the queued spans are sent; False if the time was over first."""
+        return self._outbox.flush(seconds)
+
     def close(self) -> None:
         """Send what is queued."""
         self._outbox.close()
@@ -256,12 +260,14 @@ def encode(spans: Iterable[Span], translate: OtelTranslation) -> list[bytes]:
     """The spans as OTLP requests (protobuf), each small enough for any back end."""
     requests: list[bytes] = []
     batch: list[bytes] = []
-    size = 0
+    # Two nested lengths are longer around spans than around none.
+    envelope = len(translate.request([])) + 16
+    size = envelope
     for span in spans:
         body = translate.encoded(span)
         if batch and (len(batch) == _BATCH or size + len(body) > _BYTES):
             requests.append(translate.request(batch))
-            batch, size = [], 0
+            batch, size = [], envelope
         batch.append(body)
         size += len(body)
     if batch:

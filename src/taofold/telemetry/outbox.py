@@ -41,6 +41,8 @@ class Outbox(Generic[T]):
         self._ended = threading.Event()
         self._answered = False
         self._sending = 0
+        self._hurried = False
+        """True while a flush waits: nothing lingers."""
         self._told = ""
         self.lost = 0
         """Entries that were dropped or refused."""
@@ -64,7 +66,21 @@ class Outbox(Generic[T]):
                 # request at exit; this waits for it, in bounds.
                 atexit.register(self.close)
             if first:  # else it lingers: to wake it for each would cost more than the sending
-                self._lock.notify()
+                self._lock.notify_all()
+
+    def flush(self, seconds: float = PATIENCE) -> bool:
+        """Waits until everything queued so far is sent or dropped.
+
+        Args:
+            seconds: How long to wait at most.
+
+        Returns:
+            False if the time was over first.
+        """
+        with self._lock:
+            self._hurried = True
+            self._lock.notify_all()
+            return self._lock.wait_for(lambda: not (self._waiting or self._sending), seconds)
 
     def close(self) -> None:
         """Send what waits: for a second, or five if the back end is known to answer."""
@@ -72,7 +88,7 @@ class Outbox(Generic[T]):
             self._closed = True
             # Taken under the lock: a second `close` finds none and does not wait twice.
             thread, self._thread = self._thread, None
-            self._lock.notify()
+            self._lock.notify_all()
         # Ends a pause between two attempts: the remaining ones follow at once.
         self._ended.set()
         if thread is not None:
@@ -97,12 +113,12 @@ class Outbox(Generic[T]):
                 # Until there is something to send; then a little
                 # longer, so that more goes in one request.
                 self._lock.wait_for(lambda: self._waiting or self._closed)
-                self._lock.wait_for(lambda: self._closed, self._linger)
+                self._lock.wait_for(lambda: self._closed or self._hurried, self._linger)
                 batch, self._waiting = self._waiting, []
+                self._sending, self._hurried = len(batch), False
                 # Only after `close`: whatever was queued before it has been sent.
                 if not batch:
                     return
-            self._sending = len(batch)
             try:
                 # Outside the lock: `put` must return at once, however slow the back end is.
                 self._send(batch)
@@ -114,7 +130,10 @@ class Outbox(Generic[T]):
                     _LOGGER.warning("%s", error)
             except Exception:
                 self.lost += len(batch)
-                _LOGGER.exception("%d spans could not be told", len(batch))
+                _LOGGER.exception("%d spans could not be sent", len(batch))
+            with self._lock:
+                self._sending = 0
+                self._lock.notify_all()
 
 
 TIMEOUT: Final = 10.0

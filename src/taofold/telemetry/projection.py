@@ -94,6 +94,14 @@ class Calls:
             time = 0 if before is None else before.time + 1
             self._known[event.key, index] = _Call(action, event.thought, moment(record), time)
 
+    def place(self, key: str, index: int) -> TraceContext | None:
+        """Returns the place of an open call's span in the trace, or None if it is unknown."""
+        call = self._known.get((key, index))
+        if call is None:
+            return None
+        span = span_id(self._origin.run, call_part(key, index, call.time))
+        return TraceContext(self._origin.trace, span)
+
     def start(self, record: e.Record, event: e.Started) -> None:
         """The tool is about to be called."""
         call = self._known.get((event.key, event.index))
@@ -277,6 +285,11 @@ class SpanProjection:
         """Does the application's trace, if there is one, want to be recorded?"""
         root = self._roots.get(root_run(self._origin.run, self._opened.parent))
         return root is None or root.context is None or root.context.sampled
+
+    def place(self, key: str, index: int) -> TraceContext | None:
+        """Returns the place of an open call's span in the trace, or None if it is unknown."""
+        place = self._calls.place(key, index)
+        return None if place is None else place._replace(sampled=self.sampled)
 
     def feed(self, record: e.Record, prompt: Prompt | None = None) -> Span | None:
         """What is over with this record; `prompt` is what was sent if it ends a model call."""

@@ -10,7 +10,9 @@ most commands have none. The exporters are in `otel` and `opik`, what they send 
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any, Final, Protocol
 
@@ -19,7 +21,7 @@ from taofold.core.errors import ConfigError
 from taofold.core.events import AskFailed, Forked, Parked, Record, Replied, RunFinished, RunStarted
 from taofold.log.log import Claim, Log, RunRow, WrappedLog
 from taofold.runtime.model import Request
-from taofold.telemetry.outbox import endpoint_of
+from taofold.telemetry.outbox import PATIENCE, endpoint_of
 from taofold.telemetry.projection import Root, SpanProjection, context_of
 from taofold.telemetry.prompt import EncodedMessages, Prompt, prompt_of
 from taofold.telemetry.spans import Span, root_run
@@ -34,16 +36,24 @@ class Exporter(Protocol):
         """Take spans that are over."""
         ...
 
+    def flush(self, seconds: float = PATIENCE) -> bool:
+        """Waits until the queued spans are sent; False if the time was over first."""
+        ...
+
     def close(self) -> None:
         """Send what is left, within a bounded time."""
         ...
 
 
 class NoExporter:
-    """Tells nobody: tracing is switched off."""
+    """Sends nothing: tracing is switched off."""
 
     def export(self, spans: Sequence[Span]) -> None:
         """Nothing."""
+
+    def flush(self, seconds: float = PATIENCE) -> bool:
+        """Returns at once."""
+        return True
 
     def close(self) -> None:
         """Nothing."""
@@ -117,6 +127,28 @@ class TracedLog(WrappedLog):
             transcript = self._transcripts[position] = EncodedMessages(talk)
         self._prompts[run, key] = prompt_of(request, transcript)
 
+    @contextmanager
+    def during_call(self, run: str, key: str, index: int) -> Generator[None]:
+        """Makes the call's span the current one of OpenTelemetry while the tool runs.
+
+        Spans that the application makes inside the tool are children of `execute_tool` then.
+        """
+        projection = self._runs.get(run)
+        place = None if projection is None else projection.place(key, index)
+        # Not imported: an application that has not loaded OpenTelemetry makes no spans.
+        api: Any = sys.modules.get("opentelemetry.trace")
+        if api is None or place is None or isinstance(self.exporter, NoExporter):
+            yield
+            return
+        context: Any = sys.modules["opentelemetry.context"]
+        flags = api.TraceFlags(api.TraceFlags.SAMPLED if place.sampled else 0)
+        here = api.SpanContext(int(place.trace, 16), int(place.span, 16), False, flags)
+        token = context.attach(api.set_span_in_context(api.NonRecordingSpan(here)))
+        try:
+            yield
+        finally:
+            context.detach(token)
+
     async def append(self, run: str, epoch: int, records: Sequence[Record], **named: Any) -> bool:
         """Write the records, then tell the exporter what is over with them."""
         written = await super().append(run, epoch, records, **named)
@@ -159,6 +191,17 @@ class TracedLog(WrappedLog):
         """Forget the run. What a back end was sent stays there."""
         self._forget(run)
         await super().delete(run)
+
+    async def flush(self, seconds: float = PATIENCE) -> bool:
+        """Waits until the spans of everything recorded so far are sent.
+
+        Example:
+            await log.flush()  # in a test, before the collector is looked at
+
+        Returns:
+            False if `seconds` were over first.
+        """
+        return await asyncio.to_thread(self.exporter.flush, seconds)
 
     async def close(self) -> None:
         """Close the log and the exporter."""
@@ -221,6 +264,10 @@ class LazyExporter:
         """Pass the spans on."""
         self._made = self._made or self._make()
         self._made.export(spans)
+
+    def flush(self, seconds: float = PATIENCE) -> bool:
+        """Waits until the queued spans are sent; False if the time was over first."""
+        return self._made is None or self._made.flush(seconds)
 
     def close(self) -> None:
         """Close what was made."""

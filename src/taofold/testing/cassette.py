@@ -27,6 +27,7 @@ from urllib.parse import urlsplit
 
 from taofold.core.errors import ConfigError, TaofoldError
 from taofold.core.json_values import is_object, is_sequence
+from taofold.core.text import times
 from taofold.models.transport import (
     Body,
     Bounds,
@@ -96,7 +97,7 @@ class Cassette:
     def assert_complete(self) -> None:
         """Raise `AssertionError` if exchanges are left over."""
         if self._left:
-            raise AssertionError(f"{self.name!r} has {len(self._left)} exchanges left")
+            raise AssertionError(f"{self.name!r} has {times(len(self._left), 'exchange')} left")
 
 
 def _answer(response: dict[str, Any], on_bytes: OnBytes | None) -> HttpResponse:

@@ -7,7 +7,8 @@ ordinary `Model` seam, need no network and cost next to nothing per call. They k
 reply formats.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from math import ceil, floor
 from typing import Any, Final, TypeAlias
 
@@ -16,6 +17,7 @@ import msgspec
 from taofold.core.content import Conversation, ToolCall
 from taofold.core.errors import ConfigError, TaofoldError
 from taofold.core.json_values import at_pointer, is_object
+from taofold.core.text import line, times
 from taofold.core.values import FINISH, Message, Profile, Reply, Value
 from taofold.runtime.model import OnText, Request, ToolSpec
 
@@ -27,6 +29,7 @@ Line: TypeAlias = str | Reply | Exception
 
 Answer: TypeAlias = str | Reply
 _CHUNK: Final = 16
+_LONGEST_ERROR: Final = 300
 
 
 class ScriptEnded(TaofoldError):
@@ -84,6 +87,9 @@ def _speak(text: str, on_text: OnText) -> None:
 class ScriptedModel:
     """Gives `replies` in order and remembers what it was asked.
 
+    A new process that resumes a run makes its script anew. If the newest replies of the first
+    conversation are the first ones of the script, the script continues behind them.
+
     Args:
         replies: texts, whole replies, or exceptions to raise; may be endless.
         profile: what it claims to be able to do.
@@ -109,12 +115,15 @@ class ScriptedModel:
         # The conversation is not copied, it only grows:
         # its length is enough to see it as it was.
         received = Asked(request, len(request.conversation))
+        if not self.requests:
+            self._skip_given(received)
         self.requests.append(received)
         line = next(self._replies, None)
         if line is None:
             raise ScriptEnded(
-                f"{self.name!r} was asked {len(self.requests)} times, but its script has "
-                f"{len(self.requests) - 1} replies; it was shown {received.last[-200:]!r}: "
+                f"{self.name!r} was asked {times(len(self.requests), 'time')}, but its script has "
+                f"{times(len(self.requests) - 1, 'reply', 'replies')}; "
+                f"it was shown {received.last[-200:]!r}: "
                 "add a reply, or find out why the agent asks again"
             )
         if isinstance(line, Exception):
@@ -123,6 +132,15 @@ class ScriptedModel:
         if on_text is not None:
             _speak(reply.text, on_text)
         return reply
+
+    def _skip_given(self, received: Asked) -> None:
+        """Moves the script behind the replies that the conversation already ends with."""
+        given = [_heard(m.text, m.calls) for m in received.messages if m.role == "assistant"]
+        first = list(islice(self._replies, len(given)))
+        script = [_heard(*_content(line)) for line in first]
+        # The longest match: a script may hold the same reply several times in a row.
+        known = next((n for n in range(len(first), 0, -1) if given[-n:] == script[:n]), 0)
+        self._replies = chain(first[known:], self._replies)
 
     def price(self, input_tokens: int, output_tokens: int) -> float | None:
         """US dollars for a call of this size."""
@@ -133,9 +151,22 @@ class ScriptedModel:
         left = next(self._replies, None)
         if left is not None:
             raise AssertionError(
-                f"{self.name!r} was asked {len(self.requests)} times and has replies left; "
+                f"{self.name!r} was asked {times(len(self.requests), 'time')} "
+                f"and has replies left; "
                 f"the next is {left!r}"
             )
+
+
+def _content(line: Line) -> tuple[str, Sequence[ToolCall]]:
+    """The text and the calls of a line; an exception has neither."""
+    if isinstance(line, Reply):
+        return line.text, line.calls
+    return (line, ()) if isinstance(line, str) else ("", ())
+
+
+def _heard(text: str, calls: Sequence[ToolCall]) -> tuple[str, list[tuple[str, str]]]:
+    """What identifies a reply: ids of calls are given by whoever records them."""
+    return text, [(call.name, call.arguments) for call in calls]
 
 
 class FunctionModel:
@@ -194,7 +225,8 @@ class TestModel:
     """Calls each tool once with the simplest arguments that its schema allows, then answers.
 
     For tests of what is around a model: that tools are wired, that outputs are typed, that an
-    application holds together. The same requests get the same replies.
+    application holds together. The same requests get the same replies. If a call of a tool failed,
+    it gives up: the run has `success=False`, and its answer names the tool and the error.
 
         result = Agent(TestModel(), tools=[price], output=Invoice).run_sync("What is it?")
         assert isinstance(result.output, Invoice)
@@ -202,8 +234,8 @@ class TestModel:
     Args:
         call: names of the tools to call, in this order; None = all that are offered.
         arguments: parameters by tool, where the simplest ones will not do.
-        answer: what to answer with; None = the simplest value of the output's type, or a text
-            that says which tools were called.
+        answer: what to answer with if no call failed; None = the simplest value of the output's
+            type, or a text with the names of the called tools.
     """
 
     __test__ = False  # a model, which pytest must not collect for its name
@@ -239,7 +271,11 @@ class TestModel:
         if missing and not called:
             raise ConfigError(f"TestModel shall call {missing[0]!r}, which is not offered")
         calls = [] if request.schema else self._calls(request, called)
-        if calls:
+        failed = _failed(conversation)
+        if failed and (not calls or calls[0].name == FINISH):
+            calls = [_call(FINISH, {"answer": failed, "success": False}, len(called))]
+            text = "A call failed, so I give up."
+        elif calls:
             # A strict agent wants to be told why something is called.
             text = (
                 f"I call {', '.join(call.name for call in calls)}, to try what is around a model."
@@ -290,6 +326,21 @@ class TestModel:
         elif isinstance(parameters["answer"], str):
             parameters["answer"] = text
         return _json(step)
+
+
+def _failed(conversation: Sequence[Message]) -> str:
+    """The tools whose calls failed, each with its error; "" if none did."""
+    names = {call.id: call.name for message in conversation for call in message.calls}
+    # `corrections` answers an unusable `finish` with a result, which is no failure of a tool.
+    failures = [
+        (names[result.id], result.text)
+        for message in conversation
+        for result in message.results
+        if result.error and names.get(result.id, FINISH) != FINISH
+    ]
+    # The name of the tool ends the head of an observation.
+    errors = [(name, text.partition(f"{name}: ")[2] or text) for name, text in failures]
+    return "\n".join([f"{name} failed: {line(text, _LONGEST_ERROR)}" for name, text in errors])
 
 
 def _wraps(schema: Mapping[str, Any]) -> bool:

@@ -225,7 +225,14 @@ class Showing:
 
 
 def prompted(prompt: Prompt) -> Showing:
-    """What a person says, read and checked: see `showing`."""
+    """What a person says, read and checked: see `showing`.
+
+    Raises:
+        TypeError: it is neither text nor an attachment nor a sequence of these.
+    """
+    given: Any = prompt  # a caller's own types may be wrong
+    if not isinstance(given, str | Attachment | Iterable):
+        raise TypeError(f"a goal is text, or a list of texts and attachments, not {given!r}")
     return showing([prompt] if isinstance(prompt, str | Attachment) else prompt)
 
 
@@ -237,6 +244,7 @@ def showing(said: Iterable[Shown]) -> Showing:
     """
     parts: list[TextPart | MediaPart] = []
     blobs: dict[str, bytes] = {}
+    attachment: Any
     for attachment in said:
         match attachment:
             case str():
@@ -251,6 +259,8 @@ def showing(said: Iterable[Shown]) -> Showing:
                     parts.append(loaded)
             case TextPart() | MediaPart():
                 parts.append(attachment)
+            case other:
+                raise TypeError(f"a goal holds texts and attachments, not {other!r}")
     return Showing(tuple(parts), blobs)
 
 

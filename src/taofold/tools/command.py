@@ -33,6 +33,7 @@ ALLOWED: Final = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "PYTEST_DISABLE_PL
 Where many plugins are installed, pytest takes seconds to begin: who turned them off meant it.
 """
 _PATH: Final = "/usr/local/bin:/usr/bin:/bin"
+LEFT_RUNNING: Final = "what it left running in the background was stopped with it"
 
 Contain = Literal["auto", "always", "never"]
 Command = Annotated[list[str], Field(min_length=1)] | Annotated[str, Field(min_length=1)]
@@ -62,7 +63,8 @@ class Shell:
         """Run a program and return its exit code and output (standard output and errors).
 
         Give a list of arguments, or a text for /bin/sh when pipes or wildcards are needed.
-        There is no input and no terminal. Long output is shortened in the middle.
+        There is no input and no terminal. Long output is shortened in the middle. What a command
+        leaves running in the background is stopped when the command ends.
 
         Args:
             command: For example ["python", "-m", "pytest", "-q"], or "ls | wc -l".
@@ -104,6 +106,7 @@ class Shell:
         inherited: tuple[int, ...] = (),
     ) -> Outcome:
         output = OutputExcerpt()
+        left: list[str] = []
         started = monotonic()
         # The home lies inside the temporary folder, in the container as well as outside.
         environment = {**self.environment, "HOME": home, "TMPDIR": str(Path(home).parent)}
@@ -116,6 +119,7 @@ class Shell:
                 environment=environment,
                 heard=_hearing(ctx, output),
                 inherited=inherited,
+                left_running=lambda: left.append(LEFT_RUNNING),
             )
         except asyncio.CancelledError:
             # What it printed so far becomes part of the observation of a call that timed out.
@@ -129,7 +133,8 @@ class Shell:
         text = output.text.rstrip("\n")
         head = f"{_ended(code)}, {monotonic() - started:.1f} s ({self.label})"
         reason = key_line(text, code != 0) or head
-        return Outcome(f"{head}\n{text}", "failure" if code else "success", reason)
+        said = "\n".join([head, *left, text])
+        return Outcome(said, "failure" if code else "success", reason)
 
 
 def command_tool(

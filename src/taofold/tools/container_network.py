@@ -294,7 +294,8 @@ def uplink(outside: Path) -> Uplink:
     helper = _working()
     program = trusted_code.program(helper, outside) if helper else ""
     if not program:
-        raise ConfigError(f"no network of its own can be made: {why_not()}; {INSTALL}")
+        reason = why_not() or f"{helper} lies below {outside}, where an agent can write"
+        raise ConfigError(f"no network of its own can be made: {reason}; {INSTALL}")
     return Uplink(helper, program)
 
 

@@ -9,6 +9,7 @@ Values and exceptions only: the runtime asks, answers and waits.
 from collections.abc import Awaitable, Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Generic
 
 import msgspec
@@ -82,7 +83,7 @@ class ModelAnswer:
 
 @dataclass(slots=True)
 class RunContext(Generic[Deps]):
-    """The optional first parameter of a tool.
+    """The optional first parameter of a tool, and the parameter of a function of instructions.
 
     `effect_id` is the same for every attempt at this very call, also after a crash:
     pass it on as an idempotency key. `timeout_s` is what is left for the call.
@@ -92,6 +93,8 @@ class RunContext(Generic[Deps]):
     run_id: str = ""
     effect_id: str = ""
     step: int = 0
+    goal: str = ""
+    """The text of the run's goal."""
     principal: Principal = Principal()
     timeout_s: float = 60.0
     partial: list[str] = field(default_factory=list[str])
@@ -120,9 +123,13 @@ class RunContext(Generic[Deps]):
     """
 
     @property
-    def state(self) -> dict[str, JSON]:
-        """A copy of the run's state: changing it changes nothing (return an update instead)."""
-        return deepcopy(dict(self.data))
+    def state(self) -> Mapping[str, JSON]:
+        """The run's state, to read. A tool changes it with what it returns: `Outcome(update=…)`.
+
+        Raises:
+            TypeError: on an assignment to a key.
+        """
+        return MappingProxyType(deepcopy(dict(self.data)))
 
     def report(self, text: str) -> None:
         """Tell listeners about progress, and keep `text` should the call time out."""
@@ -138,7 +145,7 @@ class Outcome(msgspec.Struct, frozen=True):
     status: ObservationStatus = "success"
     extraction: str = ""
     update: tuple[str, JSON] | None = None
-    """A state update `(key, value)`."""
+    """What the call changes in the run's state: `(key, value)`."""
     parts: tuple[TextPart | MediaPart, ...] = ()
     """Text and media in order, where there is more than `value`, which then has a line for each."""
     blobs: Mapping[str, bytes] = {}

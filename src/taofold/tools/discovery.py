@@ -20,6 +20,7 @@ from typing import Final, cast
 
 from taofold.core.errors import ConfigError
 from taofold.core.values import Tier
+from taofold.foreign_code import contained, original
 from taofold.tools.tool import Tool, as_tool
 from taofold.tools.toolset import Toolset
 
@@ -137,13 +138,15 @@ def _load(path: Path, faults: list[DiscoveryFault]) -> ModuleType | None:
     module = module_from_spec(spec)
     sys.modules[name] = module  # dataclasses and type hints look their module up there
     try:
-        with redirect_stdout(sys.stderr):  # a file that prints must not spoil machine output
+        with (
+            contained(),
+            redirect_stdout(sys.stderr),
+        ):  # a file that prints must not spoil machine output
             spec.loader.exec_module(module)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # noqa: BLE001 - also sys.exit(): other files still load
+    except Exception as error:  # noqa: BLE001 - whatever a module raises: other files still load
         del sys.modules[name]
-        faults.append(DiscoveryFault(path, f"importing it raised {type(error).__name__}: {error}"))
+        cause = original(error)
+        faults.append(DiscoveryFault(path, f"importing it raised {type(cause).__name__}: {cause}"))
         return None
     return module
 

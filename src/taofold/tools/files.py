@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches, unified_diff
 from fnmatch import fnmatchcase
 from functools import wraps
+from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -19,6 +20,7 @@ from typing import Annotated, Any, Final
 from pydantic import Field
 
 from taofold.core.errors import ConfigError
+from taofold.core.text import times, visible_line
 from taofold.tools.attachments import Attachment, media_type_of, showing
 from taofold.tools.context import Outcome, RunContext
 from taofold.tools.jail import PROTECTED, FileEntry, Jail, jail
@@ -131,7 +133,7 @@ class FileReader:
             return Outcome(f"{what} {path!r}", extraction=f"{what} {path!r}")
         if total > MOST_ENTRIES:
             lines.append(f"… {total - MOST_ENTRIES} more; narrow it with path, glob or depth")
-        return Outcome("\n".join(lines), extraction=f"{total} entries in {path}")
+        return Outcome("\n".join(lines), extraction=f"{times(total, 'entry', 'entries')} in {path}")
 
     def read_file(
         self,
@@ -157,7 +159,9 @@ class FileReader:
         if not lines:
             return Outcome(f"{path} is empty", extraction=f"{path} is empty")
         if start > len(lines):
-            raise ValueError(f"{path!r} has {len(lines)} lines; start={start} is beyond them")
+            raise ValueError(
+                f"{path!r} has {times(len(lines), 'line')}; start={start} is beyond them"
+            )
         last = min(end, len(lines)) if end else len(lines)
         if last < start:
             raise ValueError(f"end={end} is before start={start}")
@@ -166,7 +170,7 @@ class FileReader:
         # Says where to go on, so that the model does not read the beginning once more.
         more = f"\n… continue with start={last + 1}" if last < min(end or last, len(lines)) else ""
         if not end and last < len(lines):
-            more = f"\n… {len(lines) - last} more lines; continue with start={last + 1}"
+            more = f"\n… {times(len(lines) - last, 'more line')}; continue with start={last + 1}"
         return Outcome(f"{head}\n{excerpt}{more}", extraction=head)
 
     def _medium(self, path: str, raw: bytes) -> Outcome:
@@ -210,7 +214,8 @@ class FileReader:
         hits: list[str] = []
         for (name, content), indexes in zip(files, hits_by_file, strict=True):
             lines = content.split("\n") if indexes else []
-            hits += [f"{name}:{i + 1}: {clip(lines[i].strip(), 300)}" for i in indexes]
+            place = visible_line(name)
+            hits += [f"{place}:{i + 1}: {clip(lines[i].strip(), 300)}" for i in indexes]
         return _report(hits, limit, len(files), skipped)
 
     def _texts(self, path: str, glob: str, skipped: list[str]) -> Iterator[tuple[str, str]]:
@@ -243,11 +248,12 @@ class FileReader:
 
 
 def _shown(entry: FileEntry) -> str:
+    path = visible_line(entry.path)
     if entry.kind == "directory":
-        return f"{entry.path}/"
+        return f"{path}/"
     if entry.kind == "link":
-        return f"{entry.path} -> {entry.target} (a link, not followed)"
-    return f"{entry.path}  {entry.size}" if entry.kind == "file" else f"{entry.path}  (special)"
+        return f"{path} -> {visible_line(entry.target)} (a link, not followed)"
+    return f"{path}  {entry.size}" if entry.kind == "file" else f"{path}  (special)"
 
 
 def _within_budget(lines: list[str], start: int, last: int) -> tuple[str, int]:
@@ -271,9 +277,9 @@ def _literal(pattern: str, content: str, ignore_case: bool) -> list[int]:
 
 
 def _report(hits: list[str], limit: int, files: int, skipped: list[str]) -> Outcome:
-    note = f"\n(not searched: {', '.join(skipped[:5])})" if skipped else ""
+    note = f"\n(not searched: {', '.join(map(visible_line, skipped[:5]))})" if skipped else ""
     if not hits:
-        summary = f"no line matches in {files} files"
+        summary = f"no line matches in {times(files, 'file')}"
         return Outcome(summary + note, extraction=summary)
     more = f"\n… more than {limit} hits; narrow it with path or glob" if len(hits) > limit else ""
     first_hits = hits[:limit]
@@ -306,7 +312,8 @@ class FileEditor:
             return Outcome(f"{path} already has this content", extraction=f"{path} is unchanged")
         created = self.jail.write(path, raw)
         count = len(TextFile(content).lines)
-        summary = f"{'created' if created else 'replaced'} {path}: {count} lines, {len(raw)} bytes"
+        size = f"{times(count, 'line')}, {times(len(raw), 'byte')}"
+        summary = f"{'created' if created else 'replaced'} {path}: {size}"
         if before is None:
             return Outcome(summary, extraction=summary)
         return Outcome(f"{summary}\n{_diff(before.content, content, path)}", extraction=summary)
@@ -342,22 +349,27 @@ class FileEditor:
         """The difference that `write_file` would make."""
         path, content = str(parameters.get("path")), str(parameters.get("content", ""))
         try:
-            before = self._before(path)
+            before, place = self._before(path), self._place(path)
         except (OSError, ValueError) as error:
-            return f"write {path}: {error}"
-        verb = "create" if before is None else "replace"
-        return f"{verb} {path}\n{_diff(before.content if before else '', content, path)}"
+            return f"write {visible_line(path)}: {error}"
+        head = f"{'create' if before is None else 'replace'} {place}"
+        difference = _diff(before.content if before else "", content, place)
+        return "\n".join([head, difference, *([] if before is None else [_as_of(before)])])
 
     def preview_edit(self, parameters: dict[str, Any]) -> str:
         """The difference that `edit_file` would make."""
         path = str(parameters.get("path"))
         old, new = str(parameters.get("old", "")), str(parameters.get("new", ""))
         try:
-            text = self._text(path)
+            text, place = self._text(path), self._place(path)
             after, _ = _edited(text, path, old, new, bool(parameters.get("all")))
         except (OSError, ValueError) as error:
-            return f"edit {path}: {error}"
-        return f"edit {path}\n{_diff(text.content, after, path)}"
+            return f"edit {visible_line(path)}: {error}"
+        return f"edit {place}\n{_diff(text.content, after, place)}\n{_as_of(text)}"
+
+    def _place(self, path: str) -> str:
+        """The file that `path` leads to, as a person reads it."""
+        return "/".join(self.jail.parts(path, write=True))
 
     def _text(self, path: str) -> TextFile:
         raw = self.jail.read(path, MOST_BYTES)
@@ -405,6 +417,13 @@ def _edited(text: TextFile, path: str, old: str, new: str, every: bool) -> tuple
     return content.replace(old, new), len(places)
 
 
+def _as_of(text: TextFile) -> str:
+    """Which content a preview is about. An approval holds for this content only."""
+    raw = text.encoded(text.content) + bytes([text.exact])
+    digest = blake2b(raw, digest_size=8).hexdigest()
+    return f"(the file has {times(len(text.lines), 'line')} now, digest {digest})"
+
+
 def _line(content: str, place: int) -> int:
     return content.count("\n", 0, place) + 1
 
@@ -439,7 +458,7 @@ def _nearest(text: TextFile, old: str, new: str) -> str:
 
 def _diff(before: str, after: str, path: str) -> str:
     lines = list(unified_diff(before.split("\n"), after.split("\n"), path, path, lineterm="", n=2))
-    more = [f"… {len(lines) - MOST_DIFF} more lines"] if len(lines) > MOST_DIFF else []
+    more = [f"… {times(len(lines) - MOST_DIFF, 'more line')}"] if len(lines) > MOST_DIFF else []
     return "\n".join(lines[2:][:MOST_DIFF] + more)
 
 

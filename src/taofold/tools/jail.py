@@ -22,6 +22,8 @@ from pathlib import Path
 from typing import Final
 
 from taofold import reserved_places
+from taofold.core.text import visible
+from taofold.reserved_places import is_same_name
 from taofold.trusted_code import OUTSIDE, frozen
 
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -31,7 +33,7 @@ _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXE
 
 _MARK: Final = "user.taofold.effect"
 
-HIDDEN: Final = (".taofold",)
+HIDDEN: Final = (reserved_places.PROJECT,)
 """Names that do not exist for an agent: its own log, policy and baselines."""
 PROTECTED: Final = (".git",)
 """Names that are read-only: a hook planted there would run outside the jail."""
@@ -64,10 +66,11 @@ class Jail:
     def parts(self, path: str, *, write: bool = False) -> tuple[str, ...]:
         """The components of `path` below the root.
 
-        `..` is resolved as text, which is exact because links are not followed.
+        They spell the path in one way: a person who approves a call reads where it leads.
 
         Raises:
-            OutsideJail: it leads out of the root, or to a name that is hidden or protected.
+            OutsideJail: it leads out of the root, to a name that is hidden or protected, or it is
+                written so that it could be read as another path.
         """
         # An absolute path is taken where it lies below the root: models copy them from listings.
         inner = path
@@ -81,28 +84,27 @@ class Jail:
             if part == "..":
                 if not parts:
                     raise OutsideJail(f"{path!r} leads out of the work root")
-                parts.pop()
-            elif part not in ("", "."):
+                raise OutsideJail(f"{path!r} goes back with '..': write the path without it")
+            if part not in ("", "."):
                 parts.append(part)
         self._allowed(path, parts, write)
         return tuple(parts)
 
     def _allowed(self, path: str, parts: list[str], write: bool) -> None:
+        inner = "/".join(parts)
         try:
-            encoded = os.fsencode("/".join(parts))
+            os.fsencode(inner)
         except UnicodeEncodeError:
             raise OutsideJail(f"{path!r} is no file name: it is not valid text") from None
-        if b"\0" in encoded:
-            raise OutsideJail(f"{path!r} is no file name: it holds a NUL character")
-        folded = {part.casefold() for part in parts}  # some file systems ignore case
+        flaw = _misread(parts, write)
+        if flaw:
+            raise OutsideJail(f"{path!r} is no file name here: {flaw}")
         target = self.root.joinpath(*parts)
-        if folded & set(self.hidden) or reserved_places.holds(self.root, target):
+        if _any_same(parts, self.hidden) or reserved_places.holds(self.root, target):
             raise OutsideJail(f"{path!r} belongs to the runtime and cannot be used")
-        inner = "/".join(parts)
-        # With a slash on both sides: `src` protects `src/x`, not `srcx`.
-        if write and any([(inner + "/").startswith(f"{prefix}/") for prefix in self.frozen]):
+        if write and any([_is_below(parts, prefix) for prefix in self.frozen]):
             raise OutsideJail(f"{path!r} is read-only: this program itself runs from there")
-        if write and folded & set(self.protected):
+        if write and _any_same(parts, self.protected):
             raise OutsideJail(f"{path!r} is read-only: {', '.join(self.protected)} is protected")
 
     @contextmanager
@@ -184,7 +186,7 @@ class Jail:
         with self.directory(parts) as folder:
             for name in sorted(os.listdir(folder)):  # noqa: PTH208 - a descriptor has no Path
                 inner = self.root.joinpath(*parts, name)
-                if name.casefold() in self.hidden or reserved_places.holds(self.root, inner):
+                if _any_same([name], self.hidden) or reserved_places.holds(self.root, inner):
                     continue
                 with suppress(FileNotFoundError):
                     entries.append(_entry(folder, name, "/".join((*parts, name))))
@@ -207,6 +209,30 @@ def jail(root: Path | str, *, protected: tuple[str, ...] = PROTECTED) -> Jail:
         raise NotADirectoryError(f"the work root {str(root)!r} is not a directory")
     OUTSIDE.roots.add(resolved)
     return Jail(resolved, protected=protected, frozen=frozen(resolved))
+
+
+def _misread(parts: list[str], write: bool) -> str:
+    """Why a person could read the names as others, or as something else; "" if he cannot."""
+    for part in parts:
+        if any([character < " " or "\x7f" <= character < "\xa0" for character in part]):
+            return "it holds a control character"
+        if part != part.strip():
+            return f"{part!r} begins or ends with a blank"
+        # What is there already may be read under such a name.
+        if write and visible(part) != part:
+            return f"it holds an invisible character: {visible(part)}"
+    return ""
+
+
+def _any_same(parts: list[str], reserved: tuple[str, ...]) -> bool:
+    # A backslash separates names where the tree is checked out on Windows.
+    names = [name for part in parts for name in part.split("\\")]
+    return any([is_same_name(name, other) for name in names for other in reserved])
+
+
+def _is_below(parts: list[str], folder: str) -> bool:
+    above = folder.split("/")
+    return len(parts) >= len(above) and all(map(is_same_name, parts, above))
 
 
 def _enter(folder: int, name: str, path: str, create: bool) -> int:

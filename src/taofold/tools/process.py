@@ -38,11 +38,13 @@ async def run(
     heard: Callable[[bytes], object],
     most: int = MOST_BYTES,
     inherited: Sequence[int] = (),
+    left_running: Callable[[], object] = lambda: None,
 ) -> int:
     """Run it and return its exit code (-9 = killed by signal 9). `heard` gets each chunk.
 
     Output and errors come in one stream, in the order they were written. It gets the
-    descriptors `inherited`.
+    descriptors `inherited`. `left_running` is called if it ended before what it had started in the
+    background, which is stopped.
 
     Raises:
         OSError: it cannot be started.
@@ -68,7 +70,8 @@ async def run(
             # Ours must go, or the reading end never sees the end of the output.
             os.close(writer)
         try:
-            await pipe.until(process)
+            if await pipe.until(process):
+                left_running()
         finally:
             # In a finally: after cancellation, too, nothing of the group goes on.
             _kill(process.pid)
@@ -106,11 +109,14 @@ async def _reaped(process: asyncio.subprocess.Process) -> int:
     return await process.wait()
 
 
-def _kill(group: int) -> None:
+def _kill(group: int) -> bool:
+    """Kill the group. Was anybody left in it?"""
     # The group's number stays taken while any member, even a dead one, is not reaped; the
     # leader is reaped by asyncio, so a late kill could at worst find no such group.
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(group, signal.SIGKILL)
+        return True
+    return False
 
 
 class _Pipe:
@@ -139,20 +145,23 @@ class _Pipe:
             self._loop.remove_reader(self._fd)
             self._ended.set()
 
-    async def until(self, process: asyncio.subprocess.Process) -> None:
-        """Until the program has ended and its output is read, or there is too much of it."""
+    async def until(self, process: asyncio.subprocess.Process) -> bool:
+        """Until the program has ended and its output is read, or there is too much of it.
+
+        True if it left others running, which are stopped.
+        """
         ended = asyncio.ensure_future(self._ended.wait())
         exited = asyncio.ensure_future(process.wait())
         try:
             await asyncio.wait({ended, exited}, return_when=asyncio.FIRST_COMPLETED)
             if self.flooded:
-                return
-            if exited.done():
-                # A background child may hold the pipe open for ever.
-                _kill(process.pid)
-                await asyncio.wait({ended}, timeout=_GRACE)
-            else:
+                return False
+            if not exited.done():
                 await exited  # it closed its output and goes on working
+            # A background child may hold the pipe open for ever.
+            left = _kill(process.pid)
+            await asyncio.wait({ended}, timeout=_GRACE)
+            return left
         finally:
             ended.cancel()
             exited.cancel()

@@ -223,10 +223,26 @@ class _Walk:
         return self.plain(plain_value, depth - 1)
 
 
+def _update_of(update: Any) -> tuple[str, Any] | None:
+    """A state update as key and value.
+
+    Raises:
+        ValueError: it is none; the message is for the author of the tool.
+    """
+    match update:
+        case None:
+            return None
+        case dict() if len(cast("dict[Any, Any]", update)) == 1:
+            [(key, value)] = cast("dict[Any, Any]", update).items()
+        case (key, value):
+            pass
+        case _:
+            raise ValueError('Outcome(update=…) is one key with its value, as ("cart", [1, 2])')
+    return utf8(str(key)), jsonable(value)
+
+
 def _checked(said: Outcome) -> Outcome:
-    update = said.update
-    if update is not None:
-        update = (utf8(str(update[0])), jsonable(update[1]))
+    update = _update_of(said.update)
     extraction = utf8(str(said.extraction))
     media = None if said.parts else _media_of(said.value)
     if media is not None:

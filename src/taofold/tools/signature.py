@@ -39,8 +39,9 @@ from taofold.core.json_values import copied, is_array, is_object
 from taofold.parsing.outcome import Repair
 from taofold.parsing.schema.coercion import Coercion, Misfit
 from taofold.parsing.schema.reading_plan import plan_of_schema
-from taofold.tools.arguments import BadArguments, Checker, explain, misread, unknown
+from taofold.tools.arguments import BadArguments, explain, misread, unknown
 from taofold.tools.context import RunContext
+from taofold.tools.schema_check import SchemaCheck
 
 Style: TypeAlias = Literal["typed", "stateful", "mapping"]
 """`typed`: parameters by name; `stateful`: TAgent's `(state, args)`; `mapping`: one dict."""
@@ -72,6 +73,8 @@ class FunctionSignature:
     model_name: str = ""
     """The parameter that takes `model`, whose fields are parameters of the tool."""
     model_fields: frozenset[str] = field(default_factory=frozenset[str])
+    untyped: tuple[str, ...] = ()
+    """Parameters without an annotation: a model may send any JSON for them."""
 
     def fitted(self, parameters: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Repair, ...]]:
         """Parameters in the types of the schema, by conversions without loss; pure.
@@ -193,11 +196,16 @@ UNREAD: Final = FunctionSignature({})
 
 
 def signature_of_schema(
-    schema: Mapping[str, Any], function: Callable[..., Any] | None, *, context: bool = False
+    schema: Mapping[str, Any],
+    function: Callable[..., Any] | None,
+    *,
+    context: bool = False,
+    checked_again: bool = False,
 ) -> FunctionSignature:
     """The signature of a function that takes one mapping described by a JSON Schema."""
     blocking = function is not None and is_blocking(function)
-    return FunctionSignature(dict(schema), Checker(schema), "mapping", context, blocking=blocking)
+    check = SchemaCheck(schema, checked_again=checked_again)
+    return FunctionSignature(dict(schema), check, "mapping", context, blocking=blocking)
 
 
 def is_blocking(function: Callable[..., Any]) -> bool:
@@ -272,10 +280,12 @@ def _declared(function: Callable[..., Any], doc: Docstring) -> FunctionSignature
     # parameters, a level less to nest.
     models = [p for p in parameters if _model(hints[p.name]) and p.default is _NONE]
     positional = tuple(p for p in parameters if p.kind is inspect.Parameter.POSITIONAL_ONLY)
+    untyped = tuple(p.name for p in parameters if p.annotation is _NONE)
     if len(models) == 1:
-        return _flattened(models[0], parameters, hints, doc, context, positional)
+        signature = _flattened(models[0], parameters, hints, doc, context, positional)
+        return replace(signature, untyped=untyped)
     validator, schema = _compiled(parameters, hints, doc)
-    return FunctionSignature(schema, validator, "typed", context, positional)
+    return FunctionSignature(schema, validator, "typed", context, positional, untyped=untyped)
 
 
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:

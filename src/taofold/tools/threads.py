@@ -11,15 +11,20 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from contextvars import Context, copy_context
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
+
+from taofold.foreign_code import foreign_exit
 
 IDLE_SECONDS: Final = 30.0
 """A thread that has had nothing to do for so long ends."""
 MAX_THREADS: Final = 512
 """Beyond it calls wait for a thread."""
+_LOOK_S: Final = 0.1
+"""How often a caller that waits for a thread looks whether it was cancelled itself."""
 
 
 class Exhausted(RuntimeError):
@@ -53,7 +58,8 @@ class ThreadCall:
         except Exception as caught:  # noqa: BLE001 - it is handed to whoever awaits
             error = _sendable(caught)
         except BaseException as caught:  # noqa: BLE001 - sys.exit() in a tool ends the tool only
-            error = RuntimeError(f"the tool raised {caught!r}")
+            error = foreign_exit(caught)
+            error.__cause__ = caught
         try:
             self.loop.call_soon_threadsafe(_settle, self.future, result, error)
         except RuntimeError:
@@ -182,27 +188,72 @@ def _in_loop() -> bool:
 
 
 def run_now(work: Coroutine[Any, Any, T]) -> T:
-    """Run `work` to its end. Inside a running loop it gets a thread and a loop of its own."""
-    if not _in_loop():
+    """Runs `work` to its end. Inside a running loop it gets a thread and a loop of its own.
+
+    Raises:
+        KeyboardInterrupt: on Ctrl-C, once `work` is cancelled. Its traceback is short.
+    """
+    if _in_loop():
         # Two loops cannot run in one thread, so inside a loop another thread gets its own.
+        return _InThread(work).result()
+    try:
         return asyncio.run(work)
-    values: list[T] = []
-    errors: list[BaseException] = []
+    except KeyboardInterrupt:
+        # Without the frames of the cancelled tasks: they tell the caller nothing.
+        raise KeyboardInterrupt from None
 
-    def drive() -> None:
+
+class _InThread(Generic[T]):
+    """Runs `work` in a thread and a loop of its own, while the caller's thread waits."""
+
+    def __init__(self, work: Coroutine[Any, Any, T]) -> None:
+        self._work = work
+        self._running: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
+        self._values: list[T] = []
+        self._errors: list[BaseException] = []
+        # A thread begins with an empty context: the caller's trace and settings go along.
+        context = copy_context()
+        self._thread = threading.Thread(
+            target=lambda: context.run(self._drive), name="taofold-run-sync", daemon=True
+        )
+
+    def result(self) -> T:
+        """Returns or raises what `work` does. It is cancelled if the caller is."""
+        caller = asyncio.current_task()
+        before = 0 if caller is None else caller.cancelling()
+        self._thread.start()
         try:
-            values.append(asyncio.run(work))
-        except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
-            errors.append(error)
+            # Blocks the caller's loop: that is what a call that is not async does. Ctrl-C under
+            # `asyncio.run` only cancels the task, which does not notice while it is blocked here.
+            while self._thread.is_alive():
+                self._thread.join(_LOOK_S)
+                if caller is not None and caller.cancelling() > before:
+                    self._cancel()
+        except BaseException:  # Ctrl-C in a notebook: nothing may go on behind the caller's back
+            self._cancel()
+            raise
+        if self._errors:
+            raise self._errors[0]
+        return self._values[0]
 
-    # A thread begins with an empty context: the caller's trace and settings go along.
-    context = copy_context()
-    thread = threading.Thread(
-        target=lambda: context.run(drive), name="taofold-run-sync", daemon=True
-    )
-    thread.start()
-    # Blocks the caller's loop: that is what a call that is not async does.
-    thread.join()
-    if errors:
-        raise errors[0]
-    return values[0]
+    def _drive(self) -> None:
+        try:
+            self._values.append(asyncio.run(self._main()))
+        except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
+            self._errors.append(error)
+
+    async def _main(self) -> T:
+        task = asyncio.current_task()
+        assert task is not None
+        self._running = asyncio.get_running_loop(), task
+        return await self._work
+
+    def _cancel(self) -> None:
+        """Cancels the work and waits for its end."""
+        while self._running is None and self._thread.is_alive():
+            self._thread.join(_LOOK_S)
+        if self._running is not None:
+            loop, task = self._running
+            with suppress(RuntimeError):  # the loop is closed: the work has ended
+                loop.call_soon_threadsafe(task.cancel)
+        self._thread.join()

@@ -17,6 +17,7 @@ import importlib
 import inspect
 import math
 import re
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
@@ -39,6 +40,7 @@ from typing_extensions import ParamSpec, TypeVar, Unpack
 from taofold.core.errors import ConfigError
 from taofold.core.text import utf8
 from taofold.core.values import RESERVED, Action, Sideeffect, Tier
+from taofold.foreign_code import contained, in_own_task
 from taofold.parsing.outcome import Repair
 from taofold.tools.arguments import BadArguments, quote
 from taofold.tools.context import Outcome, RunContext
@@ -77,6 +79,10 @@ def check_name(name: str) -> str:
     if name in RESERVED:
         raise ConfigError(f"the name {name!r} is reserved; choose another with name=...")
     return name
+
+
+class ToolWarning(UserWarning):
+    """The definition of a tool lacks a type or the description."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +149,8 @@ class Tool(Generic[P, R]):
     renew: "Callable[[Tool], Tool] | None" = field(default=None, repr=False, hash=False)
     """Takes the tool, or a changed copy of it, and gives it as its source describes it now; the
     very same object if nothing changed."""
+    undeclared: bool = field(default=False, repr=False)
+    """Its author gave neither an effect nor a tier, so the defaults hold. Not in `definition`."""
     definition: str = field(init=False, default="")
     """Digest of what a person approves: name, description, schema, tier, effect, role."""
 
@@ -292,24 +300,24 @@ class Bound:
         signature = tool.signature
         args = self.args
         if ctx is not None and signature.style == "stateful":
-            args = (ctx.state, *args)
+            args = (dict(ctx.state), *args)
         elif signature.context:
             args = (ctx, *args)
         value: Any
         if signature.blocking and tool.thread:
             value = await WORKERS.run(function, *args, **self.kwargs)
         else:
-            try:
+            with contained():
                 value = function(*args, **self.kwargs)
-            # Inline, sys.exit() in a tool would end the whole process.
-            except SystemExit as error:
-                raise RuntimeError(f"the tool raised {error!r}") from error
+        # A plain function may return an awaitable, too: a lambda around an async client.
         if not is_scalar(value) and inspect.isawaitable(value):
-            value = await value
+            with contained():
+                value = await in_own_task(value)
         # Turning megabytes into JSON holds up the event loop, and every lease with it.
         if bulky(value.value if isinstance(value, Outcome) else value):
             return cast("Outcome", await WORKERS.run(self._outcome, value, signature))
-        return self._outcome(value, signature)
+        with contained():  # serializers, properties and __repr__ of foreign classes
+            return self._outcome(value, signature)
 
     def _outcome(self, value: Any, signature: FunctionSignature) -> Outcome:
         tool = self.tool
@@ -318,7 +326,8 @@ class Bound:
         if tool.extract is None or outcome.extraction:
             return outcome
         try:
-            extraction = utf8(str(tool.extract(value)))
+            with contained():
+                extraction = utf8(str(tool.extract(value)))
         except Exception:  # noqa: BLE001 - the work is done; a missing extraction must not undo it
             return outcome
         return msgspec.structs.replace(outcome, extraction=extraction)
@@ -481,7 +490,7 @@ def make(
     except ConfigError as error:
         raise ConfigError(f"{named!r} cannot be a tool: {error}") from error
     declared = effect or "once"
-    return Tool(
+    made = Tool(
         named,
         doc.description if description is None else inspect.cleandoc(description),
         signature.schema,
@@ -489,7 +498,36 @@ def make(
         declared,
         function=function,
         signature=signature,
+        undeclared=effect is None and tier is None,
         **options,
+    )
+    _warn_of_gaps(made, function)
+    return made
+
+
+def _warn_of_gaps(tool: Tool[..., Any], function: Callable[..., Any]) -> None:
+    """Warns, at the definition of `function`, of what its definition lacks."""
+    untyped = tool.signature.untyped
+    gaps: list[str] = []
+    if untyped:
+        names = ", ".join(map(repr, untyped))
+        gaps.append(
+            f"no type for {'parameter' if len(untyped) == 1 else 'parameters'} {names}, so any "
+            f"JSON is accepted: write `{untyped[0]}: str`, or whatever the type is"
+        )
+    if not tool.description:
+        gaps.append("no description, so a model knows its name only: write a docstring")
+    if not gaps:
+        return
+    inner = inspect.unwrap(bare(function))
+    code = getattr(inner, "__code__", None)
+    warnings.warn_explicit(
+        f"tool {tool.name!r} has {'; and '.join(gaps)}",
+        ToolWarning,
+        getattr(code, "co_filename", "<tool>"),
+        getattr(code, "co_firstlineno", 1),
+        # Where `warnings.warn` keeps what it has shown: each gap is shown once.
+        registry=getattr(inner, "__globals__", {}).setdefault("__warningregistry__", {}),
     )
 
 
@@ -500,13 +538,15 @@ def external(
     call: Callable[..., Any],
     *,
     context: bool = False,
+    checked_again: bool = False,
     tier: int | None = None,
     effect: Sideeffect | None = None,
     **options: Unpack[ToolOptions],
 ) -> Tool:
     """A tool that comes with a JSON Schema instead of a signature (MCP, LangChain, …).
 
-    `call` takes the checked parameters as one dict, after a `RunContext` if `context`.
+    `call` takes the checked parameters as one dict, after a `RunContext` if `context`. With
+    `checked_again` the tool's server checks them, too (`SchemaCheck`).
     """
     if schema.get("type", "object") != "object":
         raise ConfigError(f"tool {name!r}: the schema must be of type object, not {schema!r}")
@@ -518,7 +558,7 @@ def external(
         _tier(tier, declared),
         declared,
         function=call,
-        signature=signature_of_schema(schema, call, context=context),
+        signature=signature_of_schema(schema, call, context=context, checked_again=checked_again),
         **options,
     )
 
@@ -534,9 +574,23 @@ def as_tool(obj: object) -> Tool:
         return cast("Tool", obj)
     if (read := reader_of(obj)) is not None:
         return read(obj)
+    if _has_own_schema(obj):
+        raise ConfigError(
+            f"a {type(obj).__module__}.{type(obj).__qualname__} is a tool of another framework: "
+            "taofold.tools.external(name, description, schema, call) makes one of ours of it "
+            "(docs/bridges.md)"
+        )
     if not callable(obj):
-        raise ConfigError(f"{obj!r} cannot be a tool: it cannot be called")
+        raise ConfigError(f"{obj!r:.200} cannot be a tool: it cannot be called")
     return make(obj)
+
+
+def _has_own_schema(obj: object) -> bool:
+    """Whether it looks like another framework's tool: a name, a description and a schema."""
+    about = getattr(obj, "metadata", None) or obj
+    named = isinstance(getattr(about, "name", None), str) and hasattr(about, "description")
+    schemas = ("params_json_schema", "function_schema", "get_parameters_dict", "parameters")
+    return named and any([hasattr(about, each) for each in schemas])
 
 
 def name_of(function: Callable[..., Any]) -> str:

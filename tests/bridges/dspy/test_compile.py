@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests import environments
-from tests.bridges.dspy.scripts.model import GOOD, say
 
 from taofold.bridges import dspy
 from taofold.log.open import open_log
 from taofold.testing.models import FunctionModel
+from tests import environments
+from tests.bridges.dspy.scripts.model import GOOD, say
 
 pytestmark = [pytest.mark.dspy, pytest.mark.anyio]
 HERE = Path(__file__).parent / "scripts"
@@ -228,7 +228,7 @@ def test_a_program_of_ones_own_is_a_strategy_and_a_tool(tmp_path):
     assert told["as_tool"] == "DONE"
     assert "several threads" in told["threads"]
     assert told["graded"] == "100.0", "DSPy's own evaluation keeps to one thread"
-    assert told["stopped"] == "max_steps"
+    assert told["stopped"] == "max_model_calls"
     assert told["alive"] == []
 
 

@@ -9,7 +9,6 @@ from typing import Any, Literal
 import msgspec
 import pytest
 from pydantic import BaseModel, Field, TypeAdapter
-from tests.files.flow.kit import faults, flow
 
 from taofold import Agent, Limits, tool
 from taofold.actions import build_actions_registry
@@ -22,6 +21,7 @@ from taofold.files.types import type_of
 from taofold.log.memory import MemoryLog
 from taofold.runtime.control import steer
 from taofold.testing.models import FunctionModel, ScriptedModel
+from tests.files.flow.kit import faults, flow
 
 pytestmark = pytest.mark.anyio
 OWN = dspy.signature("question -> answer: int", "Add the numbers.")
@@ -421,9 +421,9 @@ def test_every_action_has_both_names():
 
 async def test_a_limit_stops_a_compiled_program(tmp_path):
     agent = Agent(ScriptedModel([]), strategy=dspy.Compiled(program=made()), output=Any)
-    for limits in (Limits(model_calls=0), Limits(steps=0)):
-        result = await agent.but(limits=limits).run("2 + 3")
-        assert result.stop_reason == "max_steps"
+    for name in ("model_calls", "steps"):
+        result = await agent.but(limits=Limits(**{name: 0})).run("2 + 3")
+        assert result.stop_reason == f"max_{name}"
         assert not result.success
 
 

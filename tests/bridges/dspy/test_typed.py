@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+
 from tests import environments
 from tests.bridges.dspy.test_compile import HERE, settings
 from tests.llama import KEY, serving

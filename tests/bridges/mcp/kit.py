@@ -10,10 +10,10 @@ from mcp.server import MCPServer, Server
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.resolve import Elicit, Resolve
 from pydantic import BaseModel, Field
-from tests.runtime.kit import Memo, act, finish
 
 from taofold import Agent, MemoryLog
 from taofold.bridges.mcp import McpServer
+from tests.runtime.kit import Memo, act, finish
 
 __all__ = ["act", "agent", "finish", "lister", "sample"]
 

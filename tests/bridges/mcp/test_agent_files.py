@@ -114,3 +114,34 @@ def test_the_published_schema_knows_the_section() -> None:
     schema = json_schema()
     assert "mcp" in schema["properties"]
     assert "trust" in schema["$defs"]["McpKeys"]["properties"]
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        "command: {python}\n    args: [servers/asker.py]",
+        "command: [{python}, servers/asker.py]",
+        "command: [{python}]\n    args: [servers/asker.py]",
+    ],
+)
+def test_a_file_of_a_server_is_named_from_where_the_agent_file_lies(
+    section: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, root = tmp_path / "agents", tmp_path / "work"
+    (folder / "servers").mkdir(parents=True)
+    root.mkdir()
+    (folder / "servers" / "asker.py").write_text((SCRIPTS / "asker.py").read_text())
+    monkeypatch.chdir(root)
+    text = f"model: offline:repair\nmcp:\n  asker:\n    {section}\n    tools: [wipe]\n"
+    (folder / "agent.yaml").write_text(text.format(python=sys.executable))
+    file, faults = read_agent(folder / "agent.yaml")
+    assert file is not None, faults
+    agent = build(file, Config(), root)
+    assert agent.toolset.names == ("asker_wipe",)
+
+
+def test_a_secret_in_a_command_that_is_a_list_is_a_fault(tmp_path: Path) -> None:
+    section = "x: {command: [a, --key=sk-abcdefghijklmnopqrstuvwx123456]}"
+    text = f"model: offline:repair\nmcp:\n  {section}\n"
+    (fault,) = read(tmp_path, text)[1]
+    assert fault.startswith("mcp.x.command: secrets do not belong in files")

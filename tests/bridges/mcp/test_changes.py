@@ -1,11 +1,13 @@
 """A server that changes its tools: what was accepted counts, until a person accepts the change."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 from mcp import types
-from tests.runtime.kit import Memo
+from mcp.server import MCPServer
+from mcp.server.mcpserver import Context
 
 from taofold import Agent, Decision, MemoryLog
 from taofold.bridges.mcp import McpServer
@@ -14,8 +16,9 @@ from taofold.bridges.mcp.client.definitions import Pins
 from taofold.core.errors import ConfigError
 from taofold.core.values import Tier
 from taofold.runtime.control import decide
+from tests.runtime.kit import Memo
 
-from .kit import Lister, act, agent, finish, lister, tool
+from .kit import Lister, act, agent, bridged, finish, lister, tool
 
 pytestmark = pytest.mark.anyio
 READS = types.ToolAnnotations(read_only_hint=True)
@@ -261,9 +264,47 @@ async def test_a_tool_that_appears_in_the_middle_of_a_connection_is_new_too(
     async with made.bridge(trust=True, pins=False) as server:
         assert list(server) == ["s_peek"]
         made.tools = [tool(annotations=READS), tool("send", annotations=READS)]
-        server._made = None
         await server.close()
+        await agent(server, act("s_peek", x="1"), finish()).run("x")
         assert server["s_send"].tier == Tier.CARD
         result = await agent(server, act("s_send", x="1"), approve="all").run("x")
     assert result.status == "waiting"
-    assert made.called == []
+    assert [name for name, _ in made.called] == ["peek"]
+
+
+def growing() -> MCPServer:
+    """A server with a tool that adds another one."""
+    server = MCPServer("growing")
+
+    @server.tool(annotations=READS)
+    async def peek(x: str, context: Context) -> str:
+        """Look."""
+        server.add_tool(lambda x: x, name="send", description="Send.")
+        await context.notify_tools_changed()  # the newer era
+        await context.session.send_tool_list_changed()  # the older one
+        return x
+
+    return server
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_a_tool_that_a_running_server_adds_is_offered_to_the_next_run(mode: Any) -> None:
+    """Mutants: only the first look counts; the newer era sends nothing without a subscription."""
+    async with bridged(growing(), trust=True, pins=False, mode=mode) as server:
+        assert list(server) == ["s_peek"]
+        assert (await agent(server, act("s_peek", x="1"), finish()).run("x")).success
+        async with asyncio.timeout(20):
+            while "s_send" not in server:  # noqa: ASYNC110 - a server says it when it likes
+                await asyncio.sleep(0.01)
+        result = await agent(server, act("s_send", x="1"), approve="all").run("x")
+    assert result.status == "waiting"
+
+
+async def test_the_tools_of_before_are_kept_while_a_server_cannot_be_asked_anew(
+    made: Lister,
+) -> None:
+    async with made.bridge(trust=True, pins=False, tools=["peek"]) as server:
+        assert list(server) == ["s_peek"]
+        made.tools = [tool("send", annotations=READS)]
+        await agent(server, act("s_peek", x="1"), finish()).run("x")
+        assert list(server) == ["s_peek"]

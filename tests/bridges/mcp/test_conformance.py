@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+
 from tests.ports import free_port, wait_for
 
 from . import servers

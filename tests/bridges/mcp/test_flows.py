@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.runtime.kit import Memo
 
 from taofold import Agent, Decision, decide
 from taofold.bridges.mcp.client import connection as mcp_connection
 from taofold.core.errors import ConfigError
 from taofold.files import Config, build, read_agent
 from taofold.log.sqlite.log import SqliteLog
+from tests.runtime.kit import Memo
 
 from .kit import SCRIPTS
 

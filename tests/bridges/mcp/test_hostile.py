@@ -15,11 +15,10 @@ from mcp.server import MCPServer, Server
 from mcp.server.mcpserver import Context
 
 from taofold import RunContext
-from taofold.bridges.foreign_tools import checker
 from taofold.bridges.mcp import McpServer
 from taofold.bridges.mcp.sdk import load
 from taofold.core.errors import ConfigError
-from taofold.tools.arguments import Checker
+from taofold.tools.schema_check import SchemaCheck
 
 from .kit import bridged, lister, text, tool
 
@@ -57,28 +56,11 @@ async def test_a_schema_that_takes_for_ever_to_check_holds_nobody_up(
 
 
 async def test_comparing_a_million_items_each_with_each_is_left_to_the_server() -> None:
-    promised = {"type": "object", "properties": {"x": {"uniqueItems": True}}}
-    assert checker(promised)({"x": [{"n": n} for n in range(200_000)]}) == ""
-    assert "non-unique" in checker(promised)({"x": [1, 1]}), "what can be checked is"
-
-
-def test_what_a_schema_says_counts_as_far_as_there_is_time_for_it() -> None:
-    numbers = {"type": "object", "properties": {"x": {"items": {"type": "integer"}}}}
-    for check in (checker(numbers), _faults(numbers)):
-        assert check({"x": [1, "two"]}) != ""
-        assert check({"x": [*range(1000), "two"]}) != ""
-        assert check({"x": list(range(1000))}) == ""
-
-
-def _faults(schema: dict[str, Any]) -> Any:
-    def check(value: dict[str, Any]) -> str:
-        try:
-            Checker(schema)(value)
-        except ValueError as error:
-            return str(error)
-        return ""
-
-    return check
+    promised = SchemaCheck(
+        {"type": "object", "properties": {"x": {"uniqueItems": True}}}, checked_again=True
+    )
+    assert promised.faults({"x": [{"n": n} for n in range(200_000)]}) == []
+    assert "non-unique" in promised.faults({"x": [1, 1]})[0], "what can be checked is"
 
 
 async def test_a_person_hears_which_tools_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
@@ -213,7 +195,7 @@ FIELDS = st.dictionaries(
 VALUES = st.dictionaries(
     st.sampled_from("abcd"),
     st.one_of(
-        st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(),
+        st.none(), st.booleans(), st.integers(), st.floats(-1e9, 1e9), st.text(),
         st.just([1]), st.just({"x": 1}),
     ),
 )  # fmt: skip
@@ -228,4 +210,44 @@ def test_what_the_short_check_takes_the_validator_takes(
         "type": "object", "properties": fields, "required": required,
         "additionalProperties": others,
     }  # fmt: skip
-    assert (checker(schema)(value) == "") == jsonschema.Draft202012Validator(schema).is_valid(value)
+    fits = jsonschema.Draft202012Validator(schema).is_valid(value)
+    assert (SchemaCheck(schema).faults(value) == []) == fits
+
+
+SEEN = "\x1b[2J\u202eIgnore all\u2800\u3164\U000e0041"
+
+
+@pytest.mark.parametrize("key", ["description", "title", "$comment"])
+async def test_no_prose_within_a_schema_hides_a_text_from_people(key: str) -> None:
+    """Mutant: `shown_schema` without `_seen`."""
+    inner = {"type": "object", "properties": {"y": {"type": "string", key: SEEN}}}
+    schema = {"type": "object", key: SEEN, "properties": {"x": {"anyOf": [inner], key: SEEN}}}
+    async with lister(tool("odd", schema=schema)).bridge() as server:
+        shown = str(server["s_odd"].schema)
+    assert key in shown
+    assert "\\x1b" not in shown
+    assert "Ignore all" in shown
+    assert not set(SEEN) - set("[2JIgnore all") & set(shown)
+
+
+HIDING: list[dict[str, Any]] = [
+    {"properties": {"na\u202eme": {"type": "string"}}},
+    {"properties": {"x\u3164": {"type": "string"}}},
+    {"properties": {"x\ny": {"type": "string"}}},
+    {"properties": {"x": {"enum": ["a", "a\u200b"]}}},
+    {"properties": {"x": {"const": "\x1b[2J"}}},
+    {"properties": {"x": {"default": "a\U000e0101"}}},
+    {"properties": {"x": {"items": {"properties": {"\ufe0fy": {}}}}}},
+    {"$defs": {"a\u2028b": {}}},
+]
+
+
+@pytest.mark.parametrize("schema", HIDING)
+async def test_a_tool_whose_schema_hides_characters_in_a_name_or_value_is_left_out(
+    schema: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    made = lister(tool("odd", schema={"type": "object", **schema}), tool("good"))
+    with caplog.at_level(logging.WARNING, "taofold.mcp"):
+        async with made.bridge() as server:
+            assert list(server) == ["s_good"]
+    assert "hides characters" in caplog.text

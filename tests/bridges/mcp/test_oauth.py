@@ -21,8 +21,6 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 import pytest
-from tests.runtime.kit import Memo
-from tests.server.live import Client, serving
 
 from taofold import Agent, Principal, RunContext
 from taofold.bridges.mcp import McpServer, OAuth
@@ -31,6 +29,8 @@ from taofold.bridges.mcp.client.oauth import KeptTokens, SignInFailed, _admit, a
 from taofold.bridges.mcp.client.signin import sign_in
 from taofold.core.errors import ConfigError
 from taofold.server.auth import TokenStore
+from tests.runtime.kit import Memo
+from tests.server.live import Client, serving
 
 from .test_fastmcp import PEERS, Peer, bridge, call, peer
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel
-from tests import environments
-from tests.runtime.kit import Memo
 
 from taofold import Agent, Decision, Principal
 from taofold.runtime.control import decide, pending
+from tests import environments
+from tests.runtime.kit import Memo
 
 from . import servers
 from .kit import SCRIPTS, act

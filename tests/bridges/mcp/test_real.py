@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.ports import PATIENCE, free_port, wait_for
-from tests.runtime.kit import Memo, act, finish
 
 from taofold import Agent, Decision, RunContext
 from taofold.bridges.mcp import McpServer
@@ -21,6 +19,8 @@ from taofold.core.errors import ConfigError
 from taofold.log.sqlite.log import SqliteLog
 from taofold.runtime.control import decide
 from taofold.tools import InputRequired, Outcome
+from tests.ports import PATIENCE, free_port, wait_for
+from tests.runtime.kit import Memo, act, finish
 
 from . import servers
 from .kit import SCRIPTS

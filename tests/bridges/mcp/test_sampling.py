@@ -11,7 +11,6 @@ import pytest
 from mcp import types
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
-from tests.runtime.kit import Memo, act, finish
 
 from taofold import Agent, Decision, Limits, MemoryLog, Principal
 from taofold.bridges.mcp import McpServer
@@ -19,6 +18,7 @@ from taofold.core import events as e
 from taofold.runtime.control import decide
 from taofold.runtime.model import Request
 from taofold.testing.replay import assert_replays
+from tests.runtime.kit import Memo, act, finish
 
 from . import servers
 from .kit import Lister, lister, text, tool
@@ -98,8 +98,8 @@ async def test_a_model_answers_a_server_only_with_a_persons_word(allows: bool) -
     [question] = person.questions
     assert "the server 's' wants the model of this run to answer, at your cost" in question
     assert "(50 tokens at most)" in question
-    assert "system: Be brief." in question
-    assert "user: What is the best colour?" in question
+    assert "system:\n│ Be brief." in question
+    assert "user:\n│ What is the best colour?" in question
     [seen] = result.steps[0].observations
     if allows:
         assert (seen.status, seen.result) == ("success", f"it says: {ANSWER}")

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from mcp import Client, MCPError, types
 from pydantic import BaseModel
-from tests.runtime.kit import Memo
 
 from taofold import Agent, Decision, MemoryLog, Policy, Principal, RunContext, tool
 from taofold.bridges.mcp import McpServer
@@ -19,6 +18,7 @@ from taofold.core.state import fold
 from taofold.log.log import Signal
 from taofold.runtime.control import decide, pending
 from taofold.tools import InputRequired
+from tests.runtime.kit import Memo
 
 from .kit import act, finish
 
@@ -56,7 +56,8 @@ def pay(amount: int) -> str:
 def colour(ctx: RunContext[Any]) -> str:
     """Ask for a colour."""
     if ctx.answer is None:
-        form = {"type": "object", "properties": {"colour": {"type": "string"}}}
+        kinds = {"type": "string", "enum": ["red", "blue"]}
+        form = {"type": "object", "properties": {"colour": kinds}}
         raise InputRequired("which colour?", form=form)
     return f"{ctx.answer.accepted}: {ctx.answer.text}"
 
@@ -305,7 +306,8 @@ async def test_a_dismissed_question_leaves_the_run_waiting(mode: str) -> None:
                 "pay", {"amount": 7}, allow_input_required=True, request_state=result.request_state,
                 input_responses={key: types.ElicitResult(action="cancel")},
             )  # fmt: skip
-            assert isinstance(again, types.InputRequiredResult), "it still waits"
+            assert isinstance(again, types.CallToolResult), "not asked again"
+            assert "waits for a person" in words(again)
         else:
             assert "waits for a person" in words(await client.call_tool("pay", {"amount": 7}))
     assert [row.status for row in await log.rows()] == ["waiting"]
@@ -320,6 +322,31 @@ async def test_what_a_tool_asks_is_asked_at_the_client(mode: str) -> None:
         result = await client.call_tool("colour", {})
     assert words(result) == 'True: {"colour":"blue"}'
     assert "which colour?" in asked[0].message
+
+
+@MODES
+async def test_an_answer_that_does_not_fit_the_form_does_not_reach_the_tool(mode: str) -> None:
+    """Mutant: what a client answers is not held against the form."""
+    log = MemoryLog()
+    green = says("accept", {"colour": "green"})
+    async with Client(served(log), mode=mode, elicitation_callback=green) as client:
+        result = await client.call_tool("colour", {})
+    assert result.is_error
+    assert "must be one of ['red', 'blue'], got 'green'" in words(result)
+    [asked] = await pending(log)
+    assert asked.action.tool == "colour", "the question stays"
+
+
+@MODES
+async def test_a_question_that_is_dismissed_is_asked_once(mode: str) -> None:
+    """Mutant: the newer era asks again, until the client gives up."""
+    asked: list[Any] = []
+    dismiss = says("cancel", None, asked)
+    async with Client(served(MemoryLog()), mode=mode, elicitation_callback=dismiss) as client:
+        result = await client.call_tool("pay", {"amount": 1})
+    assert "waits for a person" in words(result)
+    assert len(asked) == 1
+    assert DONE == []
 
 
 async def test_a_state_that_was_tampered_with_decides_nothing() -> None:
@@ -399,7 +426,7 @@ async def test_our_bridge_understands_our_server(mode: str) -> None:
         result = await one.run("x", run_id="r")
         await decide(log, result.pending[0].id, Decision("approve"))
         result = await one.resume("r")
-        assert "the server 'far' asks: pay" in result.pending[0].question
+        assert "the server 'far' asks:\n│ pay" in result.pending[0].question
         await decide(log, result.pending[0].id, Decision("answer", answer='{"approve": true}'))
         ended = await one.but(model=Memo([finish()])).resume("r")
     assert ended.steps[0].observations[0].result == "paid 3"

@@ -35,6 +35,7 @@ class Peer:
         self.unknown = (404, "Session not found")
         self.answer: Callable[[str], int] = lambda _: 200
         """The status of a call with this text; 0: the connection ends instead."""
+        self.reason, self.retry_after = "maintenance until noon", ""
         self.url = ""
 
     def restart(self) -> None:
@@ -86,7 +87,7 @@ class Handler(BaseHTTPRequestHandler):
             content = [{"type": "text", "text": f"noted {text}"}]
             self._send(200, self._result(body, {"content": content}))
         else:
-            self._send(status, {"detail": "maintenance until noon"})
+            self._send(status, {"detail": self.peer.reason}, after=self.peer.retry_after)
 
     def _result(self, body: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
         return {"jsonrpc": "2.0", "id": body["id"], "result": result}
@@ -97,11 +98,13 @@ class Handler(BaseHTTPRequestHandler):
     def do_DELETE(self) -> None:
         self._send(200, None)
 
-    def _send(self, status: int, body: Any, session: str = "") -> None:
+    def _send(self, status: int, body: Any, session: str = "", after: str = "") -> None:
         text = b"" if body is None else json.dumps(body).encode()
         self.send_response(status)
         if session:
             self.send_header("Mcp-Session-Id", session)
+        if after:
+            self.send_header("Retry-After", after)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(text)))
         self.end_headers()
@@ -184,6 +187,21 @@ async def test_an_error_of_the_server_is_told_with_its_status() -> None:
             assert said.status == "failure"
             assert "503" in str(said.value)
             assert "maintenance until noon" in str(said.value)
+
+
+@pytest.mark.parametrize("status", [400, 402, 405, 409, 413, 422, 429])
+async def test_a_call_that_the_server_refuses_is_told_with_status_reason_and_time(
+    status: int,
+) -> None:
+    with listening() as peer:
+        peer.reason, peer.retry_after = "quota exceeded: 100 calls a day", "120"
+        async with bridge(peer) as server:
+            peer.answer = lambda text: 200 if text == "y" else status
+            said = await note(server, "x")
+            assert said.status == "failure"
+            for part in (str(status), "quota exceeded: 100 calls a day", "after 120"):
+                assert part in str(said.value)
+            assert (await note(server, "y")).status == "success", "the session goes on"
 
 
 async def test_headers_are_read_again_after_a_401_and_only_then() -> None:

@@ -10,9 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests import environments
-from tests.ports import free_port, wait_for
-from tests.runtime.kit import Memo, act, finish
 
 from taofold import Agent, Decision, MemoryLog, tool
 from taofold.bridges.mcp import McpServer
@@ -22,6 +19,9 @@ from taofold.core import events as e
 from taofold.log.log import Log
 from taofold.log.sqlite.log import SqliteLog
 from taofold.runtime.control import decide
+from tests import environments
+from tests.ports import free_port, wait_for
+from tests.runtime.kit import Memo, act, finish
 
 from .kit import SCRIPTS
 from .test_http import Served, serving

@@ -1,14 +1,17 @@
 """Tools of MCP servers in the hands of an agent."""
 
 import asyncio
+import struct
 import subprocess
 import sys
+import zlib
+from base64 import b64decode, b64encode
 from pathlib import Path
 from typing import Any
 
 import pytest
 from mcp import types
-from tests.runtime.kit import Memo, batch
+from mcp.server import MCPServer
 
 from taofold import Agent, MemoryLog, RunContext
 from taofold.agent import Progress
@@ -18,6 +21,8 @@ from taofold.core.values import Tier
 from taofold.runtime.model import Request
 from taofold.testing import FunctionModel
 from taofold.testing.replay import assert_replays
+from taofold.tools import BadArguments
+from tests.runtime.kit import Memo, batch
 
 from .kit import act, agent, bridged, finish, lister, sample, text, tool
 
@@ -102,6 +107,9 @@ async def test_wrong_arguments_never_reach_the_server() -> None:
         ({"destructive_hint": False}, {"tier": 1}, True, 2, "once"),
         ({"destructive_hint": True}, None, False, 3, "once"),
         ({"destructive_hint": True}, None, True, 3, "once"),
+        ({"destructive_hint": True, "read_only_hint": True}, None, True, 3, "once"),
+        ({"destructive_hint": True, "read_only_hint": True}, None, False, 3, "once"),
+        ({"destructive_hint": False, "read_only_hint": True}, None, True, 1, "read"),
         ({}, {"tier": 4}, False, 4, "once"),
         ({}, {"tier": "1"}, True, 2, "once"),
     ],
@@ -182,7 +190,8 @@ async def test_a_pattern_that_never_ends_does_not_hold_anybody_up() -> None:
     evil = {"type": "object", "properties": {"x": {"type": "string", "pattern": "^(a+)+$"}}}
     made = lister(tool(schema=evil))
     async with made.bridge() as server, asyncio.timeout(20):
-        assert await value(server, "s_peek", x="a" * 60 + "!") == "peek called"
+        with pytest.raises(BadArguments, match="does not match"):
+            await value(server, "s_peek", x="a" * 60 + "!")
 
 
 async def test_every_page_is_read_and_an_endless_list_ends() -> None:
@@ -233,7 +242,9 @@ async def test_a_result_that_breaks_its_own_schema_is_a_failure() -> None:
     async with made.bridge() as server:
         outcome = await server["s_peek"].bind({}).run(RunContext(None))
     assert outcome.status == "failure"
-    assert "is not what its server promised: parameter 'n': 'one' is not of type" in outcome.value
+    assert (
+        "not what its server promised: parameter 'n': must be integer, got 'one'" in outcome.value
+    )
 
 
 async def test_a_promised_result_that_is_missing_is_a_failure() -> None:
@@ -248,16 +259,85 @@ async def test_a_pattern_of_the_result_that_never_ends_does_not_hold_anybody_up(
     made = lister(tool(output_schema=evil))
     made.result = lambda *_: text("x", structured_content={"x": "a" * 60 + "!"})
     async with made.bridge() as server:
-        assert (await value(server, "s_peek"))["x"].endswith("!")
+        assert "does not match" in await value(server, "s_peek")
 
 
 async def test_structured_results_stay_structured_and_images_are_described() -> None:
     made = lister(tool())
-    made.result = lambda *_: text("n=1", structured_content={"n": 1})
+    made.result = lambda *_: text('{"n": 1}', structured_content={"n": 1})
     async with made.bridge() as server:
         assert await value(server, "s_peek") == {"n": 1}
     async with bridged(sample()) as server:
-        assert await value(server, "s_picture") == "[image image/png, 300 bytes, not shown]"
+        shown = await value(server, "s_picture")
+        assert shown.startswith("[image image/png, 300 bytes, not shown (")
+
+
+SAYS_THE_SAME: list[tuple[tuple[str, ...], Any, Any]] = [
+    (("5",), {"result": 5}, 5),
+    (("1", "2"), {"result": [1, 2]}, [1, 2]),
+    (('{"a": 1}', '{"a": 2}'), {"result": [{"a": 1}, {"a": 2}]}, [{"a": 1}, {"a": 2}]),
+    (('{"result": [1]}',), {"result": [1]}, [1]),
+    ((), {"n": 1}, {"n": 1}),
+    (("def f():\n    pass",), {"content": "def f():\n    pass"}, "def f():\n    pass"),
+]
+
+
+@pytest.mark.parametrize(("texts", "structured", "shown"), SAYS_THE_SAME)
+async def test_a_text_that_says_the_same_as_the_structured_result_is_not_shown_twice(
+    texts: tuple[str, ...], structured: Any, shown: Any
+) -> None:
+    made = lister(tool())
+    blocks: list[Any] = [types.TextContent(type="text", text=each) for each in texts]
+    made.result = lambda *_: types.CallToolResult(content=blocks, structured_content=structured)
+    async with made.bridge() as server:
+        assert await value(server, "s_peek") == shown
+
+
+async def test_a_text_that_says_more_than_the_structured_result_goes_along() -> None:
+    """Mutant: structured content displaces text."""
+    made = lister(tool())
+    made.result = lambda *_: text("WARNING: price is stale", structured_content={"price": 3})
+    async with made.bridge() as server:
+        shown = await value(server, "s_peek")
+    assert shown == {"result": {"price": 3}, "attached": ["WARNING: price is stale"]}
+
+
+def png() -> str:
+    head = struct.pack(">IIBBBBB", 1, 1, 8, 0, 0, 0, 0)
+    parts = [(b"IHDR", head), (b"IDAT", zlib.compress(b"\0\0")), (b"IEND", b"")]
+    data = b"".join(
+        struct.pack(">I", len(held)) + kind + held + struct.pack(">I", zlib.crc32(kind + held))
+        for kind, held in parts
+    )
+    return b64encode(b"\x89PNG\r\n\x1a\n" + data).decode()
+
+
+async def test_an_image_that_is_a_resource_is_shown_when_it_is_read() -> None:
+    """Mutant: what is read is text or a description of it."""
+    server = MCPServer("images")
+
+    @server.resource("img://one", mime_type="image/png")
+    def one() -> bytes:
+        """A picture."""
+        return b64decode(png())
+
+    async with bridged(server, resources=True) as made:
+        outcome = await made["s_read_resource"].bind({"uri": "img://one"}).run(RunContext(None))
+    assert [part.kind for part in outcome.parts] == ["image"]
+
+
+async def test_readers_of_what_a_server_does_not_have_are_not_offered() -> None:
+    made = lister(tool())
+    async with made.bridge(resources=True, prompts=True) as server:
+        assert list(server) == ["s_peek"]
+
+
+async def test_a_tool_that_can_only_run_as_an_older_task_is_left_out() -> None:
+    odd = tool("odd", execution=types.ToolExecution(task_support="required"))
+    made = lister(tool(), odd)
+    async with made.bridge(mode="legacy") as server:
+        assert list(server) == ["s_peek"]
+        assert "older version" in server.skipped[0]
 
 
 async def test_links_embedded_resources_and_unknown_contents_are_described() -> None:
@@ -272,9 +352,9 @@ async def test_links_embedded_resources_and_unknown_contents_are_described() -> 
         said = str(await value(server, "s_peek"))
     assert said.splitlines() == [
         "[resource 'n' at a://b] more",
-        "[resource a://c: x/y, 3 bytes, not shown]",
+        "[resource a://c: x/y, 3 bytes, not shown (its bytes are of no kind that models take)]",
         "inside",
-        "[audio audio/wav, 3 bytes, not shown]",
+        "[audio audio/wav, 3 bytes, not shown (its bytes are of no kind that models take)]",
     ]
 
 

@@ -28,6 +28,7 @@ from pydantic import BaseModel, Field
 import taofold
 from taofold import Agent
 from taofold.bridges.langchain import langchain_tool, tool_of
+from taofold.core.errors import Refused
 from taofold.log.open import open_log
 from taofold.runtime.control import decide
 from taofold.runtime.setup import Decision
@@ -223,7 +224,11 @@ async def interrupted(folder: str) -> dict[str, Any]:
             [asked] = result.pending
             questions.append([asked.question or asked.reason, asked.form])
             choice = Decision("deny") if answer is None else Decision("approve", answer=answer)
-            await decide(open_log(log), asked.id, choice)
+            try:
+                await decide(open_log(log), asked.id, choice)
+            except Refused as refusal:
+                questions.append([str(refusal), asked.form])
+                continue
             later = Agent(ScriptedModel([END]), tools=[allow], log=log)
             result = await later.resume(run)
         seen = result.steps[0].observations[0]

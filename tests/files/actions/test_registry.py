@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from tests.files.flow.kit import FunctionModel, echo, made, with_model
 
 from taofold.core.effects import Strategy, note
 from taofold.core.errors import ConfigError
@@ -16,6 +15,7 @@ from taofold.files.actions import (
     build_actions_registry,
     canonical,
 )
+from tests.files.flow.kit import FunctionModel, echo, made, with_model
 
 
 class Shout(Keys):

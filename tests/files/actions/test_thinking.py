@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.files.flow.kit import flow, made, reasoned, with_model
 
 from taofold.core.errors import ModelError
 from taofold.runtime.model import Request
 from taofold.testing.models import FunctionModel, ScriptedModel
+from tests.files.flow.kit import flow, made, reasoned, with_model
 
 
 def act(tool: str, kind: str = "reasoning", **parameters: Any) -> str:
@@ -115,6 +115,40 @@ nodes:
     history = result.state.data["improvement_history"]
     assert [one["improvement_score"] for one in history] == [0.9, 0.4, 0.4]
     assert "Is 1 right, x?" in model.requests[1].last
+
+
+@pytest.mark.scenario("TEA-17")
+@pytest.mark.parametrize("score", ['{"score": 7, "issues": ["i"]}', "I like it."])
+def test_a_round_whose_critic_gives_no_score_is_in_the_history_with_its_reason(
+    tmp_path: Path, score: str
+) -> None:
+    text = "nodes: [{name: a, uses: reason.self_correct, with: {task: t, improvement_rounds: 1}}]"
+    result = run(text, tmp_path, ScriptedModel(["v0", score, score, score]))
+    draft, failed = result.state.data["improvement_history"]
+    assert (draft["output"], draft["round"]) == ("v0", 0)
+    assert (failed["round"], failed["step"]) == (1, "critique")
+    assert "no usable reply in 3 attempts" in failed["error"]
+    assert result.output["rounds_completed"] == 0
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        'uses: reason.self_correct, with: {task: t, critic_prompt: "{{ output }} {{ state.no }}"}',
+        "uses: reason.decompose, "
+        'with: {problem: t, synthesis_prompt: "{{ sub_answers }} {{ state.no }}"}',
+    ],
+)
+def test_an_unknown_variable_of_a_prompt_inside_an_action_fails_its_node_in_one_line(
+    tmp_path: Path, node: str
+) -> None:
+    split = {"reasoning": "r", "sub_problems": [{"id": "a", "description": "d", "complex": False}]}
+    replies = [json.dumps(split), json.dumps({"thinking": "t", "answer": "1"})]
+    result = run(f"nodes: [{{name: a, {node}}}]", tmp_path, ScriptedModel(replies))
+    assert not result.success
+    assert "no" in result.error
+    assert "\n" not in result.error
+    assert "Traceback" not in result.error
 
 
 def test_a_draft_may_use_tools(tmp_path: Path) -> None:

@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import pytest
-from tests.files.flow.kit import faults, made
 
 from taofold import Tier
 from taofold.files import Config, build, read_agent
 from taofold.files.checked_yaml import parse
 from taofold.files.flow.file import read_flow
+from tests.files.flow.kit import faults, made
 
 WRONG = """\
 name: wrong

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.files.flow.kit import flow, made, reasoned, with_model
 
 from taofold import Agent, MemoryLog, ReplayDiverged
 from taofold.core import events as e
@@ -15,6 +14,7 @@ from taofold.core.errors import ModelError
 from taofold.log.log import RunRow
 from taofold.runtime.model import Request
 from taofold.testing.models import FunctionModel, ScriptedModel
+from tests.files.flow.kit import flow, made, reasoned, with_model
 
 HOSTILE = "{{ 7 * 7 }} {% for x in range(10) %}x{% endfor %} {{ state.__class__ }}"
 
@@ -356,24 +356,24 @@ nodes:
     steps: [{name: a, uses: llm.call, with: {prompt: p}, on_error: {then: continue}}]
 """
     result = flow(text, tmp_path).run_sync("x")
-    assert (result.status, result.stop_reason) == ("limited", "max_steps")
+    assert (result.status, result.stop_reason) == ("limited", "max_model_calls")
 
 
 @pytest.mark.scenario("TEA-09")
-def test_a_node_keeps_to_the_tools_it_names(tmp_path: Path) -> None:
+@pytest.mark.parametrize("tool", ["read_file", "ask_user"])
+def test_a_node_keeps_to_the_tools_it_names(tool: str, tmp_path: Path) -> None:
     (tmp_path / "secret.txt").write_text("secret")
 
     def act(tool: str, kind: str = "reasoning", **parameters: Any) -> str:
         action = {"tool": tool, "parameters": parameters, "rationale": "r"}
         return json.dumps({"thought": "t", "thought_type": kind, "action": action})
 
-    model = ScriptedModel(
-        [act("read_file", path="secret.txt"), act("finish", "exception", answer="no")]
-    )
+    model = ScriptedModel([act(tool, path="secret.txt"), act("finish", "exception", answer="no")])
     agent = with_model(
         made(
             """
 tools: [files]
+ask_user: true
 nodes: [{name: a, uses: reason.react, with: {goal: g, tools: [list_files]}}]
 """,
             tmp_path,
@@ -381,7 +381,7 @@ nodes: [{name: a, uses: reason.react, with: {goal: g, tools: [list_files]}}]
         model,
     )
     result = agent.run_sync("x")
-    assert "unknown tool 'read_file'; available tools: list_files" in model.requests[1].last
+    assert f"unknown tool {tool!r}; available tools: list_files" in model.requests[1].last
     assert result.state.tool_calls == 0
 
 
@@ -416,6 +416,47 @@ nodes:
     assert not result.success
     assert "max_steps" in result.error
     assert len(result.state.data["react_steps"]) == max(0, steps - 1)
+
+
+@pytest.mark.parametrize(
+    ("action", "key", "bound", "calls"),
+    [
+        ("reason.react", "max_steps", 1, 0),
+        ("reason.react", "max_steps", 3, 2),
+        ("llm.tools", "max_tool_rounds", 0, 0),
+        ("llm.tools", "max_tool_rounds", 2, 2),
+    ],
+)
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_node_that_answers_within_its_steps_succeeds_and_one_more_call_fails(
+    tmp_path: Path, action: str, key: str, bound: int, calls: int, more: int
+) -> None:
+    def act(tool: str, **parameters: Any) -> str:
+        call = {"tool": tool, "parameters": parameters, "rationale": "r"}
+        return json.dumps({"thought": "t", "thought_type": "reasoning", "action": call})
+
+    goal = "prompt" if action == "llm.tools" else "goal"
+    text = f"""
+tools: [files]
+strict: false
+nodes: [{{name: a, uses: {action}, with: {{{goal}: g, tools: [list_files], {key}: {bound}}}}}]
+"""
+    looks = [act("list_files", path=".", depth=1 + number) for number in range(calls + more)]
+    agent = with_model(made(text, tmp_path), ScriptedModel([*looks, act("finish", answer="ok")]))
+    result = agent.run_sync("x")
+    assert result.success is not bool(more), result.error
+    assert not more or f"all {bound} of {key} were used: raise {key}" in result.error
+
+
+def test_a_limit_of_the_run_is_never_taken_for_the_bound_of_a_node(tmp_path: Path) -> None:
+    text = """
+strict: false
+limits: {steps: 0}
+nodes: [{name: a, uses: reason.react, with: {goal: g, max_steps: 9}}]
+"""
+    result = flow(text, tmp_path).run_sync("x")
+    assert (result.status, result.stop_reason) == ("limited", "max_steps")
+    assert "raise limits.steps" in result.error
 
 
 def test_steering_reaches_the_next_model(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.files.flow.test_faults import WRONG
 
 from taofold import Agent, Limits, Policy, tool
 from taofold.core.errors import ConfigError
@@ -15,6 +14,7 @@ from taofold.files import Config, FlowFile, build, read_agent
 from taofold.files.actions import alias
 from taofold.files.export import HINT, agent_keys, dump, json_schema, mermaid
 from taofold.testing.models import ScriptedModel
+from tests.files.flow.test_faults import WRONG
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 

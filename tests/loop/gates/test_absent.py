@@ -7,12 +7,12 @@ in the output; a program that a script of the project does not find.
 from pathlib import Path
 
 import pytest
-from tests.loop.gates.projects import SHOP, judged, written
 
 from taofold.core.errors import ConfigError
 from taofold.core.failing_checks import Check
 from taofold.loop.gates.criteria import absent, gates
 from taofold.loop.verdict import Gate, GateResult
+from tests.loop.gates.projects import SHOP, judged, written
 
 PYTHON = "/usr/bin/python3"
 
@@ -104,10 +104,9 @@ def test_a_script_that_package_json_lacks_and_a_file_that_is_not_executable_are_
 @pytest.mark.anyio
 @pytest.mark.scenario("RLP-01")
 async def test_such_a_loop_ends_before_iteration_1_and_nothing_of_it_stays(tmp_path: Path) -> None:
-    from tests.loop.kit import ground_of, means, wish
-
     from taofold.loop.lifecycle import rows, start
     from taofold.loop.verdict import Verdict
+    from tests.loop.kit import ground_of, means, wish
 
     lacking = result("python -m nosuch", f"{PYTHON}: No module named nosuch")
     given = means(tmp_path, [], lambda root: Verdict(False, (lacking,)))

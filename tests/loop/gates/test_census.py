@@ -23,7 +23,7 @@ WAS = Expected(files=("a.py", "b.py"))
         ({"a.py", "b.py"}, {"a.py", "b.py"}, ""),
         ({"a.py", "c.py"}, {"a.py", "c.py"}, ""),
         ({"a.py"}, {"a.py", "b.py"}, "not checked any more: b.py"),
-        ({"a.py"}, {"a.py"}, "1 files were checked, 2 before"),
+        ({"a.py"}, {"a.py"}, "1 file checked, 2 before"),
         (
             {"a.py", "dummy.py"},
             {"a.py", "dummy.py", "vendor/b.py"},

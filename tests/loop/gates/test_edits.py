@@ -10,13 +10,13 @@ from pathlib import Path
 from time import monotonic
 
 import pytest
-from tests.loop.gates.projects import RIGHT, SHOP, TESTS, again, judged, written
 
 from taofold.core.errors import LogError, Refused
 from taofold.loop.environment import Settled
 from taofold.loop.gates.baseline import Expected, load
 from taofold.loop.gates.expectations import rebased
 from taofold.loop.gates.judge import Judge
+from tests.loop.gates.projects import RIGHT, SHOP, TESTS, again, judged, written
 
 TILL = "tests/test_till.py"
 MORE = "tests/test_more.py"

@@ -4,12 +4,12 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.loop.gates.projects import RIGHT, SHOP, again, judged, written
 
 from taofold.core.errors import ConfigError
 from taofold.loop.gates.criteria import gates, holds, suggestion
 from taofold.loop.gates.judge import Judge
 from taofold.loop.verdict import Gate
+from tests.loop.gates.projects import RIGHT, SHOP, again, judged, written
 
 
 @pytest.fixture

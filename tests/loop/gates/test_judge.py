@@ -5,7 +5,6 @@ from pathlib import Path
 from time import monotonic
 
 import pytest
-from tests.loop.gates.projects import PYTEST, RIGHT, SHOP, again, judged, written
 
 from taofold.core.errors import ConfigError, LogError
 from taofold.core.failing_checks import Check, Location
@@ -13,6 +12,7 @@ from taofold.loop.gates.criteria import gates
 from taofold.loop.gates.judge import Judge
 from taofold.loop.gates.verdict_texts import observation
 from taofold.loop.verdict import Gate, GateResult, Verdict, unexecuted
+from tests.loop.gates.projects import PYTEST, RIGHT, SHOP, again, judged, written
 
 
 @pytest.fixture

@@ -6,12 +6,12 @@ Mutants it catches: the note is left out; `contain="always"` is content without 
 from pathlib import Path
 
 import pytest
-from tests.prerequisites import CONTAINMENT
 
 from taofold.core.errors import ConfigError
 from taofold.loop.gates.judge import Judge
 from taofold.loop.verdict import Gate
 from taofold.tools import container_network
+from tests.prerequisites import CONTAINMENT
 
 pytestmark = [pytest.mark.anyio, CONTAINMENT.mark]
 NONE = "pasta and slirp4netns are not installed"

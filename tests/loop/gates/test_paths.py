@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import pytest
-from tests.loop.gates.projects import written
 
 from taofold.loop.gates.commands import interpreter, search_path
 from taofold.loop.gates.criteria import gates
 from taofold.loop.gates.gate_files import named_files
 from taofold.loop.gates.scope import Role, exclusion, is_allowed, role, rules
+from tests.loop.gates.projects import written
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,6 @@ import venv
 from pathlib import Path
 
 import pytest
-from tests.loop.gates.projects import again, judged, written
-from tests.loop.kit import begun, iteration, state_after
 
 from taofold.loop.decisions import Close, decide
 from taofold.loop.gates.criteria import absent
@@ -18,6 +16,8 @@ from taofold.loop.gates.startup import unstarted
 from taofold.loop.values import LoopLimits
 from taofold.loop.verdict import Gate, GateResult, Verdict
 from taofold.tools.containment import installed_outside, linked_environment
+from tests.loop.gates.projects import again, judged, written
+from tests.loop.kit import begun, iteration, state_after
 
 PATH = "/a:/b"
 

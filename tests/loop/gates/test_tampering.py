@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.loop.gates.projects import RIGHT, SHOP, TESTS, again, bytecode, judged, written
-from tests.prerequisites import CONTAINMENT
 
 from taofold.loop.gates.judge import Judge
+from tests.loop.gates.projects import RIGHT, SHOP, TESTS, again, bytecode, judged, written
+from tests.prerequisites import CONTAINMENT
 
 HELD = CONTAINMENT.mark
 BOTH = ["never", pytest.param("always", marks=HELD)]

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests import prerequisites
-from tests.loop.gates.projects import RIGHT, SHOP, again, judged, written
 
 from taofold.loop.gates.criteria import gates
 from taofold.loop.gates.judge import Judge
 from taofold.loop.gates.verdict_texts import observation
 from taofold.loop.verdict import Verdict
 from taofold.policy.redaction import Redactor
+from tests import prerequisites
+from tests.loop.gates.projects import RIGHT, SHOP, again, judged, written
 
 BIN = Path(sys.executable).parent
 

@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.prerequisites import CONTAINMENT
 
 from taofold.loop.gates.commands import search_path
 from taofold.loop.gates.gate_run import Bench, warm
 from taofold.loop.gates.tree import Tree
 from taofold.loop.verdict import Gate
+from tests.prerequisites import CONTAINMENT
 
 from .projects import PYTEST, RIGHT, SHOP, again, bytecode, judged, written
 

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator
 
 import pytest
-from tests.models.providers.servers import Server
 
 from taofold.models.transport import allow_model_requests
+from tests.models.providers.servers import Server
 
 Fakes = Callable[[str], Server]
 

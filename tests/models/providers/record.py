@@ -10,10 +10,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from taofold.models.transport import Body, Bounds, Http, HttpResponse, OnBytes, aclose_all, whole
 from tests.models.forms import FORMS, TURNS, Form, agent
 from tests.models.providers.servers import Server
-
-from taofold.models.transport import Body, Bounds, Http, HttpResponse, OnBytes, aclose_all, whole
 
 
 class Recorder:

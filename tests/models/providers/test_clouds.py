@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from tests import environments
 
 SCRIPT = Path(__file__).with_name("clouds.py")

@@ -1,6 +1,5 @@
 """Pictures and documents through each format, in prompts and in what tools return."""
 
-import asyncio
 import base64
 import json
 from itertools import pairwise
@@ -8,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.models.providers.test_agents import CASES, Case, Dies, Fakes, extends
-from tests.pictures import PDF, PICTURE, png
 
 from taofold import Agent, Document, Image, tool
 from taofold.tools.attachments import Shown
+from tests.killed import killed
+from tests.models.providers.test_agents import CASES, Case, Dies, Fakes, extends
+from tests.pictures import PDF, PICTURE, png
 
 pytestmark = pytest.mark.anyio
 
@@ -65,7 +65,7 @@ async def test_a_later_life_shows_the_same_pictures(
     model, server = case.connect(fakes)
     server.load(TURNS)
     log = str(tmp_path / "log.db")
-    with pytest.raises(asyncio.CancelledError):
+    with killed():
         await Agent(Dies(model, 2), tools=[chart], log=log).run(GOAL, run_id="r")
     result = await Agent(case.connect(fakes)[0], tools=[chart], log=log).resume("r")
     assert not server.refused()

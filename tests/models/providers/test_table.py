@@ -1,6 +1,5 @@
 """What goes wrong, or changes, in the middle of a run: each format against its strict fake."""
 
-import asyncio
 import json
 from itertools import pairwise
 from pathlib import Path
@@ -8,6 +7,13 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel
+
+from taofold import Agent, Image, Limits
+from taofold.core import events as e
+from taofold.core.content import OpaquePart, Part, ToolCall
+from taofold.core.values import Reply
+from taofold.runtime.model import Model, OnText, Request
+from tests.killed import killed
 from tests.models.providers.test_agents import (
     CASES,
     TURNS,
@@ -21,12 +27,6 @@ from tests.models.providers.test_agents import (
     one_each,
 )
 from tests.pictures import PICTURE
-
-from taofold import Agent, Image, Limits
-from taofold.core import events as e
-from taofold.core.content import OpaquePart, Part, ToolCall
-from taofold.core.values import Reply
-from taofold.runtime.model import Model, OnText, Request
 
 pytestmark = pytest.mark.anyio
 
@@ -116,7 +116,7 @@ async def test_killed_right_after_it_was_shortened(
     model, server = case.connect(fakes)
     server.load([*many(6), OVERFLOWS[case.kind], *many(2), {"think": "Done.", "say": "It is 2."}])
     log = str(tmp_path / "log.db")
-    with pytest.raises(asyncio.CancelledError):
+    with killed():
         await patient(Dies(model, 8), log).run("Add.", run_id="r")
     doing = patient(case.connect(fakes)[0], log)
     result = await doing.resume("r")

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.console import node
-from tests.server.agents import Bench, act, batch, finish
-from tests.server.live import serving
 
 from taofold import Agent
 from taofold.core.errors import ModelError
 from taofold.server.auth import TokenStore
+from tests.console import node
+from tests.server.agents import Bench, act, batch, finish
+from tests.server.live import serving
 
 pytestmark = [pytest.mark.anyio, pytest.mark.agui]
 SCRIPT = Path(__file__).with_name("client.mjs")

@@ -9,14 +9,14 @@ from typing import Any
 
 import httpx2
 import pytest
-from tests.server.agents import Bench, Slowly, act, finish, scripted
-from tests.server.agui.grammar import apply, check, types
-from tests.server.live import Client, serving
 
 from taofold import Agent, RunContext, tool
 from taofold.core import events as e
 from taofold.server import Settings
 from taofold.server.auth import TokenStore
+from tests.server.agents import Bench, Slowly, act, finish, scripted
+from tests.server.agui.grammar import apply, check, types
+from tests.server.live import Client, serving
 
 pytestmark = pytest.mark.anyio
 
@@ -472,3 +472,40 @@ async def test_what_the_client_made_of_the_shared_state_is_what_tools_find(
         assert shown["run"] != "forged"
         large = await refused(client, request("u", state={"data": {"x": "y" * 70_000}}))
         assert large.status_code == 422
+
+
+def asks_first(bench: Bench, *, approval: bool) -> Agent[Any, Any]:
+    question = act("w", "ask_user", question="which?")
+    first = act("I tell", "publish", text="open") if approval else question
+    return bench.agent(first, finish("done"), ask_user=True)
+
+
+async def test_a_new_message_answers_the_question_of_its_thread(
+    bench: Bench, tmp_path: Path
+) -> None:
+    async with serving(asks_first(bench, approval=False), tmp_path / "runs.db") as client:
+        first = await talk(client, request())
+        assert first[-1]["outcome"]["type"] == "interrupt"
+        second = await talk(client, request(run="r2", text="the blue one"))
+        assert second[-1]["outcome"]["type"] == "success"
+        (row,) = (await client.get("/runs")).json()["items"]
+        steps = (await client.get(f"/runs/{row['id']}/state")).json()["steps"]
+        assert "the blue one" in str(steps[0]["observations"])
+
+
+@pytest.mark.parametrize("approval", [True, False])
+async def test_a_new_message_withdraws_what_its_thread_waits_for(
+    bench: Bench, tmp_path: Path, approval: bool
+) -> None:
+    async with serving(asks_first(bench, approval=approval), tmp_path / "runs.db") as client:
+        await talk(client, request())
+        new = {"run": "r2", "text": "never mind"}
+        busy = await refused(client, request(**new, forwardedProps={"if_waiting": "refuse"}))
+        assert (busy.status_code, busy.json()["code"]) == (409, "session_busy")
+        wrong = await refused(client, request(**new, forwardedProps={"if_waiting": "maybe"}))
+        assert wrong.status_code == 422
+        props = {} if approval else {"forwardedProps": {"if_waiting": "withdraw"}}
+        await talk(client, request(**new, **props))
+        rows = (await client.get("/runs")).json()["items"]
+        assert [row["status"] for row in rows] == ["finished", "cancelled"]
+        assert bench.done == []

@@ -6,8 +6,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.runtime.kit import act, batch, finish
-from tests.server.agui.grammar import apply, check, types, wire
 
 from taofold import Agent, Decision, Limits, MemoryLog, RunResult, decide, tool
 from taofold.agent.result import Delta
@@ -17,6 +15,8 @@ from taofold.core.state import fold
 from taofold.runtime import control as people
 from taofold.server.agui.projection import Projection, patch, view
 from taofold.testing.models import ScriptedModel
+from tests.runtime.kit import act, batch, finish
+from tests.server.agui.grammar import apply, check, types, wire
 
 pytestmark = pytest.mark.anyio
 
@@ -289,7 +289,7 @@ async def test_a_failed_run_is_an_error_and_a_limit_is_told_before_the_answer() 
     assert failed[-1]["type"] == "RUN_ERROR"
     assert failed[-1]["code"] == "error"
     limited = await Told(
-        act("look", at="1"), act("look", at="2"), finish("so far"), limits=Limits(steps=3)
+        *[act("look", at=str(n)) for n in range(3)], finish("so far"), limits=Limits(steps=3)
     ).run()
     names = [e["name"] for e in limited if e["type"] == "CUSTOM"]
     assert "limit_reached" in names

@@ -421,7 +421,7 @@ def _compile(options: Compile, task: Task) -> Strategy[Answer]:
     yield from note(COMPILED, key=options.key, program=exported)
     value = {"key": options.key, "version": program.version, "scores": program.scores}
     thought = Thought(f"{program.teleprompter} is done.", "synthesis", synthesized=True)
-    yield closing(thought, value)
+    yield closing(thought, value, task.output)
     return Answer(exported)
 
 

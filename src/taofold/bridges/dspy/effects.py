@@ -311,12 +311,11 @@ class ProgramRequests:
         # Kept: DSPy builds each prompt anew and knows nothing of what people said meanwhile.
         self.heard += outlook.heard
         prompt = question.prompt
-        # The program is told that it has finished, so that
-        # it still gives an answer from what it knows.
-        if prompt is not None and prompt.picks_tool and (outlook.wrap_up or outlook.toolless):
-            self.thought, self.repairs, self.guessed = _ENOUGH, (), False
-            self.limit = outlook.wrap_up or "loop_detected"
-            return _finished(prompt)
+        limit = outlook.wrap_up or ("loop_detected" if outlook.toolless else "")
+        picker = prompt if prompt is not None and prompt.picks_tool else None
+        # Only these two leave a model call for the answer when the program is asked once more.
+        if picker and limit and limit not in ("max_steps", "max_tool_calls"):
+            return self._enough(picker, limit)
         hint = [Message("user", outlook.hint)] if outlook.hint else []
         conversation = self._conversation(question.messages, hint)
         if prompt is None:
@@ -336,7 +335,16 @@ class ProgramRequests:
             ),
             question.temperature,
         )
+        # To finish is no use of a tool: then the limit forbids nothing.
+        if picker and limit and isinstance(got, Read) and getattr(got.value, TOOL, "") != FINISH:
+            return self._enough(picker, limit)
         return self._said(got)
+
+    def _enough(self, prompt: PredictorPrompt, limit: str) -> ModelResponse:
+        """Tell the program that it has finished: it still answers from what it knows."""
+        self.thought, self.repairs, self.guessed = _ENOUGH, (), False
+        self.limit = limit
+        return _finished(prompt)
 
     def _said(self, got: "Read[BaseModel] | Unread") -> ModelResponse:
         if isinstance(got, Unread):

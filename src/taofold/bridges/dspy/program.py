@@ -25,6 +25,7 @@ from pydantic import BaseModel, BeforeValidator, Field, create_model
 from pydantic_core import to_jsonable_python
 
 from taofold.bridges.dspy.signature import Signature, Slot, name_of
+from taofold.bridges.dspy.signature import signature as signature_of
 from taofold.core.errors import ConfigError
 from taofold.core.values import (
     JSON,
@@ -148,15 +149,19 @@ def plain_program(signature: Signature, module: Module) -> Program:
     return Program(module=module, predictors=(Predictor("predict", own),))
 
 
-def from_dspy(state: Mapping[str, Any], signature: Signature, module: Module) -> Program:
+def from_dspy(
+    state: Mapping[str, Any], signature: str | Signature | type, module: Module
+) -> Program:
     """The program in a file that DSPy's `save` wrote; that names no fields, so `signature` must.
+
+    `signature` is a text (`question -> answer: int`), or what `signature(…)` made of one.
 
     Raises:
         ConfigError: the file is of another kind of program.
     """
     if module == "react":
         raise ConfigError("a saved ReAct holds no tools: compile it here", path="module")
-    base = plain_program(signature, module)
+    base = plain_program(signature_of(signature), module)
     key = "predict" if module == "cot" else "self"
     try:
         saved: Mapping[str, Any] = state[key] if key in state else state["predict"]

@@ -104,7 +104,7 @@ def final_step(
             return Answer(None, "error", f"the answer is not accepted: {accepted.feedback}")
         value = accepted.value
     thought = Thought(thinking or "The program's answer.", synthesized=not thinking)
-    yield closing(thought, value)
+    yield closing(thought, value, task.output)
     return Answer(value, stop or "final_answer")
 
 

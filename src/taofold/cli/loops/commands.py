@@ -16,7 +16,9 @@ from taofold.cli.loops.drive import as_json, drive, warn
 from taofold.cli.options import Budget, Force, MaxIterations, Steps, Timeout
 from taofold.cli.output import fail, give, give_json, say
 from taofold.core.errors import ConfigError, UnknownRun
-from taofold.core.text import dollars, duration, line, number
+from taofold.core.text import dollars, duration, line, times, tokens
+from taofold.policy.redaction.views import shown_value
+from taofold.reserved_places import make_folder, write_file
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -91,7 +93,7 @@ def tell(row: "LoopRow", *, verbose: bool) -> None:
 
     state = row.state
     give(f"{row.loop}: {state.status}{f' ({row.note})' if row.note else ''}")
-    give(f"  task        {line(state.wish.task, 200)}")
+    give(f"  task        {line(shown_value(state.wish.task), 200)}")
     give(f"  done when   {' AND '.join(state.wish.commands)}")
     give(f"  iterations  {len(state.done)} of {state.bounds.iterations}")
     last = state.verdict
@@ -101,7 +103,7 @@ def tell(row: "LoopRow", *, verbose: bool) -> None:
             give(f"              ✗ {line(check.id, 80)}  {line(root_cause(check), 120)}")
     spent = state.spent
     give(
-        f"  spent       {spent.steps} steps, {number(spent.usage.tokens)} tokens, "
+        f"  spent       {times(spent.steps, 'step')}, {tokens(spent.usage.tokens)}, "
         f"{dollars(spent.usage.usd)}, {duration(spent.ms)}"
     )
     if state.pause is not None:
@@ -166,7 +168,7 @@ def list_loops(
                     f"{len(row.state.done)}/{row.state.bounds.iterations}",
                     checks(row),
                     dollars(row.state.spent.usage.usd),
-                    line(row.note or row.state.wish.task, 60),
+                    line(row.note or shown_value(row.state.wish.task), 60),
                 )
                 for row in shown_rows
             ],
@@ -226,7 +228,7 @@ def resume(
     restore: Annotated[
         bool, typer.Option("--restore", help="Put such files back as they were.")
     ] = False,
-    approve: options.Approve = "ask",
+    approve: options.Approve = "",
     network: options.Network = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -318,7 +320,7 @@ def abort(
         document = {"loop_id": name, "status": "aborted", "reverted": list(paths), "folder": folder}
         give_json(document)
         return
-    count = f"{len(paths)} file{'s' * (len(paths) != 1)} put back"
+    count = f"{times(len(paths), 'file')} put back"
     gone = f", the {state.wish.mode} was removed" if left is not None and left.removed else ""
     give(f"{name}: aborted, {count if revert else 'changes kept'}{gone}")
     if left is not None and stays:
@@ -328,9 +330,11 @@ def abort(
 def _confirm() -> None:
     """A revert overwrites files: a person says so, or --yes does."""
     from taofold.cli.loops.start import terminal
+    from taofold.runtime.approvers import discard_typed
 
     if not terminal():
         fail("--revert overwrites files: confirm with --yes")
+    discard_typed()
     if not typer.confirm("put the files back as they were before the loop?", err=True):
         fail("nothing was changed", 1)
 
@@ -361,7 +365,7 @@ def report(
     if output is None:
         give(text)
         return
-    output.write_text(text + "\n", encoding="utf-8")
+    write_file(output, f"{text}\n".encode())
     say(f"written: {output}")
 
 
@@ -401,9 +405,9 @@ def export(
 
     name, stream = with_dependencies(work)
     folder = output / "loops" / name
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder, place=output)
     text = jsons.dumps(state_json(name, stream.records), ensure_ascii=False, indent=2)
-    (folder / "state.json").write_text(text + "\n", encoding="utf-8")
+    write_file(folder / "state.json", f"{text}\n".encode(), place=output)
     give(str(folder / "state.json"))
 
 
@@ -416,7 +420,7 @@ async def _settle(dependencies: "LoopDependencies", runs: list[str]) -> None:
         try:
             row = await dependencies.log.row(run)
             if row.status in ("running", "waiting"):
-                await control.end(dependencies.log, run)
+                await control.cancel(dependencies.log, run)
         except (TaofoldError, LookupError) as error:
             say(f"note: run {run} could not be ended: {error}")
 

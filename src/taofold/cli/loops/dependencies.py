@@ -34,6 +34,8 @@ class LoopAudience:
     hear: "Hear | None" = None
     before: "Callable[[Sequence[LoopRecord]], None] | None" = None
     approver: "Approver | None" = None
+    approve: str = ""
+    """What `--approve` says."""
     network: bool = False
 
 
@@ -60,7 +62,7 @@ async def loop_dependencies(
             log=log,
             journal=journal,
             environment=lambda loop, state: loop_environment(loop, state, network=voice.network),
-            agent=lambda folder, state: loop_agent(folder, state, voice.approver),
+            agent=lambda folder, state: loop_agent(folder, state, voice),
             learner=CrossLoopLearner(registry, learning_settings(), search=search),
             settings=run_settings,
             hear=voice.hear,
@@ -84,17 +86,18 @@ def with_dependencies(work: "Callable[[LoopDependencies], Awaitable[T]]") -> T:
 
 
 def loop_agent(
-    folder: Path, state: "LoopState", approver: "Approver | None" = None
+    folder: Path, state: "LoopState", audience: LoopAudience = LoopAudience()
 ) -> "Agent[Any, Any]":
     """The agent of a loop, with its tools in the loop's own work root."""
-    from taofold.cli.agent_argument import AgentChoice, make
+    from taofold.cli.agent_argument import AgentChoice, approved_by, make
 
     choice = AgentChoice.of(state.wish.agent)
     if not choice.folder:
         raise ConfigError(
             "this loop does not say how to make its agent: it was not started by this program"
         )
-    return make(replace(choice, root=str(folder))).but(approve=approver)
+    agent = make(replace(choice, root=str(folder)), own_approver=True)
+    return approved_by(agent, audience.approve, audience.approver)
 
 
 def run_settings(state: "LoopState", agent: "Agent[Any, Any]") -> dict[str, Any]:
@@ -113,7 +116,8 @@ def run_settings(state: "LoopState", agent: "Agent[Any, Any]") -> dict[str, Any]
         root=folder,
         limits=limits,
         strict=agent.strict,
-        instructions=agent.instructions,
+        # What a function wrote is in the run's own settings.
+        instructions=agent.instructions if isinstance(agent.instructions, str) else "",
     )
     return choice.settings()
 

@@ -24,7 +24,7 @@ def drive(
     work: "Callable[[LoopDependencies], Awaitable[LoopState]]",
     *,
     create: bool = False,
-    approve: str = "ask",
+    approve: str = "",
     network: bool = False,
     json: bool = False,
     quiet: bool = False,
@@ -41,7 +41,7 @@ def drive_visibly(
     work: "Callable[[LoopDependencies], Awaitable[LoopState]]",
     *,
     create: bool = False,
-    approve: str = "ask",
+    approve: str = "",
     network: bool = False,
     quiet: bool = False,
     also: "Callable[[Any], None] | None" = None,
@@ -63,7 +63,7 @@ def drive_visibly(
 
     async def driving() -> "LoopState":
         async with loop_dependencies(
-            LoopAudience(hear, show.before, asking, network), create=create
+            LoopAudience(hear, show.before, asking, approve, network), create=create
         ) as dependencies:
             return await cancellable(work(dependencies), dependencies.log)
 
@@ -114,7 +114,7 @@ def as_json(loop: str, state: "LoopState") -> dict[str, Any]:
         "quality": [round(iteration.quality, 4) for iteration in state.done],
         "steps": state.spent.steps,
         "tokens": state.spent.usage.tokens,
-        "usd": round(state.spent.usage.usd, 9),
+        "usd": state.spent.usage.shown_usd,
         "seconds": state.spent.ms / 1000,
         "run": state.pause.run if state.pause else "",
         "cross_loop_learning": cross_loop(state),

@@ -110,8 +110,9 @@ def loop(
         float | None,
         typer.Option("--min-pattern-success-rate", min=0, max=1, metavar="X", help="0 to 1."),
     ] = None,
-    approve: options.Approve = "ask",
-    autonomy: options.Autonomy = "autonomous",
+    approve: options.Approve = "",
+    autonomy: options.Autonomy = "",
+    strict: options.Strict = False,
     network: options.Network = False,
     root: options.Root = None,
     json: options.Json = False,
@@ -122,7 +123,8 @@ def loop(
     Gates are run by the loop, outside the agent's reach; tests, build and CI files are protected.
     What a model says of its work is never believed. Stop with Ctrl-C, go on with `loops resume`.
     """
-    from taofold.cli.agent_argument import chosen, is_file
+    from taofold.cli.agent_argument import chosen, is_file, make
+    from taofold.cli.prerequisites import lacking_for
     from taofold.loop.lifecycle import new_id, start
     from taofold.loop.values import LoopLimits, LoopRequest
 
@@ -145,7 +147,19 @@ def loop(
             f"{agent!r} brings its own tools, which would not work in the {mode}: "
             "use --in-place, or an agent file"
         )
-    choice = chosen(agent, root, model=model, autonomy=autonomy, network=network)
+    choice = chosen(
+        agent,
+        root,
+        model=model,
+        autonomy=autonomy,
+        unsaid_autonomy="autonomous",
+        strict=strict,
+        network=network,
+    )
+    # Made once before anything is written, so that an error comes first.
+    described = make(choice, own_approver=True)
+    if reason := lacking_for(described, task, " AND ".join(commands)):
+        fail(reason)
     bounds = LoopLimits()
     wish = LoopRequest(
         task=task,
@@ -169,7 +183,7 @@ def loop(
         min_success_rate=min_rate,
         unexecuted=unexecuted,
         agent=choice.told(),
-        model=model,
+        model=getattr(described.model, "name", model),
         notes=notes,
     )
     # Named here, so that an interruption before the first fact can still say what to resume.

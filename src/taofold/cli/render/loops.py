@@ -14,12 +14,13 @@ from rich.text import Text
 
 from taofold.cli.render.story import can_colour, key_line
 from taofold.core import events as run
-from taofold.core.text import dollars, duration, line, number, parameters
+from taofold.core.text import dollars, duration, line, parameters, times, tokens
 from taofold.core.values import FINISH, Action, Observation
 from taofold.loop import events as e
 from taofold.loop.report import root_cause
 from taofold.loop.state import START, LoopState, fold, reduce
 from taofold.parsing.untrusted_text import join_names, readable
+from taofold.policy.redaction.views import shown, shown_value
 
 if TYPE_CHECKING:
     from taofold.agent.result import Happening
@@ -93,7 +94,7 @@ class LoopDisplay:
             before, self._state = self._state, reduce(self._state, happening)
             self._fact(happening.event, before)
         elif isinstance(happening, run.Record):
-            self._step(happening.event.public)
+            self._step(shown(happening).event)
 
     def busy(self, doing: str) -> None:
         """What goes on just now, on a line that goes away; "" = nothing."""
@@ -165,7 +166,7 @@ class LoopDisplay:
     def _opening(self, event: e.LoopStarted) -> None:
         wish = event.wish
         self._say(("◆ ", "cyan"), ("loop ", "bold"), (self._loop, "bold"))
-        self._say("  ", line(wish.task, 300))
+        self._say("  ", line(shown_value(wish.task), 300))
         how = f"  {wish.model}  {wish.mode}  {self._limits()}"
         self._say((how, "dim"))
         for command in wish.commands:
@@ -174,15 +175,15 @@ class LoopDisplay:
     def _limits(self) -> str:
         bounds = self._state.bounds
         usd = f" · {dollars(bounds.usd)}" if bounds.usd is not None else ""
-        steps = f" · {bounds.steps} steps each" if bounds.steps else ""
-        count = f"{bounds.iterations} iteration{'s' * (bounds.iterations != 1)}"
+        steps = f" · {times(bounds.steps, 'step')} each" if bounds.steps else ""
+        count = f"{times(bounds.iterations, 'iteration')}"
         return f"{count} · {duration(bounds.seconds * 1000)}{usd}{steps}"
 
     def _verdict(self, name: str, verdict: "Verdict", before: "Verdict | None") -> None:
         self.busy("")
         good, every = verdict.counts
         sign, colour = ("✓", "green") if verdict.passed else ("✗", "red")
-        passing = f"{good} of {every} check{'s' * (every != 1)}"
+        passing = f"{good} of {times(every, 'check')}"
         moved = good - before.counts[0] if before is not None else 0
         took = duration(sum(result.ms for result in verdict.results))
         self._say(
@@ -248,8 +249,9 @@ class LoopDisplay:
             (f" +{added}", "green"),
             (f" −{gone}", "red"),
             (
-                f"  {spent.steps} steps · {spent.tool_calls} calls · {number(spent.usage.tokens)} "
-                f"tokens · {dollars(spent.usage.usd)} · {duration(spent.ms)}",
+                f"  {times(spent.steps, 'step')} · {times(spent.tool_calls, 'call')} · "
+                f"{tokens(spent.usage.tokens)} · {dollars(spent.usage.usd)} · "
+                f"{duration(spent.ms)}",
                 "dim",
             ),
         )
@@ -270,8 +272,8 @@ class LoopDisplay:
         spent = self._state.spent
         ran = len(self._state.done)
         total = (
-            f"{ran} iteration{'s' * (ran != 1)} · {spent.steps} steps · "
-            f"{number(spent.usage.tokens)} tokens · {dollars(spent.usage.usd)} · "
+            f"{times(ran, 'iteration')} · {times(spent.steps, 'step')} · "
+            f"{tokens(spent.usage.tokens)} · {dollars(spent.usage.usd)} · "
             f"{duration(spent.ms)}"
         )
         self._say((f"  {total}", "dim"))

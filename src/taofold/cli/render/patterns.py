@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from taofold.cli.output import give, say
 from taofold.cli.render.tables import table
-from taofold.core.text import line, visible
+from taofold.core.text import line, times, visible
 
 if TYPE_CHECKING:
     from taofold.learning.loops import LoopNote, LoopStats
@@ -36,7 +36,7 @@ def curve(loops: "Sequence[LoopNote]") -> Iterator[str]:
     taken = [note.iterations for note in newest]
     top = max(*taken, 1)
     yield ""
-    yield f"iterations of the last {len(newest)} loops"
+    yield f"iterations of the last {times(len(newest), 'loop')}"
     for row in range(HEIGHT, 0, -1):
         label = top if row == HEIGHT else 0 if row == 1 else None
         bars = "".join([_cell(count / top * HEIGHT, row) for count in taken])

@@ -23,6 +23,7 @@ from taofold.core.state import RunState, fold, live, opening
 from taofold.core.text import line, parameters, value, visible
 from taofold.core.values import Step
 from taofold.log.log import Log, RunRow
+from taofold.policy.redaction.views import shown
 from taofold.runtime.ownership import driven
 from taofold.views import run_state_json
 
@@ -55,7 +56,8 @@ def tell(run: str, records: Sequence[e.Record], *, travelled: bool, status: str)
     story = Story(_voice(), run, waved=True)
     for record in alive:
         story(record)
-    state = fold(records)
+    # As the story above, and as `--json`: guesses are masked.
+    state = fold(map(shown, records))
     for text in _state(
         state, records[-1].seq if records else -1, travelled=travelled, status=status
     ):
@@ -135,7 +137,7 @@ def compare(a: Sequence[e.Record], b: Sequence[e.Record]) -> Difference:
         None,
     )
     steps: list[tuple[int, list[str], list[str]]] = []
-    shown_a, shown_b = [fold(record.public for record in records) for records in (a, b)]
+    shown_a, shown_b = [fold(shown(record) for record in records) for records in (a, b)]
     pairs = zip_longest(shown_a.steps, shown_b.steps)
     for position, (step, other) in enumerate(pairs, 1):
         first_lines, second_lines = _lines(step), _lines(other)
@@ -152,7 +154,7 @@ def difference_text(difference: Difference) -> str:
     for name, record in zip("AB", difference.first, strict=True):
         row = "nothing: the run ends here"
         if record is not None:
-            row = f"{record.seq:>4}  {record.event.tag}  {line(record.event.public.summary, 160)}"
+            row = f"{record.seq:>4}  {record.event.tag}  {line(shown(record).event.summary, 160)}"
         lines.append(f"  {name} {row}")
     for position, first_lines, two in difference.steps:
         lines.append(f"step {position}")
@@ -166,7 +168,7 @@ def _compared(records: Sequence[e.Record]) -> list[e.Record]:
 
 
 def _as_json(record: e.Record) -> dict[str, Any]:
-    return {"seq": record.seq, "event": msgspec.to_builtins(record.event.public)}
+    return {"seq": record.seq, "event": msgspec.to_builtins(shown(record).event)}
 
 
 def _plain(event: e.Event) -> Any:

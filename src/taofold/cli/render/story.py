@@ -17,8 +17,21 @@ from taofold.core import events as e
 from taofold.core.content import media_of, parts_of, thoughts
 from taofold.core.errors import LogError
 from taofold.core.state import RunState, reduce
-from taofold.core.text import clip, dollars, duration, line, number, parameters, value, visible
+from taofold.core.text import (
+    clip,
+    dollars,
+    duration,
+    framed,
+    line,
+    parameters,
+    times,
+    tokens,
+    value,
+    visible,
+    visible_line,
+)
 from taofold.core.values import ASK_USER, FINISH, Action, Observation, Thought
+from taofold.policy.redaction.views import shown
 
 if TYPE_CHECKING:
     from taofold.runtime.setup import Approval
@@ -45,16 +58,20 @@ def question(approval: "Approval") -> list[str]:
     """What is asked, and the commands that answer it."""
     call = f"{invocation()} approvals"
     if approval.action.tool == ASK_USER:
-        return [f"it asks: {approval.question}", f'  {call} approve {approval.id} --answer "…"']
+        return [
+            "it asks:",
+            *_foreign(approval.question),
+            f'  {call} approve {approval.id} --answer "…"',
+        ]
     if approval.form is not None:
-        asks = f"{approval.action.tool} asks: {line(approval.question, 400)}"
+        asks = [f"{approval.action.tool} asks:", *_foreign(approval.question)]
         if not approval.form:
-            return [asks, f"  {call} approve {approval.id}    (or deny)"]
+            return [*asks, f"  {call} approve {approval.id}    (or deny)"]
         fields = ", ".join(map(str, approval.form.get("properties", {})))
         field_lines = [f"  it wants: {line(fields, 200)}"] if fields else []
-        return [asks, *field_lines, f'  {call} approve {approval.id} --answer "…"    (or deny)']
+        return [*asks, *field_lines, f'  {call} approve {approval.id} --answer "…"    (or deny)']
     preview = approval.preview or approval.action.tool
-    what = f"it waits for: {preview.splitlines()[0]}"
+    what = f"it waits for: {visible_line(preview.partition(chr(10))[0])}"
     if not doubtful(approval):
         return [what, f"  {call} approve {approval.id}    (or deny)"]
     return [
@@ -64,6 +81,13 @@ def question(approval: "Approval") -> list[str]:
         f"  run it again:  {call} approve {approval.id}",
         f"  skip it:       {call} deny {approval.id}",
     ]
+
+
+def _foreign(text: str) -> list[str]:
+    """What a model or a tool asks, so that it cannot look like the commands below it."""
+    from taofold.runtime.approvers import terminal_columns
+
+    return [f"  {row}" for row in framed(text, terminal_columns() - 4)]
 
 
 WAVED: Final = "--approve all"
@@ -158,7 +182,7 @@ class Story:
         """Take in what was told in an earlier life of the run."""
         for record in records:
             followed = self._runs.setdefault(record.run, _Known())
-            followed.state = _fold(followed.state, record.public)
+            followed.state = _fold(followed.state, shown(record))
             followed.steps += isinstance(record.event, e.Proposed)
 
     def __call__(self, happening: Happening) -> None:
@@ -169,7 +193,7 @@ class Story:
         if isinstance(happening, Progress):
             self._voice.busy(f"{happening.tool}: {line(happening.text, 80)}")
             return
-        happening = happening.public
+        happening = shown(happening)
         followed = self._runs.setdefault(happening.run, _Known())
         # Both are needed: a step that closes with this event is gone from the state after it.
         before, followed.state = followed.state, _fold(followed.state, happening)
@@ -271,12 +295,11 @@ class Story:
 
 def totals(state: RunState) -> str:
     """`3 steps · 4 calls · 2.1k tokens · $0.00 · 12.0 s`."""
-    steps, calls = len(state.steps), state.tool_calls
     return " · ".join(
         (
-            f"{steps} step{'s' * (steps != 1)}",
-            f"{calls} call{'s' * (calls != 1)}",
-            f"{number(state.usage.tokens)} tokens",
+            times(len(state.steps), "step"),
+            times(state.tool_calls, "call"),
+            tokens(state.usage.tokens),
             dollars(state.usage.usd),
             duration(state.active_ms),
         )

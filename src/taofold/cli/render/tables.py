@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from taofold.core.text import line, visible
+from taofold.policy.redaction.views import shown_value
 
 if TYPE_CHECKING:
     from taofold.log.log import RunRow
@@ -53,7 +54,7 @@ def runs_table(rows: "Sequence[RunRow]", now: int) -> None:
             ago(row.updated_at or row.created_at, now),
             line(row.agent, 20),
             _for(row),
-            line(row.goal, 60),
+            line(shown_value(row.goal), 60),
         )
         for row in rows
     ]

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from taofold.cli import options
-from taofold.cli.output import USAGE, fail, give, give_json, invocation, say
+from taofold.cli.output import USAGE, fail, give, give_json, say
 from taofold.cli.runs.find import find, with_log
+from taofold.cli.runs.go_on import resume_command
+from taofold.core.text import times
 
 if TYPE_CHECKING:
     from taofold.agent import Agent
@@ -28,7 +30,7 @@ def resume(
     run: options.Run,
     agent: options.AgentName = "",
     model: options.ModelName = "",
-    approve: options.Approve = "ask",
+    approve: options.Approve = "",
     takeover: Annotated[
         bool,
         typer.Option("--takeover", help="Take it from a process that lives but is stuck."),
@@ -54,31 +56,37 @@ def go_on(
     records: "list[Record]",
     agent: str = "",
     model: str = "",
-    approve: str = "ask",
+    approve: str = "",
     *,
     takeover: bool = False,
     json: bool = False,
     quiet: bool = False,
 ) -> None:
     """Resume run `name` before the person, and end with its exit code."""
-    from taofold.cli.agent_argument import make, recorded_choice
+    from taofold.cli.agent_argument import approved_by, make, recorded_choice
     from taofold.cli.project import open_store
     from taofold.cli.render.runs import started_of
     from taofold.cli.runs.drive import drive, finish
 
     # Made before the log is opened for driving: a faulty agent file leaves the run as it is.
-    resumed: Agent[Any, Any] = make(recorded_choice(started_of(name, records), agent, model))
+    resumed: Agent[Any, Any] = make(
+        recorded_choice(started_of(name, records), agent, model), own_approver=True
+    )
+    command = with_log(lambda log: resume_command(log, name, agent, model))
     log = open_store()
     result = drive(
         log,
         name,
-        lambda listener, approver: resumed.but(approve=approver, log=log).resume(
-            name, listener=listener, takeover=takeover
+        lambda listener, approver: (
+            approved_by(resumed, approve, approver)
+            .but(log=log)
+            .resume(name, listener=listener, takeover=takeover)
         ),
         approve=approve,
         json=json,
         quiet=quiet,
         told=records,
+        go_on=command,
     )
     finish(result)
 
@@ -86,11 +94,11 @@ def go_on(
 @app.command()
 def cancel(run: options.Run) -> None:
     """Stop a run: nothing starts afterwards, what was done is kept."""
-    from taofold.runtime.control import end
+    from taofold.runtime import control
 
     async def work(log: "Log") -> tuple[str, bool]:
         name = await find(log, run)
-        return name, await end(log, name)
+        return name, await control.cancel(log, name)
 
     name, ended = with_log(work)
     say(f"{name} is cancelled" if ended else f"{name} was told to stop; it ends at its next turn")
@@ -107,15 +115,15 @@ def steer(
     if not text.strip():
         fail("the message is empty")
 
-    async def work(log: "Log") -> "RunRow":
+    async def work(log: "Log") -> "tuple[RunRow, str]":
         name = await find(log, run)
         await control.steer(log, name, text)
-        return await log.row(name)
+        return await log.row(name), await resume_command(log, name)
 
-    row = with_log(work)
+    row, command = with_log(work)
     say(f"sent to {row.run}")
     if row.status == "waiting":
-        say(f"the run waits; it reads the message after: {invocation()} runs resume {row.run}")
+        say(f"the run waits; it reads the message after: {command}")
 
 
 @app.command()
@@ -125,7 +133,7 @@ def fork(
     go: Annotated[bool, typer.Option("--continue", help="Go on with the new run at once.")] = False,
     agent: options.AgentName = "",
     model: options.ModelName = "",
-    approve: options.Approve = "ask",
+    approve: options.Approve = "",
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -136,23 +144,23 @@ def fork(
 
     new = new_id()
 
-    async def work(log: "Log") -> "tuple[str, int, list[Record]]":
+    async def work(log: "Log") -> "tuple[str, int, list[Record], str]":
         from taofold.cli.runs.find import records_of
 
         name, _ = await records_of(log, run, at)
         cut = await runs.fork(log, name, new, at=at, now=clock())
-        return name, cut, await log.read(new)
+        return name, cut, await log.read(new), await resume_command(log, new, agent, model)
 
-    name, cut, records = with_log(work)
+    name, cut, records, command = with_log(work)
     if not json:
         say(f"{new} branches off from {name} after event {cut}; files were not taken back")
     if go:
         go_on(new, records, agent, model, approve, json=json, quiet=quiet)
     elif json:
-        give_json({"run_id": new, "from": name, "seq": cut})
+        give_json({"id": new, "from": name, "seq": cut})
     else:
         give(new)
-        say(f"go on with: {invocation()} runs resume {new}")
+        say(f"go on with: {command}")
 
 
 @app.command()
@@ -185,7 +193,7 @@ def rate(
 
     name, rating = with_log(work)
     if json:
-        give_json({"run_id": name, **rating_json(rating)})
+        give_json({"run": name, **rating_json(rating)})
     else:
         say(f"rated {rating.value:g}: {name}")
 
@@ -212,11 +220,14 @@ def delete(
         return list(dict.fromkeys(names))
 
     names = with_log(named)
-    many = f"{len(names)} run{'s' * (len(names) > 1)}"
+    many = times(len(names), "run")
     if not yes:
         if not sys.stdin.isatty():
             fail(f"this deletes {many} for good; say --yes to mean it", USAGE)
         say("\n".join(names))
+        from taofold.runtime.approvers import discard_typed
+
+        discard_typed()
         typer.confirm(f"delete {many} for good?", abort=True, err=True)
 
     # Opened anew: no database stays locked while a person thinks about the question.
@@ -257,6 +268,6 @@ def adopt() -> None:
 
     counted = asyncio.run(count())
     say(
-        f"{str(home() / FILE)!r} is trusted from now on: {sum(counted.values())} runs, "
-        f"{counted.get('waiting', 0)} of them wait"
+        f"{str(home() / FILE)!r} is trusted from now on: "
+        f"{times(sum(counted.values()), 'run')}, {counted.get('waiting', 0)} of them waiting"
     )

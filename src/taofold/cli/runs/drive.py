@@ -66,6 +66,18 @@ def assignments(pairs: Sequence[str]) -> dict[str, Any]:
     return assignments
 
 
+def _tagged(pairs: Sequence[str]) -> dict[str, str]:
+    from taofold.core.tags import checked_tags
+
+    tags: dict[str, str] = {}
+    for pair in pairs:
+        name, _, value = pair.partition("=")
+        if name in tags:
+            fail(f"--tag gives {name!r} twice")
+        tags |= checked_tags({name: value})
+    return checked_tags(tags)
+
+
 def _value(text: str) -> Any:
     try:
         return decoded(text)
@@ -120,11 +132,17 @@ def run(
     session: Annotated[
         str, typer.Option("--session", metavar="NAME", help="Carry on the conversation NAME.")
     ] = "",
-    approve: options.Approve = "ask",
+    tags: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--tag",
+            metavar="NAME=VALUE",
+            help="Tag the run, for `runs list --tag`. May be given again.",
+        ),
+    ] = None,
+    approve: options.Approve = "",
     autonomy: options.Autonomy = "",
-    lenient: Annotated[
-        bool, typer.Option("--lenient", help="Record broken rules instead of correcting them.")
-    ] = False,
+    strict: options.Strict = False,
     steps: Annotated[int | None, typer.Option(min=0, help="At most so many steps.")] = None,
     tool_calls: Annotated[int | None, typer.Option(min=0, help="At most so many calls.")] = None,
     seconds: Annotated[float | None, typer.Option(min=0, help="At most so long.")] = None,
@@ -140,13 +158,15 @@ def run(
     Commands run contained (bubblewrap) where that works; otherwise they have your rights, are
     marked "not contained" and always ask.
     """
-    from taofold.cli.agent_argument import chosen, make
+    from taofold.cli.agent_argument import approved_by, chosen, make
+    from taofold.cli.prerequisites import lacking_for
     from taofold.cli.project import open_store
     from taofold.runtime.run import new_id
     from taofold.tools.attachments import Attachment
 
     agent, goal = _arguments(agent, goal)
     data = assignments(values or [])
+    tagged = _tagged(tags or [])
     files = [Attachment(path) for path in attach or ()]
     for file in files:
         file.load()  # what is wrong with a file is said before anything else happens
@@ -163,14 +183,16 @@ def run(
         root,
         model=model,
         autonomy=autonomy,
-        strict=False if lenient else None,
+        strict=strict,
         network=network,
         limits=limits,
         tools=tools or (),
         recursive=recursive,
     )
     # Before the store is made: a faulty agent file leaves no `.taofold` behind.
-    chosen_agent = make(choice)
+    chosen_agent = make(choice, own_approver=True)
+    if reason := lacking_for(chosen_agent, goal):
+        fail(reason)
     log = open_store(create=True)
     name = new_id()
 
@@ -182,13 +204,20 @@ def run(
 
             # As a server names it: `ann/x` of this machine's user is no conversation of ann's.
             named = await session_in_log(log, Principal(), named)
-        return await chosen_agent.but(approve=approver, log=log).run(
-            [goal, *files] if files else goal,
-            run_id=name,
-            session=named,
-            data=data,
-            listener=listener,
-            settings=choice.settings(),
+        return (
+            await approved_by(chosen_agent, approve, approver)
+            .but(log=log)
+            .run(
+                [goal, *files] if files else goal,
+                run_id=name,
+                session=named,
+                # Who types a goal here has not seen what another run waits for.
+                if_waiting="refuse",
+                data=data,
+                tags=tagged,
+                listener=listener,
+                settings=choice.settings(),
+            )
         )
 
     finish(drive(log, name, work, approve=approve, json=json, quiet=quiet))
@@ -216,40 +245,39 @@ def drive(
     run: str,
     work: "Work",
     *,
-    approve: str = "ask",
+    approve: str = "",
     json: bool = False,
     quiet: bool = False,
     told: "list[Record] | None" = None,
-    also: "Listener | None" = None,
-    hints: bool = True,
+    go_on: str = "",
 ) -> "RunResult[Any] | None":
     """Do `work` and show it; print the result. None if it was interrupted.
 
-    `told` is what an earlier life of the run already showed; `also` hears everything, too.
-    Without `hints` the caller says which commands come next.
+    `told` is what an earlier life of the run already showed; `go_on` the command that goes on with
+    the run, if it is more than `runs resume RUN`.
     """
     from taofold.cli.render.story import Story, voice
+    from taofold.core.events import Record
 
     speaker = voice(quiet=quiet or json)
     story = Story(speaker, run, waved=approve == "all")
-    heard = False
+    heard: list[Record] = []
+    command = go_on or f"{invocation()} runs resume {run}"
     # A resumed run numbers its steps on, and adds to the sums it had.
     story.before(told or [])
 
     def hear(happening: "Happening") -> None:
-        nonlocal heard
-        heard = True
+        if isinstance(happening, Record) and happening.run == run:
+            heard[:] = [happening]  # the newest
         story(happening)
-        if also is not None:
-            also(happening)
 
     asking = approver(approve, lambda: speaker.busy(""))
     try:
         result = asyncio.run(cancellable(work(hear, asking), log))
     except (KeyboardInterrupt, asyncio.CancelledError):
         speaker.busy("")
-        go_on = f" Go on with: {invocation()} runs resume {run}" if hints else ""
-        say(f"interrupted; what was done is kept.{go_on}")
+        known = [*(told or []), *heard]
+        say(_interrupted(known, command))
         return None
     except LogError as error:
         speaker.busy("")
@@ -261,8 +289,17 @@ def drive(
         speaker.busy("")
         raise
     speaker.busy("")
-    show(result, json=json, hints=hints, summary=not quiet)
+    show(result, command, json=json, summary=not quiet)
     return result
+
+
+def _interrupted(known: "Sequence[Record]", command: str) -> str:
+    """What is so after Ctrl-C, and the command that goes on."""
+    from taofold.core.events import Parked
+
+    waits = bool(known) and isinstance(known[-1].event, Parked)
+    state = "the run waits for a person" if waits else "what was done is kept"
+    return f"interrupted; {state}. Go on with: {command}"
 
 
 def finish(result: "RunResult[Any] | None") -> None:
@@ -270,7 +307,7 @@ def finish(result: "RunResult[Any] | None") -> None:
     raise typer.Exit(INTERRUPTED if result is None else code_of(result.state))
 
 
-def show(result: "RunResult[Any]", *, json: bool, hints: bool = True, summary: bool = True) -> None:
+def show(result: "RunResult[Any]", go_on: str, *, json: bool, summary: bool = True) -> None:
     """The result on standard output; what a person can do next on standard error."""
     # Not at the top, as elsewhere: `--help` imports this module.
     from taofold.cli.render.story import summary as summary_of
@@ -282,16 +319,14 @@ def show(result: "RunResult[Any]", *, json: bool, hints: bool = True, summary: b
     if output is not None:
         give(output) if isinstance(output, str) else give_json(output)
     if result.status == "waiting":
-        if hints:
-            _next(result)
+        _next(result, go_on)
         return
     if summary:
         for text in summary_of(result.state):
             say(text)
     elif result.error:  # a quiet run says at least why it failed
         say(f"{result.status}: {result.error}")
-    if hints:
-        say(f"log: {invocation()} runs show {result.run_id}")
+    say(f"log: {invocation()} runs show {result.run_id}")
 
 
 def as_json(result: "RunResult[Any]") -> dict[str, Any]:
@@ -300,7 +335,7 @@ def as_json(result: "RunResult[Any]") -> dict[str, Any]:
 
     usage = result.usage
     return {
-        "run_id": result.run_id,
+        "id": result.run_id,
         "status": result.status,
         "stop_reason": result.stop_reason,
         "success": result.success,
@@ -311,7 +346,7 @@ def as_json(result: "RunResult[Any]") -> dict[str, Any]:
         "usage": {
             "input_tokens": usage.input_tokens,
             "output_tokens": usage.output_tokens,
-            "usd": round(usage.usd, 9),
+            "usd": usage.shown_usd,
         },
         "pending": [pending_json(approval) for approval in result.pending],
     }
@@ -328,15 +363,13 @@ def pending_json(approval: "Approval") -> dict[str, Any]:
     }
 
 
-def _next(result: "RunResult[Any]") -> None:
-    from taofold.cli.agent_argument import agent_option
+def _next(result: "RunResult[Any]", go_on: str) -> None:
     from taofold.cli.render.story import question
 
     say("")
     for approval in result.pending:
         say("\n".join(question(approval)))
-    agent = agent_option(result.state.started)
-    say(f"then:\n  {invocation()} runs resume {result.run_id}{agent}")
+    say(f"then:\n  {go_on}")
 
 
 async def cancellable(work: "Awaitable[T]", log: "Log") -> T:
@@ -357,6 +390,7 @@ async def cancellable(work: "Awaitable[T]", log: "Log") -> T:
 
 def approver(approve: str, before: Callable[[], None]) -> "Approver | None":
     """Who approves, by the word of `--approve`; `before` is called before a person is asked."""
+    approve = approve or "ask"
     if approve not in APPROVE:
         fail(f"--approve is one of {', '.join(APPROVE)}, not {approve!r}")
     asking = None

@@ -5,6 +5,7 @@ file or sent to a back end; with `--content` also what was said, for which the r
 again. A whole log goes from a file to a database, or back.
 """
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -15,6 +16,8 @@ from taofold.cli import options
 from taofold.cli.output import fail, give, invocation, say
 from taofold.cli.runs.find import find, records_of, with_log
 from taofold.core.errors import ConfigError, Conflict, LogError
+from taofold.core.text import times
+from taofold.reserved_places import write_file
 
 if TYPE_CHECKING:
     from taofold.agent import Agent
@@ -55,6 +58,31 @@ def trace_of(run: str, content: bool = False) -> "tuple[str, list[Span]]":
     return with_log(work)
 
 
+async def stored_agent(log: "Log", run: str, name: str = "") -> "Agent[Any, Any]":
+    """Returns the agent of a stored run, offline; that of a child run is found by its callers.
+
+    Args:
+        log: The log that holds the run.
+        run: The run's id.
+        name: An agent file or module:attr that takes the place of the recorded one.
+
+    Raises:
+        ConfigError: The agent cannot be made.
+    """
+    from taofold.cli.agent_argument import make, recorded_choice
+    from taofold.cli.render.runs import started_of
+    from taofold.core.errors import ConfigError
+    from taofold.runtime.model import ReplayModel
+
+    started = started_of(run, await log.read(run, limit=1))
+    if not started.parent:
+        return make(recorded_choice(started, name), ReplayModel(started.model, started.profile))
+    found = _agent(started, await stored_agent(log, started.parent, name))
+    if found is None:
+        raise ConfigError(f"the agent of the calling run {started.parent} has no {started.agent!r}")
+    return found
+
+
 async def _prompts(
     agent: "Agent[Any, Any] | None", log: "Log", run: str
 ) -> "dict[str, Prompt] | None":
@@ -65,6 +93,7 @@ async def _prompts(
 
 def _agent(started: "RunStarted", caller: "Agent[Any, Any] | None") -> "Agent[Any, Any] | None":
     """The agent of a stored run, if it can be made: a child's is a tool of its caller's."""
+    from taofold.agent.prompts import called_agent
     from taofold.cli.agent_argument import make, recorded_choice
     from taofold.core.errors import TaofoldError
     from taofold.runtime.model import ReplayModel
@@ -72,8 +101,7 @@ def _agent(started: "RunStarted", caller: "Agent[Any, Any] | None") -> "Agent[An
     # An export calls no model: the replies are in the log, only prompts are made anew.
     stand_in = ReplayModel(started.model, started.profile)
     if caller is not None:
-        below = [tool.agent for tool in caller.toolset.values() if tool.agent is not None]
-        child = next((callee for callee in below if callee.name == started.agent), None)
+        child = called_agent(caller, started.agent)
         return None if child is None else child.but(model=stand_in)
     try:
         return make(recorded_choice(started), stand_in)
@@ -169,7 +197,9 @@ def export_run(
         return name, records, await _blobs(log, records) if format == "ndjson" else {}
 
     name, records, blobs = with_log(work)
-    _write(formats.export(records, format, blobs), output, f"{name}: {len(records)} events")
+    _write(
+        formats.export(records, format, blobs), output, f"{name}: {times(len(records), 'event')}"
+    )
 
 
 async def _blobs(log: "Log", records: "list[Record]") -> dict[str, bytes]:
@@ -197,10 +227,10 @@ def _write(text: str, output: Path | None, what: str) -> None:
     if output is None:
         give(text.removesuffix("\n"))
         return
-    # An export never writes over a file: there is no --force, choose a name.
-    if output.exists():
+    # An export never writes over a file, nor through a link: there is no --force.
+    if os.path.lexists(output):
         fail(f"{str(output)!r} exists; choose another name")
-    output.write_text(text, encoding="utf-8")
+    write_file(output, text.encode())
     say(f"{what} in {output}")
 
 
@@ -238,7 +268,7 @@ def import_run(
 
     run = with_log(work, create=True)
     give(run)
-    say(f"{len(records)} events; look at it with: {invocation()} runs show {run}")
+    say(f"{times(len(records), 'event')}; look at it with: {invocation()} runs show {run}")
 
 
 async def _take(log: "Log", records: "list[Record]", blobs: dict[str, bytes], source: str) -> str:

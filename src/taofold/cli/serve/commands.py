@@ -38,7 +38,7 @@ TokenFile = Annotated[
     typer.Option(
         "--token-file",
         metavar="FILE",
-        help="Tokens (else .taofold/tokens.json, or the database that TAOFOLD_LOG names).",
+        help="Tokens (else this user's state folder, or the database that TAOFOLD_LOG names).",
     ),
 ]
 
@@ -93,6 +93,8 @@ def start(
         ),
     ] = None,
     model: options.ModelName = "",
+    autonomy: options.Autonomy = "",
+    strict: options.Strict = False,
     root: options.Root = None,
     most_runs: Annotated[
         int,
@@ -156,6 +158,8 @@ def start(
             port=port,
             model=model,
             root=root,
+            autonomy=autonomy,
+            strict=strict,
             tokens=token_file,
             hosts=frozenset(name.lower() for name in allow_host or ()),
         )
@@ -166,7 +170,7 @@ def start(
         fail(f"the server needs the extra `serve` ({error.name}): pip install 'taofold[serve]'")
     serve(
         ServeOptions(
-            agents=_named(agents or [], root, model),
+            agents=_named(agents or [], root, model, autonomy=autonomy, strict=strict),
             host=host,
             port=port,
             tokens=token_file,
@@ -183,7 +187,14 @@ def start(
     )
 
 
-def _named(arguments: Sequence[str], root: Path | None, model: str) -> "dict[str, Agent[Any, Any]]":
+def _named(
+    arguments: Sequence[str],
+    root: Path | None,
+    model: str,
+    *,
+    autonomy: str = "",
+    strict: bool = False,
+) -> "dict[str, Agent[Any, Any]]":
     """The agents by name: what stands before `=`, else the file's stem or the attribute."""
     from taofold.cli.agent_argument import chosen, is_file, make
 
@@ -200,7 +211,7 @@ def _named(arguments: Sequence[str], root: Path | None, model: str) -> "dict[str
         # A stem may occur in several folders.
         if name in named:
             fail(f"two agents are called {name!r}: name one with NAME={agent}")
-        named[name] = make(chosen(agent, root, model=model))
+        named[name] = make(chosen(agent, root, model=model, autonomy=autonomy, strict=strict))
     return named
 
 
@@ -217,6 +228,7 @@ def work(
         typer.Argument(metavar="AGENT…", help="As for `serve`.", show_default=False),
     ] = None,
     model: options.ModelName = "",
+    autonomy: options.Autonomy = "",
     root: options.Root = None,
     most_runs: Annotated[
         int, typer.Option("--max-runs", min=1, help="Runs driven at once; the rest wait.")
@@ -240,24 +252,19 @@ def work(
         from taofold.cli.serve import http
     except ImportError as error:
         fail(f"a worker needs the extra `serve` ({error.name}): pip install 'taofold[serve]'")
-    http.work(_named(agents or [], root, model), most_runs, engine, stop_seconds, rebuilt)
+    served = _named(agents or [], root, model, autonomy=autonomy)
+    http.work(served, most_runs, engine, stop_seconds, rebuilt)
 
 
 def _tokens(file: Path | None) -> "TokenStore":
     """The tokens of this project's servers."""
-    from taofold.cli.project import home, log_address, open_store
-    from taofold.log.open import make_home, shelf_beside
+    from taofold.cli.project import log_address, open_store
+    from taofold.cli.serve.credentials import token_place
     from taofold.server.auth import TokenStore
-    from taofold.shared_document import Shared
 
-    if file is not None:
-        return TokenStore(file)
     # Servers of several machines look in the log's database, so tokens must be made there too.
-    shelf = shelf_beside(open_store(create=True)) if log_address() else None
-    if shelf is not None:
-        return TokenStore(Shared(shelf, "tokens"))
-    make_home(home())
-    return TokenStore(home() / "tokens.json")
+    log = open_store(create=True) if file is None and log_address() else None
+    return TokenStore(token_place(file, log))
 
 
 @tokens_app.command("add")

@@ -11,20 +11,22 @@ import webbrowser
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 from taofold.agent import Agent
 from taofold.cli.output import fail, invocation, say
 from taofold.cli.project import home, open_store, operator_policy
-from taofold.core.errors import ConfigError
+from taofold.cli.serve.credentials import announce_accepted, session_place, token_place
+from taofold.core.errors import ConfigError, LogAway
+from taofold.core.text import times
 from taofold.log.log import Log
-from taofold.log.open import journal_beside, shelf_beside
+from taofold.log.open import journal_beside
 from taofold.log.patterns.stores import registry_beside
 from taofold.server import Server, Settings, create_app
 from taofold.server.auth import LOOPBACK, LocalToken, TokenStore, loopback
 from taofold.server.catalog import Rebuild
 from taofold.server.uvicorn_server import server_for
-from taofold.shared_document import Shared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +37,7 @@ class ServeOptions:
     host: str
     port: int
     tokens: Path | None
-    """A file; None: in the log's database, or beside the project's file."""
+    """A file; None: in the log's database, or in this user's state folder."""
     hosts: frozenset[str]
     origins: frozenset[str]
     most_runs: int
@@ -52,9 +54,9 @@ def serve(plan: ServeOptions) -> None:
     Raises:
         ConfigError: it must not be opened so.
     """
-    log = open_store(create=True)
+    log = _opened_log()
     tokens, local = TokenStore(token_place(plan.tokens, log)), LocalToken.of_user()
-    tokens.all()  # a file that cannot be read is said now
+    tokens.all()  # raises now if the file cannot be read
     # Made now: the first request must not be the one that finds the folder unwritable.
     local.value()
     here = plan.host in LOOPBACK or loopback(plan.host)
@@ -89,7 +91,7 @@ def serve(plan: ServeOptions) -> None:
         rebuild=plan.rebuild,
         journal=journal_beside(log),
         registry=registry_beside(log),
-        shelf=shelf_beside(log),
+        sessions=session_place(log),
     )
     uvicorn = server_for(create_app(server), plan.host, port)
 
@@ -104,14 +106,6 @@ def serve(plan: ServeOptions) -> None:
     asyncio.run(work())
 
 
-def token_place(file: Path | None, log: Log) -> Path | Shared:
-    """Where the tokens lie: in the file that was named, or where all servers of the log look."""
-    if file is not None:
-        return file
-    shelf = shelf_beside(log)
-    return home() / "tokens.json" if shelf is None else Shared(shelf, "tokens")
-
-
 def work(
     agents: Mapping[str, Agent[Any, Any]],
     most_runs: int,
@@ -121,7 +115,7 @@ def work(
 ) -> None:
     """Drive runs of the log until told to stop, then let each come to a place where it can wait."""
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
-    log = open_store(create=True)
+    log = _opened_log()
     server = Server(
         log,
         agents,
@@ -138,13 +132,30 @@ def work(
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
         await server.start()
-        say(f"working for {', '.join(server.catalog.names)}; at most {most_runs} runs at once")
+        say(
+            f"working for {', '.join(server.catalog.names)}; "
+            f"at most {times(most_runs, 'run')} at once"
+        )
         await stop.wait()
         say("stopping: others go on with what is under way")
         await server.stop()
         await log.close()
 
     asyncio.run(until_told())
+
+
+def _opened_log() -> Log:
+    """The log, as soon as its server is there: machines start in any order."""
+    delay_s, told = 0.5, False
+    while True:
+        try:
+            return open_store(create=True)
+        except LogAway as error:
+            if not told:
+                say(f"{error}; waiting for it")
+            told = True
+        sleep(delay_s)
+        delay_s = min(2 * delay_s, 10.0)
 
 
 def _listener(host: str, port: int) -> socket.socket:
@@ -160,6 +171,7 @@ def _announce(server: Server, plan: ServeOptions, port: int) -> None:
     base = f"http://{f'[{name}]' if ':' in name else name}:{port}"
     link = f"{base}/signin/{server.signin.code()}"
     say(f"serving {', '.join(server.catalog.names)} at {base}")
+    announce_accepted(server.tokens, server.signin)
     say(f"sign in (once, within 10 minutes): {link}")
     token = f"$({invocation()} serve tokens local)"
     say(f'programs on this machine: curl -H "Authorization: Bearer {token}" {base}/me')

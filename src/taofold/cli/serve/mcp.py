@@ -32,6 +32,8 @@ def serve_mcp(
     port: int = 8765,
     model: str = "",
     root: Path | None = None,
+    autonomy: str = "",
+    strict: bool = False,
     tokens: Path | None = None,
     hosts: frozenset[str] = frozenset(),
 ) -> None:
@@ -58,11 +60,9 @@ def serve_mcp(
     from taofold.cli.project import open_store
 
     log = open_store(create=True)
-    server = make_server(_offers(agents, tools, log, model, root))
+    server = make_server(_offers(agents, tools, log, model, root, autonomy=autonomy, strict=strict))
     if http:
-        from taofold.cli.project import home
-
-        protection = _protection(tokens or home() / "tokens.json", hosts)
+        protection = _protection(tokens, log, hosts)
         app = http_app(server, protection.authenticate, host, hosts)
         _serve_http(_protected(app, protection), host, port, log)
         return
@@ -78,13 +78,14 @@ async def _stdio(work: Any, log: "Log") -> None:
         await log.close()
 
 
-def _protection(tokens: Path, hosts: frozenset[str]) -> "McpProtection":
+def _protection(file: Path | None, log: "Log", hosts: frozenset[str]) -> "McpProtection":
     from taofold.cli.project import home
+    from taofold.cli.serve.credentials import announce_accepted, token_place
     from taofold.server.auth import LocalToken, TokenStore
     from taofold.server.middleware import McpProtection
 
-    store, local = TokenStore(tokens), LocalToken.of_user()
-    store.all()  # a file that cannot be read is said now
+    store, local = TokenStore(token_place(file, log)), LocalToken.of_user()
+    announce_accepted(store)  # raises if the file cannot be read
     local.value()
     return McpProtection.of(store, local, home(), hosts)
 
@@ -116,7 +117,14 @@ def _serve_http(app: Any, host: str, port: int, log: "Log") -> None:
 
 
 def _offers(
-    agents: Sequence[str], tools: Sequence[str], log: "Log", model: str, root: Path | None
+    agents: Sequence[str],
+    tools: Sequence[str],
+    log: "Log",
+    model: str,
+    root: Path | None,
+    *,
+    autonomy: str,
+    strict: bool,
 ) -> Any:
     from taofold.bridges.mcp.server import Offers
     from taofold.cli.agent_argument import chosen, is_file, make
@@ -131,7 +139,7 @@ def _offers(
             # A path may hold `=` too: only what looks like a name in front of it is one.
             argument.partition("=") if _NAMED.match(argument) else ("", "", argument)
         )
-        choice = chosen(agent, root, model=model)
+        choice = chosen(agent, root, model=model, autonomy=autonomy, strict=strict)
         served = make(choice)
         if not sign and served.name == UNNAMED and is_file(agent):
             name = Path(agent).stem

@@ -35,8 +35,10 @@ from taofold.core.effects import (
     Outlook,
     Strategy,
 )
-from taofold.core.values import RESERVED, Action, Effort, ModelSettings, Observation, Reply
+from taofold.core.values import FINISH, Action, Effort, ModelSettings, Observation, Reply
+from taofold.files.expressions.template import Unrenderable
 from taofold.files.types import NoType, type_of
+from taofold.policy.limits import STOP_REASON
 from taofold.reasoning import Offer, Output, Task
 from taofold.reasoning.nested import Inner, alone
 
@@ -146,6 +148,7 @@ class Kind:
     """The part of a file's `settings` whose values stand in for keys that are not given."""
 
 
+_STEPS: Final = STOP_REASON["steps"]
 _SPARE = 3
 """Model calls that a node may make beyond its steps: replies that could not be read."""
 
@@ -163,6 +166,15 @@ class ActionRules:
     """The only tools it may call; None = all."""
     steps: int | None = None
     """Turns; the last of them is without tools. Model calls: `_SPARE` more."""
+    key: str = "max_steps"
+    """The key of the file that says so."""
+    bound: int | None = None
+    """What that key says; None = `steps`."""
+
+    def reached(self) -> str:
+        """Why the node ended at its turns, and what to change."""
+        bound = self.steps if self.bound is None else self.bound
+        return f"all {bound} of {self.key} were used: raise {self.key}"
 
 
 @dataclass(slots=True)
@@ -178,6 +190,8 @@ class Trace:
     """Who answered last, by role."""
     failures: list[str] = field(default_factory=list[str])
     """What the models' providers said when they failed."""
+    reached: str = ""
+    """Which bound of the node was reached, and what to change."""
 
     def failed(self, name: str, error: str) -> None:
         """Add how it ended, if it ended without an answer."""
@@ -198,6 +212,7 @@ class Trace:
             self.steps.append({**entry, "step": len(self.steps) + 1})
         self.notes += other.notes
         self.failures += other.failures
+        self.reached = self.reached or other.reached
         self.models |= other.models
 
     def model(self, *roles: str) -> str:
@@ -215,13 +230,14 @@ def watched(strategy: Strategy[Any], rules: ActionRules, trace: Trace) -> Strate
             # Counted in calls as well: a reply that cannot be read is no turn, and
             # would otherwise be free.
             if rules.steps is not None and calls > rules.steps + _SPARE:
-                effect = strategy.throw(Halt("max_steps"))
+                trace.reached = f"all {calls - 1} model calls were used: raise {rules.key}"
+                effect = strategy.throw(Halt(_STEPS))
                 continue
             branches: list[Trace] = []
             try:
                 result = yield _changed(effect, rules, branches)
                 if isinstance(effect, Begin):
-                    result = _outlook(result, turns, rules.steps)
+                    result = _outlook(result, turns, rules, trace)
                     turns += 1
                 _see(effect, result, trace, branches)
             except Halt as halt:
@@ -263,20 +279,23 @@ def _kept_to(effect: Act, allowed: frozenset[str]) -> Act:
     local: list[Observation | None] = list(effect.local)
     local += [None] * (len(effect.actions) - len(local))
     for index, action in enumerate(effect.actions):
-        if local[index] is None and action.tool not in allowed and action.tool not in RESERVED:
+        if local[index] is None and action.tool not in allowed and action.tool != FINISH:
             names = ", ".join(sorted(allowed)) or "none"
             error = f"unknown tool {action.tool!r}; available tools: {names}"
             local[index] = Observation(error, "failure", refused="unknown")
     return msgspec.structs.replace(effect, local=tuple(local))
 
 
-def _outlook(outlook: Outlook, turns: int, steps: int | None) -> Outlook:
-    if steps is None or outlook.stop:
+def _outlook(outlook: Outlook, turns: int, rules: ActionRules, trace: Trace) -> Outlook:
+    # What the run itself forbids comes first: then the node's bound is not the reason.
+    if rules.steps is None or outlook.stop:
         return outlook
-    if turns >= steps:
-        return msgspec.structs.replace(outlook, stop="max_steps")
-    if turns == steps - 1 and not outlook.wrap_up:
-        return msgspec.structs.replace(outlook, wrap_up="max_steps")
+    if turns >= rules.steps:
+        trace.reached = rules.reached()
+        return msgspec.structs.replace(outlook, stop=_STEPS)
+    if turns == rules.steps - 1 and not outlook.wrap_up:
+        trace.reached = rules.reached()
+        return msgspec.structs.replace(outlook, wrap_up=_STEPS)
     return outlook
 
 
@@ -385,9 +404,15 @@ def think(
     offers: tuple[Offer, ...] = (),
     instructions: str = "",
     steps: int | None = None,
+    bound: tuple[str, int | None] = ("max_steps", None),
     settings: ModelSettings = ModelSettings(),
 ) -> Strategy[Ended]:
-    """Run `inner` on `goal`."""
+    """Run `inner` on `goal`.
+
+    Args:
+        steps: the turns it may take; the last of them is for the answer.
+        bound: the key of the file that bounds them, and what it says if that is not `steps`.
+    """
     base = call.task
     own_words = "\n\n".join([part for part in (base.instructions, instructions) if part])
     task = replace(
@@ -403,10 +428,13 @@ def think(
     )
     trace = Trace()
     allowed = frozenset([offer.name for offer in offers])
-    rules = ActionRules(models, settings, call.seconds, allowed, steps)
+    rules = ActionRules(models, settings, call.seconds, allowed, steps, *bound)
 
     def inside(task: Task) -> Strategy[Answer]:
-        answer: Any = yield from watched(inner(task), rules, trace)
+        try:
+            answer: Any = yield from watched(inner(task), rules, trace)
+        except Unrenderable as error:  # a deferred key, rendered by the strategy
+            return Answer(None, "error", str(error))
         if isinstance(answer, Answer) and answer.stop == "error" and not answer.error:
             failures = trace.failures[-1:] or ["the strategy gave up"]
             return Answer(answer.output, "error", f"the model could not be asked: {failures[0]}")
@@ -416,11 +444,10 @@ def think(
     answer = solved.answer
     if solved.good:
         return Ended(answer.output, "", "", trace)
-    trace.failed(name, solved.error)
     # What a node's own bound stopped is the node's failure, not the end of the run.
-    if solved.limit and not (steps is not None and solved.limit == "max_steps"):
+    own = trace.reached if solved.limit == _STEPS else ""
+    reason = "; ".join(filter(None, [own, answer.error])) or solved.error
+    trace.failed(name, reason)
+    if solved.limit and not own:
         return Ended(answer.output, "", solved.limit, trace)
-    reason = solved.error
-    if solved.limit and solved.limit not in reason:
-        reason = f"{solved.limit}: {reason}"
     return Ended(answer.output, reason, "", trace)

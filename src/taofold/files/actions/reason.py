@@ -24,6 +24,7 @@ from taofold.files.actions.action import (
     think,
 )
 from taofold.reasoning import Cot, Decompose, Direct, Inner, Plan, SelfCorrect, react
+from taofold.reasoning.variables import improvement_history
 
 
 class CallKeys(Asking):
@@ -68,7 +69,9 @@ def _tools(call: ActionCall[ToolsKeys]) -> Strategy[Done]:
         output=output_of(keys.output_format),
         offers=offered_tools(call.task, keys.tools),
         instructions=keys.system,
-        steps=keys.max_tool_rounds,
+        # So many rounds of tools, and then the answer.
+        steps=keys.max_tool_rounds + 1,
+        bound=("max_tool_rounds", keys.max_tool_rounds),
         settings=keys.settings,
     )
     # The answer is in `content`; its step would be one call too many in the list.
@@ -266,34 +269,17 @@ def _self_correct(call: ActionCall[SelfCorrectKeys]) -> Strategy[Done]:
         offers=offered_tools(call.task, keys.tools),
         settings=keys.settings,
     )
-    history = versions(ended.trace.steps)
+    improved = improvement_history(ended.trace.steps)
     value = {
         "output": ended.output,
-        "improvement_history": history,
-        "rounds_completed": max(0, len(history) - 1),
+        **improved,
         "generator_model": ended.trace.model("executor"),
         "critic_model": ended.trace.model("critic"),
         **_traced(ended),
         "reasoning_answer": ended.output,
     }
+    history = improved["improvement_history"]
     return ended.done(value, **_traced(ended), improvement_history=history)
-
-
-def versions(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The versions of a self-correction with what the critic said of each; 0 is the draft."""
-    history: list[dict[str, Any]] = []
-    # The critique of a version comes after it, under the number it had when it was made.
-    for step in steps:
-        if step["action"] in ("draft", "revise") and step["status"] == "success":
-            history.append({"round": len(history), "output": step["observation"]})
-        elif step["action"] == "critique" and step["status"] == "success":
-            observation = step["observation"]
-            history[step["action_input"]["version"]] |= {
-                "improvement_score": observation["score"],
-                "issues_found": observation["issues"],
-                "suggestions": observation["suggestions"],
-            }
-    return history
 
 
 def _decompose(call: ActionCall[DecomposeKeys]) -> Strategy[Done]:

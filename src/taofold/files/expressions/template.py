@@ -61,6 +61,8 @@ _ENDLESS: Final = (inf, -inf)
 _DEFAULTS: Final = ("default", "d")
 _COMPARING: Final = frozenset({"eq", "equalto", "ge", "gt", "in", "le", "lt", "ne"})
 """Tests that compare."""
+_CONSTANT_TESTS: Final = {"None": "none", "True": "true", "False": "false", "null": "none"}
+"""`x is None`, as Python and JSON spell the constants."""
 _NODES: Final = (
     nodes.Template,
     nodes.Output,
@@ -130,6 +132,8 @@ class Template:
             self.names = frozenset(_free(tree))
             self.reads = frozenset(_reads(tree, "state"))
             """Variables of the state that must be there."""
+            self.needs = self.reads & _always_read(tree, "state")
+            """Of these, the ones that every rendering reads."""
             self.constants = frozenset(_reads(tree, "variables"))
             """Of the file's `variables`, those that must be there."""
             # After the check and the names: what is put in here is ours.
@@ -174,13 +178,21 @@ class Template:
         return "".join(parts)
 
     @property
+    def is_expression(self) -> bool:
+        """True if the source is one `{{ expression }}` and blanks around it."""
+        return self._lone is not None
+
+    @property
     def _short(self) -> str:
         return clip(" ".join(self.source.split()), 60)
 
 
 def _check(tree: nodes.Template) -> None:
+    called = {id(node.node) for node in tree.find_all(nodes.Call)}
     for node in tree.find_all(nodes.Node):
         flaw = _flaw(node)
+        if isinstance(node, nodes.Name) and node.name in FUNCTIONS and id(node) not in called:
+            flaw = f"{node.name!r} is a function: write {node.name}(…)"
         if flaw:
             raise Unrenderable(flaw)
 
@@ -194,10 +206,12 @@ def _flaw(node: nodes.Node) -> str:
             return f"{node.attr!r} cannot be reached from a template"
         case nodes.Const() if node.value in _ENDLESS:  # 1e999 in a source is infinite
             return "a number is not finite: JSON has none"
+        case nodes.Call(node=nodes.Name(name=str(name))) if name not in (*FUNCTIONS, "range"):
+            return f"there is no function {name!r}; {near(name, FUNCTIONS) or _known(FUNCTIONS)}"
         case nodes.Filter() if node.name not in FILTERS:
             hint = near(node.name, FILTERS)
             return f"there is no filter {node.name!r}{f'; {hint}' if hint else ''}"
-        case nodes.Test() if node.name not in TESTS:
+        case nodes.Test() if node.name not in (*TESTS, *_CONSTANT_TESTS):
             return f"there is no test {node.name!r}; {near(node.name, TESTS)}"
         case _ if not isinstance(node, _NODES):
             what = type(node).__name__.lower()
@@ -206,9 +220,14 @@ def _flaw(node: nodes.Node) -> str:
             return ""
 
 
+def _known(names: Iterable[str]) -> str:
+    return f"known are {', '.join(sorted(names))}"
+
+
 def _free(tree: nodes.Template) -> Iterator[str]:
     """The names that must be given."""
-    own = {"loop", "range", *(n.name for n in tree.find_all(nodes.Name) if n.ctx == "store")}
+    own = {"loop", *(n.name for n in tree.find_all(nodes.Name) if n.ctx == "store")}
+    own.update(ENVIRONMENT.globals)
     for node in tree.find_all(nodes.Name):
         if node.ctx == "load" and node.name not in own:
             yield node.name
@@ -226,6 +245,20 @@ def _reads(tree: nodes.Template, of: str) -> set[str]:
     ]
     reads = {_member(node, of) for node in tree.find_all((nodes.Getattr, nodes.Getitem))}
     return reads - {_member(node, of) for node in lenient} - {""}
+
+
+def _always_read(node: nodes.Node, of: str) -> set[str]:
+    """The members of `of` that are read whatever the values are."""
+    match node:
+        case nodes.CondExpr() | nodes.If():
+            parts: list[nodes.Node] = [node.test]
+        case nodes.And() | nodes.Or():
+            parts = [node.left]
+        case nodes.For():
+            parts = [node.iter]
+        case _:
+            parts = list(node.iter_child_nodes())
+    return {_member(node, of)}.union(*[_always_read(part, of) for part in parts])
 
 
 def _member(node: nodes.Node, of: str) -> str:
@@ -499,6 +532,34 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
 }
 
 
+def _get(mapping: Any, key: Any, default: Any = None) -> Any:
+    return mapping.get(key, default) if isinstance(mapping, Mapping) else default
+
+
+_CALLED: Final[dict[str, Callable[..., Any]]] = {
+    "abs": abs,
+    "all": all,
+    "any": any,
+    "endswith": lambda text, end: str(text).endswith(str(end)),
+    "float": float,
+    "get": _get,
+    "int": int,
+    "len": len,
+    "lower": _PLAIN["lower"],
+    "max": max,
+    "min": min,
+    "round": _round,
+    "startswith": lambda text, start: str(text).startswith(str(start)),
+    "str": as_text,
+    "upper": _PLAIN["upper"],
+}
+FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
+    name: _charged(function, shallow=name in ("all", "any", "get", "len"))
+    for name, function in _CALLED.items()
+}
+"""What expressions may call by name. `get(state, "x", 0)` reads what may not be there."""
+
+
 _METHODS: Final[dict[type, frozenset[str]]] = {
     dict: frozenset({"get", "items", "keys", "values"}),
     str: frozenset({"endswith", "lower", "split", "startswith", "strip", "title", "upper"}),
@@ -573,7 +634,7 @@ class Environment(ImmutableSandboxedEnvironment):
         return StrictUndefined(f"{type(obj).__name__} values have no {name!r}")
 
     def is_safe_callable(self, obj: Any) -> bool:
-        if obj is _range:
+        if obj is _range or obj in FUNCTIONS.values():
             return True
         # A bound method: of what type its object is decides.
         owner = getattr(obj, "__self__", None)
@@ -637,12 +698,14 @@ def _environment() -> Environment:
     # Emptied: what Jinja has by default is not bounded, and some of it reaches objects.
     for namespace in (names, environment.filters):
         namespace.clear()
-    names["range"] = _range
+    names.update(FUNCTIONS, range=_range, null=None)
     environment.filters.update(
         {**FILTERS, "_each": _each, "_concat": _concat, "_made": within_bounds, "_read": _read}
     )
     for name in set(environment.tests) - set(TESTS):
         del environment.tests[name]
+    for alias, name in _CONSTANT_TESTS.items():
+        environment.tests[alias] = environment.tests[name]
     return environment
 
 

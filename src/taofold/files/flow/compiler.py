@@ -14,7 +14,7 @@ from taofold.core.json_values import is_array, is_object
 from taofold.core.text import near
 from taofold.files.actions import Actions, Kind, canonical
 from taofold.files.checked_yaml import Fault, KeyPath, YamlDocument, check
-from taofold.files.expressions.condition import Condition, Unclear
+from taofold.files.expressions.condition import Condition
 from taofold.files.expressions.template import Template, Unrenderable, is_template
 from taofold.files.flow.flow import (
     END,
@@ -33,6 +33,7 @@ from taofold.files.flow.flow import (
 )
 from taofold.files.python_references import is_name
 from taofold.files.types import NoType, record, type_of
+from taofold.log.formats.yaml_document import path_text
 
 _ALWAYS: Final = frozenset({"state", "variables", "goal"})
 _DEEPEST: Final = 50
@@ -91,7 +92,7 @@ class Compiler:
         """A condition, or a fault."""
         try:
             condition = Condition(text)
-        except Unclear as error:
+        except Unrenderable as error:
             self.wrong(path, str(error))
             return None
         self._known(condition.names, path, extra)
@@ -232,6 +233,26 @@ def fields(model: type[BaseModel]) -> list[str]:
 
 
 _NESTED: Final = 10
+_WORK: Final = ("with", "steps", "while", "parallel", "uses", "action", "set")
+"""Keys whose absence another key of a node makes a fault."""
+
+
+def _mended(key: str, value: Any) -> Any:
+    """A faulty `while` or `parallel` with what can be used of it: nodes inside see their names."""
+    if not is_object(value):
+        return None
+    if key == "while":
+        condition = value.get("condition")
+        return {
+            "condition": condition if isinstance(condition, str) else "true",
+            "max_iterations": 1,
+        }
+    if key == "parallel":
+        name = value.get("as")
+        called = {"as": name} if isinstance(name, str) else {}
+        branches = value.get("branches")
+        return {"branches": branches} if is_object(branches) else {"items": [], **called}
+    return None
 
 
 class Nodes:
@@ -259,7 +280,7 @@ class Nodes:
         keys, faults = check(self.c.document, NodeKeys, raw, path)
         self.c.faults += faults
         if keys is None:
-            return None
+            return self._rest(raw, path, extra, beside) if is_object(raw) else None
         if keys.name in self.names or keys.name in END:
             self.c.wrong((*path, "name"), f"there is another node {keys.name!r}")
         # Also of a node with faults, or every `goto` to it would be told as well.
@@ -281,6 +302,25 @@ class Nodes:
             approve=approve,
             **self._work(keys, raw, path, extra, kinds),
         )
+
+    def _rest(
+        self, raw: Mapping[str, Any], path: KeyPath, extra: frozenset[str], beside: list[str]
+    ) -> Node | None:
+        """The node without its keys at fault, so that the faults inside of it are found as well."""
+        usable: dict[str, Any] = {"name": "node_" + "_".join(map(str, path))}
+        for key, value in raw.items():
+            for candidate in (value, _mended(key, value)):
+                keys, _ = check(self.c.document, NodeKeys, {**usable, key: candidate}, path)
+                if keys is not None:
+                    usable[key] = candidate
+                    break
+        before = len(self.c.faults)
+        node = self.one(usable, path, extra, beside)
+        # Faults that follow from the repair of a key are dropped: the key's own fault is reported.
+        own = [path_text((*path, key)) for key in _WORK if key not in usable]
+        absent = {path_text(path), *own}
+        self.c.faults[before:] = [f for f in self.c.faults[before:] if f.path not in absent]
+        return node
 
     def _does(self, keys: NodeKeys, path: KeyPath) -> str | None:
         """Which of its keys says what the node does."""

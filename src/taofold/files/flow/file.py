@@ -10,6 +10,7 @@ agents, built-in tools and imported flows that its nodes use.
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 # pyright: reportUnknownParameterType=false, reportMissingTypeStubs=false
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -29,7 +30,7 @@ from taofold.files.actions.web import backend, web_tools
 from taofold.files.agent import AgentFile, listed_tools, read_document, specs
 from taofold.files.agent import build as build_plain
 from taofold.files.checked_yaml import Fault, YamlDocument, check, load, refuse
-from taofold.files.config import Config
+from taofold.files.config import Config, read_config
 from taofold.files.flow.compiler import Compiler, Nodes
 from taofold.files.flow.flow import Flow, FlowKeys, Node
 from taofold.files.flow.interpreter import nested_flow, run
@@ -199,6 +200,24 @@ def _with(actions: Actions, given: list[Kind]) -> Actions:
 
 
 _FILES: Final = ("list_files", "read_file", "search", "write_file", "edit_file")
+
+
+def load_agent(path: Path, root: Path) -> Agent[Any, Any]:
+    """Returns the agent of the file at `path`, whose built-in tools work below `root`.
+
+    Raises:
+        ConfigError: there is no such file.
+        ExceptionGroup: everything wrong with the file or the environment.
+    """
+    if not path.is_file():
+        raise ConfigError(f"there is no agent file {str(path)!r}")
+    config, faults = read_config(None, os.environ)
+    if config is None:
+        refuse(faults, "the environment cannot be used")
+    file, faults = read_agent(path, source=str(path))
+    if file is None:
+        refuse(faults, f"{path} cannot be used")
+    return build(file, config, root.resolve())
 
 
 def build(

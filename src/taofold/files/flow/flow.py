@@ -7,7 +7,7 @@ may be templates, values that these read never are.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 
@@ -64,7 +64,7 @@ class OnError(Strict):
 
     retry: Retry | None = None
     fallback: str = ""
-    then: Annotated[str, Field(pattern="^(raise|continue)$")] = "raise"
+    then: Literal["raise", "continue"] = "raise"
 
 
 class Parallel(Strict):
@@ -125,7 +125,7 @@ class DspySettings(Strict):
     prompt_model: str = ""
     temperature: Annotated[float, Field(ge=0)] | None = None
     teleprompter: str = ""
-    adapter: Annotated[str, Field(pattern="^(taofold|json|chat)$")] = "taofold"
+    adapter: Literal["taofold", "json", "chat"] = "taofold"
 
 
 class FlowSettings(Strict):
@@ -274,15 +274,21 @@ class Node:
         return lists
 
     @property
+    def outputs(self) -> set[str]:
+        """The variables that the node itself sets."""
+        if self.sets is not None:
+            return set(self.sets.raw)
+        if not isinstance(self.output, str):
+            return set(self.output)
+        # Nested lists give no value of their own.
+        plain = self.kind is not None or self.spread is not None or self.loop is not None
+        name = self.output or (self.name if plain else "")
+        return {name} if name else set()
+
+    @property
     def produced(self) -> set[str]:
         """The variables that it and the nodes inside set: at the start they need not be there."""
-        if self.sets is not None:
-            names = set(self.sets.raw)
-        elif isinstance(self.output, str):
-            names = {self.output or self.name}
-        else:
-            names = set(self.output)
-        return names.union(*[node.produced for _, inner in self.inner for node in inner])
+        return self.outputs.union(*[node.produced for _, inner in self.inner for node in inner])
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,6 @@ from taofold.core.values import Message, Thought
 from taofold.files.actions import ActionCall, Done
 from taofold.files.actions.action import Unusable
 from taofold.files.actions.tools import APPROVE, WAIT, perform
-from taofold.files.expressions.condition import Unclear
 from taofold.files.expressions.template import Unrenderable
 from taofold.files.flow.flow import END, MOST_VISITS, Flow, Given, Node, Spread, faults_text
 from taofold.parsing import Unparsed
@@ -216,7 +215,7 @@ class Scope:
                 rest = {name: error for name, error in errors.items() if name != node.name}
                 yield from self.put({"errors": rest})
             to = self.next_node(node)
-        except Unclear as error:
+        except Unrenderable as error:
             return f"goto: {error}", ""
         if any(edge.condition is not None for edge in node.goto):
             yield Note("branch", {"node": node.name, "to": to})
@@ -279,7 +278,7 @@ class Scope:
             if node.spread is not None:
                 return (yield from self._fan_out(node))
             return (yield from self.sequence(node.steps))
-        except (Unrenderable, Unclear, Unusable) as error:
+        except (Unrenderable, Unusable) as error:
             return Done(error=str(error))
 
     def _act(self, node: Node) -> Strategy[Done]:
@@ -340,7 +339,11 @@ class Scope:
             if isinstance(accepted, Unparsed):
                 return Answer(output, "error", f"the result is not accepted: {accepted.feedback}")
             output = accepted.value
-        yield closing(Thought("The flow is at its end.", "synthesis", synthesized=True), output)
+        yield closing(
+            Thought("The flow is at its end.", "synthesis", synthesized=True),
+            output,
+            self.task.output,
+        )
         return Answer(output)
 
 
@@ -348,10 +351,7 @@ def _outputs(node: Node, value: Any) -> dict[str, Any]:
     if node.sets is not None:
         return dict(value)
     if isinstance(node.output, str):
-        # `set` and nested lists give no value of their own.
-        plain = node.kind is not None or node.spread is not None or node.loop is not None
-        name = node.output or (node.name if plain else "")
-        return {name: value} if name else {}
+        return dict.fromkeys(node.outputs, value)
     return {name: _at(value, path) for name, path in node.output.items()}
 
 

@@ -11,6 +11,7 @@ from itertools import chain
 from typing import Final, get_args
 
 from taofold.core.failing_checks import Check
+from taofold.core.text import times
 from taofold.diagnostics import causes_of
 from taofold.learning.extraction.blame import blame
 from taofold.learning.extraction.categories import category_of, gist, task_category
@@ -195,18 +196,18 @@ def _avoidances(history: LoopHistory, settled: Iterable[SettledError]) -> Iterat
         stayed = [attempt for attempt, _ in tries]
         rounds = len({attempt.iteration for attempt in stayed})
         # In a loop that got there in the end, several tries in one iteration are how one works.
-        times = rounds if history.succeeded else max(rounds, len(stayed))
-        if times < REPEATED:
+        edited = rounds if history.succeeded else max(rounds, len(stayed))
+        if edited < REPEATED:
             continue
         check = next(c for attempt in stayed for c in attempt.after if sign_of(c) == sign)
-        symptom = f"the same error stayed after {times} of {times} edits"
+        symptom = f"the same error stayed after {edited} of {edited} edits"
         edits = _edits(change for _, tried in tries for change in tried)
         yield _avoidance(history, check, edits, "repeated_same_error", symptom)
     for attempt in () if history.succeeded else history.attempts:
         broken = next(filter(known, attempt.broke), None)
         if broken is not None and attempt.kept and (edits := _edits(code_changes([attempt]))):
             approach = f"{edits}: {gist(*sign_of(broken))} was new after it"
-            symptom = f"{len(attempt.broke)} checks that passed failed after it"
+            symptom = f"{times(len(attempt.broke), 'check')} that passed failed after it"
             yield _avoidance(history, broken, approach, "breaking_change", symptom)
             return
 

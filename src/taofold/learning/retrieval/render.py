@@ -12,6 +12,7 @@ from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from taofold.core.failing_checks import Check, is_assertion, is_foreign
+from taofold.core.text import times
 from taofold.learning.extraction.diffs import MOST_SHOWN
 from taofold.learning.extraction.generalisation import raised_at
 from taofold.learning.patterns.kinds import (
@@ -182,7 +183,7 @@ def figures(pattern: Pattern) -> str:
     elif pattern.kind == "anti" and counts.usage > 1:
         parts.append(_rate(pattern, counts, counts.rate))
     elif len(pattern.found) > 1:
-        parts.append(f"seen in {len(pattern.found)} loops")
+        parts.append(f"seen in {times(len(pattern.found), 'loop')}")
     if pattern.shown.loops:
         # Who did the same in other words is not seen to follow: that none did is never said.
         # Only an edit can be seen to be.

@@ -15,6 +15,7 @@ from taofold.core.events import Record
 from taofold.log.formats import ndjson as ndjson
 from taofold.log.formats import react_json as react_json
 from taofold.log.formats import tao_yaml as tao_yaml
+from taofold.policy.redaction.views import shown
 
 Format: TypeAlias = Literal["ndjson", "tao-yaml", "react-json"]
 FORMATS: Final[tuple[Format, ...]] = get_args(Format)
@@ -34,9 +35,9 @@ def export(
         case "ndjson":
             return ndjson.dumps(records, blobs)
         case "tao-yaml":
-            return tao_yaml.dumps([record.public for record in records])
+            return tao_yaml.dumps([shown(record) for record in records])
         case "react-json":
-            return react_json.dumps([record.public for record in records])
+            return react_json.dumps([shown(record) for record in records])
         case _:
             raise _unknown(format)
 

@@ -12,7 +12,8 @@ import msgspec
 from msgspec.structs import replace
 
 from taofold.core import events as e
-from taofold.core.rules import STATUS, UNTYPED, check_thought
+from taofold.core.rule_names import STATUS, UNTYPED
+from taofold.core.rules import check_thought
 from taofold.core.trace import TracedCall
 from taofold.core.values import RESERVED, ObservationStatus, Thought
 from taofold.log.formats.yaml_document import DocumentFault, Path
@@ -74,7 +75,7 @@ class RecordWriter:
         kind, problem = check_thought(type_text, research=True)
         if kind is None:
             self.mended(UNTYPED, problem, number, path)
-            return msgspec.structs.replace(thought, synthesized=True)
+            return msgspec.structs.replace(thought, inferred=True)
         return msgspec.structs.replace(thought, type=kind)
 
     def status(self, text: str, number: int, path: Path) -> ObservationStatus:

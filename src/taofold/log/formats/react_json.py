@@ -14,7 +14,7 @@ import msgspec
 from taofold.core import events as e
 from taofold.core.errors import ConfigError
 from taofold.core.json_values import is_object
-from taofold.core.rules import UNTYPED
+from taofold.core.rule_names import UNTYPED
 from taofold.core.state import ending, live, opening
 from taofold.core.trace import TracedCall, turns
 from taofold.core.values import FINISH, Action, Observation, Thought

@@ -47,7 +47,12 @@ def dumps(records: Iterable[e.Record]) -> str:
             log[name] = start.settings[name]
     log["iterations"] = [_iteration(turn) for turn in turns(live_records)]
     broken = [
-        without_empty(rule=violation.rule, detail=violation.detail, steps=list(violation.steps))
+        without_empty(
+            rule=violation.rule,
+            detail=violation.detail,
+            steps=list(violation.steps),
+            refused=violation.refused,
+        )
         for violation in recorded_violations(live_records)
     ]
     log |= without_empty(violations=broken)
@@ -133,9 +138,10 @@ def _log(document: Any, run: str, at: int, strict: bool) -> list[e.Record]:
 def _violation(writer: RecordWriter, fields: Fields) -> None:
     steps = fields.numbers("steps")
     rule, detail = fields.text("rule"), fields.text("detail")
+    refused = fields.flag("refused")
     fields.close()
     key = str(steps[0]) if steps else ""
-    writer.put(e.Violated(key=key, rule=rule, detail=detail, steps=steps))
+    writer.put(e.Violated(key=key, rule=rule, detail=detail, steps=steps, refused=refused))
 
 
 def _end(writer: RecordWriter, fields: Fields) -> None:
@@ -174,7 +180,11 @@ def _thought(turn: TracedTurn) -> dict[str, Any]:
     if thought.confidence is not None:
         document["confidence"] = thought.confidence
     document |= without_empty(
-        because=list(thought.because), critical=thought.critical, synthesized=thought.synthesized
+        because=list(thought.because),
+        learned=thought.learned,
+        critical=thought.critical,
+        synthesized=thought.synthesized,
+        inferred=thought.inferred,
     )
     return {**document, "timestamp": iso(turn.at)}
 
@@ -244,9 +254,11 @@ def _read_thought(writer: RecordWriter, value: Any, number: int, path: Path) -> 
     thought = Thought(
         content=fields.text("content"),
         because=fields.numbers("because"),
+        learned=fields.text("learned"),
         confidence=None if confidence is None else float(confidence),
         critical=fields.flag("critical"),
         synthesized=fields.flag("synthesized"),
+        inferred=fields.flag("inferred"),
     )
     thought = writer.typed(thought, fields.text("type"), number, (*path, "type"))
     at = fields.instant("timestamp", writer.at)

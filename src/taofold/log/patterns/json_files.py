@@ -1,10 +1,12 @@
 """Pattern files on disk: exported whole or not at all, imported as far as they are sound.
 
 A name that ends in `.json` is one file with everything, any other a folder in the seed's
-layout. A file that cannot be read is copied to `NAME.bak` before anything replaces it.
+layout. An export copies a damaged file to `NAME.bak` before it replaces it. An import writes
+nothing beside what it reads.
 """
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from taofold.core.errors import LogError
 from taofold.learning.exchange.exports import bundle
 from taofold.learning.exchange.imports import ImportReport
 from taofold.learning.registry import Registry
+from taofold.reserved_places import make_folder, read_file, write_file
 
 _SHARED = "shared"
 """Where the seed's layout has patterns, archive and metrics; `memory` and `loops` are beside it."""
@@ -37,27 +40,23 @@ async def import_from(registry: Registry, path: Path) -> ImportReport:
         LogError: there is nothing to be read at `path`.
     """
     files = await asyncio.to_thread(_read, path)
-    done = await registry.import_({str(file): body for file, body in files.items()})
-    for file, body in files.items():
-        await asyncio.to_thread(_back_up_if_damaged, file, body)
-    return done
+    return await registry.import_({str(file): body for file, body in files.items()})
 
 
 def _export(contents: dict[str, Any], path: Path) -> list[Path]:
+    # The person has named this folder; what is made below it must not be a link.
+    place = path
     if path.suffix == ".json":
-        files = {path: bundle(contents)}
+        place, files = path.parent, {path: bundle(contents)}
     else:
         files = {path / _file_name(name): content for name, content in contents.items()}
     for file, content in files.items():
         body = msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n"
         try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            if file.exists():
-                _back_up_if_damaged(file, file.read_bytes())
-            # Written beside it and renamed: a reader sees the old file or the new one.
-            partial = file.with_name(f".{file.name}.part")
-            partial.write_bytes(body)
-            partial.replace(file)
+            make_folder(file.parent, place=place)
+            with suppress(FileNotFoundError):
+                _back_up_if_damaged(file, read_file(file, place=place), place)
+            write_file(file, body, place=place)
         except OSError as error:
             raise LogError(f"{str(file)!r} cannot be written: {error.strerror or error}") from error
     return list(files)
@@ -78,19 +77,22 @@ def _read(path: Path) -> dict[Path, bytes]:
     else:
         files = [path]
     try:
-        return {file: file.read_bytes() for file in files}
+        if not path.is_dir():
+            return {path: path.read_bytes()}
+        # A FIFO would never end, and a link leads out of what the person has named.
+        return {file: read_file(file, trust="content", place=path) for file in files}
     except OSError as error:
         raise LogError(f"{error.filename!r} cannot be read: {error.strerror}") from error
 
 
-def _back_up_if_damaged(file: Path, body: bytes) -> None:
+def _back_up_if_damaged(file: Path, body: bytes, place: Path) -> None:
     """Write `body`, which the file holds, to `NAME.bak` if it is no JSON."""
     try:
         msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError):
         backup = file.with_name(f"{file.name}.bak")
         try:
-            backup.write_bytes(body)
+            write_file(backup, body, place=place)
         except OSError as error:
             raise LogError(
                 f"{str(file)!r} is damaged, and its backup {str(backup)!r} failed: {error.strerror}"

@@ -34,7 +34,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import psycopg
 
-from taofold.core.errors import LogError, OutcomeUnknown
+from taofold.core.errors import LogAway, LogError, OutcomeUnknown
 from taofold.log import process_fork as forks
 from taofold.log.postgres import schema as schema
 from taofold.log.postgres.psycopg_extras import (
@@ -42,7 +42,6 @@ from taofold.log.postgres.psycopg_extras import (
     explain,
     outcome_unknown,
     parse_dsn,
-    passing,
     register,
     unreachable,
     with_keepalive,
@@ -425,9 +424,7 @@ class Database:
                 prepare_threshold=2,
             )
         except psycopg.Error as error:
-            away = unreachable(error, self.name)
-            # Once it was there it will be back; an address that never worked is wrong.
-            raise (_Away(str(away)) if self._identity and passing(error) else away) from error
+            raise unreachable(error, self.name) from error
 
         register(db)
         self._made -= {connection for connection in self._made if connection.closed}
@@ -519,7 +516,7 @@ class Database:
             return await self._rows(statement, values, renews=True)
 
     async def _fetch(self, statement: str, values: Values) -> list[Row]:
-        return await self._patiently(lambda: self._rows(statement, values), (_Away, _Lost))
+        return await self._patiently(lambda: self._rows(statement, values), (LogAway, _Lost))
 
     async def _patiently(
         self, work: Callable[[], Awaitable[T]], causes: tuple[type[LogError], ...]
@@ -531,8 +528,10 @@ class Database:
             try:
                 return await work()
             except causes as error:
-                if clock.time() > deadline:
-                    raise LogError(str(error)) from error
+                # Once it was there it will be back; an address that never worked is wrong.
+                if clock.time() > deadline or not self._identity:
+                    kind = LogAway if isinstance(error, LogAway) else LogError
+                    raise kind(str(error)) from error
             await asyncio.sleep(_PAUSE_S)
 
     async def _rows(self, statement: str, values: Values, *, renews: bool = False) -> list[Row]:
@@ -565,7 +564,7 @@ class Database:
             self._queue.append(write)
             self._take()
             return await write.done
-        rows = await self._patiently(lambda: self._rows(statement, values), (_Away,))
+        rows = await self._patiently(lambda: self._rows(statement, values), (LogAway,))
         return rows[0]
 
     async def _read_all(self) -> None:
@@ -615,7 +614,7 @@ class Database:
 
     async def _write_batch(self, batch: list[_Write]) -> None:
         try:
-            await self._patiently(lambda: self._transact(batch), (_Away,))
+            await self._patiently(lambda: self._transact(batch), (LogAway,))
         except _Undone as error:
             # Nothing of it happened: whose fault it was shows when each goes by itself.
             if len(batch) == 1 and not error.again:
@@ -740,10 +739,6 @@ _AT_REST: Final = psycopg.pq.TransactionStatus.IDLE
 
 class _Lost(OutcomeUnknown):
     """The connection broke while a statement was on its way."""
-
-
-class _Away(LogError):
-    """The server, which was there, is not: nothing was sent."""
 
 
 class _Undone(Exception):

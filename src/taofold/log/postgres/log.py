@@ -28,7 +28,15 @@ from taofold.log.postgres.database import MOST, Database, Listener, Values
 from taofold.log.postgres.journal import PostgresJournal
 from taofold.log.postgres.psycopg_extras import BigintArray, ByteaArray
 from taofold.log.postgres.schema import HELD
-from taofold.log.sqlite.statements import blob_digests, bodies, message, record, signal
+from taofold.log.sqlite.statements import (
+    blob_digests,
+    bodies,
+    message,
+    read_tags,
+    record,
+    signal,
+    tags_json,
+)
 
 _CHUNK: Final = 1000
 """Records read between two breaths of the event loop."""
@@ -41,7 +49,7 @@ _SUM: Final = 2000
 _ROW: Final = (
     "select r.run, r.status, r.goal, r.agent, r.session, r.parent, r.principal, "  # noqa: S608 - constants
     "r.created_at, greatest(r.updated_at, coalesce(e.at, 0)), coalesce(e.seq, -1) + 1, r.epoch, "
-    f"r.owner, r.waiting_for, coalesce(l.until, 0), r.wake_at, {HELD}, r.number "
+    f"r.owner, r.waiting_for, coalesce(l.until, 0), r.wake_at, {HELD}, r.number, r.tags "
     "from {runs} r left join taofold_leases l on l.number = r.number "
     "left join lateral (select seq, at from taofold_events e where e.number = r.number "
     "order by seq desc limit 1) e on true "
@@ -71,7 +79,7 @@ _READ: Final = (
     "(select seq, at, body, version from taofold_events e where e.number = r.number "
     "and e.seq > %b order by seq limit %b) e on true where r.run = %b order by e.seq"
 )
-_CREATE: Final = f"select * from taofold_create({', '.join(['%b'] * 19)})"  # noqa: S608 - marks
+_CREATE: Final = f"select * from taofold_create({', '.join(['%b'] * 20)})"  # noqa: S608 - marks
 _CLAIM: Final = "select * from taofold_claim(%b, %b, %b::bigint, %b, %b)"
 # Many appends at once: of the elements of all, each takes its own slices.
 _APPEND: Final = """
@@ -196,6 +204,7 @@ class PostgresLog:
             _digests(content),
             list(content.values()),
             _digests(blob_digests(records)),
+            tags_json(row),
         )
         # Told here: the function in the database numbers the records itself and would not notice.
         if _first(row.run, records, 0) != 0 and records:
@@ -316,6 +325,7 @@ class PostgresLog:
         parent: str = "",
         principal: str = "",
         agent: str = "",
+        tag: str = "",
         before: int = 0,
         limit: int = 100,
     ) -> list[RunRow]:
@@ -331,10 +341,16 @@ class PostgresLog:
         if before:
             clauses.append("r.number < %b")
             values.append(before)
+        source, order = "taofold_runs r", "r.number"
+        if tag:
+            # The index of tags leads, newest first.
+            source, order = "taofold_tags t join taofold_runs r on r.number = t.number", "t.number"
+            clauses.append("t.tag = %b")
+            values.append(_bytes(tag))
         where = f"where {' and '.join(clauses)}" if clauses else ""
         # Literals: with a bound limit a prepared plan is made for any, and sorts all.
         most = f"limit {int(limit)}" if limit > 0 else ""
-        inner = f"(select * from taofold_runs r {where} order by r.number desc {most})"  # noqa: S608 - only parameters
+        inner = f"(select r.* from {source} {where} order by {order} desc {most})"  # noqa: S608 - only parameters
         rows = await self.database.fetch(
             f"{_ROW.format(runs=inner)} order by r.number desc", values
         )
@@ -503,4 +519,5 @@ def _refusal(code: str, run: str, at: Any, epoch: int) -> LogError:
 
 def _row(row: tuple[Any, ...]) -> RunRow:
     columns: list[Any] = [_text(value) if isinstance(value, bytes) else value for value in row]
+    columns[-1] = read_tags(columns[-1])
     return RunRow(*columns)

@@ -15,7 +15,7 @@ from psycopg.adapt import Dumper
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import Format
 
-from taofold.core.errors import ConfigError, LogError, OutcomeUnknown
+from taofold.core.errors import ConfigError, LogAway, LogError, OutcomeUnknown
 from taofold.log.log import NOTHING_SAVED
 
 RETRYABLE: Final = frozenset({"40001", "40P01"})
@@ -105,12 +105,13 @@ def explain(error: psycopg.Error, name: str) -> LogError:
 
 
 def unreachable(error: psycopg.Error, name: str) -> LogError:
-    """The error to raise when no connection could be made."""
+    """The error to raise when no connection could be made: `LogAway` if that passes."""
+    kind = LogAway if passing(error) else LogError
     text = _TEXTS.get(error.sqlstate or "")
     if text is not None:
-        return LogError(f"the log {name!r} {text.format(saved=NOTHING_SAVED)} ({_line(error)})")
-    return LogError(
-        f"the log {name!r} cannot be reached: {_line(error)}. Check the address and that the "
+        return kind(f"the log {name!r} {text.format(saved=NOTHING_SAVED)} ({_line(error)})")
+    return kind(
+        f"the log {name!r} cannot be reached ({_line(error)}): check the address and that the "
         "server is up"
     )
 

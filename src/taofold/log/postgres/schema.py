@@ -21,7 +21,7 @@ from taofold.log.log import LONGEST_LEASE_MS
 # ruff: noqa: S608 - statements are put together from constants of this module only
 
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Version of the layout. Raise it with statements in `UPGRADES`."""
 
 _LOCK: Final = 0x7A0F01D5
@@ -32,6 +32,28 @@ HELD: Final = (
     f"and l.until <= taofold_now() + {LONGEST_LEASE_MS}"
 )
 
+_TAGS: Final = (
+    "alter table taofold_runs add column tags bytea not null default '{}'",
+    "create table taofold_tags(tag bytea not null, number bigint not null, "
+    "primary key(tag, number))",
+    """create or replace function taofold_tag() returns trigger language plpgsql as $$
+    begin
+      if tg_op = 'DELETE' then
+        delete from taofold_tags where number = old.number and tag in (
+          select convert_to(key || '=' || value, 'UTF8')
+          from json_each_text(convert_from(old.tags, 'UTF8')::json));
+      else
+        insert into taofold_tags select convert_to(key || '=' || value, 'UTF8'), new.number
+          from json_each_text(convert_from(new.tags, 'UTF8')::json);
+      end if;
+      return null;
+    end $$""",
+    "create trigger taofold_runs_tagged after insert on taofold_runs "
+    "for each row when (new.tags <> '{}') execute function taofold_tag()",
+    "create trigger taofold_runs_untagged after delete on taofold_runs "
+    "for each row when (old.tags <> '{}') execute function taofold_tag()",
+)
+"""The tags of runs, and the index of them, kept by the database itself."""
 _TABLES: Final = (
     "create table taofold_meta(key text primary key, value text not null)",
     """create table taofold_runs(
@@ -135,7 +157,7 @@ FUNCTIONS: Final = (
       p_run bytea, p_status text, p_goal bytea, p_agent bytea, p_session bytea, p_parent bytea,
       p_principal bytea, p_created bigint, p_updated bigint, p_waiting bytea, p_wake bigint,
       p_owner bytea, p_lease bigint, p_ats bigint[], p_bodies bytea[], p_version smallint,
-      p_digests bytea[], p_contents bytea[], p_refs bytea[], {_RESULT})
+      p_digests bytea[], p_contents bytea[], p_refs bytea[], p_tags bytea, {_RESULT})
     language plpgsql as $$
     declare n bigint;
     begin
@@ -147,9 +169,9 @@ FUNCTIONS: Final = (
         if found then code := 'busy'; return; end if;
       end if;
       insert into taofold_runs(run, status, goal, agent, session, parent, principal, created_at,
-          updated_at, epoch, owner, waiting_for, wake_at)
+          updated_at, epoch, owner, waiting_for, wake_at, tags)
         values(p_run, p_status, p_goal, p_agent, p_session, p_parent, p_principal, p_created,
-          p_updated, case when p_owner = '' then 0 else 1 end, p_owner, p_waiting, p_wake)
+          p_updated, case when p_owner = '' then 0 else 1 end, p_owner, p_waiting, p_wake, p_tags)
         on conflict (run) do nothing returning number into n;
       if n is null then code := 'taken'; return; end if;
       if p_lease > 0 and p_status = 'running' then
@@ -284,7 +306,7 @@ _TRIGGERS: Final = (
     "create trigger taofold_runs_recount after update of status on taofold_runs "
     "for each row when (old.status <> new.status) execute function taofold_count()",
 )
-UPGRADES: Final[dict[int, tuple[str, ...]]] = {}
+UPGRADES: Final[dict[int, tuple[str, ...]]] = {1: ("drop function taofold_create", *_TAGS)}
 """Statements that turn layout n into n + 1."""
 
 # Only in the schema that will be used: another schema may hold another log.
@@ -296,7 +318,7 @@ _RIGHTS: Final = (
     "select string_agg(name, ', ') from unnest(array['taofold_runs', 'taofold_leases', "
     "'taofold_events', 'taofold_inbox', 'taofold_seen', 'taofold_blobs', 'taofold_refs', "
     "'taofold_totals', 'taofold_changes', 'taofold_streams', 'taofold_kept', "
-    "'taofold_facts']) as name, "
+    "'taofold_facts', 'taofold_tags']) as name, "
     "unnest(array['select', 'insert', 'update', 'delete']) as action "
     "where not has_table_privilege(name, action)"
 )
@@ -334,7 +356,7 @@ async def prepare(db: psycopg.AsyncConnection[tuple[object, ...]], name: str) ->
 
 async def _build(db: psycopg.AsyncConnection[tuple[object, ...]], layout: int) -> None:
     if layout == 0:
-        for statement in (*_TABLES, *FUNCTIONS, *_TRIGGERS):
+        for statement in (*_TABLES, *_TAGS, *FUNCTIONS, *_TRIGGERS):
             await db.execute(statement.encode())
         # The identity lies in the tables, so it is equal for all addresses that lead to them.
         await db.execute("insert into taofold_meta values('identity', gen_random_uuid()::text)")

@@ -307,6 +307,7 @@ class SqliteLog:
         parent: str = "",
         principal: str = "",
         agent: str = "",
+        tag: str = "",
         before: int = 0,
         limit: int = 100,
     ) -> list[RunRow]:
@@ -320,13 +321,18 @@ class SqliteLog:
         tests += [(f"{plus}{name} = ?", value) for name, value in filters.items() if value]
         clauses, values = [test for test, _ in tests], [value for _, value in tests]
         if before:
-            clauses.append(f"number < {int(before)}")
+            clauses.append(f"{'runs.' if tag else ''}number < {int(before)}")
+        most = limit if limit > 0 else -1
+        if tag:
+            statement = sql.TAGGED.format(and_="".join(f" and {clause}" for clause in clauses))
+            rows = await self._all(statement, self._now(), tag, *values, most)
+            return [sql.run_row(row) for row in rows]
         where = f"where {' and '.join(clauses)}" if clauses else ""
         rows = await self._all(
             f"{sql.ROW} {where} order by number desc limit ?",
             self._now(),
             *values,
-            limit if limit > 0 else -1,
+            most,
         )
         return [sql.run_row(row) for row in rows]
 

@@ -10,18 +10,19 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Final, Literal, TypeVar
 
-from taofold.core.errors import Incompatible, LogError
+from taofold.core.errors import ConfigError, Incompatible, LogError
+from taofold.core.text import times
 from taofold.log import process_fork as forks
 from taofold.log.log import NOTHING_SAVED
 from taofold.log.sqlite import statements as sql
-from taofold.log.sqlite.origin import mark_as_ours, ours
+from taofold.log.sqlite.origin import mark_as_ours, mark_wal, ours, wal_is_ours
 from taofold.log.sqlite.statements import APPLICATION, TABLES, UPGRADES, VERSION
-from taofold.reserved_places import reserve_file
+from taofold.reserved_places import in_project, open_file, reserve_file
 
 BESIDE: Final = ("-wal", "-shm", "-journal")
 """What SQLite keeps beside a file and believes when it opens it."""
@@ -151,6 +152,8 @@ def truncate_wal(path: Path, wait_s: float) -> bool:
 
 def _connect(path: Path, wait_s: float, adopt: bool, max_bytes: int) -> sqlite3.Connection:
     _touch(path)
+    if not adopt:
+        _refuse_planted_journals(path)
     stored_version = _inspect(path, adopt=adopt)
     connection = open_for_writing(path, wait_s)
     try:
@@ -164,6 +167,10 @@ def _connect(path: Path, wait_s: float, adopt: bool, max_bytes: int) -> sqlite3.
                 f"the folder of {str(path)!r} cannot hold a log: its file system does not allow "
                 "several processes to share one (no WAL); choose a local disk"
             )
+        # A read makes SQLite create the -wal file. It is marked before the first write: one that
+        # has content and no mark was not written here.
+        number(connection, "schema_version")
+        mark_wal(path.with_name(path.name + "-wal"))
         if stored_version != VERSION or adopt:
             prepare(connection, path)
         if max_bytes:
@@ -184,10 +191,12 @@ def _touch(path: Path) -> None:
     if path.is_dir():
         raise LogError(f"{str(path)!r} is a folder; name a file in it")
     try:
+        if in_project(path):
+            _refuse_foreign(path)
         # O_EXCL: where another process creates it at the same moment, its file is the one.
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-    except FileExistsError:
-        pass
+        if not os.path.lexists(path):
+            with suppress(FileExistsError):
+                os.close(open_file(path, os.O_CREAT | os.O_EXCL | os.O_RDWR))
     except OSError as error:
         raise LogError(f"the log {str(path)!r} cannot be created: {error.strerror}") from error
     for target in (path, path.parent):
@@ -195,6 +204,41 @@ def _touch(path: Path) -> None:
             raise LogError(
                 f"{str(target)!r} is read-only, so the log {path.name!r} cannot be used: "
                 "change its permissions, or copy the file to a folder where you may write"
+            )
+
+
+def _refuse_foreign(path: Path) -> None:
+    """Refuses what a repository or another user has put in the place of a log.
+
+    SQLite believes the files beside a log and opens all of them by name.
+
+    Raises:
+        LogError: one of them is a link, is of another kind, or belongs to another user.
+    """
+    for file in (path, *(path.with_name(path.name + end) for end in BESIDE)):
+        try:
+            with suppress(FileNotFoundError):
+                os.close(open_file(file))
+        except ConfigError as error:
+            raise LogError(str(error)) from error
+
+
+def _refuse_planted_journals(path: Path) -> None:
+    """Refuses journals that would change a log and were not written here.
+
+    Raises:
+        Incompatible: there is one.
+    """
+    wal, journal = (path.with_name(path.name + end) for end in ("-wal", "-journal"))
+    # A log has no rollback journal but while its first page is written.
+    has_content = path.stat().st_size > _PAGE_BYTES
+    planted = has_content and journal.exists() and journal.stat().st_size > 0
+    for file, refused in ((wal, not wal_is_ours(wal)), (journal, planted)):
+        if refused:
+            raise Incompatible(
+                f"{str(file)!r} was not written by this user's taofold on this machine, and would "
+                f"change the log {str(path)!r}; nothing was changed. If it came with the project, "
+                "delete it. If it is yours (a restored backup): `taofold runs adopt`"
             )
 
 
@@ -289,7 +333,7 @@ def backup(path: Path, version: int) -> Path:
     # Left by a process that was killed in the middle of its copy.
     partial.unlink(missing_ok=True)
     # SQLite would create it with the umask's permissions, and a log is for its owner only.
-    partial.touch(mode=0o600)
+    os.close(open_file(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
     try:
         with (
             closing(open_existing(path, "rw", _COPY_S)) as source,
@@ -337,7 +381,7 @@ def _inconsistencies(db: sqlite3.Connection) -> list[str]:
     problems = [f"blob {d!r} of run {r!r} is missing" for d, r in db.execute(_LOST_BLOBS)]
     (strays,) = db.execute(_STRAYS).fetchone()
     if strays:
-        problems.append(f"{strays} records belong to no run")
+        problems.append(f"{times(strays, 'record')} of no run")
     for number, run in db.execute("select number, run from runs").fetchall():
         problems += _faults(db, number, run)
     return problems

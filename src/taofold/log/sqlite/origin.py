@@ -6,6 +6,9 @@ does not tell it; and a mark beside the file's content that is not copied with i
 attribute, which names the file by its number on its file system. So a container that is made anew
 on its volume opens its own log, whatever it is called now, and a file that was cloned, downloaded
 or unpacked is not taken for ours.
+
+The -wal file beside a log bears such a mark, too: SQLite takes whatever it holds for the newest
+content of the log, and one that came with a repository would put approvals into it.
 """
 
 import os
@@ -57,6 +60,23 @@ def mark_as_ours(path: Path, noted: Mapping[str, str]) -> dict[str, str]:
             with suppress(OSError):  # a file system without attributes: its number counts
                 os.setxattr(path, _ATTRIBUTE, _seal(path, token))
     return notes
+
+
+def mark_wal(path: Path) -> None:
+    """Marks the -wal file beside a log as written by this user, before anything is in it."""
+    if hasattr(os, "setxattr"):
+        with suppress(OSError):  # a file system without attributes, or no such file
+            os.setxattr(path, _ATTRIBUTE, _seal(path, ""))
+
+
+def wal_is_ours(path: Path) -> bool:
+    """Was the -wal file written here? An empty one says nothing; others must bear our mark."""
+    if not path.exists() or path.stat().st_size == 0 or not hasattr(os, "getxattr"):
+        return True
+    try:
+        return os.getxattr(path, _ATTRIBUTE) == _seal(path, "")
+    except OSError:
+        return not _markable(path)
 
 
 def _unmoved(path: Path, noted: Mapping[str, str]) -> bool:

@@ -14,7 +14,7 @@ from taofold.core.events import SCHEMA_VERSION, Record, decode, encode
 from taofold.core.state import ENDED
 from taofold.log.log import LONGEST_LEASE_MS, RunRow, Signal
 
-VERSION: Final = 3
+VERSION: Final = 4
 """Version of the layout. Raise it with statements in `UPGRADES`."""
 
 # In the file's header (`pragma application_id`), where other programs find it too.
@@ -74,6 +74,18 @@ _COUNTS: Final = (
     f"when old.status <> new.status begin {_counting('old', -1)} {_counting('new', 1)} end",
 )
 """How many runs there are, kept by the database itself in every transaction that changes it."""
+_TAGS: Final = (
+    "alter table runs add column tags text not null default '{}'",
+    # Within one tag the runs are in the order of registration, as lists have them.
+    "create table tags(tag text not null, number integer not null, "
+    "primary key(tag, number)) without rowid",
+    "create trigger runs_tagged after insert on runs when new.tags <> '{}' begin "
+    "insert into tags select key || '=' || value, new.number from json_each(new.tags); end",
+    "create trigger runs_untagged after delete on runs when old.tags <> '{}' begin "
+    "delete from tags where number = old.number "
+    "and tag in (select key || '=' || value from json_each(old.tags)); end",
+)
+"""The tags of runs, and the index of them, kept by the database itself."""
 _LEASE: Final = ("lease_until integer not null default 0", "wake_at integer not null default 0")
 _HELD: Final = ("owner text not null default ''", "lease_until integer not null default 0")
 TABLES: Final = (
@@ -101,6 +113,7 @@ TABLES: Final = (
     *_COUNTS,
     *_JOURNAL,
     *(f"alter table streams add column {column}" for column in _HELD),
+    *_TAGS,
 )
 
 _NOW_MS: Final = "cast((julianday('now') - 2440587.5) * 86400000 as integer)"
@@ -125,7 +138,7 @@ _LEASES: Final = (
     "update runs set wake_at = 1 where status = 'waiting'",
     *_COUNTS,
 )
-UPGRADES: Final[Mapping[int, tuple[str, ...]]] = {1: _JOURNAL, 2: _LEASES}
+UPGRADES: Final[Mapping[int, tuple[str, ...]]] = {1: _JOURNAL, 2: _LEASES, 3: _TAGS}
 """Statements that turn layout n into n + 1."""
 
 
@@ -134,16 +147,23 @@ LAST: Final = 0xFFFFFFFF
 
 # Ids are `number << 32 | seq`: a run's events are one range of the primary key.
 _RANGE: Final = "id between number << 32 and (number << 32) + 4294967295"
-ROW: Final = (
+_COLUMNS: Final = (
     "select run, status, goal, agent, session, parent, principal, created_at, "  # noqa: S608 - constants
     "max(updated_at, coalesce("
     f"(select at from events where {_RANGE} order by id desc limit 1), 0)), "
     f"coalesce((select max(id) from events where {_RANGE}) & 4294967295, -1) + 1, "
     "epoch, owner, waiting_for, lease_until, wake_at, "
-    f"status = 'running' and lease_until > ?1 and lease_until <= ?1 + {LONGEST_LEASE_MS}, number "
-    "from runs "
+    f"status = 'running' and lease_until > ?1 and lease_until <= ?1 + {LONGEST_LEASE_MS}, "
+    "number, tags "
 )
+ROW: Final = f"{_COLUMNS}from runs "
 """A `RunRow`; parameter 1 is the log's clock."""
+TAGGED: Final = (
+    # The index of tags leads, newest first: it is left as soon as there are enough rows.
+    f"{_COLUMNS}from (select runs.* from tags cross join runs on runs.number = tags.number "  # noqa: S608 - constants
+    "where tags.tag = ? {and_} order by tags.number desc limit ?) as runs order by number desc"
+)
+"""The rows that have a tag; `and_` are further conditions."""
 FENCE: Final = (
     "select epoch, (select max(id) from events where id between ?1 and ?1 + 4294967295) "
     "from runs where number = ?2"
@@ -157,8 +177,8 @@ READ: Final = (
 )
 CREATE: Final = (
     "insert into runs(run, status, goal, agent, session, parent, principal, created_at, "
-    "updated_at, waiting_for, wake_at, epoch, owner, lease_until) "
-    "values(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "updated_at, waiting_for, wake_at, tags, epoch, owner, lease_until) "
+    "values(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, cast(? as text), ?, ?, ?)"
 )
 UNENDED: Final = f"select run, status from runs where session = ? and {OPEN_SESSION}"  # noqa: S608 - constants
 OWNER: Final = "select number, epoch, owner, status, lease_until from runs where run = ?"
@@ -205,17 +225,27 @@ _SIGNAL: Final = msgspec.json.Decoder(Signal)
 _UNWRITABLE: Final = (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError)
 
 
-def values(row: RunRow, owner: str, lease_until: int) -> tuple[str | int, ...]:
+def tags_json(row: RunRow) -> bytes:
+    """The tags of a run as a log keeps them."""
+    return msgspec.json.encode(row.tags, order="sorted")
+
+
+def values(row: RunRow, owner: str, lease_until: int) -> tuple[str | int | bytes, ...]:
     """A new run's row for `CREATE`."""
     texts = (row.run, row.status, row.goal, row.agent, row.session, row.parent, row.principal)
-    times = (row.created_at, row.updated_at, row.waiting_for, row.wake_at)
+    times = (row.created_at, row.updated_at, row.waiting_for, row.wake_at, tags_json(row))
     return (*texts, *times, 1 if owner else 0, owner, lease_until)
 
 
 def run_row(row: tuple[Any, ...]) -> RunRow:
     """The row that `ROW` selected."""
-    columns: tuple[Any, ...] = (*row[:-2], bool(row[-2]), row[-1])
+    columns: tuple[Any, ...] = (*row[:-3], bool(row[-3]), row[-2], read_tags(row[-1]))
     return RunRow(*columns)
+
+
+def read_tags(text: str | bytes) -> dict[str, str]:
+    """The tags in a row of a run."""
+    return msgspec.json.decode(text, type=dict[str, str])
 
 
 def bodies(run: str, records: Iterable[Record]) -> list[bytes]:

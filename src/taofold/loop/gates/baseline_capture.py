@@ -7,7 +7,7 @@ outputs.
 What was captured, as it is stored and asked, is in `baseline`; `judge` says when it is done.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -118,22 +118,22 @@ def capture(
     )
 
 
-def learnt(baseline: Baseline, folder: LoopFolder, tree: Tree, ran: Sequence[GateRun]) -> Baseline:
-    """What the first run of the gates tells of the tree that they ran in."""
-    texts = baseline.test_sources(folder.objects)
-    expectations = [expected(run.plan.runner, run.report, texts) for run in ran]
-    own = {path for run in ran for path in run.report.toolchain}
-    own |= {path for was in expectations for path in homes(was, baseline.files)}
-    outputs = tree.built()
-    for number, output in enumerate(outputs):
-        _copied_once(tree.folder / output, folder.output(number))
+def learnt(baseline: Baseline, folder: LoopFolder, tree: Tree, run: GateRun) -> Baseline:
+    """What the first run of the next gate tells of the tree that it ran in."""
+    was = expected(run.plan.runner, run.report, baseline.test_sources(folder.objects))
+    own = {*run.report.toolchain, *homes(was, baseline.files)}
+    outputs = list(baseline.outputs)
+    for output in tree.built():
+        if output not in outputs:
+            _copied_once(tree.folder / output, folder.output(len(outputs)))
+            outputs.append(output)
     return structs.replace(
         baseline,
-        expected=tuple(expectations),
+        expected=(*baseline.expected, was),
         named=tuple(sorted({*baseline.named, *(own & baseline.files.keys())})),
         outputs=tuple(outputs),
         # Snapshots of outputs and the like, which the gates write themselves: no sign of tampering.
-        rewritten=tree.touched(),
+        rewritten=tuple(dict.fromkeys([*baseline.rewritten, *tree.touched()])),
     )
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import structs
 
 from taofold.core.failing_checks import Check, Location, Status
-from taofold.core.text import excerpt
+from taofold.core.text import excerpt, times
 from taofold.loop.gates.baseline import Baseline, Expected
 from taofold.loop.gates.criteria import holds
 from taofold.loop.gates.reports import RunnerReport
@@ -111,7 +111,7 @@ def unchecked(was: Expected, now: Collection[str], tree: Collection[str]) -> tup
     if lost:
         doubts.append(f"not checked any more: {join_names(lost, _NAMED)}")
     if len(now) < len(was.files):
-        doubts.append(f"{len(now)} files were checked, {len(was.files)} before the work began")
+        doubts.append(f"{times(len(now), 'file')} checked, {len(was.files)} before the work began")
     # A file that was moved to where the linter does not look is not mended.
     if gone and aside:
         doubts.append(f"{one_line(gone[0])} is gone, and {one_line(aside[0])} is not checked")
@@ -274,7 +274,7 @@ class Expectations:
             *doubts,
         ]
         if lacking:
-            count = f"{len(lacking)} tests of the baseline were not run and passed"
+            count = f"{times(len(lacking), 'test')} of the baseline not run and passed"
             reasons.append(f"{count}: {first_names(lacking)}")
         return GateResult(
             gate=gate,

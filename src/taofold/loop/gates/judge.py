@@ -11,6 +11,8 @@ that person: no iteration reaches it. To keep an edit makes it what later verdic
 with; what the edited tests must show is taken from one run of the gates.
 """
 
+import re
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -33,7 +35,7 @@ from taofold.loop.gates.expectations import (
 )
 from taofold.loop.gates.gate_run import Bench, GateRun, contained, warm
 from taofold.loop.gates.scope import DECIDES, role
-from taofold.loop.gates.tree import LARGEST, FileCache, KeptFile, Tree, TreeWalk
+from taofold.loop.gates.tree import FileCache, KeptFile, Tree, TreeWalk, content
 from taofold.loop.gates.verdict_texts import change_line
 from taofold.loop.gates.work_diff import (
     Texts,
@@ -146,13 +148,13 @@ class Judge:
         # The tree is kept before a gate runs in it: gates write files too.
         baseline = await WORKERS.run(self._captured)
         bench = self.bench(baseline)
-        await WORKERS.run(bench.tree.lay, baseline.files, ())
+        ran: list[GateRun] = []
         for gate in self.gates:
+            await WORKERS.run(bench.tree.lay, baseline.files, ())
             await warm(bench, gate)
-        # One after the other, in the person's order: gates share a tree,
-        # and a build may come first.
-        ran = [await bench.run(gate) for gate in self.gates]
-        baseline = await WORKERS.run(learnt, baseline, self.own, bench.tree, ran)
+            run = await bench.run(gate)
+            baseline = await WORKERS.run(learnt, baseline, self.own, bench.tree, run)
+            ran.append(run)
         baseline = structs.replace(baseline, outside=await outside(bench, self.gates))
         await WORKERS.run(save, self.folder, baseline)
         self.baseline, self._tree = baseline, None  # the next tree knows of the build outputs
@@ -187,18 +189,18 @@ class Judge:
         # Taken before the gates run, as `proof` is: neither may depend on what a gate writes.
         delivery = work.delivery(baseline)
         bench = replace(self.bench(baseline), until=until)
-        ran, results = await self._run(bench, baseline, work, texts, proof, "")
+        ran, results, files = await self._run(bench, baseline, work, texts, proof, "")
         notes: list[str] = []
         if self.second and all([result.passed for result in results]):
             results, notes = await self._apart(bench, baseline, work, ran, results, proof)
         # The proof holds only what may join it. What is delivered is more, and must pass as well.
         if all([result.passed for result in results]) and delivery != proof:
             prefix = "with all that was changed, "
-            ran, results = await self._run(bench, baseline, work, texts, delivery, prefix)
+            ran, results, files = await self._run(bench, baseline, work, texts, delivery, prefix)
         verdict = self._bar(baseline).verdict(ran, results, changes, tree)
         verdict = structs.replace(verdict, notes=(*notes, *verdict.notes))
         if verdict.passed:
-            await WORKERS.run(self._formatted, baseline)
+            await WORKERS.run(self._brought_back, baseline, files)
         return verdict
 
     async def disarm(self) -> tuple[str, ...]:
@@ -234,25 +236,35 @@ class Judge:
         texts: Texts,
         files: Mapping[str, KeptFile],
         prefix: str,
-    ) -> tuple[list[GateRun], list[GateResult]]:
-        """Run the gates on `files`; reasons begin with `prefix`."""
-        await WORKERS.run(bench.tree.lay, files, work.new(baseline))
-        ran = [await bench.run(gate) for gate in baseline.gates]
-        doubts = await WORKERS.run(self._doubts, baseline, work, bench.tree)
-        for number, run in enumerate(ran):
+    ) -> tuple[list[GateRun], list[GateResult], Mapping[str, KeptFile]]:
+        """Runs each gate in a fresh tree of `files`; reasons begin with `prefix`.
+
+        Returns the runs, the results, and the files with what formatters made of them.
+        """
+        ran: list[GateRun] = []
+        each: list[tuple[str, ...]] = []
+        made: dict[str, str] = {}
+        for gate, was in zip(baseline.gates, baseline.expected, strict=True):
+            await WORKERS.run(bench.tree.lay, files, work.new(baseline))
+            run = await bench.run(gate)
+            doubts = await WORKERS.run(self._doubts, baseline, work, bench.tree)
+            doubts += _lacks(made, run)
+            made |= dict.fromkeys(await WORKERS.run(bench.tree.made), gate.command)
+            # What a formatter made of source files is returned, so the next gate judges it.
+            files = {**files, **await WORKERS.run(self._formatted, baseline, bench.tree)}
             if texts.silencing(run.plan.runner):
                 laid = await WORKERS.run(texts.unsilenced, run.plan.runner, files)
                 await WORKERS.run(bench.tree.lay, laid, work.new(baseline))
-                ran[number] = await _with_silenced(bench, baseline.gates[number], run)
-        each = [
-            (
-                *doubts,
-                *texts.doubts(run.plan.runner),
-                *unchecked(was, run.report.files, files),
+                run = await _with_silenced(bench, gate, run)
+            ran.append(run)
+            each.append(
+                (
+                    *doubts,
+                    *texts.doubts(run.plan.runner),
+                    *unchecked(was, run.report.files, files),
+                )
             )
-            for run, was in zip(ran, baseline.expected, strict=True)
-        ]
-        return ran, self._bar(baseline).results(ran, each, prefix)
+        return ran, self._bar(baseline).results(ran, each, prefix), files
 
     async def _apart(
         self,
@@ -271,7 +283,6 @@ class Judge:
             for path in proof
             if path.endswith(".py") and role(path, baseline.named) == "source"
         ]
-        await WORKERS.run(bench.tree.lay, proof, work.new(baseline))
         judged: list[GateResult] = []
         notes: list[str] = []
         for gate, run, result in zip(baseline.gates, ran, results, strict=True):
@@ -279,6 +290,7 @@ class Judge:
                 notes.append(f"second judge: `{gate.command}` cannot be run with the product apart")
                 judged.append(result)
                 continue
+            await WORKERS.run(bench.tree.lay, proof, work.new(baseline))
             doubts, note = second_judgement(run, await bench.run(gate, product))
             notes.append(f"`{gate.command}`: {note}")
             judged.append(structs.replace(result, passed=not doubts, reasons=doubts))
@@ -341,20 +353,27 @@ class Judge:
         doubts += [f"too large to be kept, and changed: {first_names(large)}"] if large else []
         return tuple(doubts)
 
-    def _formatted(self, baseline: Baseline) -> None:
-        """Bring back what the gates made of source files: a formatter's work is work."""
-        tree = self.bench(baseline).tree
-        jail, laid = Jail(self.root, (), ()), Jail(tree.folder, (), ())
-        for path in tree.touched():
-            now = self.files.kept(path)
-            # Only source files come back: a gate that wrote a test or a
-            # setting wrote it for itself.
-            if now is None or now.link or role(path, baseline.named) != "source":
+    def _formatted(self, baseline: Baseline, tree: Tree) -> dict[str, KeptFile]:
+        """Returns the source files that a gate changed in its tree, as they are now."""
+        # A gate that wrote a test or a setting wrote it for itself.
+        cache = FileCache(tree.folder, self.own.objects)
+        now = {
+            path: cache.kept(path)
+            for path in tree.touched()
+            if role(path, baseline.named) == "source"
+        }
+        return {path: file for path, file in now.items() if file and not file.link}
+
+    def _brought_back(self, baseline: Baseline, files: Mapping[str, KeptFile]) -> None:
+        """Writes what gates made of source files into the work root: a formatter's work is work."""
+        jail = Jail(self.root, (), ())
+        for path, file in files.items():
+            if role(path, baseline.named) != "source" or not file.stored:
                 continue
-            with suppress(OSError, ValueError):  # the gate removed it: there is nothing to bring
-                data = laid.read(path, LARGEST)
-                if (self.root / path).read_bytes() != data:
-                    jail.write(path, data)
+            now = self.files.kept(path)
+            if now is not None and not now.link and now.digest != file.digest:
+                with suppress(OSError, ValueError):
+                    jail.write(path, content(self.own.objects, file.digest))
 
     async def touched(self) -> dict[str, str]:
         """Paths that decide and are not as the baseline has them, and a mark of what is there.
@@ -394,11 +413,12 @@ class Judge:
         fresh: Baseline = await WORKERS.run(self._taken, was, paths)
         work: WorkDiff = await WORKERS.run(observe_work, self.root, fresh, self.files, None)
         bench = replace(self.bench(fresh), until=until)
-        await WORKERS.run(bench.tree.lay, work.proof(fresh), work.new(fresh))
+        proof = work.proof(fresh)
         expectations: list[Expected] = []
         dropped: dict[str, None] = {}
         texts = fresh.test_sources(self.own.objects)
         for gate, before in zip(was.gates, was.expected, strict=True):
+            await WORKERS.run(bench.tree.lay, proof, work.new(fresh))
             ran = await bench.run(gate)
             # A run that cannot be trusted must not become what later runs are compared with.
             doubts = _doubts(ran, before, self.root, paths)
@@ -471,6 +491,18 @@ async def _with_silenced(bench: Bench, gate: Gate, ran: GateRun) -> GateRun:
     again = await bench.run(gate)
     checks = again.report.checks or ran.report.checks
     return replace(ran, report=structs.replace(ran.report, checks=checks))
+
+
+def _lacks(made: Mapping[str, str], ran: GateRun) -> tuple[str, ...]:
+    """Returns a hint if a gate that failed names what an earlier gate made in its own tree."""
+    for path, command in made.items() if ran.code else ():
+        if re.search(rf"(?<![\w.-]){re.escape(path)}(?![\w-])", ran.printed):
+            both = shlex.quote(f"{command} && {shlex.join(ran.plan.argv)}")
+            return (
+                f"{one_line(path)} is made by `{command}`, and each gate has a fresh tree: "
+                f"for one that needs it, write one gate: sh -c {both}",
+            )
+    return ()
 
 
 def _doubts(ran: GateRun, was: Expected, root: Path, paths: Collection[str]) -> list[str]:

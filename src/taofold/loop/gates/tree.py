@@ -1,10 +1,10 @@
 """Trees of files outside the work root, kept by content, in which gates run.
 
 `KeptFile` is a file as it was, `TreeWalk` and `FileCache` find and read those of a work root.
-`Tree` is where gates run: files by content, from the baseline and from the work. It is reused: what
-is as it was laid stays, everything else is removed or laid again. A file counts as untouched while
-its inode and its change time are those of the laying; no program can set a change time. Knows
-nothing about verdicts.
+`Tree` is where gates run: files by content, from the baseline and from the work. It is laid anew
+for each gate: no gate sees what another wrote. Laying is cheap: what is as it was laid stays,
+everything else is removed or laid again. A file counts as untouched while its inode and its change
+time are those of the laying; no program can set a change time. Knows nothing about verdicts.
 """
 
 import hashlib
@@ -264,6 +264,18 @@ class Tree:
         return tuple(
             [p for p, (_, _, stamp) in self._laid.items() if _stamp(self.folder / p) != stamp]
         )
+
+    def made(self) -> list[str]:
+        """Returns the topmost files and folders that a gate made in the tree."""
+        folders = {"", *[parent for path in self._laid for parent in parents_of(path)]}
+        known = {*folders, *self._laid, *self.shown, *self.outputs}
+        known |= {parent for path in (*self.shown, *self.outputs) for parent in parents_of(path)}
+        paths: list[str] = []
+        for at in sorted(folders):
+            for entry in _entries(self.folder / at):
+                path = f"{at}/{entry.name}" if at else entry.name
+                paths += [path] if path not in known and entry.name not in SKIPPED else []
+        return paths
 
     def built(self) -> list[str]:
         """Folders of build outputs that a gate made in the tree."""

@@ -227,8 +227,17 @@ class CallReader:
             # The closing mark of any open block ends those inside too: models forget them.
             closed = next((m for each in stack if each and (m := each.match(self._text, at))), None)
             if closed:
+                forgotten = False
                 while not ((top := stack.pop()) and top.match(self._text, at)):
-                    pass
+                    forgotten = forgotten or top is not None
+                # An object ends by itself; behind arguments in tags more may have been lost.
+                if (
+                    forgotten
+                    and block.calls
+                    and self._text[max(0, at - 40) : at].rstrip().endswith(">")
+                ):
+                    note = Repair("missing_closer", "syntax", content=True, at=at, cost=3)
+                    block.calls[-1] = _noted(block.calls[-1], note)
                 at = closed.end()
                 continue
             # `<tool_call name=…>` matches both: with a name it is a call, not a block around calls.

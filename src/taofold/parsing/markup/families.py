@@ -168,6 +168,10 @@ FAMILIES: Final = (
            calls=(("re:<\\|tool_call:begin\\|>[\\w-]{0,64}<\\|tool_call:name\\|>",
                    "<|tool_call:end|>"),),
            separators=("<|tool_call:args|>",), separated=True, ends=("<|calls|>",)),
+    Family("solar open 2", reasoning=(("<|think:start|>", "<|think:end|>"),),
+           calls=(("<|tool_call:start|>", "<|tool_call:end|>"),),
+           noise=("<|im:start|>assistant", "<|im:content|>"), ends=("<|im:end|>",),
+           foreign=("<|tool_response:start|>",)),
     Family("vibethinker", calls=(("<function>", "</function>"),)),
     Family("qwen coder 2.5", calls=(("<tools>", "</tools>"),)),
 )  # fmt: skip
@@ -192,6 +196,12 @@ def opening(name: str) -> str:
 def closing(name: str) -> str:
     """The pattern of a closing tag in all its spellings; `name` is a pattern."""
     return rf"{_CLOSE}{name}(?::\w{{1,24}})?{_END}"
+
+
+@lru_cache(maxsize=256)
+def edges_of(names: str, end: str = r"(?![\w.-])") -> re.Pattern[str]:
+    """Finds opening and closing tags (group `close`) of some names, whole or cut off."""
+    return re.compile(rf"{_BEGIN}(?:(?P<close>{_CLOSED})|{_OPENED})(?P<tag>{names}){end}")
 
 
 @lru_cache(maxsize=256)
@@ -221,6 +231,7 @@ KEY = re.compile(
     rf"(?:\s*{opening('arg_type')}(?P<rest>[^<\n]{{0,40}}){closing('arg_type')})?"
     rf"(?:\s*{opening('arg_value')})?"
     rf"|(?P<bare>[\w.-]{{1,64}})\s*{closing('arg_key')}(?:\s*{opening('arg_value')})?"
+    r"|<\|tool_arg:start\|>\s*(?P<marked>[^<\n]{1,128}?)\s*<\|tool_arg:value\|>"
 )
 """An argument whose name has a tag of its own."""
 CHILD = re.compile(

@@ -7,13 +7,14 @@ due. Every leaf is `LooseText`, typed later by a schema. Knows nothing about cal
 
 from __future__ import annotations
 
-import json
 import re
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from html import unescape
 from typing import Any
 
+from taofold.core.json_values import decoded
 from taofold.parsing.jsonlike.quoting import after_blank
 from taofold.parsing.markup.families import (
     CALL_CLOSE,
@@ -26,6 +27,7 @@ from taofold.parsing.markup.families import (
     NOISE,
     closing,
     closing_of,
+    edges_of,
 )
 from taofold.parsing.outcome import Repair
 from taofold.parsing.schema.scalars import LooseText, TaggedText
@@ -38,8 +40,15 @@ _VERBATIM = re.compile(
     r"(?:string\s*=\s*[\"']?true|type\s*=\s*[\"']?(?:string|str\b))|^\s*string\s*$"
 )
 _ENCODED = re.compile(r"(?:string\s*=\s*[\"']?false|type\s*=\s*[\"']?\w)")
+_WORD = r"[A-Za-z_][\w:.]*(?:-\w+)*"
+_LABELLED = re.compile(
+    rf"(?:\s+{_WORD})?(?:\s+{_WORD}\s*=\s*(?:\"[^\"]*\"|'[^']*'|[^\s\"'<>=]+))*\s*/?", re.ASCII
+)
+"""The attributes behind a parameter's name: perhaps its type, then words with a value."""
+_ENTRY_EDGE = edges_of("parameter|param|argument|arg", r"(?![a-z_])")
+_KEY_EDGE = edges_of("arg_key|arg_value|arg_type", "")
 _ENTRY_END = re.compile(closing("(?:parameter|param|argument|arg)"))
-_KEY_END = re.compile(closing("arg_value"))
+_KEY_END = re.compile(rf"{closing('arg_value')}|<\|tool_arg:end\|>")
 _ANY_END = re.compile(
     closing(r"(?:function|invoke|tool_call|tool|call|parameters?|arguments?|args)")
 )
@@ -173,7 +182,8 @@ class TagReader:
         follower = ENTRY if opener.re is ENTRY else KEY if opener.re is KEY else None
         closer = _ENTRY_END if follower is ENTRY else _KEY_END if follower else closing_of(key)
         begin = opener.end()
-        if (groups.get("rest") or "").count('"') % 2:  # the `>` stands in an attribute
+        if opener.re is not KEY and not _LABELLED.fullmatch(groups.get("rest") or ""):
+            # The `>` stands in an attribute, or in the value behind a tag without an end.
             out.error = f"the tag of the parameter {key!r} has no end"
         stop = self._search(closer, begin)
         following = self._search(follower, begin) if follower else None
@@ -190,6 +200,9 @@ class TagReader:
             if not edges:
                 return -1
             at = min(edges)
+            own = first if first and first.start() < at else None
+            if own and follower is KEY and not (following and following.start() < own.start()):
+                out.error = f"text behind the end of the parameter {key!r}"
             body = self._text[begin:at].strip("\n")
             if not body.strip():
                 # Neither a value nor its end: an empty value would be a guess.
@@ -202,7 +215,8 @@ class TagReader:
             inner = [each for each in nested if each < stop.start()]
             if inner and first and first.start() < inner[-1]:
                 out.error = f"the parameter {key!r} holds what may be another one"
-            doubt = "inner_tags" if inner else _doubt_of(written, opener, first is stop)
+            is_torn = bool(inner) or not _is_balanced(written, opener)
+            doubt = "inner_tags" if is_torn else _doubt_of(written, opener)
             if doubt:
                 path = f"parameters.{key}"
                 out.repairs.append(Repair(doubt, "none", content=True, at=begin, path=path))
@@ -247,7 +261,7 @@ class TagReader:
 
 def _key_of(opener: re.Match[str]) -> str:
     groups = opener.groupdict()
-    return str(groups.get("key") or groups.get("bare"))
+    return str(groups.get("key") or groups.get("bare") or groups.get("marked"))
 
 
 def _leaf(body: str, attributes: str) -> Any:
@@ -258,8 +272,8 @@ def _leaf(body: str, attributes: str) -> Any:
         return TaggedText(body)
     if attributes and _ENCODED.search(attributes):
         try:
-            value = json.loads(body)
-        except ValueError:
+            value = decoded(body)
+        except (ValueError, RecursionError):
             return LooseText(body)
         return LooseText(body) if value is None else value  # of a text's schema it is the word
     return LooseText(body)
@@ -276,21 +290,38 @@ def _unframed(body: str, opener: re.Match[str]) -> str:
     return inner.removesuffix("\n") if _is_assigned(opener) or inner != body else body
 
 
+def _is_balanced(written: str, opener: re.Match[str]) -> bool:
+    """Whether a value has as many closing as opening marks of its own kind, whole or cut off.
+
+    Text about tags has both. A single mark belongs to the call around it: then something was lost
+    or written twice.
+    """
+    if "<" not in written:
+        return True
+    if opener.re is ENTRY:
+        edges = _ENTRY_EDGE
+    elif opener.re is KEY:
+        edges = _KEY_EDGE
+    else:
+        edges = edges_of(re.escape(_key_of(opener)))
+    depth = Counter[str]()
+    for edge in edges.finditer(written):
+        depth[edge["tag"]] += -1 if edge["close"] else 1
+    if any(depth.values()):
+        return False
+    opened = sum(1 for _ in CALL_OPEN.finditer(written))
+    return opened == sum(1 for _ in CALL_CLOSE.finditer(written))
+
+
 def _is_assigned(opener: re.Match[str]) -> bool:
     """Whether a tag is written `<parameter=key>`."""
     return "tag" in opener.re.groupindex and opener.string.startswith("=", opener.end("tag"))
 
 
-def _doubt_of(written: str, opener: re.Match[str], is_first: bool) -> str:
-    """What a value between its tags may hold that is none of it: layout, XML's escapes, quotes.
-
-    `is_first`: no closing tag of its kind stands in the value.
-    """
+def _doubt_of(written: str, opener: re.Match[str]) -> str:
+    """What a value between its tags may hold that is none of it: layout, XML's escapes, quotes."""
     if _CDATA.fullmatch(written):
         return ""
-    # A closing tag in it without an opening one: text about tags, or one tag too many.
-    if not is_first and opener.re.search(written) is None:
-        return "inner_tags"
     if opener.groupdict().get("rest"):
         return ""
     # Of one line it is layout; the last break of several lines may be the end of a file.

@@ -47,6 +47,16 @@ class Misfit(Exception):
         self.cut = cut
 
 
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """What fitting a value to a union came to. Holds the value: its identity is the key."""
+
+    value: Any
+    fitted: Any = None
+    repairs: tuple[Repair, ...] = ()
+    misfit: Misfit | None = None
+
+
 class Coercion:
     """One attempt to fit a value.
 
@@ -62,6 +72,7 @@ class Coercion:
         self._keeps = keeps
         self._opened = opened
         self._budget = budget
+        self._unions: dict[tuple[Path, int, int], _Chosen] = {}
 
     def fit(self, value: Any, shape: TypeShape, path: Path = ()) -> Any:
         """Returns the fitting value.
@@ -210,6 +221,25 @@ class Coercion:
         return value
 
     def _union(self, value: Any, shape: TypeShape, path: Path) -> Any:
+        # Unions within unions come to the same value many times: 3 within each other 14 times ask
+        # for 3**14 looks.
+        key = (path, id(value), id(shape))
+        known = self._unions.get(key)
+        if known is None:
+            before, self.repairs = self.repairs, []
+            try:
+                known = _Chosen(value, self._choice(value, shape, path), tuple(self.repairs))
+            except Misfit as misfit:
+                known = _Chosen(value, misfit=misfit)
+            finally:
+                self.repairs = before
+            self._unions[key] = known
+        if known.misfit is not None:
+            raise Misfit(known.misfit.faults, known.misfit.cut)
+        self.repairs.extend(known.repairs)
+        return known.fitted
+
+    def _choice(self, value: Any, shape: TypeShape, path: Path) -> Any:
         options: tuple[TypeShape, ...] = shape.options
         if shape.tag and is_object(value):
             chosen = shape.tags.get(str(value.get(shape.tag)))

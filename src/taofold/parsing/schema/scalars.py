@@ -7,10 +7,10 @@ Knows nothing about containers. Never rounds, clamps or picks one of two.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any
+from typing import Any, Final
 
 from pydantic_core import PydanticSerializationError, to_json
 
@@ -72,8 +72,27 @@ def expectation(shape: TypeShape) -> str:
     if shape.kind == "enum":
         return "one of " + ", ".join(json.dumps(each, default=str) for each in shape.values[:12])
     if shape.kind == "union":
-        return " or ".join(dict.fromkeys(expectation(each) for each in shape.options[:4]))
+        return " or ".join(dict.fromkeys(_alternatives(shape)))
     return _WANTED.get(shape.kind, f"a {shape.kind}")
+
+
+def _alternatives(shape: TypeShape) -> Iterator[str]:
+    """Yields the words of a union's options, also of unions within it; each shape once."""
+    waiting, seen = [*shape.options[:_ALTERNATIVES]], {id(shape)}
+    while waiting and len(seen) <= _SHAPES:
+        option = waiting.pop(0)
+        if id(option) in seen:
+            continue
+        seen.add(id(option))
+        if option.kind == "union":
+            waiting[:0] = option.options[:_ALTERNATIVES]
+        else:
+            yield expectation(option)
+
+
+_ALTERNATIVES: Final = 4
+_SHAPES: Final = 40
+"""Of a union that are named to a model."""
 
 
 def _string(value: Any, shape: TypeShape) -> Conversion:

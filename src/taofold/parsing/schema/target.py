@@ -245,6 +245,23 @@ def request_of(value: Any) -> RawCall | None:
     return RawCall(call[tool], call[arguments], thought)
 
 
+def typed_value(adapter: TypeAdapter[Any], plain: Any) -> Any:
+    """Validates plain JSON data: strictly if it can be, so that `"7"` of `int | str` stays a text.
+
+    A value is read and loaded again by this one function, so both give the same.
+
+    Raises:
+        ValidationError: The data is none of the type.
+        ValueError: It holds what JSON has not.
+        RecursionError: It is nested too deep.
+    """
+    document = to_json(plain)
+    try:
+        return adapter.validate_json(document, strict=True)
+    except ValidationError:
+        return adapter.validate_json(document)
+
+
 def _direct(target: Target, value: Any, opened: Set[int] = frozenset()) -> Fit:
     coercion = Coercion(opened)
     fitted = coercion.fit(value, target.plan.shape)
@@ -253,7 +270,7 @@ def _direct(target: Target, value: Any, opened: Set[int] = frozenset()) -> Fit:
     try:
         # Through JSON: the validator's rules for JSON take a list for a
         # tuple, and a text for a date.
-        typed = target.adapter.validate_json(to_json(fitted))
+        typed = typed_value(target.adapter, fitted)
     except ValidationError as error:
         faults = [
             Mismatch(tuple(each["loc"]), each["msg"], each.get("input"))

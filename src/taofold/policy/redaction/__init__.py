@@ -1,14 +1,16 @@
-"""Redaction: secrets are taken out where text enters, before anything is written or shown.
+"""Redaction: what counts as a secret, and how it is replaced by a mask.
 
-The model never sees them either, so it cannot repeat them. What counts as a secret:
+There are two classes of rules:
 
-* the values that a caller knows, and what the text around gives away: keys in PEM, headers,
-  addresses, command lines (`redactor`);
-* what an issuer's tokens begin with: `ghp_`, `sk_live_`, `AKIA`, taofold's own `tf_` (`tokens`);
-* what a name gives away, in program texts, listings, JSON, YAML, XML and addresses
-  (`assignments`).
+* *certain*: the values that a caller knows, tokens with an unmistakable beginning (`ghp_`,
+  `sk-ant-`, `AKIA`, taofold's own `tf_`) and private keys. They are replaced where text enters a
+  run, before it is written, streamed or sent to a model (`redactor`, `tokens`).
+* *guesses*: what a name, its surroundings or a less certain shape gives away (`assignments`,
+  `tokens`, the table of contexts in `redactor`). They mask what is shown: log views, traces,
+  exports. They never change an argument, an answer, a file or what a model reads.
 
-`stream` does the same to text that arrives in pieces.
+`stream` applies the certain rules to text that arrives in pieces; `views` applies the guesses to
+the records of a run.
 
 JSON's escapes hide nothing. Everything is pure, and linear in the length of the text.
 """

@@ -2,8 +2,7 @@
 
 Names and values are read as they stand in program texts, environment listings, JSON, YAML, XML,
 headers, addresses and command lines; which names are telling (`says`), and which values under them
-look like a secret. Where text arrives in pieces, `open_name` is the first name whose value is not
-complete. Pure, and linear in the length of the text.
+look like a secret. All of it is a guess. Pure, and linear in the length of the text.
 """
 
 import re
@@ -511,37 +510,6 @@ _BLOCK: Final = re.compile(r"[|>][+-]?[0-9]?[ \t]*\n[ \t]+(?=\S)")
 
 def assigned_secrets(text: str, lower: str) -> Iterator[Span]:
     """Spans of secret values under telling names, in no order; `lower`: `text` lowered."""
-    for _, _, span, _ in _named(text, lower):
-        if span is not None:
-            yield span
-
-
-def open_name(text: str, lower: str) -> int:
-    """Where the first name stands whose value has not arrived in full; else the text's length."""
-    for start, end, _, read in _named(text, lower):
-        if max(end, read) == len(text) or _waits(text, end, read):
-            return start
-    return len(text)
-
-
-def _waits(text: str, end: int, read: int) -> bool:
-    """May more of a text change what the name that ends at `end` says of what follows?"""
-    if text.startswith(">", end) and len(text) - end <= _MOST and "<" not in text[end:]:
-        return True  # an element without its end
-    if len(text) - end > _FAR:
-        return False
-    return len(text[end:].split(maxsplit=_APART)) < _APART and _PROSE.match(text, end) is None
-
-
-_FAR: Final = 400
-_APART: Final = 9
-"""Words between a name and its value are fewer: `password: str | None = …`."""
-_PROSE: Final = re.compile(r"\s+(?!is\s)[A-Za-z]+,?\s+[A-Za-z]+[,.]?\s+[A-Za-z]")
-"""Two plain words behind a name: whatever follows is no value of it."""
-
-
-def _named(text: str, lower: str) -> Iterator[tuple[int, int, Span | None, int]]:
-    """Each telling name: its start and end, its secret value, and how far was read."""
     places: list[int] = []
     for stem in STEMS:
         at = lower.find(stem)
@@ -573,7 +541,8 @@ def _named(text: str, lower: str) -> Iterator[tuple[int, int, Span | None, int]]
         most = _MOST if inside < _NESTED else _BRIEF
         span, read = _value(text, start, end, name, says_, most)
         reach = max(reach, read)
-        yield start, end, span, read
+        if span is not None:
+            yield span
 
 
 def _value(

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import isfinite
 from typing import Any, Final, cast
 
+from taofold.core.text import utf8
 from taofold.policy.redaction.assignments import (
     SHORTEST,
     STEMS,
@@ -28,6 +29,7 @@ from taofold.policy.redaction.assignments import (
     says,
     secret,
 )
+from taofold.policy.redaction.spellings import spellings
 from taofold.policy.redaction.tokens import LONG_AHEAD, Span, solid, tokens
 
 _HEADER: Final = r"[0-9A-Za-z+/_\-.=~|:]"
@@ -79,39 +81,22 @@ _CONTEXTS: Final = (
     ("login ", r"(?i:login) +\S{1,64}\s+(?i:password)\s+(?P<s>\S{3,128})", False),
     ("sig=", r"sig=(?P<s>[0-9A-Za-z%+/=]{20,100})", True),
 )
-_OPEN: Final = (
-    (
-        "://",
-        r"://(?:[^\s/:@\"'<>]{0,64}(?::[^\s/@\"'<>]{0,256})?|[0-9A-Za-z_\-]{0,256})\Z",
-    ),
-    ("bearer", rf"(?i:bearer)[ \t]*{_HEADER}{{0,4096}}\Z"),
-    ("basic", r"(?i:basic)[ \t]*[0-9A-Za-z+/_\-]{0,4096}={0,2}\Z"),
-    (
-        "authorization",
-        r"(?i:authorization)\\?[\"']?\s{0,4}(?:[:=,]\s{0,4}\\?[\"']?"
-        rf"(?:[A-Za-z0-9\-]{{2,24}}[ \t]+)?{_HEADER}{{0,4096}})?\Z",
-    ),
-    ("curl ", r"(?i:curl) (?:[^\n]|\\\n){0,640}\\?\Z"),
-    (
-        "login ",
-        r"(?i:login) +(?:\S{0,64}|\S{1,64}\s+(?:[A-Za-z]{0,8}|(?i:password)\s+\S{0,128}))\Z",
-    ),
-)
-"""Of the contexts that hold more than a word's characters: their shapes, as far as they came.
-
-Each beginning of what a shape matches has to match here: a test draws them from the shapes.
-"""
-OPEN: Final = tuple((hint, re.compile(shape)) for hint, shape in _OPEN)
 CONTEXTS: Final = tuple(
     (hint, re.compile(shape), must_be_random) for hint, shape, must_be_random in _CONTEXTS
 )
+
+KEY_BLOCK: Final = re.compile(
+    r"-----BEGIN[ A-Z0-9]{0,40}PRIVATE[ ]KEY(?:[ ]BLOCK)?-----"
+    r"(?:[\s\"'+,;]|\\[rn]|[A-Z][A-Za-z\-]{2,20}:[ ][^\n\\]{0,100}){0,200}+"
+    r"[0-9A-Za-z+/=]{40}[0-9A-Za-z+/=\s\\\"',;]{0,16384}+"
+    r"(?:-----END[ A-Z0-9]{0,40}PRIVATE[ ]KEY(?:[ ]BLOCK)?-----)?"
+)
+"""A private key with its body. The header alone, or a template of one, is ordinary program text."""
 
 MARK: Final = "[redacted]"
 NUMBERS: Final = (int, float)
 _HINTS: Final = tuple(dict.fromkeys([*STEMS, *(hint for hint, *_ in CONTEXTS)]))
 """In lower case: a text without any of these and without a long run of letters has no secret."""
-_MARKS: Final = (MARK[1:-1], "\\")
-"""Where one of these stands, something was taken out, or is hidden."""
 _ESCAPE: Final = re.compile(
     r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|[\"\\/bfnrt])"
 )
@@ -128,6 +113,8 @@ LAYERS: Final = 4
 """How deep JSON inside JSON is looked into."""
 _CUT: Final = re.compile(r"[\s\[]{0,3}…[\s\]]{0,3}")
 """Where a text was cut. What says how much is missing stands between two of these."""
+_DIVIDED: Final = 256
+"""Characters of an escaped value of which parts are looked for, too: each part costs memory."""
 _PART: Final = 16
 """Characters of a known value that are hidden where a text was cut; of a short one, half."""
 HALF_ESCAPE: Final = re.compile(
@@ -145,16 +132,38 @@ _VALUE: Final = re.compile(r"(?i)[a-z_]*value|val|default|content")
 
 
 class Redactor:
-    """Takes secrets out of text and JSON."""
+    """Replaces secrets in text and JSON by `MARK`.
 
-    def __init__(self, secrets: Iterable[str] = (), *, shapes: bool = True) -> None:
+    Args:
+        secrets: Values that the caller knows, of at least 8 characters.
+        shapes: Also look for tokens with an unmistakable beginning and for private keys.
+        guesses: Also look for what names, surroundings and less certain shapes give away. A guess
+            may be wrong: use it for what is shown only, never for what a model or a tool gets.
+
+    Example:
+        >>> Redactor().text('password: "hunter2hunter2"')
+        'password: "hunter2hunter2"'
+        >>> Redactor(guesses=True).text('password: "hunter2hunter2"')
+        'password: "[redacted]"'
+    """
+
+    def __init__(
+        self, secrets: Iterable[str] = (), *, shapes: bool = True, guesses: bool = False
+    ) -> None:
         # The longest first: an alternation takes the first that matches, and one known value may
         # begin with another.
         self.known = sorted({s for s in secrets if len(s) >= _SHORTEST}, key=len, reverse=True)
         """The values that must not be written, the longest first."""
-        self._known = re.compile("|".join(map(re.escape, self.known))) if self.known else None
+        written = {form for value in self.known for form in (value, *spellings(value))}
+        self.written = sorted(written, key=len, reverse=True)
+        """The same, and as programs escape them."""
+        self._known = re.compile("|".join(map(re.escape, self.written))) if self.known else None
         # A place in the file system begins as others do: its beginning tells nothing.
-        self._divisible = [secret for secret in self.known if secret[0] not in "/~"]
+        self._divisible = [
+            secret
+            for secret in self.written
+            if secret[0] not in "/~" and (len(secret) <= _DIVIDED or secret in self.known)
+        ]
         self._grams = frozenset(
             [
                 secret[at : at + _SHORTEST]
@@ -163,7 +172,7 @@ class Redactor:
             ]
         )
         """What a part of a known value ends or begins with: a quick look."""
-        self._shapes = shapes
+        self._shapes, self._guesses = shapes, guesses
         self.harmless: set[str] = set()
         """Short ASCII texts in which nothing was found: they need no second look."""
 
@@ -179,12 +188,18 @@ class Redactor:
         )
 
     def text(self, text: str) -> str:
-        """`text` with every secret replaced, also one that JSON's escapes hide."""
+        """`text` with every secret replaced, also one that JSON's escapes hide.
+
+        Text that enters a run comes through here, so a lone surrogate, which no log and no
+        provider can encode, is escaped here as well.
+        """
+        if not text.isascii():
+            text = utf8(text)
         if len(text) < _SHORTEST or text in self.harmless:  # no secret is so short
             return text
         spans = self.spans(text)
         if not spans:
-            if len(text) <= _COMMON and text.isascii() and MARK not in text:
+            if len(text) <= _COMMON and text.isascii():
                 if len(self.harmless) >= _REMEMBERED:
                     # Cleared as a whole: a cache in order of use would cost more than it saves.
                     self.harmless.clear()
@@ -208,15 +223,18 @@ class Redactor:
             ]
         ):
             return False
-        return not _holds(text, _MARKS) and _plain(text)
+        return "\\" not in text and self._plain(text)
 
-    def spans(self, text: str, seen: Iterable[str] = (), *, begins: bool = True) -> list[Span]:
+    def viewing(self) -> "Redactor":
+        """Returns a redactor for views: it knows the same values, and guesses."""
+        return self if self._guesses else Redactor(self.known, guesses=True)
+
+    def spans(self, text: str, *, begins: bool = True) -> list[Span]:
         """Where the secrets of `text` lie, in order, none touching another.
 
-        `seen` are values that were secrets in what came before `text`; there is nothing before
-        it if it `begins`.
+        `begins`: no other text stands in front of it.
         """
-        spans = self._find(text, LAYERS, tuple(seen), begins)
+        spans = self._find(text, LAYERS, begins)
         if len(spans) < 2:
             return spans
         merged: list[Span] = []
@@ -228,25 +246,33 @@ class Redactor:
                 merged.append((start, end))
         return merged
 
-    def _find(
-        self, text: str, layers: int, seen: tuple[str, ...] = (), begins: bool = True
-    ) -> list[Span]:
+    def _plain(self, text: str) -> bool:
+        """Is it sure that no shape of a secret is in `text`?"""
+        if LONG_AHEAD.match(text) is not None:
+            return False
+        lower = text.lower()
+        return "-----begin" not in lower and not (self._guesses and _holds(lower, _HINTS))
+
+    def _find(self, text: str, layers: int, begins: bool = True) -> list[Span]:
         spans: list[Span] = []
         if self._known is not None:
             spans += [match.span() for match in self._known.finditer(text)]
             spans += self._parts(text, begins)
-        if self._shapes and len(text) > _SHORTEST and not (text.isascii() and _plain(text)):
-            # Lowered once for all that look for names in it, with the length
-            # kept: spans are of `text`.
-            lower = lowered(text)
-            spans += [*tokens(text), *in_context(text, lower), *assigned_secrets(text, lower)]
-        if spans or seen:
-            spans += again(text, spans, seen)
+        if self._shapes and len(text) > _SHORTEST and not (text.isascii() and self._plain(text)):
+            spans += tokens(text, certain=not self._guesses)
+            if "-----BEGIN" in text:
+                spans += [match.span() for match in KEY_BLOCK.finditer(text)]
+            if self._guesses:
+                # Lowered once for all that look for names in it, with the
+                # length kept: spans are of `text`.
+                lower = lowered(text)
+                spans += [*in_context(text, lower), *assigned_secrets(text, lower)]
+                spans += again(text, spans)
         if layers and "\\" in text:
             plain, escapes = unescaped(text)
             if escapes:
                 # Redone on the unescaped text: `\u0070assword` is a name, and JSON may lie in JSON.
-                inner = self._find(plain, layers - 1, (), begins)
+                inner = self._find(plain, layers - 1, begins)
                 spans += [
                     (raw_place(escapes, start), raw_place(escapes, end)) for start, end in inner
                 ]
@@ -304,21 +330,26 @@ class Redactor:
             return self.number(value)
         if isinstance(value, dict):
             mapping = cast("dict[str, Any]", value)
-            hidden = paired_secrets(mapping)
+            hidden = _named_members(mapping) if self._guesses else ()
             items = {
-                self.text(str(name)): MARK
-                if name in hidden or is_named_secret(name, member)
-                else self.json(member)
+                self.text(str(name)): MARK if name in hidden else self.json(member)
                 for name, member in mapping.items()
             }
             return mapping if items == mapping else items
         if isinstance(value, (list, tuple)):
             old = cast("Sequence[Any]", value)
             parts = [
-                MARK if follows(old, at) else self.json(member) for at, member in enumerate(old)
+                MARK if self._guesses and follows(old, at) else self.json(member)
+                for at, member in enumerate(old)
             ]
             return old if parts == list(old) else parts
         return value
+
+
+def _named_members(mapping: Mapping[str, Any]) -> frozenset[str]:
+    """Keys whose values are secret because of a name: their own, or one beside them."""
+    named = [name for name, member in mapping.items() if is_named_secret(name, member)]
+    return paired_secrets(mapping).union(named)
 
 
 def is_named_secret(name: Any, value: Any) -> bool:
@@ -394,9 +425,9 @@ def without(text: str, spans: Iterable[Span]) -> str:
     return "".join([*parts, text[at:]])
 
 
-def again(text: str, found: Iterable[Span], seen: Iterable[str] = ()) -> Iterator[Span]:
+def again(text: str, found: Iterable[Span]) -> Iterator[Span]:
     """Where secrets that stand in `text` stand once more, behind their first place."""
-    values = dict.fromkeys(seen, 0)
+    values: dict[str, int] = {}
     for start, end in sorted(found):
         value = text[start:end]
         if value not in values and telling(value):
@@ -411,10 +442,6 @@ def again(text: str, found: Iterable[Span], seen: Iterable[str] = ()) -> Iterato
 def telling(value: str) -> bool:
     """Is it secret wherever it stands? A short or common word is not."""
     return len(value) >= 12 and (random(value) or looks_random(value))
-
-
-def _plain(text: str) -> bool:
-    return not _holds(text.lower(), _HINTS) and LONG_AHEAD.match(text) is None
 
 
 def lowered(text: str) -> str:

@@ -8,16 +8,12 @@ redacted text.
 import re
 from typing import Final
 
-from taofold.policy.redaction.assignments import open_name
 from taofold.policy.redaction.redactor import (
     HALF_ESCAPE,
     LAYERS,
     MARK,
-    OPEN,
     Redactor,
-    lowered,
     raw_place,
-    telling,
     unescaped,
 )
 from taofold.policy.redaction.tokens import Span
@@ -25,13 +21,12 @@ from taofold.policy.redaction.tokens import Span
 _OPEN: Final = re.compile(
     r"-----BEGIN[ A-Z0-9]*PRIVATE KEY(?: BLOCK)?-----"
     r"(?:(?!-----END[ A-Z0-9]*PRIVATE KEY(?: BLOCK)?-----)[\s\S])*\Z"
-    r"|(?<![A-Za-z0-9+/_\-.=:@\\~$|%&?])[A-Za-z0-9+/_\-.=:@\\~$|%&?]+\s?\Z|-----[ A-Z0-9\-]*\Z"
+    r"|(?<![A-Za-z0-9+/_\-.=:@\\~$|%&?])[A-Za-z0-9+/_\-.=:@\\~$|%&?]+\Z|-----[ A-Z0-9\-]*\Z"
 )
-"""The end of a text in which a token, a key or a word that opens a context may have begun."""
+"""The end of a text in which a token or a key may have begun."""
 _LONG: Final = 512
 MOST: Final = 16_384
 """Characters that are held back at most."""
-REMEMBERED: Final = 64
 _CONTEXT: Final = 24
 """Characters that were let go and are still looked at: some rules look at what stands before."""
 
@@ -47,8 +42,6 @@ class Trickle:
         """Does `_text` begin where the whole text does?"""
         self._next = 0
         """Characters held back from which another look is worth its cost."""
-        self._seen: dict[str, None] = {}
-        """Secrets that were taken out: the same value later on is one without its name, too."""
 
     def feed(self, piece: str) -> str:
         """What may be shown after `piece` arrived; "" if nothing yet."""
@@ -68,7 +61,7 @@ class Trickle:
         return self._release(self._spans(), len(self._text))
 
     def _spans(self) -> list[Span]:
-        return self._redactor.spans(self._text, self._seen, begins=self._begins)
+        return self._redactor.spans(self._text, begins=self._begins)
 
     def _release(self, spans: list[Span], cut: int) -> str:
         """The text up to `cut` without its secrets; it is let go."""
@@ -76,9 +69,6 @@ class Trickle:
         for start, end in spans:
             if end <= self._shown or start >= cut:
                 continue
-            secret = self._text[start:end]
-            if len(self._seen) < REMEMBERED and telling(secret):
-                self._seen[secret] = None
             parts += (self._text[at : max(at, start)], MARK)
             at = end
         parts.append(self._text[at:cut])
@@ -114,17 +104,10 @@ class Trickle:
 
     def _decided(self, text: str, layers: int) -> int:
         """Up to where no rule has begun that more text could make match, or match more."""
-        lower = lowered(text)
-        cut = min(len(text), open_name(text, lower), self._begun(text))
+        cut = min(len(text), self._begun(text))
         opened = _OPEN.search(text)
         if opened is not None:
             cut = min(cut, opened.start())
-        for hint, shape in OPEN:
-            at = lower.find(hint)
-            while 0 <= at < cut:
-                if shape.match(text, at) is not None:
-                    cut = at
-                at = lower.find(hint, at + 1)
         if "\\" in text:
             half = HALF_ESCAPE.search(text)
             arrived = text if half is None else text[: half.start()]
@@ -142,7 +125,7 @@ class Trickle:
         ends = {size, len(text.rstrip(" \n\t[")) if text[-1:] in " \n\t[" else size}
         ellipsis = text.rfind("…")
         behind = text[ellipsis + 1 :].lstrip(" \n\t]") if ellipsis >= 0 else None
-        for secret in (*self._redactor.known, *self._seen):
+        for secret in self._redactor.written:
             for end in ends:
                 at = text.find(secret[0], max(0, end - len(secret)), end)
                 while at >= 0 and not secret.startswith(text[at:end]):

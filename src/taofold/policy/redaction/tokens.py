@@ -1,7 +1,9 @@
 """Tokens that are known by their shape alone: what each issuer begins its tokens with.
 
-Knows nothing about names: `password=` is for `assignments`. The facts are the issuers' own.
-Pure, and linear in the length of the text.
+A shape is *certain* if no other text has its beginning: `ghp_`, `sk-ant-`, `AKIA` and some 80 more.
+The others (`re_`, `s.`, a JWT) are guesses: program texts and test data hold look-alikes. Knows
+nothing about names: `password=` is for `assignments`. The facts are the issuers' own. Pure, and
+linear in the length of the text.
 """
 
 import re
@@ -119,6 +121,31 @@ _COMMON: Final = frozenset(
 )
 """Openings that other words have too: what follows must not be made of words."""
 
+_CERTAIN_OPENINGS: Final = """
+    ghp_ gho_ ghu_ ghs_ ghr_ github_pat_ glpat- gldt- glrt- glcbt- glptt- glft- glsoat- gloas-
+    ATATT3 ATCTT3 npm_ pypi- rubygems_ dckr_pat_ dckr_oat_ sgp_ PMAK- AIza
+    ya29. GOCSPX- dop_v1_ doo_v1_ dor_v1_ HRKU- pscale_tkn_ pscale_oauth_ pscale_pw_
+    tskey- hvs. hvb. hvr. sha256~ dp.pt. dp.st. dt0c01. dt0s01. NRAK- glsa_ sntrys_ sntryu_
+    lin_api_ lin_oauth_ ops_eyJ AGE-SECRET-KEY-1 xoxb- xoxp- xoxa- xoxr- xoxs- xoxe.xoxp-
+    xoxe.xoxb- xapp- SG. xkeysib- xsmtpsib- figd_ CFPAT- duffel_live_ sk_live_ rk_live_ whsec_
+    sq0atp- sq0csp- shpat_ shpca_ shppa_ shpss_ shippo_live_ nvapi- xai- pplx-
+    access_token$production$ access-production-
+"""
+CERTAIN: Final = frozenset(_CERTAIN_OPENINGS.split())
+"""Of the openings in `ISSUED` those that no other text has in front of so many characters."""
+_CERTAIN: Final = re.compile(
+    r"""
+      (?:AKIA|ASIA|ABIA)(?![0-9A-Z]{9}EXAMPLE)[0-9A-Z]{16}(?![0-9A-Za-z])
+    | sk-(?:ant|proj|svcacct|admin|or|lf)-[0-9A-Za-z_\-]{20,4096}
+    | sk-[0-9A-Za-z]{20,512}
+    | (?:hf_|gsk_|r8_|tgp_v1_)[0-9A-Za-z]{30,512}
+    | tf_[0-9a-f]{8}_[0-9A-Za-z_\-]{40,48}
+    """,
+    re.VERBOSE,
+)
+"""The same for shapes that are narrower than in `ISSUED`."""
+_PLACEHOLDER: Final = re.compile(r"[xX0.*_\-]*\Z")
+
 _SPECIAL: Final = re.compile(
     r"""
       (?:A3T[0-9A-Z]|A[A-Z]{3}(?<=AKIA|ASIA|ABIA|ACCA))[0-9A-Z]{16}(?![0-9A-Za-z])
@@ -177,28 +204,23 @@ _DISTINCT: Final = 5
 """Different characters in a token: fewer are a placeholder, `sk-xxxxxxxx`."""
 
 
-def tokens(text: str) -> Iterator[Span]:
-    """Where the tokens of `text` lie, in order."""
+def tokens(text: str, *, certain: bool = False) -> Iterator[Span]:
+    """Where the tokens of `text` lie, in order; `certain`: only those that no other text is."""
+    end_of = _certain_end if certain else _end
     end = 0
     for run in LONG.finditer(text):
         start, stop = run.span()
         # A token may reach over several runs (dots, slashes): what it covers is not searched again.
-        if stop > end:
-            for span in _inside(text, max(end, start - _BEFORE), stop):
-                end = span[1]
-                yield span
+        if stop <= end:
+            continue
+        for word in _WORDS.finditer(text, max(end, start - _BEFORE), stop):
+            begin = word.start()
+            if begin >= end and (found := end_of(text, begin)):
+                yield begin, found
+                end = found
 
 
-def _inside(text: str, at: int, stop: int) -> Iterator[Span]:
-    """Tokens that open from `at` on and before `stop`."""
-    for word in _WORDS.finditer(text, at, stop):
-        start = word.start()
-        if start >= at and (end := _ends(text, start)):
-            yield start, end
-            at = end
-
-
-def _ends(text: str, start: int) -> int:
+def _end(text: str, start: int) -> int:
     """Where the token ends that begins here; 0 if none does."""
     opened = _OPENINGS.match(text, start)
     if opened is not None:
@@ -209,6 +231,29 @@ def _ends(text: str, start: int) -> int:
                 return rest.end()
     special = _SPECIAL.match(text, start)
     return special.end() if special else 0
+
+
+def _certain_end(text: str, start: int) -> int:
+    """The same for tokens whose shape is certain."""
+    opened = _OPENINGS.match(text, start)
+    if opened is not None and opened.group() in CERTAIN:
+        rest = _RESTS[opened.group()].match(text, opened.end())
+        if rest is not None and _is_drawn(text, rest.start(), rest.end()):
+            return rest.end()
+    special = _CERTAIN.match(text, start)
+    if special is None or not _is_drawn(text, special.start() + _PREFIX, special.end()):
+        return 0
+    return special.end()
+
+
+_PREFIX: Final = 3
+"""Characters that each shape in `_CERTAIN` begins with, at least."""
+
+
+def _is_drawn(text: str, start: int, stop: int) -> bool:
+    """Is it no placeholder (`xxxx`) and not made of words (`xoxb-your-token-here`)?"""
+    head = min(stop, start + _HEAD)
+    return solid(text, start, head) and _PLACEHOLDER.match(text, start, head) is None
 
 
 def solid(text: str, start: int, stop: int) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from typing import Any, Final
+from typing import Any, Final, cast, get_args
 
 import msgspec
 from ag_ui.core import BaseEvent, ResumeEntry, RunAgentInput, ToolMessage, UserMessage
@@ -23,6 +23,7 @@ from pydantic import ValidationError
 from starlette.responses import Response
 
 from taofold.agent.activation import UI_CONTEXT
+from taofold.agent.sessions import IfWaiting, waiting_run
 from taofold.core import events as e
 from taofold.core.errors import Conflict, LogError
 from taofold.core.json_values import is_object
@@ -33,7 +34,7 @@ from taofold.server.agui.projection import Projection, RecordReader
 from taofold.server.agui.translation import decision
 from taofold.server.api import approvals
 from taofold.server.api.attachments import from_ag_ui
-from taofold.server.api.runs import framed_context, offered_agent
+from taofold.server.api.runs import framed_context, offered_agent, session_question, withdraw
 from taofold.server.api.schemas import LONGEST_GOAL, Decide
 from taofold.server.catalog import SETTINGS
 from taofold.server.client_tools import CLIENT_TOOLS, definitions
@@ -108,16 +109,66 @@ async def _source(
         if body.resume or await _same(server, last, body):
             return await _back(server, last, body)
         if last.status == "waiting":
-            # Nobody answered: the client gets the open questions once more.
-            source = _StreamSource(
-                Projection(last.run, thread, name), RecordReader(server.log, last.run)
-            )
-            source.projection.before([record async for record in source.reader.pull()])
-            return source
-        if last.status not in ENDED:
+            source = await _told(call, session, thread, name)
+            if source is not None:
+                return source
+        elif last.status not in ENDED:
+            if await _answered_in(server, last, body):
+                return await _back(server, last, body)
             raise Problem(409, "session_busy", "the thread has a run that has not ended")
     run = await _start(call, body, session)
     return _StreamSource(Projection(run, thread, name), RecordReader(server.log, run))
+
+
+async def _told(call: ApiCall, session: str, thread: str, name: str) -> _StreamSource | None:
+    """What a message means for the thread's waiting run; None: the run was withdrawn for it.
+
+    Raises:
+        Problem: 403, the caller may not do that; 409, the run waits for something else.
+    """
+    body: RunAgentInput = call.body
+    log = call.server.log
+    last = await waiting_run(log, session)
+    if last is None:  # it went on in this moment
+        raise Problem(409, "session_busy", "the thread has a run that has not ended")
+    if not body.messages or not isinstance(body.messages[-1], UserMessage):
+        # Nobody answered: the client gets the open questions once more.
+        source = _StreamSource(Projection(last.run, thread, name), RecordReader(log, last.run))
+        source.projection.before([record async for record in source.reader.pull()])
+        return source
+    goal = _goal(body)
+    if_waiting = _if_waiting(body)
+    if if_waiting == "answer" and not isinstance(goal, str):
+        if_waiting = "withdraw"  # an answer is text: nothing that came with it may be lost
+    question = await session_question(call, last, if_waiting)
+    if question is None:
+        await withdraw(call, last)
+        return None
+    answer = Decide.model_validate({"decision": "answer", "answer": str(goal)})
+    return await _resumed(call, last, {question.id: answer}, thread, name)
+
+
+async def _answered_in(server: Server, last: RunRow, body: RunAgentInput) -> bool:
+    """Was the newest message taken for an answer by the run that is under way?"""
+    message = body.messages[-1] if body.messages else None
+    if not isinstance(message, UserMessage):
+        return False
+    records = await server.log.read(last.run)
+    words = [r.event.reason for r in records if isinstance(r.event, e.Resolved)]
+    return words[-1:] == [message.content]
+
+
+def _if_waiting(body: RunAgentInput) -> IfWaiting:
+    """What a message does while a run of the thread waits.
+
+    Raises:
+        Problem: 422, there is no such way.
+    """
+    props: Any = body.forwarded_props
+    wish = props.get("if_waiting", "answer") if is_object(props) else "answer"
+    if wish not in get_args(IfWaiting):
+        raise Problem(422, "forwardedProps", "if_waiting is answer, withdraw or refuse")
+    return cast("IfWaiting", wish)
 
 
 async def _ignored_tools(server: Server, run: str, body: RunAgentInput) -> list[BaseEvent]:

@@ -20,6 +20,7 @@ from taofold.core.state import RunState, reduce
 from taofold.core.values import FINISH, JSON, Action, Thought, Usage
 from taofold.log.log import Log
 from taofold.policy.limits import STOP_REASON
+from taofold.policy.redaction.views import shown_value
 from taofold.server.agui import translation
 from taofold.server.client_tools import asks_client
 
@@ -431,7 +432,7 @@ def view(run: str, state: RunState) -> dict[str, JSON]:
     """The state that is shared with a client: plain JSON, small, without the steps' texts."""
     return {
         "run": run,
-        "goal": state.goal,
+        "goal": shown_value(state.goal),
         "status": state.status,
         "stopReason": state.stop_reason,
         "waitingFor": state.waiting_for,
@@ -439,7 +440,7 @@ def view(run: str, state: RunState) -> dict[str, JSON]:
         "modelCalls": state.model_calls + state.child_model_calls,
         "toolCalls": state.tool_calls + state.child_tool_calls,
         "tokens": state.usage.tokens,
-        "usd": round(state.usage.usd, 9),
+        "usd": state.usage.shown_usd,
         "limits": list(state.limits_hit),
         "data": dict(state.data),
     }

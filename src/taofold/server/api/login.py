@@ -1,6 +1,6 @@
 """The routes of browser sessions: sign in by a link or a token, who I am, sign out.
 
-How cookies, links and tokens are checked is in `server.auth`; signing in to MCP servers is in
+How sessions, links and tokens are checked is in `server.auth`; signing in to MCP servers is in
 `mcp_signins`.
 """
 
@@ -8,41 +8,46 @@ import asyncio
 from typing import Final
 
 from pydantic import BaseModel
-from starlette.responses import JSONResponse, RedirectResponse, Response
 
 import taofold
 from taofold.server.api import schemas
 from taofold.server.api.schemas import Login
-from taofold.server.auth import SESSION_S, BrowserSession
+from taofold.server.auth import BrowserSession
 from taofold.server.endpoint import ApiCall, ApiEndpoint, Nothing, Problem
 
 
 async def me(call: ApiCall) -> BaseModel:
     """Who the caller is."""
-    return _me(call.principal.id, call.principal.roles, call.csrf)
+    return schemas.Me(
+        id=call.principal.id, roles=list(call.principal.roles), version=taofold.__version__
+    )
 
 
-def _me(id_: str, roles: tuple[str, ...], csrf: str) -> schemas.Me:
-    return schemas.Me(id=id_, roles=list(roles), csrf=csrf, version=taofold.__version__)
+async def login(call: ApiCall) -> BaseModel:
+    """Sign in with the code of a one-time link, or with a token; this machine's user with the local
+    one.
+    """
+    secret, detail = await (_by_code(call) if call.body.code else _by_token(call))
+    session = call.server.signin.read(secret)
+    assert isinstance(session, BrowserSession)
+    call.server.audit("signin", session.principal.id, detail=detail)
+    return schemas.NewSession(
+        id=session.principal.id,
+        roles=list(session.principal.roles),
+        version=taofold.__version__,
+        session=secret,
+    )
 
 
-async def enter(call: ApiCall) -> Response:
-    """Sign in by the link that was printed when the server began."""
-    if call.request.method == "HEAD":  # a preview of the link must not use it up
-        raise Problem(405, "method", "this cannot be done here", headers={"Allow": "GET"})
+async def _by_code(call: ApiCall) -> tuple[str, str]:
     # In a thread: it locks and syncs a file.
-    cookie = await asyncio.to_thread(call.server.signin.redeem, call.path["code"])
-    if cookie is None:
-        raise Problem(404, "not_found", "this link was used or is too old: start one anew")
-    call.server.audit("signin", "local", detail="by link")
-    # To another address: the code is used up, and a reload must not ask for it again.
-    answer = RedirectResponse("/", 303)
-    _set(call, answer, cookie)
-    return answer
+    secret = await asyncio.to_thread(call.server.signin.redeem, call.body.code)
+    if secret is None:
+        raise Problem(401, "unauthorized", "this link was used or is too old: start one anew")
+    return secret, "by link"
 
 
-async def login(call: ApiCall) -> Response:
-    """Sign in with a token; this machine's user with the local one."""
+async def _by_token(call: ApiCall) -> tuple[str, str]:
     server, request = call.server, call.request
     client = request.client.host if request.client else ""
     token = server.tokens.check(call.body.token)
@@ -51,40 +56,17 @@ async def login(call: ApiCall) -> Response:
         call.body.token, request.headers, client
     ):
         raise Problem(401, "unauthorized", "the token is not valid")
-    cookie = await asyncio.to_thread(server.signin.cookie, token)
-    session = server.signin.read(cookie)
-    assert isinstance(session, BrowserSession)
     detail = "by the local token" if token is None else f"by token {token.id}"
-    server.audit("signin", session.principal.id, detail=detail)
-    view = _me(session.principal.id, session.principal.roles, session.csrf)
-    answer = JSONResponse(view.model_dump())
-    _set(call, answer, cookie)
-    return answer
+    return await asyncio.to_thread(server.signin.begin, token), detail
 
 
-async def logout(call: ApiCall) -> Response:
-    """End the session: its cookie is refused from now on, whoever has it."""
-    authenticator, signin = call.server.authenticator, call.server.signin
-    cookie = authenticator.cookie(call.request.headers)
-    if cookie is not None:
-        await asyncio.to_thread(signin.end, cookie)
+async def logout(call: ApiCall) -> BaseModel:
+    """End the session: its secret is refused from now on, whoever has it."""
+    secret = call.server.authenticator.session(call.request.headers)
+    if secret is not None:
+        await asyncio.to_thread(call.server.signin.end, secret)
     call.server.audit("signout", call.principal.id)
-    answer = JSONResponse(schemas.Accepted(id=call.principal.id).model_dump(), 202)
-    answer.delete_cookie(signin.name, path="/", httponly=True, samesite="strict")
-    return answer
-
-
-def _set(call: ApiCall, answer: Response, cookie: str) -> None:
-    answer.set_cookie(
-        call.server.signin.name,
-        cookie,
-        max_age=SESSION_S,
-        path="/",
-        # Browsers drop a `Secure` cookie that arrives over plain HTTP, as on loopback.
-        secure=call.request.url.scheme == "https",
-        httponly=True,
-        samesite="strict",
-    )
+    return schemas.Accepted(id=call.principal.id)
 
 
 ENDPOINTS: Final = (
@@ -98,25 +80,13 @@ ENDPOINTS: Final = (
         right="signed_in",
     ),
     ApiEndpoint(
-        "GET",
-        "/signin/{code}",
-        enter,
-        "Sign in by a one-time link.",
-        "server",
-        answers={303: ""},
-        errors=(404,),
-        page=True,
-        status=303,
-        right="public",
-    ),
-    ApiEndpoint(
         "POST",
         "/signin",
         login,
-        "Sign in with a token.",
+        "Sign in with a token, or with the code of a one-time link.",
         "server",
         body=Login,
-        answers={200: schemas.Me},
+        answers={200: schemas.NewSession},
         right="public",
     ),
     ApiEndpoint(

@@ -21,6 +21,7 @@ from taofold.core.text import iso, line
 from taofold.core.trace import audit, trace
 from taofold.log.log import RunRow
 from taofold.policy import Facts
+from taofold.policy.redaction.views import shown, shown_value
 from taofold.runtime.model import Model
 from taofold.runtime.setup import Approval
 from taofold.server.api import schemas
@@ -44,7 +45,7 @@ def detail(
     """A run with how it stands."""
     state, started = fold(records), opening(records)
     return schemas.RunDetail(
-        **{**run_json(row), "goal": state.goal or row.goal},
+        **{**run_json(row), "goal": shown_value(state.goal or row.goal)},
         model=started.model if started else "",
         strategy=started.strategy if started else "",
         stop_reason=state.stop_reason,
@@ -79,7 +80,7 @@ def moment(name: str, records: Sequence[e.Record]) -> schemas.StateView:
 
 def record(entry: e.Record) -> schemas.RecordView:
     """An event as the log keeps it, as far as it is for those who watch."""
-    event = entry.event.public
+    event = shown(entry).event
     return schemas.RecordView(
         seq=entry.seq,
         at=iso(entry.at),
@@ -91,7 +92,7 @@ def record(entry: e.Record) -> schemas.RecordView:
 
 def audit_view(records: Iterable[e.Record]) -> schemas.AuditView:
     """The run's audit."""
-    entries, attempts = audit(records)
+    entries, attempts = audit(map(shown, records))
     return schemas.AuditView(
         entries=[plain(entry) for entry in entries],
         attempts=[plain(attempt) for attempt in attempts],
@@ -169,7 +170,7 @@ def approval(question: Approval, row: RunRow) -> schemas.ApprovalView:
     return schemas.ApprovalView(
         **approval_json(question),
         agent=row.agent,
-        goal=row.goal,
+        goal=shown_value(row.goal),
     )
 
 

@@ -10,6 +10,7 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, nullcontext, suppress
+from dataclasses import replace
 from hashlib import blake2b
 from typing import Final
 
@@ -17,23 +18,28 @@ import msgspec
 from pydantic import BaseModel
 from starlette.responses import JSONResponse, Response
 
+from taofold.agent.prompts import called_agent
+from taofold.agent.sessions import WITHDRAWN, IfWaiting, question_for, waiting_run
 from taofold.core import events as e
-from taofold.core.errors import ConfigError, Conflict, UnknownRun
+from taofold.core.errors import ConfigError, Conflict, Refused, UnknownRun
 from taofold.core.state import ENDED, opening
-from taofold.core.text import visible
+from taofold.core.text import times, visible
 from taofold.log.log import RunRow
 from taofold.runtime import control
 from taofold.runtime import run as runs
 from taofold.runtime.endings import RESUMABLE
 from taofold.runtime.ratings import Rating, Ratings
 from taofold.runtime.run import new_id
-from taofold.server.api import responses, schemas
+from taofold.runtime.setup import Approval
+from taofold.server.api import approvals, responses, schemas
 from taofold.server.api.approvals import pending_of
 from taofold.server.api.attachments import prompt
 from taofold.server.api.schemas import (
+    Decide,
     EventsQuery,
     ForkBody,
     NewRun,
+    PromptQuery,
     RateBody,
     RecordsQuery,
     RunsQuery,
@@ -44,7 +50,7 @@ from taofold.server.catalog import SETTINGS, AnyAgent
 from taofold.server.endpoint import ApiCall, ApiEndpoint, Nothing, Problem, own_run, visible_run
 from taofold.server.server import Server
 from taofold.server.streams.response import stream
-from taofold.views import rating_json
+from taofold.views import prompt_json, rating_json
 
 _KEY: Final = re.compile(r"[\x21-\x7e]{1,200}")
 _SSE: Final = "text/event-stream"
@@ -58,7 +64,8 @@ async def create(call: ApiCall) -> Response:
     server = call.server
     name, agent = offered_agent(server, body.agent)
     # Without what came later a request has the digest that earlier releases gave it.
-    unset = {name for name in ("attachments", "model", "limits") if not getattr(body, name)}
+    unset = {name for name in ("attachments", "model", "limits", "tags") if not getattr(body, name)}
+    unset |= {"if_waiting"} if body.if_waiting == "answer" else set()
     fields = body.model_dump(exclude=unset)
     digest = blake2b(msgspec.json.encode(fields), digest_size=8).hexdigest()
     changes = body.model_dump(include={"model", "limits"} - unset, exclude_none=True)
@@ -75,12 +82,18 @@ async def create(call: ApiCall) -> Response:
         "principal": call.principal,
         "session": session,
         "data": body.data,
+        "tags": body.tags,
         "ui_context": framed_context(body.ui_context),
         "settings": {SETTINGS: {"agent": name, "request": digest, **changes}},
     }
     waits = bool(session) and body.on_busy == "wait"
     try:
         async with _turn(call, session) if waits else nullcontext():
+            # An answer is text, and only a run has an id that a repeated request finds.
+            plain = not keyed and not body.attachments
+            answered = await _make_way(call, session, plain=plain) if session else ""
+            if answered:
+                return await _started(call, answered, fresh=False)
             # Decoded only now: a repeated request with files is answered without.
             goal = prompt(body.goal, body.attachments)
             await server.worker.begin(server.engine, agent, run, goal, **begin)
@@ -188,8 +201,59 @@ async def _turn(call: ApiCall, session: str) -> AsyncGenerator[None]:
 
 
 async def _busy(call: ApiCall, session: str) -> bool:
+    # A run that waits is settled by the message itself.
+    free = ENDED if call.body.if_waiting == "refuse" else {*ENDED, "waiting"}
     rows = await call.server.log.rows(session=session, limit=5)
-    return any(row.status not in ENDED for row in rows)
+    return any(row.status not in free for row in rows)
+
+
+async def _make_way(call: ApiCall, session: str, *, plain: bool) -> str:
+    """Makes way for the goal in its session. Returns the run whose question it answers, or "".
+
+    Raises:
+        Problem: 403, the caller may not do that; 409, the run waits for something else.
+    """
+    body: NewRun = call.body
+    if_waiting = "withdraw" if body.if_waiting == "answer" and not plain else body.if_waiting
+    row = await waiting_run(call.server.log, session)
+    if row is None:
+        return ""
+    question = await session_question(call, row, if_waiting)
+    if question is None:
+        await withdraw(call, row)
+        return ""
+    answer = Decide.model_validate({"decision": "answer", "answer": body.goal})
+    await approvals.decide(replace(call, path={"action": question.id}, body=answer))
+    return row.run
+
+
+async def session_question(call: ApiCall, row: RunRow, if_waiting: IfWaiting) -> Approval | None:
+    """The question of the session's waiting run that a message answers; None: withdraw the run.
+
+    Raises:
+        Problem: 409, it waits for something else, or `if_waiting` is "refuse".
+    """
+    try:
+        return await question_for(call.server.log, row, if_waiting)
+    except Conflict:
+        raise Problem(409, "session_busy", "the session has a run that has not ended") from None
+
+
+async def withdraw(call: ApiCall, row: RunRow) -> None:
+    """Ends a waiting run, because its session goes on with another message.
+
+    Raises:
+        Problem: 403, the caller may not cancel runs.
+    """
+    server = call.server
+    server.require(call.principal, "cancel")
+    # Who answered or cancelled it in this moment was first: then nothing is in the way.
+    with suppress(Refused):
+        await control.request_cancel(
+            server.log, row.run, by=call.principal, redactor=server.redactor, why=WITHDRAWN
+        )
+        server.audit("cancel", call.principal.id, run=row.run)
+    server.hub.poke(row.run)
 
 
 async def _started(call: ApiCall, run: str, *, fresh: bool) -> Response:
@@ -212,7 +276,13 @@ async def page(call: ApiCall) -> BaseModel:
     for source in _sources(call, query.agent):
         # One more than shown tells whether there is a next page, without counting.
         rows = await _visible_rows(
-            call, before, query.limit + 1, **source, status=query.status, session=session
+            call,
+            before,
+            query.limit + 1,
+            **source,
+            status=query.status,
+            session=session,
+            tag=query.tag,
         )
         # A run may come from several sources (own, and
         # approved for): `place` is unique in the log.
@@ -302,6 +372,30 @@ async def audit(call: ApiCall) -> BaseModel:
     """Who asked, who decided, what came of it."""
     row = await visible_run(call, call.path["run"])
     return responses.audit_view(await call.server.log.read(row.run))
+
+
+async def prompt_of_call(call: ApiCall) -> BaseModel:
+    """What the model was sent."""
+    row = await visible_run(call, call.path["run"])
+    server, query = call.server, call.query
+    agent = await _stored_agent(server, row)
+    if agent is None:
+        raise Problem(409, "agent", "the agent of this run is not offered here")
+    sent = await agent.but(log=server.log).prompts(row.run)
+    number = len(sent) if query.n is None else query.n
+    if not 1 <= number <= len(sent):
+        raise Problem(404, "not_found", f"this run has {times(len(sent), 'model call')}")
+    before = sent[number - 2] if number > 1 else None
+    view = server.redactor_for(agent).json(prompt_json(sent[number - 1], before))
+    return schemas.PromptView(calls=len(sent), schema_=view.pop("schema"), **view)
+
+
+async def _stored_agent(server: Server, row: RunRow) -> AnyAgent | None:
+    """The agent of a run; that of a child run is found among its caller's tools."""
+    if not row.parent:
+        return await server.agent_of(row)
+    caller = await _stored_agent(server, await server.log.row(row.parent))
+    return None if caller is None else called_agent(caller, row.agent)
 
 
 async def spans(call: ApiCall) -> BaseModel:
@@ -445,6 +539,16 @@ ENDPOINTS: Final = (
     ),
     ApiEndpoint(
         "GET",
+        "/runs/{run}/prompt",
+        prompt_of_call,
+        "What the model was sent in one call: messages, tools, schema and settings.",
+        query=PromptQuery,
+        answers={200: schemas.PromptView},
+        errors=(404, 409),
+        right="read",
+    ),
+    ApiEndpoint(
+        "GET",
         "/runs/{run}/spans",
         spans,
         "Where the run's time went: model calls, tool calls and waits, with tokens and dollars.",
@@ -470,7 +574,9 @@ def _check_agent(server: Server, run: str, started: e.RunStarted) -> None:
 async def cancel(call: ApiCall) -> BaseModel:
     """Stop a run: nothing starts afterwards, what was done is kept."""
     row = await own_run(call)
-    await control.cancel(call.server.log, row.run, by=call.principal, redactor=call.server.redactor)
+    await control.request_cancel(
+        call.server.log, row.run, by=call.principal, redactor=call.server.redactor
+    )
     call.server.audit("cancel", call.principal.id, run=row.run)
     call.server.hub.poke(row.run)
     return schemas.Accepted(id=row.run)

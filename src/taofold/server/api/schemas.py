@@ -7,6 +7,7 @@ Later releases may add fields to answers. How long and how many things may be is
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     AliasChoices,
     BaseModel,
     ConfigDict,
@@ -17,6 +18,9 @@ from pydantic import (
     model_validator,
 )
 
+from taofold.agent.sessions import IfWaiting
+from taofold.core.errors import ConfigError
+from taofold.core.tags import checked_filter, checked_tags
 from taofold.runtime.ratings import LONGEST_NOTE
 from taofold.server.endpoint import RUN_ID, RequestModel
 
@@ -36,6 +40,20 @@ def _writable(text: str) -> str:
     except UnicodeEncodeError:
         raise ValueError("the text is not valid Unicode") from None
     return text
+
+
+def _tags(tags: dict[str, str]) -> dict[str, str]:
+    try:
+        return checked_tags(tags)
+    except ConfigError as error:
+        raise ValueError(str(error)) from error
+
+
+def _tag(text: str) -> str:
+    try:
+        return checked_filter(text)
+    except ConfigError as error:
+        raise ValueError(str(error)) from error
 
 
 class Attached(RequestModel):
@@ -81,13 +99,21 @@ class NewRun(RequestModel):
     data: dict[str, Any] = Field(
         default_factory=dict[str, Any], description="What the run's state begins with."
     )
+    tags: Annotated[dict[str, str], AfterValidator(_tags)] = Field(
+        default_factory=dict[str, str], description="Names and values to filter lists by."
+    )
     model: _Name = Field("", description="Of an offered agent, instead of this agent's own.")
     limits: TighterLimits | None = Field(None, description="Tighter than the agent's own.")
     on_disconnect: Literal["continue", "cancel"] = Field(
         "continue", description="What becomes of the run when its stream is left for 5 seconds."
     )
     on_busy: Literal["refuse", "wait"] = Field(
-        "refuse", description="If the session has a run that has not ended: 409, or wait for it."
+        "refuse", description="If a run of the session is at work: 409, or wait for it."
+    )
+    if_waiting: IfWaiting = Field(
+        "answer",
+        description="If a run of the session waits for a person: the goal answers its question "
+        "(an approval is withdrawn), withdraws it in any case, or 409.",
     )
     attachments: list[Attached] = Field(
         default_factory=list[Attached],
@@ -185,9 +211,16 @@ class EditPattern(RequestModel):
 
 
 class Login(RequestModel):
-    """A token, in exchange for a cookie."""
+    """A token, or the code of a one-time link, in exchange for a session."""
 
-    token: Annotated[str, StringConstraints(min_length=1, max_length=200)]
+    token: Annotated[str, StringConstraints(max_length=200)] = ""
+    code: Annotated[str, StringConstraints(max_length=200)] = ""
+
+    @model_validator(mode="after")
+    def _one(self) -> "Login":
+        if bool(self.token) == bool(self.code):
+            raise ValueError("say a token or a code")
+        return self
 
 
 class RunsQuery(RequestModel):
@@ -196,6 +229,9 @@ class RunsQuery(RequestModel):
     status: Literal["", "running", "waiting", "finished", "limited", "failed", "cancelled"] = ""
     session: _Name = ""
     agent: _Name = ""
+    tag: Annotated[str, AfterValidator(_tag)] = Field(
+        "", description="`name=value`: runs with this tag."
+    )
     limit: Annotated[int, Field(ge=1, le=200)] = 50
     cursor: _RunId = Field("", description="`next` of the page before.")
 
@@ -205,6 +241,12 @@ class RecordsQuery(RequestModel):
 
     after: Annotated[int, Field(ge=-1, le=0xFFFFFFFF)] = -1
     limit: Annotated[int, Field(ge=1, le=2000)] = 500
+
+
+class PromptQuery(RequestModel):
+    """Which model call, counted from 1; the last one if it is not given."""
+
+    n: Annotated[int, Field(ge=1, le=0xFFFFFFFF)] | None = None
 
 
 class StateQuery(RequestModel):
@@ -257,6 +299,7 @@ class RunView(ResponseBody, title="Run"):
     session: str
     parent: str
     principal: str
+    tags: dict[str, str]
     created_at: str
     updated_at: str
     events: int
@@ -327,7 +370,8 @@ class RunDetail(RunView, title="Detail"):
     tool_calls: int
     refused_calls: int
     tokens: int
-    usd: float
+    usd: float | None
+    """US dollars; null where the price of a model is unknown."""
     seconds: float
     metrics: dict[str, Any]
     media: list[MediaView]
@@ -339,7 +383,7 @@ class RunDetail(RunView, title="Detail"):
 class StateView(ResponseBody, title="Moment"):
     """A run's state after one of its events."""
 
-    run_id: str
+    id: str
     at: int
     goal: str
     agent: str
@@ -358,7 +402,8 @@ class StateView(ResponseBody, title="Moment"):
     tool_calls: int
     refused_calls: int
     tokens: int
-    usd: float
+    usd: float | None
+    """US dollars; null where the price of a model is unknown."""
     seconds: float
 
 
@@ -402,7 +447,7 @@ class SpanView(ResponseBody, title="Span"):
     start: int
     end: int
     tokens: int = 0
-    usd: float = 0.0
+    usd: float | None = 0.0
     run: str = ""
 
 
@@ -410,6 +455,31 @@ class Spans(ResponseBody):
     """Where the time of a run went, in the order of the starts."""
 
     items: list[SpanView]
+
+
+class PromptView(ResponseBody, title="Prompt"):
+    """What the model was sent in one call, as `digest` in the log confirms.
+
+    `same` counts the leading messages that the call before has too, `dropped` its further messages.
+    `missing` says why the prompt cannot be derived from the log; then there are no messages.
+    """
+
+    calls: int
+    """Number of model calls of the run."""
+    number: int
+    key: str
+    model: str
+    role: str
+    digest: str
+    missing: str
+    system: str
+    messages: list[dict[str, Any]]
+    same: int
+    dropped: int
+    tools: list[dict[str, Any]]
+    allowed: list[str] | None
+    schema_: dict[str, Any] | None = Field(serialization_alias="schema")
+    settings: dict[str, Any]
 
 
 class RatingView(ResponseBody, title="Rating"):
@@ -493,12 +563,17 @@ class Agents(ResponseBody):
 
 
 class Me(ResponseBody):
-    """Who is signed in. `csrf` goes into the header X-CSRF-Token, if signed in by cookie."""
+    """Who is signed in."""
 
     id: str
     roles: list[str]
-    csrf: str
     version: str
+
+
+class NewSession(Me):
+    """Who signed in. Each request sends `session` as `Authorization: Session …`."""
+
+    session: str
 
 
 class Health(ResponseBody):
@@ -549,7 +624,8 @@ class LoopView(ResponseBody, title="Loop"):
     quality: float | None
     passed: bool
     control: bool
-    usd: float
+    usd: float | None
+    """US dollars; null where the price of a model is unknown."""
     tokens: int
     started_at: str
     updated_at: str

@@ -27,6 +27,7 @@ from taofold.core.state import ActionSlot, RunState, fold, live, reduce
 from taofold.core.text import iso
 from taofold.core.values import ASK_USER, FINISH, Action, Value
 from taofold.policy.limits import STOP_REASON
+from taofold.policy.redaction.views import shown_value
 
 Name: TypeAlias = Literal[
     "thinking",
@@ -47,6 +48,8 @@ Name: TypeAlias = Literal[
 ]
 SSE_NAMES: Final = {"error": "run_error"}
 """`EventSource` has an `error` event of its own, for the connection."""
+_ACTED_ON: Final = frozenset(("answer", "confirmation_request", "done"))
+"""Events with what somebody acts on: they are exact, others mask guessed secrets."""
 _DECISIONS: Final = {"allow": "approved", "deny": "denied"}
 _LOOPING: Final = ("repeat", "repetition")
 _REFUSING: Final = {"limit": "tool_calls", "time_limit": "seconds"}
@@ -137,7 +140,7 @@ class EventProjection:
                     # the usual cursor is a plain number.
                     0 if number == last else number,
                     self._child,
-                    data,
+                    data if name in _ACTED_ON else shown_value(data),
                 )
                 for number, (name, data) in enumerate(payloads, 1)
             ]
@@ -347,6 +350,8 @@ def _thought(event: e.Proposed) -> dict[str, Any]:
         "because": list(thought.because),
         "confidence": thought.confidence,
         "critical": thought.critical,
+        "inferred": thought.inferred,
+        "learned": thought.learned,
     }
 
 

@@ -88,7 +88,7 @@ async def _may(call: ApiCall, run: str) -> bool:
     client = request.client.host if request.client else ""
     try:
         # With the headers of the request that opened the stream: a revoked token ends it here.
-        caller = call.server.authenticator.authenticate(request.headers, client, unsafe=False)
+        caller = call.server.authenticator.authenticate(request.headers, client)
         row = await call.server.log.row(run)
     # Also where the log cannot be read now: the client comes back and goes on at its cursor.
     except (Problem, TaofoldError):
@@ -193,7 +193,7 @@ async def _left(server: "Server", run: str, principal: Principal) -> None:
         return
     try:
         if (await server.log.row(run)).status not in ENDED:
-            await control.cancel(server.log, run, by=principal, redactor=server.redactor)
+            await control.request_cancel(server.log, run, by=principal, redactor=server.redactor)
             server.audit("cancel", principal.id, run=run, detail="its client went away")
             server.hub.poke(run)
     except TaofoldError as error:

@@ -235,7 +235,29 @@ async def c13_rows_are_filtered_and_newest_first(opened: Opener) -> None:
     same([row.run for row in await log.rows(status="running")], ["r7"], "running ones")
     same([row.run for row in await log.rows(session="s8")], ["r8"], "a session's")
     same(await log.rows(parent="p", session="s8"), [], "both")
+    await _tags_are_kept_and_filtered_by(log)
     await log.close()
+
+
+async def _tags_are_kept_and_filtered_by(log: Log) -> None:
+    tags = {"team": "x=y", "stage": "%"}
+    await log.create(RunRow("t1", "running", agent="a", tags=tags))
+    await log.create(RunRow("t2", agent="b", tags={"team": "x=y"}))
+    await log.create(RunRow("t3", agent="b", tags={"team": "z"}))
+    same((await log.row("t1")).tags, tags, "the tags of a run")
+    same((await log.row("r1")).tags, {}, "a run without tags")
+    tagged = await log.rows(tag="team=x=y")
+    same([row.run for row in tagged], ["t2", "t1"], "runs with a tag, the newest first")
+    same([row.run for row in await log.rows(tag="team=x=y", limit=1)], ["t2"], "the newest one")
+    before = await log.rows(tag="team=x=y", before=tagged[0].place)
+    same([row.run for row in before], ["t1"], "runs with a tag before another")
+    both = await log.rows(tag="team=x=y", agent="a", status="running", limit=2)
+    same([row.run for row in both], ["t1"], "a tag, an agent and a status")
+    same(await log.rows(tag="team=x=y", session="s8"), [], "a tag and a session without it")
+    same(await log.rows(tag="team=x"), [], "a part of a value")
+    same([row.run for row in await log.rows(tag="stage=%")], ["t1"], "no patterns in tags")
+    await log.delete("t2")
+    same([row.run for row in await log.rows(tag="team=x=y")], ["t1"], "runs that were not deleted")
 
 
 async def c14_an_unknown_run_is_said_to_be_unknown(opened: Opener) -> None:

@@ -133,9 +133,9 @@ class ServerAddress:
     def words(self) -> str:
         """For messages: without what looks like a secret."""
         if self.kind == "stdio":
-            text = Redactor().text(" ".join(" ".join([self.command, *self.args]).split()))
-            return clip(text, 100)
-        return Redactor().text(self.url) or "a server in this process"
+            words = " ".join([self.command, *self.args]).split()
+            return clip(Redactor(guesses=True).text(" ".join(words)), 100)
+        return Redactor(guesses=True).text(self.url) or "a server in this process"
 
     @property
     def label(self) -> str:

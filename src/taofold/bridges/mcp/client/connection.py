@@ -207,7 +207,7 @@ class ServerConnection:
             # An answer that broke off over HTTP is one call's affair, not the session's.
             if session.closed or self._address.kind != "http":
                 await self._drop(ready)
-            detail = f": {clip(Redactor().text(str(error)), 300)}" if str(error) else ""
+            detail = f": {clip(Redactor(guesses=True).text(str(error)), 300)}" if str(error) else ""
             text = f"{self._address.words} went away in the middle of a call{detail}{self._last()}"
             raise Unreachable(text, maybe=True) from error
 
@@ -292,7 +292,7 @@ class ServerConnection:
         if late or isinstance(cause, TimeoutError):
             reason = f"it did not answer within {self._seconds:g} s"
         else:
-            reason = f"{type(cause).__name__}: {clip(Redactor().text(str(cause)), 300)}"
+            reason = f"{type(cause).__name__}: {clip(Redactor(guesses=True).text(str(cause)), 300)}"
         return Unreachable(f"{self._address.words} cannot be reached: {reason}{self._last()}")
 
     def _last(self) -> str:

@@ -5,14 +5,16 @@ anybody has to read it. Pure.
 """
 
 from base64 import b64decode
+from collections.abc import Iterable, Sequence
+from types import SimpleNamespace
 from typing import Any, Final
 
 from taofold.bridges.mcp.sdk import get, plain
 from taofold.core.content import MediaPart, TextPart
 from taofold.core.content import text_with_media as shown_as_text
 from taofold.core.errors import ConfigError
-from taofold.core.json_values import is_object
-from taofold.core.text import excerpt
+from taofold.core.json_values import DECODER, is_array, is_object
+from taofold.core.text import clip, excerpt, visible
 from taofold.core.values import ObservationStatus
 from taofold.tools import Outcome
 from taofold.tools.attachments import Attachment, Showing, showing
@@ -27,9 +29,12 @@ def outcome(result: Any) -> Outcome:
     blocks = list(get(result, "content", ()) or ())
     media = [medium(block) for block in blocks]
     failed = bool(get(result, "is_error", False))
-    if any(media):
+    if any([isinstance(held, Showing) for held in media]):
         return _shown(blocks, media, "failure" if failed else "success")
-    texts = [block_text(block) for block in blocks]
+    texts = [
+        block_text(block, held if isinstance(held, str) else "")
+        for block, held in zip(blocks, media, strict=True)
+    ]
     text = bounded("\n".join(texts))
     if failed:
         return Outcome(text or "the server reports an error and does not say which", "failure")
@@ -38,40 +43,71 @@ def outcome(result: Any) -> Outcome:
 
 
 def _structured(value: Any, blocks: list[Any], texts: list[str]) -> Any:
-    """The structured result, without its wrapper, and what else came with it."""
+    """The structured result, without its wrapper, and what else came with it.
+
+    Servers send the structured result as text, too. Any other text goes along.
+    """
     if is_object(value) and set(value) == {"result"}:
         value = value["result"]  # how results that are no objects are wrapped
+    if is_object(value) and [*value.values()] == texts:
+        return texts[0]  # for a model a text in an object would be escaped
     pairs = zip(blocks, texts, strict=True)
-    attached = [rest for block, rest in pairs if get(block, "type") != "text"]
+    attached = [
+        rest for block, rest in pairs if get(block, "type") != "text" or not _says(rest, value)
+    ]
     return {"result": value, "attached": attached} if attached else value
 
 
-def _shown(blocks: list[Any], media: list[Showing | None], status: ObservationStatus) -> Outcome:
+def _says(text: str, value: Any) -> bool:
+    """Whether a text repeats the structured result, or one of its members."""
+    if not text.strip() or text == value:
+        return True
+    try:
+        said: Any = DECODER.decode(text.strip())
+    except (ValueError, RecursionError):
+        said = text
+    if said in (value, {"result": value}):
+        return True
+    # One block for each item, as some servers send a list.
+    return is_array(value) and said in value
+
+
+def _shown(blocks: list[Any], media: Sequence[Showing | str], status: ObservationStatus) -> Outcome:
     """Blocks of which some are media: the others are text between them."""
     parts: list[TextPart | MediaPart] = []
     blobs: dict[str, bytes] = {}
     for block, held in zip(blocks, media, strict=True):
-        if held is None:
-            parts.append(TextPart(block_text(block)))
+        if isinstance(held, str):
+            parts.append(TextPart(block_text(block, held)))
         else:
             parts += held.parts
             blobs |= held.blobs
     return Outcome(bounded(shown_as_text(parts)), status, parts=tuple(parts), blobs=blobs)
 
 
-def medium(block: Any) -> Showing | None:
-    """The medium that a block holds; None if it holds none, or one that nobody could look at."""
+def read_contents(contents: Iterable[Any]) -> Outcome:
+    """The contents of a resource: texts and media."""
+    blocks = [SimpleNamespace(type="resource", resource=each) for each in contents]
+    return outcome(SimpleNamespace(content=blocks))
+
+
+def medium(block: Any) -> Showing | str:
+    """The medium that a block holds, or why it cannot be shown; "" if it holds none."""
     held = get(block, "resource") if get(block, "type") == "resource" else block
     data = get(held, "blob") or (get(held, "data") if held is block else None)
     if not isinstance(data, str):
-        return None
+        return ""
     try:
         content = b64decode(data, validate=True)
-        name = str(get(held, "uri", "") or "").rpartition("/")[2]
-        attached = showing([Attachment(data=content, name=name)])
-    except (ValueError, ConfigError):
-        return None
-    return attached if attached.media else None
+    except ValueError:
+        return "its data are no base64"
+    name = str(get(held, "uri", "") or "").rpartition("/")[2]
+    attachment = Attachment(data=content, name=name)
+    try:
+        attached = showing([attachment])
+    except ConfigError as error:
+        return clip(str(error).removeprefix(repr(attachment)).lstrip(": "), 200)
+    return attached if attached.media else ""
 
 
 def _small(value: Any, text: str) -> Any:
@@ -85,32 +121,33 @@ def bounded(text: str) -> str:
     return text if len(text) <= FLOOD else excerpt(text, FLOOD)
 
 
-def block_text(block: Any) -> str:
-    """One block of content as text."""
+def block_text(block: Any, flaw: str = "") -> str:
+    """One block of content as text; `flaw` is the reason why a medium is not shown."""
+    why = f" ({visible(flaw)})" if flaw else ""
     match get(block, "type", ""):
         case "text":
             return str(get(block, "text", ""))
         case "image" | "audio" as kind:
             size = round(len(str(get(block, "data", ""))) / _QUARTER)
-            return f"[{kind} {get(block, 'mime_type', '?')}, {size} bytes, not shown]"
+            return f"[{kind} {get(block, 'mime_type', '?')}, {size} bytes, not shown{why}]"
         case "resource_link":
             more = get(block, "description", "")
             heading = f"[resource {get(block, 'name', '')!r} at {get(block, 'uri', '')}]"
             return f"{heading} {more}" if more else heading
         case "resource":
-            return resource(get(block, "resource"))
+            return resource(get(block, "resource"), why)
         case kind:
             return f"[{kind or 'something'} that cannot be shown: {str(plain(block))[:200]}]"
 
 
-def resource(contents: Any) -> str:
-    """The contents of a resource: its text, or what it is."""
+def resource(contents: Any, why: str = "") -> str:
+    """The contents of a resource: its text, or what it is and `why` it is not shown."""
     text = get(contents, "text")
     if text is not None:
         return str(text)
     kind = get(contents, "mime_type", "unknown type")
     size = round(len(str(get(contents, "blob", ""))) / _QUARTER)
-    return f"[resource {get(contents, 'uri', '')}: {kind}, {size} bytes, not shown]"
+    return f"[resource {get(contents, 'uri', '')}: {kind}, {size} bytes, not shown{why}]"
 
 
 def message(prompt_message: Any) -> str:

@@ -10,7 +10,6 @@ what a model is shown; a definition that changed, or a tool that is new, counts 
 has accepted it. Knows nothing about connections or calls.
 """
 
-import secrets
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -20,24 +19,24 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from taofold.bridges.foreign_tools import checker, schema_fault, shown_schema
+from taofold.bridges.foreign_tools import NAMED, PROSE, hidden_text, shown_schema
 from taofold.bridges.mcp.client.address import ServerAddress
+from taofold.bridges.mcp.client.leniency import UNUSABLE
 from taofold.bridges.mcp.sdk import get
 from taofold.core.errors import ConfigError
 from taofold.core.json_values import is_object, render
-from taofold.core.text import clip, visible
+from taofold.core.text import clip, visible, visible_line
 from taofold.core.values import Sideeffect, Tier
-from taofold.reserved_places import operator_folder
+from taofold.reserved_places import make_folder, operator_folder, read_file, write_file
 from taofold.tools import RunContext, Tool, external
+from taofold.tools.schema_check import SchemaCheck
 
 DESCRIPTION: Final = 4_000
 """Characters of a description that a model is shown."""
 LARGEST: Final = 64_000
 """Bytes that a definition may have."""
 UNACCEPTED: Final = "New at this server: a person is asked before it is called the first time."
-_PROSE: Final = ("description", "title", "examples", "default", "$comment")
-_NAMED: Final = ("properties", "$defs", "definitions", "patternProperties", "dependentSchemas")
-"""Keywords whose keys are names, not keywords."""
+_PROSE: Final = (*PROSE, "examples", "default")
 
 Call = Callable[[RunContext[Any], dict[str, Any]], Awaitable[Any]]
 
@@ -61,17 +60,12 @@ class Definition:
         return blake2b(encoded, digest_size=16).hexdigest()
 
     @cached_property
-    def misfit(self) -> Callable[[dict[str, Any]], str]:
-        """Says why arguments do not fit the schema, or ""."""
-        return checker(self.schema)
-
-    @cached_property
     def misshapen(self) -> Callable[[Any], str]:
         """Says why a structured result does not fit what the server promised, or ""."""
         if self.output is None:
             return lambda _: ""
-        promised = checker(self.output)
-        return lambda value: "there is none" if value is None else promised(value)
+        promised = SchemaCheck(self.output, checked_again=True)
+        return lambda value: "there is none" if value is None else "; ".join(promised.faults(value))
 
 
 def read(listed: Any) -> "Definition | str":
@@ -79,6 +73,9 @@ def read(listed: Any) -> "Definition | str":
     name, schema = str(get(listed, "name", "")), get(listed, "input_schema")
     if not name.strip():
         return "a tool without a name"
+    meta: Any = get(listed, "meta")
+    if is_object(meta) and isinstance(meta.get(UNUSABLE), str):
+        return f"{name[:80]!r}: {meta[UNUSABLE]}"
     if not is_object(schema) or schema.get("type", "object") != "object":
         return f"{name[:80]!r}: its schema is no object"
     output = get(listed, "output_schema")
@@ -88,7 +85,7 @@ def read(listed: Any) -> "Definition | str":
         schema,
         output if is_object(output) else None,
         _hints(get(listed, "annotations")),
-        _proposed(get(listed, "meta")),
+        _proposed(meta),
     )
     try:
         size = len(msgspec.json.encode(asdict(definition)))
@@ -96,7 +93,10 @@ def read(listed: Any) -> "Definition | str":
         return f"{name[:80]!r}: its definition is not JSON ({error})"
     if size > LARGEST:
         return f"{name[:80]!r}: its definition has {size} bytes, at most {LARGEST}"
-    flaw = schema_fault(schema)
+    hidden = hidden_text(schema)
+    if hidden:
+        return f"{name[:80]!r}: {visible_line(hidden)[:80]!r} in its schema hides characters"
+    flaw = SchemaCheck(schema).flaw
     return f"{name[:80]!r}: its schema cannot be used ({flaw})" if flaw else definition
 
 
@@ -113,14 +113,15 @@ def _proposed(meta: Any) -> int:
 
 def tier_and_effect(definition: Definition, *, trusted: bool) -> tuple[Tier, Sideeffect]:
     """Tier and effect by a server's hints: believed where they raise, else if `trusted` (D8)."""
-    reads = trusted and definition.hints.get("read_only_hint", False)
+    destroys = definition.hints.get("destructive_hint", False)
+    # Where one hint contradicts the other, the one that raises the tier counts.
+    reads = trusted and not destroys and definition.hints.get("read_only_hint", False)
     effect: Sideeffect = "read" if reads else "once"
     if trusted and not reads and definition.hints.get("idempotent_hint", False):
         effect = "idempotent"
     tier = Tier.AUTO if reads else Tier.CARD
     # A destructive hint counts without trust: it can only raise the tier.
-    writes = not definition.hints.get("read_only_hint", False)
-    if writes and definition.hints.get("destructive_hint", False):
+    if destroys:
         tier = Tier.CONFIRM
     return Tier(max(tier, definition.tier)), effect
 
@@ -137,6 +138,7 @@ def tool_of(
         shown_schema(definition.schema),
         call,
         context=True,
+        checked_again=True,
         tier=tier,
         effect=effect,
         timeout=timeout,
@@ -171,7 +173,7 @@ def _wordless(schema: Any) -> Any:
     for name, value in schema.items():
         if name in _PROSE:
             continue
-        if name in _NAMED and is_object(value):
+        if name in NAMED and is_object(value):
             stripped[name] = {inner: _wordless(subschema) for inner, subschema in value.items()}
         else:
             # Values that must be written exactly so are no prose.
@@ -277,10 +279,10 @@ class Pins:
         files: list[PinFile] = []
         for path in sorted(pins.glob("*.json")):
             try:
-                held = msgspec.json.decode(path.read_bytes())
+                held = msgspec.json.decode(read_file(path))
                 names = tuple([str(entry["name"]) for entry in held["tools"]])
                 files.append(PinFile(path.stem, str(held.get("server", "")), names, path))
-            except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            except (ConfigError, OSError, ValueError, TypeError, KeyError, AttributeError):
                 files.append(PinFile(path.stem, "", (), path))
         return files
 
@@ -305,7 +307,7 @@ class Pins:
         self._read = True
         if self._path is not None and self._path.exists():
             try:
-                held = msgspec.json.decode(self._path.read_bytes())
+                held = msgspec.json.decode(read_file(self._path))
                 self._known = {entry["name"]: Definition(**entry) for entry in held["tools"]}
                 self._met = True
                 self.changes += 1
@@ -334,11 +336,9 @@ class Pins:
             "tools": [asdict(definition) for definition in self._known.values()],
         }
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            beside = self._path.with_suffix(f".{secrets.token_hex(4)}")
-            beside.write_bytes(msgspec.json.format(msgspec.json.encode(body)))
+            make_folder(self._path.parent)
             # Whole or not at all; of two writers at once the last one's file stays.
-            beside.replace(self._path)
+            write_file(self._path, msgspec.json.format(msgspec.json.encode(body)))
         except OSError as error:
             raise ConfigError(
                 f"what was accepted of a server's tools cannot be kept: {error}",

@@ -34,7 +34,7 @@ from taofold.core.json_values import is_object
 from taofold.core.text import visible
 from taofold.network import is_public, origin, parse_address
 from taofold.policy.redaction import Redactor
-from taofold.reserved_places import state_folder
+from taofold.reserved_places import make_folder, state_folder
 from taofold.shared_document import DocumentFormat, SharedDocument, lock_file
 
 FOLDER: Final = "mcp"
@@ -111,7 +111,7 @@ class KeptTokens:
         return existed
 
     def _keep(self, **changes: Any) -> None:
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(self.path.parent)
         self._document.change(lambda stored: StoredTokens(**{**asdict(stored), **changes}))
 
     @asynccontextmanager
@@ -124,7 +124,7 @@ class KeptTokens:
             os.close(descriptor)
 
     def _locked(self) -> int:
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(self.path.parent)
         return lock_file(Path(f"{self.path}.renewal"))
 
     async def get_tokens(self) -> Any:
@@ -288,7 +288,7 @@ class _Keeping:
         self, kept: KeptTokens, person: Person | None, *arguments: Any, **options: Any
     ) -> None:
         super().__init__(*arguments, **options)
-        self._kept, self._person = kept, person
+        self.kept, self._person = kept, person
         self._seen: StoredTokens | None = None
         self._renewal: asyncio.Task[None] | None = None
         kept.context = self.context
@@ -300,7 +300,7 @@ class _Keeping:
             self.context.clear_tokens()
             self.context.client_info = self.registered
             return
-        self._seen = stored = await asyncio.to_thread(self._kept.stored)
+        self._seen = stored = await asyncio.to_thread(self.kept.stored)
         self.context.oauth_metadata = _model("OAuthMetadata", stored.metadata)
         self.context.protected_resource_metadata = _model(
             "ProtectedResourceMetadata", stored.resource
@@ -329,7 +329,7 @@ class _Keeping:
         if keeps and self.context.current_tokens is None:
             response = yield request  # the server may let anybody in
             if response.status_code == 401:
-                raise SignInRequired(self._kept.how())
+                raise SignInRequired(self.kept.how())
             return
         if keeps and not self.context.is_token_valid():
             await self._renewed("")
@@ -341,10 +341,10 @@ class _Keeping:
                 self._signed(request)
                 response = yield request
             if response.status_code == 401 and keeps:
-                raise SignInRequired(self._kept.how())
+                raise SignInRequired(self.kept.how())
             missing = _missing_scope(response)
             if missing:
-                raise SignInRequired(f"it wants {missing}: {self._kept.how(missing)}")
+                raise SignInRequired(f"it wants {missing}: {self.kept.how(missing)}")
             if response.status_code != 401:
                 return
         above: Any = super()
@@ -353,7 +353,7 @@ class _Keeping:
             outgoing = await anext(flow)
             while True:
                 if outgoing is not request:
-                    await _admit(self._kept.url, str(outgoing.url))
+                    await _admit(self.kept.url, str(outgoing.url))
                     admitted = origin(str(outgoing.url))
                     outgoing.extensions = {**outgoing.extensions, AUTHORIZING: admitted}
                 response = yield outgoing
@@ -375,7 +375,7 @@ class _Keeping:
         if not package._initialized:
             await self._initialize()
         elif self._person is None:
-            newest = await asyncio.to_thread(self._kept.stored)
+            newest = await asyncio.to_thread(self.kept.stored)
             if newest is not self._seen:
                 await self._initialize()
 
@@ -391,21 +391,21 @@ class _Keeping:
         await asyncio.shield(self._renewal)
 
     async def _renew(self, refused: str) -> None:
-        async with self._kept.alone():
+        async with self.kept.alone():
             await self._current()
             tokens = self.context.current_tokens
             if self.context.is_token_valid() and tokens.access_token != refused:
                 return  # another process was quicker
             if not self.context.can_refresh_token():
-                raise SignInRequired(self._kept.how())
+                raise SignInRequired(self.kept.how())
             above: Any = super()
             request = await above._refresh_token()
-            await _admit(self._kept.url, str(request.url))
+            await _admit(self.kept.url, str(request.url))
             create = load("mcp.shared._httpx_utils").create_mcp_http_client
             async with create() as client:
                 response = await client.send(request, follow_redirects=False)
             if not await above._handle_refresh_response(response):
-                raise SignInRequired(self._kept.how())
+                raise SignInRequired(self.kept.how())
 
 
 def _missing_scope(response: Any) -> str:
@@ -425,7 +425,7 @@ def sign_in_hint(url: str, scope: str = "", principal: str = "") -> str:
     """What to type to sign in."""
     more = f" --scope {quote(visible(scope))}" if scope and scope != _ANOTHER else ""
     whose = f" --principal {quote(visible(principal))}" if principal else ""
-    command = f"`taofold mcp login {quote(Redactor().text(url))}{more}{whose}`"
+    command = f"`taofold mcp login {quote(Redactor(guesses=True).text(url))}{more}{whose}`"
     if not principal:
         return f"sign in with {command}"
     return f"{visible(principal)} must sign in: on the page Servers of the console, or {command}"

@@ -16,28 +16,26 @@ who reads the server's prompt first.
 """
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final, TypeAlias
-from urllib.parse import urlsplit
+from unicodedata import normalize
+from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
-from taofold.bridges.foreign_tools import checker
+from taofold.bridges.mcp.client.secret_requests import secret_asked
 from taofold.bridges.mcp.sdk import load, plain
 from taofold.core.json_values import is_array, is_object
-from taofold.core.text import visible
-from taofold.policy.redaction import is_named_secret
+from taofold.core.text import quoted, visible, visible_line
 from taofold.tools import InputRequired, ModelAnswer, ModelQuestion, PersonAnswer
+from taofold.tools.forms import filled_form
 
 ELICIT: Final = "elicitation/create"
 SAMPLE: Final = "sampling/createMessage"
 ROOTS: Final = "roots/list"
-PROMPT: Final = 2_000
-"""Characters of a server's prompt that a person is shown."""
 _LONGEST: Final = 200_000
 """Characters of a prompt that a model is asked at most."""
 _ROLES: Final = ("user", "assistant")
@@ -146,17 +144,10 @@ def sampling_text(server: str, params: Mapping[str, Any]) -> str:
     if question.max_tokens:
         lines[0] += f" ({question.max_tokens} tokens at most)"
     parts = [("system", question.system), *question.history, ("user", question.prompt)]
-    lines += [f"{role}: {visible(text)[:PROMPT]}{_more(text)}" for role, text in parts if text]
-    return (
-        ". It reads what follows and nothing of the run; the server gets the answer.\n".join(
-            [lines[0], "\n".join(lines[1:])]
-        )
-        + "\nApprove to have it answered; deny to refuse."
-    )
-
-
-def _more(text: str) -> str:
-    return f"… ({len(text) - PROMPT} characters more)" if len(text) > PROMPT else ""
+    lines[0] += ". It reads what follows and nothing of the run; the server gets the answer."
+    # All of it: the state that is kept with the question bounds what a server can ask.
+    lines += [f"{role}:\n{quoted(text)}" for role, text in parts if text]
+    return "\n".join([*lines, "Approve to have it answered; deny to refuse."])
 
 
 async def sampling_answer(params: Mapping[str, Any], sample: Sample | None) -> dict[str, Any]:
@@ -194,18 +185,6 @@ def method_of(request: Any) -> tuple[str, dict[str, Any]]:
 
 
 MESSAGE: Final = 2_000
-_LIKE_A_SECRET: Final = "x" * 12
-_WORDS: Final = (
-    "password",
-    "passphrase",
-    "secret",
-    "token",
-    "credential",
-    "api key",
-    "private key",
-)
-_TRUE: Final = frozenset({"y", "yes", "true", "1", "on"})
-_FALSE: Final = frozenset({"n", "no", "false", "0", "off"})
 KEY: Final = "mcp"
 REPEATS: Final = (
     "(This server asks while it works. Nobody was there, so the call was cancelled: answering "
@@ -246,7 +225,7 @@ class PendingQuestions:
             else:
                 question, form = elicitation_text(self.server, params)
             if self.repeats:
-                question += f" {REPEATS}"
+                question += f"\n{REPEATS}"
             if wrong:
                 question = f"{wrong} Once more: {question}"
             raise InputRequired(question, form=form, state={KEY: asdict(self)})
@@ -337,23 +316,23 @@ def elicitation_text(server: str, request: Mapping[str, Any]) -> tuple[str, dict
     Raises:
         Unaskable: it asks for a secret, or leads to something that is no web page.
     """
-    message = visible(str(request.get("message", "")))[:MESSAGE]
+    message = quoted(_cut(str(request.get("message", ""))))
     if request.get("mode") == "url":
         return _linked(server, message, str(request.get("url", ""))), {}
     schema: Any = request.get("requestedSchema")
     if not is_object(schema) or not is_object(schema.get("properties", {})):
         raise Unaskable("the server asks a person for something without saying what")
     properties: Any = schema.get("properties", {})
-    secret = [str(name) for name, rules in properties.items() if _secret(str(name), rules)]
-    if secret:
+    kind = secret_asked(str(request.get("message", "")), properties)
+    if kind:
         raise Unaskable(
-            f"the server asks a person for {', '.join(secret)[:200]}: secrets are not passed on "
-            "this way (a server must use a page of its own, or its environment)"
+            f"the server asks a person for a {kind}: secrets are not passed on this way (a server "
+            "must use a page of its own, mode url, or its environment)"
         )
-    fields = "; ".join(_field(str(name), rules) for name, rules in properties.items())
-    question = f"the server {server!r} asks: {message}"
+    fields = "\n".join(_field(str(name), rules) for name, rules in properties.items())
+    question = f"the server {server!r} asks:\n{message}"
     if fields:
-        question += f" [{fields[:MESSAGE]}]"
+        question += f"\nIt wants:\n{quoted(_cut(fields))}"
     if not properties:
         return question, {}
     return question, {"type": "object", **schema}
@@ -362,82 +341,46 @@ def elicitation_text(server: str, request: Mapping[str, Any]) -> tuple[str, dict
 def _linked(server: str, message: str, url: str) -> str:
     parts = urlsplit(url)
     # Invisible characters could show a person another address than the one that opens.
-    if parts.scheme not in ("http", "https") or not parts.hostname or visible(url) != url:
+    if parts.scheme not in ("http", "https") or not parts.hostname or visible_line(url) != url:
         raise Unaskable(f"the server wants a person to open {visible(url)[:200]!r}: not a web page")
+    host = ascii_host(parts.hostname)
+    if not host:
+        raise Unaskable(f"the server wants a person to open {url[:200]!r}: that host is no name")
+    # As the browser asks for it: letters of other alphabets look like those of a known name.
+    user, at, _ = parts.netloc.rpartition("@")
+    port = "" if parts.port is None else f":{parts.port}"
+    address = urlunsplit(parts._replace(netloc=f"{user}{at}{host}{port}"))
+    written = "" if host == parts.hostname else f", written {parts.hostname!r}"
     return (
-        f"the server {server!r} wants you to open a page on {parts.hostname!r}: {url}\n"
-        f"It says: {message}\nApprove when you have done it there; deny to refuse."
+        f"the server {server!r} wants you to open a page on {host!r}{written}: {address}\n"
+        f"It says:\n{message}\nApprove when you have done it there; deny to refuse."
     )
 
 
-def _secret(name: str, rules: Any) -> bool:
-    words_of_name = name.replace("-", "_")
-    description = " ".join(
-        str(rules.get(k, "")) for k in ("title", "description", "format")
-    ).lower()
-    # The redactor's own rules for names, tried with a value that looks like a secret.
-    return is_named_secret(words_of_name, _LIKE_A_SECRET) or any(
-        word in description for word in _WORDS
-    )
+def ascii_host(host: str) -> str:
+    """The host as it is looked up, with its punycode; "" if it is none."""
+    if host.isascii():
+        return f"[{host}]" if ":" in host else host
+    try:
+        return normalize("NFKC", host).encode("idna").decode()
+    except UnicodeError:
+        return ""
+
+
+def _cut(text: str) -> str:
+    more = len(text) - MESSAGE
+    return f"{text[:MESSAGE]}… ({more} characters more)" if more > 0 else text
 
 
 def _field(name: str, rules: Any) -> str:
-    text = f"{visible(name)}: {rules.get('type', 'text')}"
+    text = f"{visible_line(name)}: {rules.get('type', 'text')}"
     options = rules.get("enum") or [option.get("const") for option in rules.get("oneOf", ())]
     if options:
         text += f", one of {', '.join(map(str, options))}"
     if "default" in rules:
         text += f", default {rules['default']!r}"
     description = rules.get("description") or rules.get("title")
-    return f"{text} ({visible(str(description))[:200]})" if description else text
-
-
-def filled_form(schema: Mapping[str, Any], text: str) -> tuple[dict[str, Any], str]:
-    """The form filled with an answer, or what is wrong with the answer.
-
-    An answer is JSON, or the plain value if the form has one field; "" takes the defaults.
-    """
-    properties: Mapping[str, Any] = schema.get("properties", {})
-    values = _field_values(schema, properties, text.strip())
-    if values is None:
-        return {}, f"Answer with JSON that holds {', '.join(properties)}."
-    content = {n: r["default"] for n, r in properties.items() if is_object(r) and "default" in r}
-    content |= {str(name): value for name, value in values.items()}
-    odd = [name for name in content if name not in properties]
-    if odd:
-        return {}, f"The form has no {odd[0]!r}, only {', '.join(properties)}."
-    wrong = checker({**schema})(content)
-    return content, f"That does not fit: {wrong}." if wrong else ""
-
-
-def _field_values(
-    schema: Mapping[str, Any], properties: Mapping[str, Any], text: str
-) -> Mapping[str, Any] | None:
-    """What the answer says of the fields; None if it is no object and which field is not clear."""
-    if not text:
-        return {}
-    try:
-        document: Any = json.loads(text)
-    except ValueError:
-        document = text
-    if is_object(document):
-        return document
-    required = [name for name in properties if name in schema.get("required", ())]
-    single = required if len(required) == 1 else list(properties)
-    return {single[0]: _valued(properties[single[0]], text)} if len(single) == 1 else None
-
-
-def _valued(rules: Any, text: str) -> Any:
-    match rules.get("type"):
-        case "boolean" if text.lower() in _TRUE | _FALSE:
-            return text.lower() in _TRUE
-        case "integer" | "number" | "array" | "boolean":
-            try:
-                return json.loads(text)
-            except ValueError:
-                return text
-        case _:
-            return text
+    return visible_line(f"{text} ({str(description)[:200]})" if description else text)
 
 
 Ask: TypeAlias = Callable[[InputRequired], Awaitable[PersonAnswer]]

@@ -35,7 +35,12 @@ from taofold.bridges.mcp.client.questions import (
     pending_questions,
     questions_of,
 )
-from taofold.bridges.mcp.client.session import URL_REQUIRED, McpSession, SessionHandlers
+from taofold.bridges.mcp.client.session import (
+    TOOLS_CHANGED,
+    URL_REQUIRED,
+    McpSession,
+    SessionHandlers,
+)
 from taofold.bridges.mcp.client.tasks import RemoteTask, TaskGone, task_of
 from taofold.bridges.mcp.sdk import TASK, code, data, get, load, plain
 from taofold.core.errors import ConfigError
@@ -60,8 +65,8 @@ MOST_REPORTS: Final = 1_000
 REPORT_CHARS: Final = 500
 """Characters of one of them."""
 ACCEPT: Final = "accept"
-OLD_WAY: Final = "server-initiated requests is unavailable"
-"""What the package says where a server asks in the older way on a connection of the newer era."""
+OLD_WAY: Final = ("server-initiated requests is unavailable", "no back-channel")
+"""What the packages say where a server asks in the older way on a connection of the newer era."""
 _LATE: Final = 5.0
 _EARLY: Final = 0.25
 """Seconds before its deadline from which on a call that is cancelled counts as too late."""
@@ -80,8 +85,10 @@ class RemoteServer:
         connect_timeout: float,
         selection: frozenset[str] | None = None,
         offer: ServerInputs = ServerInputs(),
+        changed: Callable[[], None] = lambda: None,
     ) -> None:
         self.name, self.address, self.pins = name, address, pins
+        self._changed_list = changed
         self.offer = offer
         self._selection = selection
         self._seconds = connect_timeout
@@ -102,6 +109,8 @@ class RemoteServer:
         self.names: tuple[str, ...] = ()
         """Of the tools that the server lists, wanted or not."""
         self.instructions = ""
+        self.lacks: frozenset[str] = frozenset()
+        """The kinds among resources and prompts that the server does not declare."""
         self._watchers: list[Callable[[str], None]] = []
         self._listed: dict[str, Definition] = {}
         self._until = 0.0
@@ -126,6 +135,11 @@ class RemoteServer:
             self.pins.add(listed.values())
         return offered_definition(self.pins.known(), listed.values())
 
+    @property
+    def stale(self) -> bool:
+        """Is it time to ask again what the server offers?"""
+        return self._opened >= 0 and monotonic() >= self._until
+
     async def listed(self) -> dict[str, Definition]:
         """What the server says now: asked anew if it was opened anew, or when it is time."""
         session = await self.connection.session()
@@ -145,8 +159,12 @@ class RemoteServer:
         except Exception as error:  # a list that is none: whatever the server did to it
             text = f"the tools of {self.name!r} cannot be listed: {clip(str(error), 300)}"
             raise Unreachable(text) from error
+        known = self._listed
         self._listed, self._until, self._opened = listed, monotonic() + seconds, opened
+        if known and known != listed:
+            self._changed_list()
         self.instructions = visible(session.instructions)
+        self.lacks = frozenset([n for n in ("resources", "prompts") if not session.declares(n)])
         return listed
 
     async def _all(self, session: McpSession) -> tuple[dict[str, Definition], float]:
@@ -159,7 +177,11 @@ class RemoteServer:
                 if self._selection is not None and names[-1] not in self._selection:
                     continue
                 definition = definitions.read(raw)
-                if isinstance(definition, str):
+                support = get(get(raw, "execution"), "task_support")
+                if support == "required" and not session.modern:
+                    name = visible(names[-1])[:80]
+                    skipped.append(f"{name!r}: it runs only as a task of an older version")
+                elif isinstance(definition, str):
                     skipped.append(visible(definition))
                 elif len(listed) < MOST_TOOLS:
                     listed[definition.name] = definition
@@ -180,8 +202,9 @@ class RemoteServer:
         """A notification: a list that changed is asked for anew before the next call."""
         notification = getattr(message, "root", message)
         match get(notification, "method"):
-            case "notifications/tools/list_changed":
+            case method if method == TOOLS_CHANGED:
                 self._until = 0.0
+                self._changed_list()
             case "notifications/resources/updated":
                 uri = str(get(get(notification, "params"), "uri", ""))
                 for hear in self._watchers:
@@ -249,10 +272,10 @@ class RemoteServer:
             if now is None:
                 return Outcome(f"{self.name} does not offer {pinned.name!r} any more", "failure")
             refusal = self._changed(pinned, now, ctx)
-            arguments = server_parameters(parameters)
-            refusal = refusal or now.misfit(arguments)
             if refusal:
                 return Outcome(refusal, "failure")
+            # Checked when the call was bound: the schema is that of `pinned`, or this raised.
+            arguments = server_parameters(parameters)
             return await self._made(now, arguments, ctx, until, report, ask, keep, sample)
         except TaskGone as error:
             return Outcome(visible(str(error)), "failure")
@@ -447,7 +470,8 @@ class RemoteServer:
 
     def _hinted(self, outcome: Outcome) -> Outcome:
         """The outcome, with what to change if the server asked in a way that its era has not."""
-        if outcome.status != "failure" or OLD_WAY not in str(outcome.value).lower():
+        text = str(outcome.value).lower()
+        if outcome.status != "failure" or not any([each in text for each in OLD_WAY]):
             return outcome
         hint = 'it asks people in the older way: set mode="legacy" (in a file elicitation: legacy)'
         return msgspec.structs.replace(outcome, value=f"{outcome.value} ({hint})")
@@ -468,10 +492,10 @@ class RemoteServer:
         text = f"the server {self.name!r}: {kind}: {str(error)[:2000]}"
         return self._hinted(Outcome(text, "failure"))
 
-    async def read(self, uri: str) -> str:
-        """The contents of a resource: text, or what it is."""
+    async def read(self, uri: str) -> Outcome:
+        """The contents of a resource: texts and media."""
         answer = await self.connection.use(lambda session: session.read(uri))
-        return content.bounded("\n".join(map(content.resource, get(answer, "contents", ()))))
+        return content.read_contents(get(answer, "contents", ()))
 
     async def prompt(self, name: str, arguments: dict[str, str]) -> str:
         """A prompt filled in, a line for each message."""

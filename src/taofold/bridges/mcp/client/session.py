@@ -10,6 +10,7 @@ of the protocol that belongs to the one request and says what happened.
 """
 
 import asyncio
+import json
 import logging
 import os
 from collections import deque
@@ -18,13 +19,15 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, supp
 from dataclasses import dataclass
 from datetime import timedelta
 from inspect import isawaitable, signature
+from types import SimpleNamespace
 from typing import Any, Final, TypeAlias
 
 from taofold import __version__
 from taofold.bridges.mcp.client.address import ServerAddress, with_environment
+from taofold.bridges.mcp.client.leniency import lenient, make_plain
 from taofold.bridges.mcp.client.oauth import AUTHORIZING, SignInFailed, SignInRequired, provider
-from taofold.bridges.mcp.sdk import extension, load
-from taofold.core.text import clip
+from taofold.bridges.mcp.sdk import extension, get, load
+from taofold.core.text import clip, visible
 from taofold.core.values import Principal
 from taofold.network import origin
 from taofold.policy.redaction import Redactor
@@ -144,7 +147,8 @@ def _client_class(base: Any, credentials: Credentials) -> Any:
                     await response.aclose()
                     response = await self._sent(request, await credentials.headers(), options)
             except credentials.faults as error:
-                text = f"the server wants credentials: {clip(Redactor().text(str(error)), _SHOWN)}"
+                detail = clip(Redactor(guesses=True).text(str(error)), _SHOWN)
+                text = f"the server wants credentials: {detail}"
                 return _answer(errors, request, 401, REFUSED, text)
             except (errors.ConnectError, errors.ConnectTimeout) as error:
                 return _answer(errors, request, 503, ABSENT, f"nobody answers there: {error}")
@@ -162,25 +166,26 @@ def _client_class(base: Any, credentials: Credentials) -> Any:
                 return False
 
         async def _sent(self, request: Any, headers: Headers, options: Any) -> Any:
-            request.headers.update(headers)
+            request.headers.update({"accept-encoding": "identity", **headers})
             above: Any = super()
-            return await above.send(request, **options)
+            response = await above.send(request, **options)
+            make_plain(errors, response, LARGEST)
+            return response
 
         async def _judged(self, request: Any, response: Any) -> Any:
             status = response.status_code
+            if status < 400:
+                return await _whole(errors, request, response)
+            reason = await _reason(response)
             if status in (401, 403):
-                reason = await _reason(response)
                 return _answer(errors, request, status, REFUSED, _refusal(status, reason))
-            if status in (400, 404) and request.headers.get("mcp-session-id"):
-                reason = await _reason(response)
-                # The specification demands 404; many servers made with the TypeScript SDK say 400.
-                if status == 404 or "session" in reason.lower():
-                    return _answer(errors, request, status, LOST, reason or "session not found")
-            elif status >= 500:
-                reason = await _reason(response)
-                if not _is_protocol(response):
-                    text = f"the server answers {status}: {reason}"
-                    return _answer(errors, request, status, -32603, text)
+            # The specification demands 404; many servers made with the TypeScript SDK say 400.
+            is_lost = status == 404 or (status == 400 and "session" in reason.lower())
+            if is_lost and request.headers.get("mcp-session-id"):
+                return _answer(errors, request, status, LOST, reason or "session not found")
+            if (status >= 500 or _is_call(request)) and not _is_protocol(response):
+                text = _failure(status, reason, response)
+                return _answer(errors, request, status, -32603, text)
             return response
 
     return ServerClient
@@ -195,7 +200,35 @@ def _refusal(status: int, reason: str) -> str:
 async def _reason(response: Any) -> str:
     """What the server says about it, without secrets."""
     await response.aread()
-    return clip(Redactor().text(" ".join(response.text.split())), _SHOWN)
+    return clip(Redactor(guesses=True).text(" ".join(response.text.split())), _SHOWN)
+
+
+async def _whole(errors: Any, request: Any, response: Any) -> Any:
+    """The answer, read here if it is a document: the package does not say what broke it off."""
+    if response.headers.get("content-type", "").startswith("application/json"):
+        try:
+            await response.aread()
+        except errors.TransportError as error:
+            return _answer(errors, request, 503, CLOSED, str(error))
+    return response
+
+
+def _failure(status: int, reason: str, response: Any) -> str:
+    after = visible(response.headers.get("retry-after", ""))[:40]
+    when = f"; try again after {after} (Retry-After)" if after else ""
+    return f"the server answers {status}: {reason or 'no reason'}{when}"
+
+
+def _is_call(request: Any) -> bool:
+    """Does the request want something of a server that was greeted?
+
+    The package itself reads the refusal of a greeting, to greet in the older way.
+    """
+    try:
+        method = str(json.loads(request.content or b"null")["method"])
+    except (ValueError, TypeError, KeyError):
+        return False
+    return method.startswith(("tools/", "resources/", "prompts/", "tasks/"))
 
 
 def _is_protocol(response: Any) -> bool:
@@ -210,6 +243,7 @@ def _answer(errors: Any, request: Any, status: int, code: int, message: str) -> 
 
 
 URL_REQUIRED: Final = -32042
+TOOLS_CHANGED: Final = "notifications/tools/list_changed"
 _TAIL: Final = 4_000
 _LOOK_S: Final = 1.0
 """Seconds between two looks whether a session of the older era is still there."""
@@ -269,6 +303,26 @@ class McpSession:
     def instructions(self) -> str:
         """What the server says of itself: data, never ours."""
         return str(getattr(self.inner, "instructions", None) or "")
+
+    def declares(self, what: str) -> bool:
+        """True if the server declares tools, resources or prompts, or declares nothing at all."""
+        said = get(self.inner, "server_capabilities")
+        return said is None or get(said, what) is not None
+
+    def tells(self, what: str) -> bool:
+        """True if the server declares notifications about changes of these."""
+        said = get(self.inner, "server_capabilities")
+        return bool(get(get(said, what), "list_changed", False))
+
+    async def listen(self, hear: Hear) -> None:
+        """Tell `hear` when the tools change, until the server goes away (the newer era)."""
+        subscriptions = load("mcp.client.subscriptions")
+        # The list of a server without subscriptions is read again after its time-to-live.
+        with suppress(Exception):
+            async with subscriptions.listen(self.inner, tools_list_changed=True) as events:
+                async for event in events:
+                    if isinstance(event, subscriptions.ToolsListChanged):
+                        await hear(SimpleNamespace(method=TOOLS_CHANGED))
 
     async def listed(self, what: str, cursor: str | None) -> Any:
         """One page of tools, prompts, resources or resource_templates."""
@@ -364,7 +418,7 @@ async def open_session(
         if address.kind == "here":
             transport: Any = address.server
         else:
-            transport = await _transport(address, stack, tail, authorizer)
+            transport = lenient(await _transport(address, stack, tail, authorizer))
         if not hasattr(mcp, "Client"):
             streams = await stack.enter_async_context(transport)
             session: Any = mcp.ClientSession(*streams[:2], **callbacks)
@@ -382,7 +436,11 @@ async def open_session(
         )
         await stack.enter_async_context(client)
         modern = str(client.protocol_version) >= "2026"
-        yield McpSession(client.session, modern=modern, second=True)
+        opened = McpSession(client.session, modern=modern, second=True)
+        if modern and opened.tells("tools"):
+            listening = asyncio.create_task(opened.listen(handlers.hear))
+            stack.callback(listening.cancel)
+        yield opened
 
 
 async def _transport(

@@ -14,8 +14,8 @@ from urllib.parse import parse_qs, urlsplit
 
 from taofold.bridges.mcp.client.address import OAuth, ServerAddress
 from taofold.bridges.mcp.client.oauth import CALLBACK, Person, Redirected, SignInFailed, provider
-from taofold.bridges.mcp.client.session import SessionHandlers, open_session
-from taofold.bridges.mcp.sdk import innermost, load
+from taofold.bridges.mcp.client.session import REFUSED, SessionHandlers, open_session
+from taofold.bridges.mcp.sdk import code, innermost, load
 from taofold.core.errors import ConfigError
 from taofold.core.text import clip
 from taofold.policy.redaction import Redactor
@@ -87,7 +87,17 @@ async def sign_in(
             cause = innermost(error)
             if isinstance(cause, ConfigError | SignInFailed):
                 raise cause from error
-            raise SignInFailed(clip(Redactor().text(str(cause)), 500)) from error
+            said = clip(Redactor(guesses=True).text(str(cause)), 500)
+            if lines and code(cause) == REFUSED:
+                # The command that its message names is the one that has just been done.
+                authorizer.kept.forget()
+                raise SignInFailed(
+                    "a person signed in, but the server refuses the token (401): it may be for "
+                    "another audience or scope; nothing was kept"
+                ) from error
+            if type(cause).__name__ == "OAuthRegistrationError":
+                said += "; register a client there yourself and name it with --client-id"
+            raise SignInFailed(said) from error
     tokens = authorizer.context.current_tokens
     scope = "" if tokens is None else str(tokens.scope or "")
     return SignedIn(len(page.tools), scope, bool(lines))

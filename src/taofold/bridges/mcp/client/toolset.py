@@ -17,11 +17,13 @@ from collections.abc import (
     AsyncGenerator,
     Awaitable,
     Callable,
+    Collection,
     Iterable,
     Iterator,
     Mapping,
     Sequence,
 )
+from concurrent.futures import Future
 from dataclasses import replace
 from inspect import Parameter, signature
 from pathlib import Path
@@ -114,8 +116,11 @@ def readers(
     server_for: Callable[[Principal], Awaitable[RemoteServer]],
     prefix: str,
     options: McpOptions,
+    lacks: Collection[str] = (),
 ) -> list[Tool]:
-    """The tools that the options ask for. What an untrusted server is asked, a person sees.
+    """The tools that the options ask for, without those for what the server does not declare.
+
+    Requests to an untrusted server need an approval.
 
     Each reads as the principal of the run that calls it.
     """
@@ -130,7 +135,7 @@ def readers(
     async def prompts(ctx: RunContext[Any], _: dict[str, Any]) -> Any:
         return await on_loop((await server_for(ctx.principal)).pages("prompts"))
 
-    async def read(ctx: RunContext[Any], parameters: dict[str, Any]) -> str:
+    async def read(ctx: RunContext[Any], parameters: dict[str, Any]) -> Outcome:
         return await on_loop((await server_for(ctx.principal)).read(parameters["uri"]))
 
     async def fill(ctx: RunContext[Any], parameters: dict[str, Any]) -> str:
@@ -144,12 +149,12 @@ def readers(
         )
 
     tools: list[Tool] = []
-    if options.get("resources", False):
+    if options.get("resources", False) and "resources" not in lacks:
         tools.append(reader("list_resources", "List what can be read", _NOTHING, resources))
         about = "List the forms of uris, in braces what to fill in, that read_resource takes"
         tools.append(reader("list_resource_templates", about, _NOTHING, templates))
         tools.append(reader("read_resource", "Read a resource", _URI, read))
-    if options.get("prompts", False):
+    if options.get("prompts", False) and "prompts" not in lacks:
         tools.append(reader("list_prompts", "List the prompts", _NOTHING, prompts))
         tools.append(reader("get_prompt", "Fill in a prompt", _PROMPT, fill))
     return tools
@@ -212,6 +217,7 @@ class McpServer(Toolset):
             "_options",
             "_personal",
             "_pins",
+            "_renewing",
             "_server",
         ),
         *("label", "address"),
@@ -244,6 +250,7 @@ class McpServer(Toolset):
         self._made: dict[str, Tool] | None = None
         self._made_of = 0
         """The changes of the pins that `_made` knows of."""
+        self._renewing: Future[None] | None = None
         self._server: RemoteServer | None = None
         self._personal: OrderedDict[str, RemoteServer] = OrderedDict()
         """By the principal's id, where each has credentials of its own; the newest last."""
@@ -331,11 +338,27 @@ class McpServer(Toolset):
                 except TimeoutError:
                     work.cancel()
                     raise ConfigError(f"{self!r} did not list its tools in time") from None
+            if self._server is not None and self._server.stale:
+                self._renew()
             changes = self._pins.changes
             if self._made_of != changes:
                 self._made = {name: tool.renewed() for name, tool in self._made.items()}
                 self._made_of = changes
             return self._made
+
+    def _renew(self) -> None:
+        """List the tools again in the background, for the next lookup."""
+        if self._renewing is None or self._renewing.done():
+            self._renewing = submit(self._renewed())
+
+    async def _renewed(self) -> None:
+        try:
+            made = await self._offer()
+        except ConfigError as error:
+            _LOGGER.warning("%s; its tools of before are kept", error)
+            return
+        if made:
+            self._made = made
 
     async def open(self) -> Self:
         """Ask for the tools now, without holding up the event loop."""
@@ -394,7 +417,7 @@ class McpServer(Toolset):
                 forms = name_forms(entry.name, prefix)
                 aliases = tuple([form for form in forms if form != name])
                 tools[name] = self._tool(entry, name, aliases)
-        for tool in readers(self.label, self._served_to, prefix, self._options):
+        for tool in readers(self.label, self._served_to, prefix, options, self._server.lacks):
             # A tool of the server's wins over a reader of ours with the same name.
             tools.setdefault(tool.name, tool)
         return tools
@@ -420,6 +443,7 @@ class McpServer(Toolset):
             connect_timeout=options.get("connect_timeout", 30.0),
             selection=None if only is None else frozenset(only),
             offer=self._offered_inputs,
+            changed=self._renew,
         )
 
     def _for(self, principal: Principal) -> RemoteServer:
@@ -561,7 +585,7 @@ class McpServer(Toolset):
 
     async def read(self, uri: str) -> str:
         """The contents of a resource: text, or what it is."""
-        return await on_loop((await self._served()).read(uri))
+        return str((await on_loop((await self._served()).read(uri))).value)
 
     async def prompt(self, name: str, /, **arguments: str) -> str:
         """A prompt filled in, a line for each message."""

@@ -48,7 +48,8 @@ from taofold.core.json_values import not_finite
 from taofold.core.values import Principal
 from taofold.policy.roles import Right
 from taofold.runtime import control
-from taofold.tools.arguments import BadArguments, Checker
+from taofold.tools.arguments import BadArguments
+from taofold.tools.schema_check import SchemaCheck
 
 __all__ = [
     "PRINCIPAL",
@@ -155,7 +156,7 @@ class ClientRequests:
             wrong = list(not_finite(arguments))
             if wrong:
                 raise BadArguments([f"{wrong[0]}: NaN and Infinity are no numbers of JSON"])
-            Checker(schema)(arguments)
+            SchemaCheck(schema)(arguments)
         except BadArguments as error:
             return tool_result(str(error), failed=True)
         offers = self._admitted(context, "start")
@@ -167,8 +168,10 @@ class ClientRequests:
             if params.request_state and params.input_responses:
                 begun = params.request_state
                 # Whose run it is, before anything is decided in it.
-                await offers.first(begun)
-                await self._decided(offers, begun, params.input_responses)
+                offer = await offers.first(begun)
+                if not await self._decided(offers, begun, params.input_responses):
+                    # Whoever dismissed a question is not asked it again.
+                    return waiting_result(await offer.agent.result(begun))
             elif params.name == RESUME:
                 begun = str(arguments["run_id"])
             if takes_tasks(context):
@@ -261,8 +264,12 @@ class ClientRequests:
         except (ConfigError, Refused, Conflict, RunError, ValueError) as error:
             raise MCPError(types.INVALID_PARAMS, str(error)) from None
 
-    async def _decided(self, offers: Offers, run: str, responses: Mapping[str, Any]) -> None:
-        """Put what the person at the client said where the run looks for it."""
+    async def _decided(self, offers: Offers, run: str, responses: Mapping[str, Any]) -> bool:
+        """Put the answers of the client into the inbox of the run.
+
+        False: a question was dismissed without an answer.
+        """
+        dismissed = False
         waiting = {approval.id: approval for approval in await control.pending(offers.log, run)}
         for name, reply in responses.items():
             decided = waiting.get(name)
@@ -270,8 +277,11 @@ class ClientRequests:
                 continue  # answered before, or elsewhere
             content: Any = getattr(reply, "content", None)
             decision = decision_of(decided, str(getattr(reply, "action", "")), content or {})
-            if decision is not None:
+            if decision is None:
+                dismissed = True
+            else:
                 await offers.decide(decided, decision)
+        return not dismissed
 
 
 async def serve_stdio(server: Any) -> None:

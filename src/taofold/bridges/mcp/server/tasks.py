@@ -126,7 +126,9 @@ class RunTasks:
         """
         await offers.first(run)
         with suppress(Refused):
-            await control.cancel(offers.log, run, by=offers.principal, redactor=offers.redactor)
+            await control.request_cancel(
+                offers.log, run, by=offers.principal, redactor=offers.redactor
+            )
         return EmptyResult()
 
     async def created(self, offers: Offers, run: str) -> dict[str, Any]:

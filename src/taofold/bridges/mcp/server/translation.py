@@ -19,6 +19,7 @@ from taofold.bridges.mcp.server.offers import RESUME, McpOffer, run_outcome
 from taofold.core import events as e
 from taofold.core.errors import Refused
 from taofold.core.json_values import not_finite, render
+from taofold.core.text import quoted, visible_line
 from taofold.core.values import Tier
 from taofold.runtime.setup import Approval, Decision
 
@@ -108,10 +109,10 @@ def can_ask(context: Any) -> bool:
 
 
 def question_text(approval: Approval) -> str:
-    what = (
-        approval.question or f"{approval.preview}\n(tier {int(approval.tier)}: {approval.reason})"
-    )
-    return f"{approval.action.tool}: {what}"
+    if approval.question:
+        return f"{approval.action.tool} asks:\n{quoted(approval.question)}"
+    why = f"tier {int(approval.tier)}: {visible_line(approval.reason)}"
+    return f"{approval.action.tool} ({why}):\n{quoted(approval.preview)}"
 
 
 def answer_form(approval: Approval) -> dict[str, Any]:
@@ -174,5 +175,5 @@ def final_result(offer: McpOffer, result: RunResult[Any]) -> Any:
     """The result of a run that has ended."""
     if not result.success:
         return tool_result(run_outcome(result).result, failed=True, run=result.run_id)
-    value = result.output if offer.tool else offer.agent.answer.dump(result.output)
+    value = result.output if offer.tool else result.state.output
     return tool_result(value, run=result.run_id, structured=offer.structured(value))

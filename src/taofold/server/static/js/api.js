@@ -1,6 +1,38 @@
-/** The server's HTTP interface. Errors are `Problem`s with the server's own words. */
+/**
+ * The server's HTTP interface. Errors are `Problem`s with the server's own words.
+ *
+ * The session's secret is kept with the page, by host and port: cookies would go to every port of this
+ * machine, and a page at another port could set them. It goes with each request in a header, which no
+ * other page can send.
+ */
 
-let csrf = "";
+import { inexact, parse } from "./exact.js";
+
+const KEY = "taofold.session";
+let secret = kept();
+
+function kept() {
+  try {
+    return localStorage.getItem(KEY) ?? "";
+  } catch {
+    return ""; // a browser that keeps nothing: signed in until the page is left
+  }
+}
+
+function keep(value) {
+  secret = value;
+  try {
+    if (value) localStorage.setItem(KEY, value);
+    else localStorage.removeItem(KEY);
+  } catch {
+    // as above
+  }
+}
+
+// Another tab signed in or out: this one shows nothing of the one who was there before.
+addEventListener("storage", (event) => {
+  if ((event.key === KEY || event.key === null) && kept() !== secret) location.reload();
+});
 
 export class Problem extends Error {
   constructor(status, message, code = "") {
@@ -10,45 +42,62 @@ export class Problem extends Error {
   }
 }
 
-async function ask(path, options = {}) {
-  let answer;
+/** The answer to a request with the session's secret, whatever its status. */
+export async function send(path, { headers = {}, ...options } = {}) {
+  const own = secret ? { Authorization: `Session ${secret}` } : {};
   try {
-    answer = await fetch(path, { credentials: "same-origin", ...options });
-  } catch {
+    return await fetch(path, { credentials: "omit", headers: { ...headers, ...own }, ...options });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
     throw new Problem(0, "The server cannot be reached. Is `taofold serve` still running?");
   }
+}
+
+async function ask(path, options = {}) {
+  const mine = secret;
+  const answer = await send(path, options);
   const text = await answer.text();
   let said = {};
   try {
-    said = text ? JSON.parse(text) : {};
+    said = text ? parse(text) : {};
   } catch {
     said = { detail: text.slice(0, 300) };
   }
-  if (!answer.ok) {
-    throw new Problem(answer.status, said.detail || said.title || answer.statusText, said.code);
+  if (answer.ok) return said;
+  if (answer.status === 401 && mine && mine === secret) {
+    keep("");
+    document.dispatchEvent(new CustomEvent("signedout"));
   }
-  return said;
+  throw new Problem(answer.status, said.detail || said.title || answer.statusText, said.code);
 }
 
 export const get = (path) => ask(path, { headers: { Accept: "application/json" } });
 
-export function post(path, body = {}) {
-  const headers = { "Content-Type": "application/json", Accept: "application/json" };
-  if (csrf) headers["X-CSRF-Token"] = csrf;
-  return ask(path, { method: "POST", headers, body: JSON.stringify(body) });
+export async function post(path, body = {}) {
+  const lost = inexact(body);
+  if (lost) throw new Problem(422, `${lost} cannot be sent exactly from a browser: use \`taofold approvals approve ID --parameters JSON\`.`);
+  return ask(path, { method: "POST", headers: { "Content-Type": "application/json", Accept: "application/json" }, body: JSON.stringify(body) });
 }
 
-/** Who is signed in. Must come before the first `post`. */
-export async function me() {
-  const said = await get("/me");
-  csrf = said.csrf || "";
-  return said;
+/** Is there a session, as far as this page knows? */
+export const signedIn = () => secret !== "";
+
+/** Who is signed in. */
+export const me = () => get("/me");
+
+/** Sign in with `{ token }`, or with the `{ code }` of a one-time link. */
+export async function signIn(by) {
+  const said = await post("/signin", by);
+  keep(said.session);
 }
 
-export async function signIn(token) {
-  const said = await post("/signin", { token });
-  csrf = said.csrf || "";
-  return said;
+/** Ends the session, here and in every other tab. */
+export async function signOut() {
+  try {
+    await post("/signout");
+  } finally {
+    keep("");
+  }
 }
 
 /** A part of a path. */

@@ -3,8 +3,9 @@
 import { part, post } from "./api.js";
 import { announce, h, toast } from "./dom.js";
 import { form } from "./form.js";
-import { pretty } from "./format.js";
-import { readable } from "./json.js";
+import { Exact, inexact, parse } from "./exact.js";
+import { pretty, visible } from "./format.js";
+import { folds, readable } from "./json.js";
 
 const TIERS = { 1: "automatic", 2: "asks", 3: "confirmation", 4: "forbidden" };
 const SAID = { approve: "approved", deny: "denied", edit: "approved with changes", answer: "answered", done: "noted as done" };
@@ -26,6 +27,59 @@ export const asked = (event) => ({
   expires_at: event.expiresAt,
 });
 
+const DEAD = 1000;
+const LOOK = 100;
+const living = new Set();
+
+/** Where a node is on the page, whatever was scrolled by hand. */
+function where(node) {
+  const { left, top } = node.getBoundingClientRect();
+  return `${Math.round(left + scrollX)} ${Math.round(top + scrollY)}`;
+}
+
+/**
+ * A card that has just appeared, or moved, is dead for a second: a click or a key meant for what was there
+ * before decides nothing.
+ */
+class Liveness {
+  constructor(node, changed, always = false) {
+    this.always = always;
+    this.node = node;
+    this.changed = changed;
+    this.place = "";
+    this.since = performance.now();
+    this.alive = false;
+    living.add(this);
+  }
+
+  /** Looks where it is now, and says whether it may decide. */
+  look() {
+    const now = performance.now();
+    const place = this.node.isConnected && !document.hidden ? where(this.node) : "";
+    if (place !== this.place) {
+      this.place = place;
+      this.since = now;
+    }
+    const alive = place !== "" && now - this.since >= DEAD;
+    if (alive !== this.alive) {
+      this.alive = alive;
+      this.changed();
+    }
+    return alive;
+  }
+}
+
+setInterval(() => {
+  for (const one of living) {
+    if (one.place && !one.node.isConnected) living.delete(one);
+    one.look();
+    if (one.always) one.changed();
+  }
+}, LOOK);
+
+/** Of each card: may `approve` be given to all that it shows? */
+const ready = new WeakMap();
+
 /** The card of one approval. `more` goes under its title. */
 export function card(one, more = null) {
   const asksUser = one.tool === "ask_user";
@@ -33,7 +87,7 @@ export function card(one, more = null) {
   const filled = inside && Object.keys(one.form).length ? form(one.form) : null;
   const doubt = one.question && !asksUser && !inside;
   const own = one.summary && !one.summary.startsWith(`${one.tool}(`); // else it repeats the parameters
-  const telling = one.question || (own ? one.summary : "");
+  const telling = visible(one.question || (own ? one.summary : ""));
   const state = h("p", { class: "decided", role: "status" });
   const wrong = h("p", { class: "wrong", role: "alert" });
   const reason = h("input", { type: "text", name: "reason", maxlength: 500, autocomplete: "off" });
@@ -41,11 +95,40 @@ export function card(one, more = null) {
     ? h("textarea", { rows: 2, name: "answer", required: true })
     : h("textarea", { rows: 6, class: "mono", name: "parameters", spellcheck: "false" }, pretty(one.args));
   const buttons = h("div", { class: "buttons" });
-  const node = h("article", { class: `card tier${one.tier}`, tabindex: 0, "data-action": one.id, "aria-label": `Decide: ${one.summary || one.tool}` });
+  const node = h("article", { class: `card tier${one.tier}`, tabindex: 0, "data-action": one.id, "aria-label": `Decide: ${visible(one.summary || one.tool)}` });
+  const folded = h("p", { class: "folded", role: "status" });
+  let busy = false;
+  let over = false;
+  const life = new Liveness(node, refresh);
+
+  /** What allows something needs all of it on the card; everything needs a card that lives. */
+  function refresh() {
+    const hidden = folds(node).length;
+    folded.hidden = !hidden || over;
+    folded.replaceChildren(...(hidden ? [`${hidden} part${hidden === 1 ? " is" : "s are"} folded: look at all before you approve. `, unfold] : []));
+    for (const button of node.querySelectorAll("button[data-do]")) {
+      button.disabled = busy || over || !life.alive || (hidden > 0 && button.dataset.do !== "deny");
+    }
+  }
+  const unfold = h("button", { type: "button", class: "quiet", "data-unfold": "", onclick: () => {
+    // What is opened may hold folds of its own.
+    for (let left = 20; left && folds(node).length; left -= 1) {
+      for (const one of folds(node)) {
+        one.open = true;
+        one.dispatchEvent(new Event("toggle"));
+      }
+    }
+  } }, "Unfold all");
+  node.addEventListener("seen", refresh);
+  // A key that is held down presses a button again and again.
+  node.addEventListener("keydown", (event) => event.repeat && event.target.closest("button") && event.preventDefault());
 
   async function decide(decision, body = {}) {
+    // Asked once more: it may have moved since it was looked at last.
+    if (busy || over || !life.look() || (decision !== "deny" && folds(node).length)) return;
     wrong.textContent = "";
-    for (const button of buttons.querySelectorAll("button")) button.disabled = true;
+    busy = true;
+    refresh();
     const said = reason.value.trim();
     try {
       await post(`/approvals/${part(one.id)}`, {
@@ -53,23 +136,31 @@ export function card(one, more = null) {
       });
       state.textContent = `You ${filled && decision === "edit" ? "answered" : SAID[decision]} this. The run goes on.`;
       node.classList.add("settled");
+      over = true;
       announce(`${one.tool} ${SAID[decision]}`);
       document.dispatchEvent(new CustomEvent("decided", { detail: one.id }));
     } catch (error) {
       wrong.textContent = error.message;
-      const over = [404, 409, 410].includes(error.status);
+      over = [404, 409, 410].includes(error.status);
       if (over) document.dispatchEvent(new CustomEvent("decided", { detail: one.id }));
-      for (const button of buttons.querySelectorAll("button")) button.disabled = over;
       toast(error.message, "bad");
     }
+    busy = false;
+    refresh();
   }
 
   function edited() {
     let parameters;
     try {
-      parameters = JSON.parse(text.value);
+      parameters = parse(text.value);
     } catch (error) {
       wrong.textContent = `This is not JSON: ${error.message}`;
+      text.focus();
+      return;
+    }
+    const lost = inexact(parameters);
+    if (lost) {
+      wrong.textContent = `${lost} is an integer that a browser cannot send exactly: use \`taofold approvals approve ${one.id} --parameters JSON\`.`;
       text.focus();
       return;
     }
@@ -92,7 +183,7 @@ export function card(one, more = null) {
   }
 
   const press = (name, kind, action, label) =>
-    h("button", { type: "button", class: kind, "data-do": name, onclick: action, "aria-label": label && `${label}: ${one.summary || one.tool}` }, label || name);
+    h("button", { type: "button", class: kind, "data-do": name, onclick: action, "aria-label": label && `${label}: ${visible(one.summary || one.tool)}` }, label || name);
   const editor = h("details", { class: "edit" }, h("summary", {}, "Change, or give a reason"),
     !doubt && h("label", {}, "Parameters", text),
     !doubt && press("edit", "", edited, "Approve changed"),
@@ -108,12 +199,14 @@ export function card(one, more = null) {
 
   node.append(...[
     h("header", {}, h("span", { class: "tier" }, asksUser || inside ? "question" : `tier ${one.tier} · ${TIERS[one.tier] ?? ""}`),
-      h("h3", { class: "mono" }, one.tool), until(one.expires_at)),
+      h("h3", { class: "mono" }, visible(one.tool)), until(one.expires_at)),
     more ?? "",
-    telling && h("p", { class: "summary" }, telling),
-    asksUser ? h("label", { class: "answering" }, "Your answer", text) : filled ? filled.node : parameters(one.args),
-    buttons, asksUser || inside ? "" : editor, wrong, state,
+    telling && h("div", { class: "summary" }, lines(telling)),
+    asksUser ? h("label", { class: "answering" }, "Your answer", text) : filled ? filled.node : parameters(one.args, true),
+    folded, buttons, asksUser || inside ? "" : editor, wrong, state,
   ].filter(Boolean));
+  ready.set(node, () => life.look() && !busy && !folds(node).length);
+  refresh();
   return node;
 }
 
@@ -124,9 +217,20 @@ export function together(cards) {
   const buttons = ["approve", "deny"].map((decision) => h("button", { type: "button", "data-do": `${decision}-all`, onclick: () => decide(decision) }, decision === "approve" ? "Approve all" : "Deny all"));
   const node = h("div", { class: "together", role: "group", "aria-label": "All that this step asks" }, words, h("div", { class: "buttons" }, buttons), wrong);
 
+  // As each card by itself: shown for a second, with nothing folded.
+  const nodes = () => cards().map((one) => document.querySelector(`.card[data-action="${CSS.escape(one.id)}"]`));
+  const allowed = (decision) => life.look() && nodes().every((one) => one && (decision === "deny" ? true : ready.get(one)?.()));
+  let busy = false;
+  const refresh = () => {
+    for (const button of buttons) button.disabled = busy || !allowed(button.dataset.do.replace("-all", ""));
+  };
+  const life = new Liveness(node, refresh, true); // it hangs on the cards, too
+
   async function decide(decision) {
+    if (busy || !allowed(decision)) return;
     wrong.textContent = "";
-    for (const button of buttons) button.disabled = true;
+    busy = true;
+    refresh();
     const open = cards();
     try {
       const { items } = await post("/approvals", { decisions: open.map((one) => ({ id: one.id, digest: one.digest, decision })) });
@@ -137,10 +241,12 @@ export function together(cards) {
     } catch (error) {
       wrong.textContent = error.message;
     }
-    for (const button of buttons) button.disabled = false;
+    busy = false;
+    refresh();
   }
 
   const update = () => {
+    refresh();
     const open = cards().length;
     node.hidden = open < 2;
     words.textContent = `This step asks ${open} things at once. Nothing behind a call that waits runs before it is decided.`;
@@ -149,14 +255,19 @@ export function together(cards) {
   return { node, update };
 }
 
+/** What a server or a tool says within a question, apart from what the server of this page says. */
+function lines(text) {
+  return text.split("\n").map((line) => (line.startsWith("│") ? h("q", {}, line.replace(/^│ ?/, "") || "\u00a0") : h("span", {}, line || "\u00a0")));
+}
+
 /** Can it be decided by approve or deny alone? */
 export const plain = (one) => !one.question && !one.form && one.tool !== "ask_user";
 
 /** Parameters as a list of names and values. */
-export function parameters(args) {
+export function parameters(args, open = false) {
   const rows = Object.entries(args ?? {});
   if (!rows.length) return "";
-  return h("dl", { class: "parameters" }, rows.map(([name, value]) => [h("dt", {}, name), h("dd", { class: "mono" }, value !== null && typeof value === "object" ? readable(value) : pretty(value))]));
+  return h("dl", { class: "parameters" }, rows.map(([name, value]) => [h("dt", {}, visible(name)), h("dd", { class: "mono" }, value !== null && typeof value === "object" && !(value instanceof Exact) ? readable(value, open) : pretty(value))]));
 }
 
 function until(expires) {

@@ -1,6 +1,6 @@
 /** Builds elements. Text is always text: nothing in the console can insert HTML or hide. */
 
-import { visible } from "./format.js";
+import { prose } from "./format.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -21,7 +21,7 @@ function dressed(node, props, children) {
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
     else node.setAttribute(name, value === true ? "" : String(value));
   }
-  node.append(...children.flat(Infinity).filter((one) => (one ?? false) !== false).map((one) => (typeof one === "string" && node.localName !== "textarea" ? visible(one) : one)));
+  node.append(...children.flat(Infinity).filter((one) => (one ?? false) !== false).map((one) => (typeof one === "string" && node.localName !== "textarea" ? prose(one) : one)));
   return node;
 }
 

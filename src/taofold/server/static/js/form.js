@@ -1,6 +1,7 @@
 /** The form of what a tool asks in the middle of its call: a field for each property. */
 
 import { h } from "./dom.js";
+import { visible } from "./format.js";
 
 const KINDS = { email: "email", uri: "url", date: "date", "date-time": "text" };
 
@@ -16,7 +17,7 @@ function select(name, known, { multiple, required, value }) {
   const given = multiple ? value ?? [] : [value];
   const field = h("select", { name, multiple, required },
     !multiple && h("option", { value: "" }, "choose …"),
-    known.map(([one, title], n) => h("option", { value: n, selected: given.includes(one) }, title)));
+    known.map(([one, title], n) => h("option", { value: n, selected: given.includes(one) }, visible(String(title)))));
   const read = () => {
     const chosen = [...field.selectedOptions].filter((one) => one.value !== "").map((one) => known[Number(one.value)][0]);
     return multiple ? chosen : chosen[0];
@@ -49,8 +50,8 @@ export function form(schema) {
   const wanted = new Set(schema.required ?? []);
   const fields = Object.entries(schema.properties ?? {}).map(([name, one]) => [name, one, reader(name, one ?? {}, wanted.has(name))]);
   const node = h("form", { class: "fields", onsubmit: (event) => event.preventDefault() }, fields.map(([name, one, { field }]) =>
-    h("label", { class: one.type === "boolean" ? "check" : "" }, h("span", {}, one.title ?? name, wanted.has(name) ? " *" : ""), field,
-      one.description && h("small", {}, one.description))));
+    h("label", { class: one.type === "boolean" ? "check" : "" }, h("span", {}, visible(String(one.title ?? name)), wanted.has(name) ? " *" : ""), field,
+      one.description && h("small", {}, visible(String(one.description))))));
   const read = () => {
     if (!node.reportValidity()) return null;
     return Object.fromEntries(fields.map(([name, , one]) => [name, one.read()]).filter(([, value]) => value !== undefined));

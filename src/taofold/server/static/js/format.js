@@ -1,5 +1,7 @@
 /** Values as people read them. Pure. */
 
+import { written } from "./exact.js";
+
 export function duration(ms) {
   if (ms === null || ms === undefined) return "";
   if (ms < 1) return "<1 ms";
@@ -10,7 +12,10 @@ export function duration(ms) {
   return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
-export function dollars(usd) {
+/** Dollars of a run, or of a sum that leaves `unpriced` tokens out; null is an unknown price. */
+export function dollars(usd, unpriced = 0) {
+  if (usd === null || (!usd && unpriced)) return "unknown cost";
+  if (unpriced) return `${dollars(usd)} + unknown cost`;
   if (!usd) return "$0";
   return usd < 0.01 ? `$${usd.toFixed(4)}` : `$${usd.toFixed(2)}`;
 }
@@ -40,20 +45,28 @@ export function ago(at, now = Date.now()) {
   return new Date(at).toLocaleDateString();
 }
 
-// Joiners count beside ASCII: emoji and other scripts need them.
-const UNSEEN = /(?![\t\n\u200c\u200d])[\p{Cc}\p{Cf}\u2028\u2029]|[\u200c\u200d](?=[\0-\x7f]|$)|(?<=[\0-\x7f]|^)[\u200c\u200d]/gu;
+// What `core/text.py` has: control, format and default ignorable characters, and two that are drawn as nothing.
+const UNSEEN = String.raw`\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\u{13430}-\u{1343f}\u{1bca0}-\u{1bca3}\u{1d159}\u{1d173}-\u{1d17a}\u{e0000}-\u{e0fff}\ud800-\udfff`;
+const SYMBOL = String.raw`\xa9\xae\u203c-\u27ff\u2900-\u33ff\u{1f000}-\u{1faff}`;
+const STRICT = new RegExp(`[${UNSEEN}]`, "gu");
+// Emoji and some scripts need a joiner between two of their characters, and a selector behind a symbol.
+const PROSE = new RegExp(
+  String.raw`((?<=[^\x00-\x7f${UNSEEN}])[\u200c\u200d](?=[^\x00-\x7f${UNSEEN}])|(?<=[${SYMBOL}])\ufe0f(?:\u200d(?=[${SYMBOL}]))?|(?<=[0-9#*])\ufe0f(?=\u20e3))|[${UNSEEN}]`, "gu");
 const code = (one) => one.split("").map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`).join("");
 
-/** `text` with what is unseen, or reorders it, as JSON escapes. */
-export const visible = (text) => text.replaceAll("\r\n", "\n").replace(UNSEEN, code);
+/** `text` with what is unseen, or reorders it, as JSON escapes: for names and questions. */
+export const visible = (text) => text.replaceAll("\r\n", "\n").replace(STRICT, code);
+
+/** The same for prose, which keeps what emoji and scripts need. */
+export const prose = (text) => text.replaceAll("\r\n", "\n").replace(PROSE, (one, needed) => needed ?? code(one));
 
 export const cut = (text, most = 160) => visible(text.length > most ? `${text.slice(0, most - 1)}…` : text);
 
 /** JSON as indented text; texts stay texts. */
-export const pretty = (value) => visible(typeof value === "string" ? value : JSON.stringify(value, null, 2) ?? "");
+export const pretty = (value) => visible(typeof value === "string" ? value : written(value, 2));
 
 /** Parameters on one line: `job: "checkout", branch: "main"`. */
 export const brief = (parameters) =>
   Object.entries(parameters ?? {})
-    .map(([name, value]) => `${name}: ${cut(JSON.stringify(value) ?? "", 80)}`)
+    .map(([name, value]) => `${name}: ${cut(written(value), 80)}`)
     .join(", ");

@@ -1,6 +1,7 @@
 /** Keyboard shortcuts: single keys, and `g` followed by a letter. Off while somebody types. */
 
 const bound = new Map();
+const REPEATED = new Set(["j", "k", "[", "]", "{", "}"]);
 let leader = 0;
 
 export const SHORTCUTS = [
@@ -16,6 +17,7 @@ export const SHORTCUTS = [
   ["c", "compare: hold this event against the others"],
   ["f", "fork from here"],
   ["w", "where the time of this run went"],
+  ["p", "what the model was sent; [ and ] go to the call before and after"],
   ["Esc", "back to now; close"],
   ["t", "light or dark"],
   ["?", "this page"],
@@ -46,6 +48,8 @@ document.addEventListener("keydown", (event) => {
     leader = Date.now();
     return;
   }
+  // A key that is held down would decide on one card after the other.
+  if (event.repeat && !REPEATED.has(key)) return;
   const action = bound.get(key);
   if (action && action(event) !== false) event.preventDefault();
 });

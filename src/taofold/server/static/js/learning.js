@@ -42,7 +42,7 @@ function draw(loops, metrics, totals, costs) {
       : empty("No loop has completed yet", "The curve begins with the first one.")),
     h("section", { class: "panel" }, h("h2", {}, "Runs"), h("dl", { class: "facts" },
       [["runs", count(totals.runs)], ...shares.map(([name, n]) => [name, count(n)]), ["model calls", count(totals.model_calls)], ["tool calls", count(totals.tool_calls)],
-        ["tokens", count(totals.tokens)], ["cost", dollars(totals.usd)]].map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])),
+        ["tokens", count(totals.tokens)], ["cost", dollars(totals.usd, totals.unpriced)]].map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])),
       totals.runs > totals.measured && h("p", { class: "lead" }, `Measured over the newest ${totals.measured}.`)),
     spent(costs),
     h("section", { class: "panel" }, h("h2", {}, "Patterns"), Object.keys(metrics).length
@@ -52,7 +52,7 @@ function draw(loops, metrics, totals, costs) {
 /** What runs cost by day and by model. */
 function spent({ days, models }) {
   const short = (day) => day.slice(5);
-  const rows = models.map((one) => [one.model, one.runs, count(one.tokens), dollars(one.usd)]);
+  const rows = models.map((one) => [one.model, one.runs, count(one.tokens), dollars(one.usd, one.unpriced)]);
   return h("section", { class: "panel wide" }, h("h2", {}, "Cost"),
     days.length ? [h("p", { class: "lead" }, "US dollars by day, of your newest runs."),
       line(days.map((one) => ({ y: one.usd, label: one.day, short: short(one.day) })), { title: "US dollars by day", wide: 1120 }),

@@ -1,13 +1,11 @@
 /** Follows the events of a run, through dropped connections and restarts of the server. */
 
-import { get, part } from "./api.js";
+import { part, send } from "./api.js";
+import { parse } from "./exact.js";
 
-const NAMES = [
-  "thinking", "tool_start", "tool_result", "answer_chunk", "answer", "done", "run_error",
-  "autonomous_action", "confirmation_request", "confirmation_resolved", "limit_reached", "loop_warning",
-  "progress", "rewound", "note",
-];
 const PATIENCE = 15000;
+/** The client has read all of a run that ended (204), or may not see it. */
+const OVER = [204, 401, 403, 404];
 export const ENDED = ["finished", "limited", "failed", "cancelled"];
 
 /**
@@ -15,7 +13,7 @@ export const ENDED = ["finished", "limited", "failed", "cancelled"];
  * Returns a function that stops.
  */
 export function follow(run, tell, connection) {
-  let source = null;
+  const leaving = new AbortController();
   let last = "";
   let wait = 500;
   let timer = 0;
@@ -24,45 +22,61 @@ export function follow(run, tell, connection) {
   function stop() {
     stopped = true;
     clearTimeout(timer);
-    source?.close();
+    leaving.abort();
   }
 
-  function heard(message) {
-    if (message.lastEventId) last = message.lastEventId;
-    const event = JSON.parse(message.data);
+  /** One event of the stream, which is lines of `name: value`. */
+  function heard(frame) {
+    const data = [];
+    for (const line of frame.split("\n")) {
+      const [, name, value] = /^([^:]*):? ?(.*)$/.exec(line);
+      if (name === "id") last = value;
+      else if (name === "data") data.push(value);
+    }
+    if (!data.length) return;
+    const event = parse(data.join("\n"));
     tell(event);
-    if (event.type === "done") {
-      stop();
-      connection("ended");
+    if (event.type !== "done") return;
+    stop();
+    connection("ended");
+  }
+
+  async function read(answer) {
+    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+    let text = "";
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done || stopped) return;
+      text += value;
+      // Only whole events: what was cut off is sent again.
+      const frames = text.split(/\r?\n\r?\n/);
+      text = frames.pop();
+      for (const frame of frames) {
+        if (stopped) return;
+        heard(frame.replaceAll("\r\n", "\n"));
+      }
     }
   }
 
-  function open() {
-    const after = last ? `?after=${part(last)}` : "";
-    source = new EventSource(`/runs/${part(run)}/events${after}`);
-    source.onopen = () => {
-      wait = 500;
-      connection("live");
-    };
-    for (const name of NAMES) source.addEventListener(name, heard);
-    source.onerror = () => lost(source);
-  }
-
-  // The browser reconnects by itself, with Last-Event-ID, unless the answer was not a stream.
-  async function lost(from) {
-    if (stopped || from !== source) return;
-    connection("lost");
-    if (from.readyState !== EventSource.CLOSED) return;
-    const ended = await get(`/runs/${part(run)}`).then(
-      (said) => ENDED.includes(said.status) && last,
-      (error) => error.status === 404,
-    );
+  // Not an EventSource: that can send no header, so it would need a secret in the address or a cookie.
+  async function open() {
+    try {
+      const answer = await send(`/runs/${part(run)}/events`, {
+        headers: { Accept: "text/event-stream", ...(last ? { "Last-Event-ID": last } : {}) }, signal: leaving.signal,
+      });
+      if (answer.status === 200) {
+        wait = 500;
+        connection("live");
+        await read(answer);
+      } else if (OVER.includes(answer.status)) {
+        stop();
+        connection("ended");
+      }
+    } catch {
+      // lost, or left
+    }
     if (stopped) return;
-    if (ended) {
-      stop();
-      connection("ended");
-      return;
-    }
+    connection("lost");
     timer = setTimeout(open, wait);
     wait = Math.min(PATIENCE, wait * 2);
   }

@@ -1,6 +1,6 @@
 /** Begins: who is signed in, which view is shown, and the keys that work everywhere. */
 
-import { me, signIn } from "./api.js";
+import { me, signedIn, signIn, signOut } from "./api.js";
 import { sessionsView, sessionView } from "./chat.js";
 import { compareView } from "./compare.js";
 import { fill, h, toast } from "./dom.js";
@@ -9,16 +9,18 @@ import { keys, SHORTCUTS, walk } from "./keys.js";
 import { learningView } from "./learning.js";
 import { loopsView, loopView } from "./loops.js";
 import { patternsView, patternView } from "./patterns.js";
+import { visible } from "./format.js";
 import { place } from "./place.js";
 import { runView } from "./run.js";
 import { runsView } from "./runs.js";
 import { returned, serversView, watchServers } from "./servers.js";
 import { startRun } from "./start.js";
+import { promptsView } from "./prompts.js";
 import { timesView } from "./times.js";
 import { approvalsView, press, watchApprovals } from "./tray.js";
 
 const LISTS = { __proto__: null, runs: runsView, approvals: approvalsView, sessions: sessionsView, evals: evalsView, loops: loopsView, patterns: patternsView, learning: learningView, servers: serversView };
-const ONES = { __proto__: null, runs: runView, sessions: sessionView, evals: evalView, compare: compareView, times: timesView, loops: loopView, patterns: patternView };
+const ONES = { __proto__: null, runs: runView, sessions: sessionView, evals: evalView, compare: compareView, times: timesView, prompts: promptsView, loops: loopView, patterns: patternView };
 
 const main = document.getElementById("main");
 let leave = null;
@@ -52,19 +54,20 @@ function help() {
   dialog.showModal();
 }
 
-function signedOut() {
+function signedOut(why = "") {
   leave?.();
   leave = null;
+  shownAs(null);
   document.title = "Sign in · taofold";
   const token = h("input", { type: "password", id: "token", autocomplete: "current-password", required: true });
-  const wrong = h("p", { class: "wrong", role: "alert" });
+  const wrong = h("p", { class: "wrong", role: "alert" }, why);
   fill(main, h("section", { class: "signin" }, h("h1", {}, "Sign in"),
     h("p", {}, "Open the one-time address that `taofold serve` printed when it started. If you have a token, enter it here."),
     h("form", {
       onsubmit: async (event) => {
         event.preventDefault();
         try {
-          await signIn(token.value);
+          await signIn({ token: token.value });
           begin();
         } catch (error) {
           wrong.textContent = error.message;
@@ -73,10 +76,35 @@ function signedOut() {
     }, h("label", { class: "unseen", for: "token" }, "Token"), token, h("button", { class: "primary" }, "Sign in")), wrong));
 }
 
+/** Says on every page whose session it is. */
+function shownAs(one) {
+  const who = document.getElementById("who");
+  who.textContent = one ? visible(one.id) : "";
+  who.title = one ? `Signed in as ${visible(one.id)} (${visible(one.roles.join(", ") || "no role")})` : "";
+  for (const node of document.querySelectorAll(".signed-in")) node.hidden = !one;
+}
+
+/** Signs in by the printed link, whose code is good once. */
+async function byLink() {
+  const code = /^\/signin\/([\w-]+)$/.exec(location.pathname)?.[1];
+  if (!code) return "";
+  // At once: a reload must not ask for it again.
+  history.replaceState(null, "", `/${location.hash}`);
+  try {
+    await signIn({ code });
+  } catch (error) {
+    return error.message;
+  }
+  return "";
+}
+
 let begun = false;
 async function begin() {
+  const why = await byLink();
+  if (!signedIn()) return signedOut(why);
+  if (why) toast(why, "bad");
   try {
-    await me();
+    shownAs(await me());
   } catch (error) {
     if (error.status === 401 || error.status === 403) return signedOut();
     toast(error.message, "bad");
@@ -101,7 +129,11 @@ keys({
 document.getElementById("new-run").addEventListener("click", () => startRun());
 document.getElementById("theme").addEventListener("click", theme);
 document.getElementById("help").addEventListener("click", help);
-document.addEventListener("signedout", signedOut);
+document.addEventListener("signedout", () => signedOut("You are not signed in any more."));
+document.getElementById("sign-out").addEventListener("click", async () => {
+  await signOut().catch((error) => toast(error.message, "bad"));
+  location.replace("/");
+});
 document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault();
   main.focus();

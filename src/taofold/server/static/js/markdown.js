@@ -132,7 +132,11 @@ function link(label, target) {
     // a relative address would lead into this console
   }
   if (!url || !["http:", "https:", "mailto:"].includes(url.protocol)) return label ? `${label} (${target})` : target;
+  // `host` is as it is looked up, with punycode: letters of other alphabets look like those of a known name.
   const where = url.host || url.pathname;
+  const words = (label || target).trim();
   const node = h("a", { href: url.href, rel: "noopener noreferrer nofollow", target: "_blank" }, label || target);
-  return !label || label.trim() === target ? node : [node, h("span", { class: "leads" }, ` (${where})`)];
+  const begins = url.host ? `${url.protocol}//${url.host}` : `${url.protocol}${url.pathname}`;
+  const clear = words === target && (words === begins || /^[/?#]/.test(words.slice(begins.length))) && words.startsWith(begins);
+  return clear ? node : [node, h("span", { class: "leads" }, ` (${where})`)];
 }

@@ -1,6 +1,6 @@
 /** Images, documents and sound: shown where a browser can, else a link. */
 
-import { part } from "./api.js";
+import { part, send } from "./api.js";
 import { h } from "./dom.js";
 
 const SHOWN = ["image/png", "image/jpeg", "image/gif", "image/webp"];
@@ -21,10 +21,34 @@ function shown(run, one) {
   const words = [one.name || one.kind, one.mediaType, size(one.size)].filter(Boolean).join(" · ");
   if (!one.digest) return h("span", { class: "file" }, `${words} · ${one.url}`);
   const at = `/runs/${part(run)}/media/${part(one.digest)}`;
-  if (SHOWN.includes(one.mediaType)) {
-    return h("a", { href: at, target: "_blank", rel: "noopener", title: words }, h("img", { src: at, alt: one.name || words, loading: "lazy" }));
+  const type = SHOWN.includes(one.mediaType) ? one.mediaType : "application/octet-stream";
+  if (type === one.mediaType) {
+    const image = h("img", { alt: one.name || words });
+    const link = h("a", { target: "_blank", rel: "noopener", title: words }, image);
+    whenSeen(image, async () => (image.src = link.href = await local(at, type)));
+    return link;
   }
-  return h("a", { class: "file", href: at, download: one.name || true }, words);
+  return h("button", { type: "button", class: "file", onclick: async () => {
+    const link = h("a", { href: await local(at, type), download: one.name || "file" });
+    link.click();
+  } }, words);
+}
+
+/** An address of this page for what only a request with the session's secret gets. */
+async function local(at, type) {
+  const answer = await send(at);
+  if (!answer.ok) throw new Error(`${at}: ${answer.status}`);
+  // Of a type that is never run as a page.
+  return URL.createObjectURL(new Blob([await answer.arrayBuffer()], { type }));
+}
+
+function whenSeen(node, load) {
+  const watcher = new IntersectionObserver((entries) => {
+    if (!entries.some((entry) => entry.isIntersecting)) return;
+    watcher.disconnect();
+    load().catch(() => node.replaceWith(node.alt));
+  }, { rootMargin: "200px" });
+  watcher.observe(node);
 }
 
 function size(bytes) {

@@ -45,6 +45,7 @@ function show(main, run, undo) {
   const again = h("button", { type: "button", "data-do": "again", onclick: () => startRun({ goal: run.goal, agent: run.agent, session: run.session }) }, "Run again");
   const beside = h("button", { type: "button", "data-do": "beside", onclick: () => chooseOther(run) }, "Compare");
   const times = h("button", { type: "button", "data-do": "times", title: "w", onclick: () => (location.hash = `#/times/${part(id)}`) }, "Times");
+  const prompts = h("button", { type: "button", "data-do": "prompts", title: "p", onclick: () => (location.hash = `#/prompts/${part(id)}`) }, "Prompt");
   const line = h("form", { class: "steer", onsubmit: steer },
     h("label", { class: "unseen", for: "steer" }, "Tell the agent something"),
     h("input", { id: "steer", name: "text", maxlength: 2000, autocomplete: "off", placeholder: "Tell the agent something; it reads it at its next turn" }),
@@ -56,7 +57,7 @@ function show(main, run, undo) {
     h("header", { class: "runhead" },
       h("p", { class: "crumbs" }, h("a", { href: "#/runs" }, "Runs"), " / ", h("span", { class: "mono" }, id),
         run.parent && [" · child of ", h("a", { href: `#/runs/${part(run.parent)}` }, run.parent)]),
-      h("div", { class: "title" }, title, h("div", { class: "title-side" }, status, wire, h("span", { class: "buttons" }, cancel, resume, again, beside, times))),
+      h("div", { class: "title" }, title, h("div", { class: "title-side" }, status, wire, h("span", { class: "buttons" }, cancel, resume, again, beside, times, prompts))),
       h("p", { class: "by" }, [run.agent, run.model, run.strategy].filter(Boolean).join(" · "), ` · started ${ago(run.created_at)}`),
       media(id, (run.media ?? []).map((one) => ({ ...one, mediaType: one.media_type }))), figures),
     h("div", { class: "columns" }, h("div", { class: "left" }, story, line, opinion.panel), time.panel),
@@ -126,8 +127,8 @@ function show(main, run, undo) {
       const question = seeking && story.querySelector(".card:not(.settled)");
       if (!question) return;
       found();
+      // Without the focus: one key would decide what nobody has picked.
       question.scrollIntoView({ block: "center" });
-      question.focus({ preventScroll: true });
     }, 120);
   }
   undo.push(() => clearTimeout(sought));
@@ -189,6 +190,6 @@ function show(main, run, undo) {
 
   undo.push(keys({
     "[": () => time.step(-1), "]": () => time.step(1), "{": () => time.step(-10), "}": () => time.step(10),
-    c: () => time.compare(), w: () => times.click(), f: () => fork(time.at()), Escape: () => time.now(),
+    c: () => time.compare(), w: () => times.click(), p: () => prompts.click(), f: () => fork(time.at()), Escape: () => time.now(),
   }));
 }

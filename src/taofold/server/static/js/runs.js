@@ -15,7 +15,7 @@ export function runsView(main) {
   let pages = 1;
   let drawn = "";
   const { chosen } = place();
-  const words = h("input", { type: "search", id: "filter", placeholder: "Filter by goal, agent, id", value: chosen.get("words") ?? "", autocomplete: "off", oninput: () => draw() });
+  const words = h("input", { type: "search", id: "filter", placeholder: "Filter by goal, agent, session, tag, id", value: chosen.get("words") ?? "", autocomplete: "off", oninput: () => draw() });
   const status = h("select", { id: "status", onchange: () => { pages = 1; load(); } },
     STATUSES.map((one) => h("option", { value: one, selected: one === (chosen.get("status") ?? "") }, one || "any status")));
   const list = h("div", { class: "list" }, loading("runs"));
@@ -45,7 +45,7 @@ export function runsView(main) {
   function draw() {
     const wanted = words.value.trim().toLowerCase();
     choose({ words: words.value, status: status.value });
-    const shown = items.filter((run) => !wanted || `${run.goal} ${run.agent} ${run.id} ${run.status}`.toLowerCase().includes(wanted));
+    const shown = items.filter((run) => !wanted || `${run.goal} ${run.agent} ${run.session} ${tags(run)} ${run.id} ${run.status}`.toLowerCase().includes(wanted));
     const sign = JSON.stringify([shown, wanted, items.length, more, Math.floor(Date.now() / 60000)]);
     if (sign === drawn) return;
     drawn = sign;
@@ -63,8 +63,9 @@ export function runsView(main) {
     fill(list, h("ol", { class: "rows" }, shown.map(row)));
     if (older) list.append(older);
     const usd = shown.reduce((sum, run) => sum + (run.usd ?? 0), 0);
+    const unpriced = shown.reduce((sum, run) => sum + (run.usd === null ? run.tokens : 0), 0);
     const tokens = shown.reduce((sum, run) => sum + (run.tokens ?? 0), 0);
-    total.textContent = `${several(shown.length, "run")} · ${count(tokens)} tokens · ${dollars(usd)}`;
+    total.textContent = `${several(shown.length, "run")} · ${count(tokens)} tokens · ${dollars(usd, unpriced)}`;
     if (focused) list.querySelector(`[data-run="${CSS.escape(focused)}"]`)?.focus();
   }
 
@@ -78,11 +79,15 @@ export function runsView(main) {
   };
 }
 
+function tags(run) {
+  return Object.entries(run.tags ?? {}).map(([name, value]) => `${name}=${value}`).join(" ");
+}
+
 function row(run) {
   const how = run.waiting_for ? run.waiting_for.replace("awaiting_", "needs ") : run.status;
   return h("li", {}, h("a", { class: "row entry", href: `#/runs/${part(run.id)}`, "data-run": run.id },
     h("span", { class: `pill ${run.status}` }, how),
-    h("span", { class: "what" }, h("span", { class: "goal" }, run.goal), h("span", { class: "by" }, `${run.agent || "agent"}${run.session ? ` · ${run.session}` : ""}`,
+    h("span", { class: "what" }, h("span", { class: "goal" }, run.goal), h("span", { class: "by" }, `${run.agent || "agent"}${run.session ? ` · ${run.session}` : ""}${tags(run) && ` · ${tags(run)}`}`,
       h("span", { class: "brief" }, ` · ${several(run.steps ?? 0, "step")} · ${dollars(run.usd)} · ${duration((run.seconds ?? 0) * 1000)}`))),
     h("span", { class: "num" }, several(run.steps ?? 0, "step")),
     h("span", { class: "num" }, `${count(run.tokens ?? 0)} tok`),

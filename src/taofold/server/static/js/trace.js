@@ -191,7 +191,7 @@ export function trace(root, run) {
       case "autonomous_action": return void call(event).node.querySelector("summary").append(h("span", { class: "flag" }, "without asking"));
       case "progress": return progress(event);
       case "rewound": return rewound(event);
-      case "limit_reached": return aside(event, "limit", `Limit reached: ${event.limit.replaceAll("_", " ")}`);
+      case "limit_reached": return aside(event, "limit", `${event.last ? "Last turn" : "Limit reached"}: ${event.limit.replaceAll("_", " ")}`);
       case "note": return aside(event, event.alarming ? "failure" : "", event.text);
       case "loop_warning": return aside(event, "limit", `It repeats itself: ${event.detail || event.rule}`);
       case "answer_chunk":

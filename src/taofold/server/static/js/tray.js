@@ -1,6 +1,6 @@
 /** Everything that waits for a person, across all runs. */
 
-import { get, part } from "./api.js";
+import { get, part, signedIn } from "./api.js";
 import { card, plain, together } from "./card.js";
 import { announce, empty, failed, fill, h, loading } from "./dom.js";
 import { ago, cut } from "./format.js";
@@ -33,7 +33,7 @@ function badge(n) {
 /** Keeps the count in the navigation current. */
 export function watchApprovals() {
   look();
-  setInterval(() => document.hidden || look(), EVERY);
+  setInterval(() => document.hidden || !signedIn() || look(), EVERY);
   document.addEventListener("decided", () => setTimeout(look, 150));
 }
 
@@ -75,10 +75,10 @@ export function approvalsView(main) {
     for (const [id, node] of shown) {
       const held = node.contains(document.activeElement);
       if (items.some((one) => one.id === id) || (held && !node.classList.contains("settled"))) continue;
-      const next = held && list.querySelector(".card:not(.settled)");
       node.remove();
       shown.delete(id);
-      if (held) (next || main).focus();
+      // Not to the next card: the key that decided on this one would decide on that, too.
+      if (held) main.focus();
     }
     list.querySelector(".empty, .loading")?.remove();
     for (const one of items) {
@@ -103,9 +103,9 @@ export function approvalsView(main) {
 export function press(name) {
   const focused = document.activeElement?.closest?.(".card");
   const one = focused ?? document.querySelector(".card:not(.settled)");
-  const button = one?.querySelector(`[data-do="${name}"]:not(:disabled)`);
+  const button = one?.querySelector(`[data-do="${name}"]`);
   if (!button) return false;
   if (!focused) one.focus();
-  else button.click();
+  else button.click(); // which does nothing as long as it is disabled
   return true;
 }

@@ -1,0 +1,26 @@
+"""Where a Python program holds an agent, so that another process can make the same one again."""
+
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+ORIGIN: Final = "python"
+"""The key of `RunStarted.settings` that names the agent of a program: `agent` and `folder`."""
+
+
+def origin_of(agent: Any) -> dict[str, str]:
+    """Returns the reference `file.py:name` of an agent that the running program holds by a name.
+
+    Only the program's own file is looked at. An agent that it holds nowhere, and one of an
+    interactive session, have no reference.
+    """
+    main = sys.modules.get("__main__")
+    # `python -i FILE.py` takes `__file__` away before the session begins.
+    file: Any = getattr(main, "__file__", None) or sys.argv[0]
+    if main is None or not file.endswith(".py") or not Path(file).is_file():
+        return {}
+    for name, value in list(vars(main).items()):
+        if value is agent and name.isidentifier():
+            path = Path(file).absolute()
+            return {"agent": f"{path.name}:{name}", "folder": str(path.parent)}
+    return {}

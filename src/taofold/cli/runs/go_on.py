@@ -1,0 +1,53 @@
+"""The command that goes on with a run; it works as it is pasted.
+
+A run that another called is gone on with at its root, an iteration of a loop by its loop.
+"""
+
+from shlex import quote
+from typing import TYPE_CHECKING
+
+from taofold.cli.output import invocation
+from taofold.core.errors import UnknownRun
+
+if TYPE_CHECKING:
+    from taofold.log.log import Log
+
+PLACEHOLDER = "FILE.py:NAME"
+"""Stands for the agent of a run that does not say how it is made."""
+
+
+async def resume_command(log: "Log", run: str, agent: str = "", model: str = "") -> str:
+    """Returns the command that goes on with `run`, with the `agent` and `model` of the command that
+    is asked: who had to name them needs them again.
+    """
+    from taofold.cli.agent_argument import is_recorded
+    from taofold.core.state import opening
+    from taofold.runtime import control
+
+    row = await control.root(log, await log.row(run))
+    loop = await _loop_of(log, row.run)
+    if loop:
+        return f"{invocation()} loops resume {quote(loop)}"
+    words = f"{invocation()} runs resume {quote(row.run)}"
+    started = opening(await log.read(row.run, limit=1))
+    if agent or not is_recorded(started):
+        words += f" --agent {quote(agent) if agent else PLACEHOLDER}"
+    return words + (f" --model {quote(model)}" if model else "")
+
+
+async def _loop_of(log: "Log", run: str) -> str:
+    """Returns the loop of which `run` is an iteration, "" if it is none."""
+    from taofold.log.open import journal_beside
+    from taofold.loop.stream import load
+
+    loop, _, number = run.rpartition(".")
+    if not loop or not number.isdecimal():
+        return ""
+    journal = journal_beside(log)
+    try:
+        iterations = (await load(journal, loop)).state.iterations
+    except UnknownRun:
+        return ""
+    finally:
+        await journal.close()
+    return loop if 0 < int(number) <= len(iterations) else ""

@@ -1,0 +1,60 @@
+"""The first difference of two values, as text for people: where it is, and what stands there.
+
+Knows structs, mappings, sequences and texts; of two texts it shows where they part.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final, cast
+
+import msgspec
+
+from taofold.core.json_values import is_array, is_object
+from taofold.core.text import apart, clip
+
+_SHOWN: Final = 200
+_ABSENT: Final = object()
+
+
+def first_difference(old: object, new: object) -> tuple[str, str, str]:
+    """Returns the place of the first difference and both values there.
+
+        first_difference({"item": "tea"}, {"item": "milk"})  # ("item", "'tea'", "'milk'")
+
+    The place is "" if the values differ as a whole. A value has at most about 200 characters.
+    """
+    names: list[str] = []
+    while (inner := next(_differing(old, new), None)) is not None:
+        name, old, new = inner
+        names.append(name)
+    if isinstance(old, str) and isinstance(new, str):
+        old, new = apart(old, new)
+    return ".".join(names), _shown(old), _shown(new)
+
+
+def _differing(old: Any, new: Any) -> Iterator[tuple[str, Any, Any]]:
+    """The parts in which two values of one shape differ, in order, with their names."""
+    if type(old) is not type(new):
+        return
+    before, after = _parts(old), _parts(new)
+    for name in dict.fromkeys((*before, *after)):
+        one, other = before.get(name, _ABSENT), after.get(name, _ABSENT)
+        if one is _ABSENT or other is _ABSENT or one != other:
+            yield name, one, other
+
+
+def _parts(value: Any) -> dict[str, Any]:
+    """The parts of a value by name; none of what is compared as a whole."""
+    if isinstance(value, msgspec.Struct):
+        return {name: getattr(value, name) for name in value.__struct_fields__}
+    if is_object(value):
+        return {str(name): part for name, part in value.items()}
+    if is_array(value):
+        return {str(number): part for number, part in enumerate(value)}
+    if isinstance(value, tuple):
+        parts = cast("tuple[Any, ...]", value)
+        return {str(number): part for number, part in enumerate(parts)}
+    return {}
+
+
+def _shown(value: object) -> str:
+    return "nothing" if value is _ABSENT else clip(repr(value), _SHOWN)

@@ -1,0 +1,63 @@
+"""Tags of a run: names with values that callers give, and by which lists of runs are filtered.
+
+A filter is the text `name=value`. Knows nothing about logs.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+from taofold.core.errors import ConfigError
+
+MOST_TAGS: Final = 16
+"""Tags of one run."""
+LONGEST_VALUE: Final = 200
+"""Characters of a tag's value."""
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
+
+
+def checked_tags(tags: Mapping[str, str] | None) -> dict[str, str]:
+    """Returns the tags as a dict.
+
+    Raises:
+        ConfigError: There are more than 16 tags, or one has no valid name or value. A name has 1 to
+            64 ASCII letters, digits, ".", "_" and "-"; a value 1 to 200 printable characters.
+    """
+    given: Any = {} if tags is None else tags
+    if not isinstance(given, Mapping):
+        raise ConfigError(f'is a mapping: write tags={{"team": "x"}}, not {given!r}', path="tags")
+    checked: dict[str, str] = {}
+    for name, value in cast("Mapping[Any, Any]", given).items():
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise ConfigError(
+                f'{name!r} is no name of a tag: it has 1 to 64 of A-Z a-z 0-9 "." "_" "-"',
+                path="tags",
+            )
+        if not isinstance(value, str) or not 0 < len(value) <= LONGEST_VALUE:
+            raise ConfigError(
+                f"{name!r} has a text of 1 to {LONGEST_VALUE} characters, not {value!r}",
+                path="tags",
+            )
+        if not value.isprintable():
+            raise ConfigError(f"the value of {name!r} has unprintable characters", path="tags")
+        checked[name] = value
+    if len(checked) > MOST_TAGS:
+        raise ConfigError(f"a run has at most {MOST_TAGS} tags, not {len(checked)}", path="tags")
+    return checked
+
+
+def tag_text(name: str, value: str) -> str:
+    """Returns the tag as filters and lists write it."""
+    return f"{name}={value}"
+
+
+def checked_filter(text: str) -> str:
+    """Returns `text` if it is `name=value`, or "".
+
+    Raises:
+        ConfigError: It is no tag.
+    """
+    if text:
+        name, _, value = text.partition("=")
+        checked_tags({name: value})
+    return text

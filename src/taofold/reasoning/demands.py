@@ -1,0 +1,185 @@
+"""What the rules of the loop demand of a turn, and what of it a reply lacks (R1, R4, D3).
+
+`Demands` follows one `react` loop and judges each readable turn by form alone. A lenient run judges
+what its prompt asks for and what a log could not show later: a thought, its type, an exception
+after a failure, a rationale. A strict run also judges the aim, the reason, the extraction, the
+grounding and research steps. Pure. Whether a turn is refused for what it lacks is decided in
+`react`.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from taofold.core.grounding import TokenLedger, without_reference
+from taofold.core.rule_names import (
+    EXCEPTION,
+    EXTRACTION,
+    INTENT,
+    NO_THOUGHT,
+    RATIONALE,
+    REASON,
+    RESEARCH,
+    UNGROUNDED,
+    UNTYPED,
+)
+from taofold.core.rules import check_thought
+from taofold.core.vague_text import lacks_intent, lacks_reason
+from taofold.core.values import (
+    FINISH,
+    THOUGHT_PLACEHOLDER,
+    Action,
+    Message,
+    Observation,
+    Thought,
+    ThoughtType,
+)
+from taofold.parsing import Call, Remark, Turn
+from taofold.reasoning.task import Task
+
+
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """A rule that a reply breaks, and what the model is told about it."""
+
+    rule: str
+    detail: str
+
+
+UNANSWERED = Lack(
+    NO_THOUGHT, f'An answer needs a thought too: reply with a thought and the tool "{FINISH}".'
+)
+"""What an answer without the protocol around it lacks."""
+_THOUGHTLESS = Lack(NO_THOUGHT, "No action without a thought: say why you act, then act.")
+_FAILED = Lack(
+    EXCEPTION,
+    "The last action failed. The next thought must be of type exception: "
+    "say why it failed and what you will change.",
+)
+_AIMLESS = Lack(INTENT, "The thought names an activity, not what it is for: state the aim.")
+_REASONLESS = Lack(
+    REASON,
+    "The thought gives no reason: say why this action is next, or list the steps it rests on in "
+    '"because".',
+)
+_EXTRACTIONLESS = Lack(EXTRACTION, 'Say in "learned" what the last results showed.')
+_UNGROUNDED = Lack(
+    UNGROUNDED,
+    "The thought refers to nothing that was observed: quote a concrete value, name or phrase from "
+    "an earlier observation.",
+)
+
+
+class Demands:
+    """Judges the turns of one loop, in their order."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._after_failure = False
+        self._unextracted = False
+        self._ledger: TokenLedger | None = None
+        if task.strict:
+            # The same text as `core.grounding.ground_turns` counts as said before the first step.
+            goal = without_reference(task.goal, task.reference)
+            spoken = [message.text for message in task.history if message.role != "tool"]
+            self._ledger = TokenLedger(goal, task.instructions, *spoken)
+
+    def hear(self, messages: Iterable[Message]) -> None:
+        """Counts what people said as said: it is no evidence."""
+        for message in messages:
+            self.said(message.text)
+
+    def said(self, text: str) -> None:
+        """Counts what the model wrote as said, also in replies that were refused."""
+        if self._ledger is not None:
+            self._ledger.said(text)
+
+    def saw(
+        self, number: int, actions: Sequence[Action], observations: Sequence[Observation]
+    ) -> None:
+        """Takes in what step `number` brought."""
+        self._after_failure = any([o.status in ("failure", "timeout") for o in observations])
+        # What a tool itself names as the key of its result needs no extraction by the model.
+        self._unextracted = any([o.auto or not o.extraction.strip() for o in observations])
+        if self._ledger is None:
+            return
+        for action in actions:
+            self._ledger.said([action.parameters, action.rationale])
+        for observation in observations:
+            self._ledger.observed(number, [observation.result, observation.extraction])
+
+    def judge(
+        self, number: int, turn: Turn, calls: Sequence[Call]
+    ) -> tuple[Thought, tuple[Lack, ...]]:
+        """Returns the thought of step `number`, and what its turn lacks.
+
+        Args:
+            number: The step that the turn would be, from 1.
+            turn: A turn with an action.
+            calls: Its calls without `finish`.
+        """
+        remark = turn.remark
+        if remark is None or not remark.content.strip():
+            tools = ", ".join([call.tool for call in turn.calls])
+            content = f"{THOUGHT_PLACEHOLDER} calls {tools}"
+            thought = Thought(content, self._inferred, synthesized=True)
+            return thought, (_THOUGHTLESS, *self._of_calls(thought, calls))
+        thought, lacks = self._typed(remark)
+        lacks += [*self._of_content(number, thought, acts=bool(calls))]
+        return thought, (*lacks, *self._of_calls(thought, calls))
+
+    @property
+    def _inferred(self) -> ThoughtType:
+        """The type of a thought for which the model names none."""
+        return "exception" if self._after_failure else "reasoning"
+
+    def _typed(self, remark: Remark) -> tuple[Thought, list[Lack]]:
+        kind, problem = check_thought(remark.type, research=self._task.research)
+        lacks: list[Lack] = []
+        # A native call has no place for a type.
+        if problem and not (self._task.native and remark.type is None):
+            lacks.append(Lack(UNTYPED, problem))
+        if self._after_failure and kind not in ("exception", None):
+            lacks.append(_FAILED)
+        thought = Thought(
+            remark.content,
+            kind or self._inferred,
+            because=remark.because,
+            confidence=remark.confidence,
+            critical=remark.critical,
+            inferred=kind is None,
+            learned=remark.learned,
+        )
+        return thought, lacks
+
+    def _of_content(self, number: int, thought: Thought, *, acts: bool) -> Iterable[Lack]:
+        """What a thought that is there lacks in a strict run."""
+        ledger = self._ledger
+        if ledger is None:
+            return
+        if lacks_intent(thought.content):
+            yield _AIMLESS
+        # The reason of an answer is that the goal is reached.
+        if acts and not thought.because and lacks_reason(thought.content):
+            yield _REASONLESS
+        # A native call has no place for an extraction.
+        if self._unextracted and not self._task.native and not thought.learned.strip():
+            yield _EXTRACTIONLESS
+        grounding = ledger.judge(number, thought)
+        # Where nothing concrete was observed, nothing can be quoted.
+        if grounding.eligible and not grounding.grounded and ledger.has_learnt:
+            yield _UNGROUNDED
+
+    def _of_calls(self, thought: Thought, calls: Sequence[Call]) -> Iterable[Lack]:
+        task = self._task
+        # A native call has no place for a rationale.
+        for call in calls if not task.native else ():
+            if not call.rationale:
+                yield Lack(RATIONALE, f'Say in "rationale" why {call.tool!r} is called.')
+            elif task.strict and lacks_intent(call.rationale):
+                yield Lack(RATIONALE, f"The rationale of {call.tool!r} says what is done, not why.")
+        if task.strict and thought.type == "research":
+            effects = {offer.name: offer.effect for offer in task.offers}
+            for call in calls:
+                if effects.get(call.tool, "read") != "read":
+                    detail = f"{call.tool!r} can change the world: a research step only reads."
+                    yield Lack(RESEARCH, detail)

@@ -1,0 +1,266 @@
+"""Values held against a JSON Schema, with faults that a model can act on.
+
+`SchemaCheck` is for tools that come with a schema instead of a function's signature (MCP,
+LangChain, `external`) and for the forms that such tools ask people to fill. The rules are those of
+the package `jsonschema`; the sentences are ours. Every rule is checked but `format`,
+`patternProperties` and references to other documents.
+
+A schema may be hostile: rules within rules can double the work with every line, so each
+check has a bound of steps. Patterns run in an engine that takes linear time (Rust's, by way of
+pydantic); a pattern that it does not know is not checked.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache, cached_property, lru_cache
+from importlib import import_module
+from types import NoneType
+from typing import Any, Final, cast
+
+from pydantic_core import SchemaError, SchemaValidator, ValidationError, core_schema
+
+from taofold.core.json_values import is_array, is_object
+from taofold.core.text import clip
+from taofold.tools.arguments import BadArguments, quote, unknown
+
+SERVER_STEPS: Final = 30_000
+"""Rules of a server's schema that are held against one value; some 0.2 s."""
+STEPS: Final = 300_000
+"""Rules of a schema that is checked only here; some 2 s."""
+_LONGEST: Final = 300
+"""Characters of one fault."""
+_EXACT: Final = 2.0**53
+"""From here on a float stands for several integers."""
+_SAYS_NOTHING: Final = frozenset({"title", "description", "default", "examples", "$schema"})
+"""Keywords that forbid nothing."""
+_KINDS: Final[Mapping[str, tuple[type, ...]]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "null": (NoneType,),
+    "array": (list,),
+    "object": (dict,),
+}
+
+
+class _Unusable(Exception):
+    """A schema is none, or demands more of a value than the bound of steps allows."""
+
+
+class SchemaCheck:
+    """One JSON Schema, ready to be held against values.
+
+    Args:
+        schema: A JSON Schema of any draft; without `$schema` the newest.
+        checked_again: Whether the tool's server checks the value again. Then a value that cannot be
+            checked here passes: the schema is none, or the bound of steps is too small. Else it is
+            refused.
+
+    Example:
+        >>> SchemaCheck({"properties": {"n": {"type": "integer", "minimum": 1}}}).faults({"n": 0})
+        ["parameter 'n': 0 is less than the minimum of 1"]
+    """
+
+    def __init__(self, schema: Mapping[str, Any], *, checked_again: bool = False) -> None:
+        self._schema = dict(schema)
+        self._checked_again = checked_again
+        self._fits = _flat(self._schema)
+
+    def __call__(self, parameters: dict[str, Any]) -> dict[str, Any]:
+        """Returns the parameters unchanged.
+
+        Raises:
+            BadArguments: They do not fit.
+        """
+        faults = self.faults(parameters)
+        if faults:
+            raise BadArguments(faults)
+        return parameters
+
+    def faults(self, value: Any) -> list[str]:
+        """One sentence for each rule that the value breaks."""
+        if self._fits is not None and self._fits(value):
+            return []
+        try:
+            if self.flaw:
+                raise _Unusable(f"the schema of this tool cannot be used: {self.flaw}")
+            _BUDGET.left = SERVER_STEPS if self._checked_again else STEPS
+            errors = self._validator.iter_errors(value)
+            # Several errors can come of one rule, with the same sentences.
+            return [*dict.fromkeys([each for error in errors for each in _sentences(error)])]
+        except _Unusable as error:
+            reason = str(error)
+        except RecursionError:
+            reason = "this is nested too deeply to be checked"
+        except Exception as error:  # noqa: BLE001 - a reference to elsewhere, or a rule that errs
+            reason = f"the schema of this tool cannot be applied: {clip(str(error), _LONGEST)}"
+        return [] if self._checked_again else [reason]
+
+    @cached_property
+    def flaw(self) -> str:
+        """Why the schema is none, or ""."""
+        if not is_object(self._schema.get("properties", {})):
+            return "its properties are no object"
+        try:
+            _kind_for(self._schema).check_schema(self._schema)
+        except Exception as error:  # noqa: BLE001 - a schema may be wrong in any way
+            return clip(str(getattr(error, "message", error)), _LONGEST)
+        return ""
+
+    @cached_property
+    def _validator(self) -> Any:
+        lean = _without_named_patterns(self._schema)
+        # An empty registry: nothing is fetched from elsewhere.
+        nothing = _load("referencing").Registry()
+        return _bounded(_kind_for(lean))(lean, registry=nothing)
+
+
+def _kind_for(schema: Mapping[str, Any]) -> Any:
+    return _load("jsonschema").validators.validator_for(schema)
+
+
+def _load(package: str) -> Any:
+    # Most values never need the packages, and it takes 50 ms to import them.
+    return import_module(package)
+
+
+class _Budget(threading.local):
+    """The steps that are left of the check that runs in this thread."""
+
+    left = 0
+
+
+_BUDGET: Final = _Budget()
+
+
+@cache
+def _bounded(kind: Any) -> Any:
+    """A draft's validator with a bound of steps, safe patterns and exact integers."""
+
+    def counted(check: Callable[..., Any], word: str) -> Callable[..., Any]:
+        def rule(validator: Any, said: Any, value: Any, whole: Any) -> Any:
+            # Items are compared each with each.
+            many = len(value) if is_array(value) else 0
+            _BUDGET.left -= 1 + (many**2 // 2 if word == "uniqueItems" else 0)
+            if _BUDGET.left < 0:
+                raise _Unusable("this takes too long to check: send less")
+            return check(validator, said, value, whole)
+
+        return rule
+
+    rules = {word: counted(check, word) for word, check in kind.VALIDATORS.items()}
+    types = kind.TYPE_CHECKER.redefine("integer", _is_integer)
+    make = _load("jsonschema").validators.extend
+    return make(kind, rules | {"pattern": counted(_pattern, "pattern")}, type_checker=types)
+
+
+def _is_integer(_: Any, value: Any) -> bool:
+    if isinstance(value, float):
+        return value.is_integer() and abs(value) < _EXACT
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _pattern(_: Any, pattern: Any, value: Any, __: Any) -> Iterator[Any]:
+    if not isinstance(value, str) or (matcher := _matcher(str(pattern))) is None:
+        return
+    try:
+        matcher.validate_python(value)
+    except ValidationError:
+        yield _load("jsonschema").ValidationError(f"{quote(value)} does not match {quote(pattern)}")
+
+
+@lru_cache(maxsize=512)
+def _matcher(pattern: str) -> SchemaValidator | None:
+    try:
+        return SchemaValidator(core_schema.str_schema(pattern=pattern, regex_engine="rust-regex"))
+    except SchemaError:
+        return None
+
+
+def _sentences(error: Any) -> Iterable[str]:
+    """The sentences for one error of `jsonschema`."""
+    where = ".".join(map(str, error.absolute_path))
+    subject = f"parameter {where!r}: " if where else ""
+    word, said, value = error.validator, error.validator_value, error.instance
+    if word == "required" and is_object(value):
+        names = [*filter(lambda name: name not in value, said)]
+        return [f"missing parameter {_inside(where, name)!r}" for name in names]
+    if word == "additionalProperties" and said is False and is_object(value):
+        declared = error.schema.get("properties", {})
+        odd = [_inside(where, name) for name in value if name not in declared]
+        return unknown(odd, error.schema)
+    if word == "enum":
+        return [f"{subject}must be one of {quote(said)}, got {quote(value)}"]
+    if word == "const":
+        return [f"{subject}must be {quote(said)}, got {quote(value)}"]
+    if word == "type":
+        kinds = " or ".join(map(str, said)) if is_array(said) else said
+        return [f"{subject}must be {kinds}, got {quote(value)}"]
+    if word in ("anyOf", "oneOf") and error.context:
+        branches: dict[Any, list[str]] = {}
+        for each in error.context:
+            branches.setdefault(each.schema_path[0], []).extend(_sentences(each))
+        # The branch with the fewest faults is probably the one that was meant.
+        return min(branches.values(), key=len)
+    return [f"{subject}{clip(error.message, _LONGEST)}"]
+
+
+def _inside(where: str, name: object) -> str:
+    return f"{where}.{name}" if where else str(name)
+
+
+def _flat(schema: Mapping[str, Any]) -> Callable[[Any], bool] | None:
+    """For the schema of most tools, an object of plain fields: does a value surely fit it?
+
+    A hundred times as fast as the validator, which looks at what this one does not know for sure.
+    None: there is more to the schema.
+    """
+    keywords = {"type", "properties", "required", "additionalProperties"} | _SAYS_NOTHING
+    if schema.keys() - keywords or schema.get("type") != "object":
+        return None
+    properties: Any = schema.get("properties", {})
+    required: Any = schema.get("required", [])
+    others: Any = schema.get("additionalProperties", True)
+    if not is_object(properties) or not isinstance(others, bool) or not is_array(required):
+        return None
+    kinds: dict[str, tuple[type, ...]] = {}
+    for name, rules in properties.items():
+        if not is_object(rules) or rules.keys() - {"type"} - _SAYS_NOTHING:
+            return None
+        # Without a type anything will do; the exact types below are all that JSON has.
+        kind: Any = rules.get("type")
+        if kind is not None and (not isinstance(kind, str) or kind not in _KINDS):
+            return None
+        kinds[name] = () if kind is None else _KINDS[kind]
+
+    def fits(value: Any) -> bool:
+        # Exactly a dict, as JSON has it.
+        if type(value) is not dict:
+            return False
+        fields = cast("dict[Any, Any]", value)
+        for name, field_value in fields.items():
+            types = kinds.get(name)
+            if (types is None and not others) or (types and type(field_value) not in types):
+                return False
+        return all(name in fields for name in required)
+
+    return fits
+
+
+def _without_named_patterns(schema: Any) -> Any:
+    """Without rules about names that match a regular expression, which could run for ever.
+
+    What such a rule would allow counts as an additional property, so those are allowed, too.
+    """
+    if is_object(schema):
+        dropped = (
+            {"patternProperties"} if is_object(schema.get("patternProperties")) else set[str]()
+        )
+        if dropped:
+            dropped |= {"additionalProperties", "unevaluatedProperties"}
+        kept = {name: rules for name, rules in schema.items() if name not in dropped}
+        return {name: _without_named_patterns(rules) for name, rules in kept.items()}
+    if is_array(schema):
+        return [_without_named_patterns(each) for each in schema]
+    return schema

@@ -1,0 +1,414 @@
+"""The console under attack, in Chromium: a listener on another port, another user, a second tab,
+hasty fingers, and calls that are not what they seem.
+
+Mutants it catches: a session in a cookie; `Liveness.look` always true; `event.repeat` not looked
+at; arguments through `JSON.parse`; `folds` that finds nothing; the next card gets the focus.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from playwright.async_api import Page, expect
+
+from taofold import tool
+from taofold.server.auth import TokenStore
+from tests.console.browser import Seat, seated
+from tests.server.agents import Bench, act, batch, finish
+from tests.server.live import settled
+
+pytestmark = [pytest.mark.anyio, pytest.mark.browser]
+ASK = act("I tell", "publish", text="both sides are fine")
+
+
+class Listener:
+    """A program of another user on another port of this machine. It keeps what browsers send."""
+
+    def __init__(self, cookie: str = "") -> None:
+        self.heard, self.cookie, self.port = list[str](), cookie, 0
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.heard.append((await reader.readuntil(b"\r\n\r\n")).decode())
+        head = f"Set-Cookie: {self.cookie}; Path=/\r\n" if self.cookie else ""
+        writer.write(
+            f"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n{head}Content-Length: 2\r\n"
+            "Connection: close\r\n\r\nhi".encode()
+        )
+        await writer.drain()
+        writer.close()
+
+
+@asynccontextmanager
+async def listening(cookie: str = "") -> AsyncIterator[Listener]:
+    listener = Listener(cookie)
+    server = await asyncio.start_server(listener.answer, "127.0.0.1", 0)
+    listener.port = server.sockets[0].getsockname()[1]
+    async with server:
+        yield listener
+
+
+async def waiting(seat: Seat, count: int = 1) -> str:
+    """A run that waits, and the tray in which it is shown."""
+    run = await seat.client.start()
+    await seat.client.until(run, "waiting")
+    await seat.open("approvals")
+    await expect(seat.page.locator(".cards .card")).to_have_count(count)
+    return run
+
+
+def approve(page: Page) -> Any:
+    return page.locator(".card:not(.settled) [data-do=approve]").first
+
+
+async def test_a_listener_on_another_port_gets_nothing_that_lets_it_in(tmp_path: Path) -> None:
+    bench = Bench()
+    async with listening() as other:
+        link = f"see [the report](http://127.0.0.1:{other.port}/report)"
+        agent = bench.agent(finish(link), ASK, finish())
+        async with seated(agent, tmp_path) as seat:
+            page = seat.page
+            await seat.start("go")
+            async with page.context.expect_page() as opened:
+                await page.locator(".answer a").click()
+            await (await opened.value).wait_for_load_state()
+            assert other.heard
+            assert await page.context.cookies() == []
+            for request in other.heard:
+                lowered = request.lower()
+                assert not any(
+                    name in lowered for name in ("cookie:", "authorization:", "referer:")
+                )
+            # What the listener has lets it do nothing, also with each header that it got.
+            headers = dict(
+                line.split(": ", 1) for line in other.heard[0].split("\r\n")[1:] if ": " in line
+            )
+            headers.pop("Host", None)
+            async with httpx2.AsyncClient(base_url=seat.client.url) as program:
+                for path in ("/me", "/approvals", "/runs"):
+                    assert (await program.get(path, headers=headers)).status_code in (401, 403)
+
+
+async def test_no_page_at_another_port_reads_the_session_or_uses_it(tmp_path: Path) -> None:
+    bench = Bench()
+    async with listening() as other, seated(bench.agent(ASK, finish()), tmp_path) as seat:
+        run = await waiting(seat)
+        evil = await seat.page.context.new_page()
+        await evil.goto(f"http://127.0.0.1:{other.port}/")
+        assert await evil.evaluate("JSON.stringify({...localStorage, ...sessionStorage})") == "{}"
+        asked = """async ([url, path, options]) => {
+            try {
+                const answer = await fetch(url + path, options);
+                return answer.status + await answer.text();
+            } catch (error) { return "refused"; }
+        }"""
+        action = f"/approvals/{run}:1"
+        for path, options in (
+            ("/me", {"credentials": "include"}),
+            (
+                action,
+                {"method": "POST", "credentials": "include", "body": '{"decision": "approve"}'},
+            ),
+            ("/me", {"headers": {"Authorization": "Session x"}}),
+            (
+                f"/runs/{run}/events?on_disconnect=cancel",
+                {"mode": "no-cors", "credentials": "include"},
+            ),
+        ):
+            said = await evil.evaluate(asked, [seat.client.url, path, options])
+            assert said in ("refused", "0"), said
+        await evil.evaluate(
+            """url => {
+                const image = new Image();
+                image.src = url;
+                return image.decode().catch(() => 0);
+            }""",
+            f"{seat.client.url}/runs/{run}/events?on_disconnect=cancel",
+        )
+        assert (await seat.client.get(f"/runs/{run}")).json()["status"] == "waiting"
+        assert ("publish", "both sides are fine") not in bench.done
+
+
+async def test_a_page_at_another_port_cannot_make_the_console_somebody_elses(
+    tmp_path: Path,
+) -> None:
+    tokens = TokenStore(tmp_path / "tokens.json")
+    bob = tokens.add("bob", ["USER"])
+    async with seated(Bench().agent(ASK, finish()), tmp_path) as seat:
+        said = (await seat.client.post("/signin", {"token": bob})).json()
+        async with listening(f"taofold_session={said['session']}") as other:
+            evil = await seat.page.context.new_page()
+            await evil.goto(f"http://127.0.0.1:{other.port}/")
+            assert await seat.page.context.cookies(f"http://127.0.0.1:{other.port}")
+            await seat.page.reload()
+            await expect(seat.page.locator("#who")).to_have_text("ann")
+
+
+async def test_the_printed_link_signs_in_once_and_a_reload_and_a_second_tab_go_on(
+    tmp_path: Path,
+) -> None:
+    async with seated(Bench().agent(finish()), tmp_path) as seat:
+        await seat.page.click("#sign-out")
+        await expect(seat.page.locator("#token")).to_be_visible()
+        link = f"{seat.url}/signin/{seat.client.server.signin.code()}"
+        await seat.page.goto(link)
+        await expect(seat.page.locator("#who")).to_have_text("local")
+        assert "signin" not in seat.page.url
+        await seat.page.reload()
+        await expect(seat.page.locator("#who")).to_have_text("local")
+        second = await seat.page.context.new_page()
+        await second.goto(seat.url)
+        await expect(second.locator("#who")).to_have_text("local")
+        await seat.keep("signed-in")
+        stranger = await seat.page.context.browser.new_context()  # type: ignore[union-attr]
+        late = await stranger.new_page()
+        await late.goto(link)
+        await expect(late.locator(".signin .wrong")).to_contain_text("used or is too old")
+        seat.wrong.clear()
+
+
+async def test_signing_out_ends_every_tab_and_shows_nothing_of_the_run(tmp_path: Path) -> None:
+    async with seated(Bench().agent(finish("the secret plan")), tmp_path) as seat:
+        await seat.start("plan")
+        await expect(seat.page.locator(".answer .text")).to_have_text("the secret plan")
+        second = await seat.page.context.new_page()
+        await second.goto(seat.page.url)
+        await expect(second.locator(".answer .text")).to_have_text("the secret plan")
+        secret = await second.evaluate("localStorage.getItem('taofold.session')")
+        await seat.page.click("#sign-out")
+        for page in (seat.page, second):
+            await expect(page.locator("#token")).to_be_visible()
+            await expect(page.locator("#who")).to_be_hidden()
+            assert "secret plan" not in await page.content()
+        headers = {"Authorization": f"Session {secret}"}
+        assert (await seat.client.get("/me", headers=headers)).status_code == 401
+        seat.wrong.clear()
+
+
+@pytest.mark.parametrize("pause", [0, 200, 350, 500, 800])
+async def test_a_second_click_does_not_decide_on_the_card_that_slides_under_it(
+    pause: int, tmp_path: Path
+) -> None:
+    bench = Bench()
+    agent = bench.agent(ASK, finish())
+    async with seated(agent, tmp_path, viewport={"width": 500, "height": 860}) as seat:
+        await seat.client.start("first")
+        await seat.client.start("second")
+        await seat.open("approvals")
+        await expect(seat.page.locator(".cards .card")).to_have_count(2)
+        await expect(approve(seat.page)).to_be_enabled()
+        box = await approve(seat.page).bounding_box()
+        assert box is not None
+        place = (box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        await seat.page.mouse.click(*place)
+        await seat.page.wait_for_timeout(pause)
+        await seat.page.mouse.click(*place)
+        await expect(seat.page.locator(".cards .card")).to_have_count(1)
+        await settled(lambda: len(bench.done) == 1)
+        assert len((await seat.client.get("/approvals")).json()["items"]) == 1
+
+
+async def test_a_card_that_has_just_appeared_is_dead_for_a_second(tmp_path: Path) -> None:
+    async with seated(Bench().agent(ASK, finish()), tmp_path) as seat:
+        run = await seat.client.start()
+        await seat.client.until(run, "waiting")
+        await seat.page.evaluate(
+            """() => {
+                window.lived = [];
+                new MutationObserver(() => {
+                    const button = document.querySelector(".card [data-do=approve]");
+                    if (button) lived.push([performance.now(), button.disabled]);
+                    const fresh = button?.disabled === false && !button.dataset.alive;
+                    if (fresh) button.dataset.alive = "y";
+                }).observe(document.body, { subtree: true, childList: true, attributes: true });
+            }"""
+        )
+        await seat.open("approvals")
+        await expect(seat.page.locator("[data-alive]").first).to_be_enabled()
+        lived = await seat.page.evaluate("lived")
+        born = lived[0][0]
+        assert all(disabled for at, disabled in lived if at - born < 900)
+
+
+async def test_a_key_that_is_held_down_decides_on_nothing(tmp_path: Path) -> None:
+    bench = Bench()
+    agent = bench.agent(
+        batch("two", ("publish", {"text": "a"}), ("publish", {"text": "b"})), finish()
+    )
+    async with seated(agent, tmp_path) as seat:
+        await waiting(seat, 2)
+        page = seat.page
+        await expect(approve(page)).to_be_enabled()
+        await page.keyboard.down("a")
+        for _ in range(40):
+            await page.keyboard.down("a")  # as a keyboard repeats it
+            await page.wait_for_timeout(30)
+        await page.keyboard.up("a")
+        await expect(page.locator(".card").first).to_be_focused()
+        assert bench.done == []
+        # On a button itself, too.
+        await approve(page).focus()
+        for key in ("Enter", "Space"):
+            await page.evaluate(
+                """key => document.activeElement.dispatchEvent(new KeyboardEvent("keydown", {
+                    key, code: key, repeat: true, bubbles: true, cancelable: true }))""",
+                key,
+            )
+        assert bench.done == []
+        # A card that is decided on gives the focus to no other one.
+        await page.locator(".card").first.focus()
+        await page.keyboard.press("a")
+        await expect(page.locator(".cards .card")).to_have_count(1)
+        await expect(page.locator(".cards .card")).not_to_be_focused()
+
+
+BIG = 9007199254740993
+
+
+@pytest.mark.parametrize(
+    "args", [{"to": BIG}, {"to": [BIG]}, {"to": {"id": -BIG, "x": "9007199254740993:1"}}]
+)
+async def test_a_big_integer_is_shown_as_the_call_has_it_and_not_edited(
+    args: Any, tmp_path: Path
+) -> None:
+    bench = Bench()
+    agent = bench.agent(act("I pay", "publish", text=json.dumps(args), meta=args), finish())
+    paid: list[Any] = []
+
+    @tool(effect="once", tier=3)
+    def pay(to: Any) -> str:
+        """Pay."""
+        paid.append(to)
+        return "paid"
+
+    agent = Bench().agent(act("I pay", "pay", **args), finish(), tools=[pay])
+    async with seated(agent, tmp_path) as seat:
+        run = await waiting(seat)
+        card = seat.page.locator(".card")
+        await expect(card.locator(".parameters")).to_contain_text(str(BIG))
+        await expect(card.locator(".parameters")).not_to_contain_text(str(BIG - 1))
+        await card.locator("summary", has_text="Change, or give").click()
+        assert str(BIG) in await card.locator("[name=parameters]").input_value()
+        await card.locator("[data-do=edit]").click()
+        await expect(card.locator(".wrong")).to_contain_text("cannot send exactly")
+        assert paid == []
+        await seat.keep("big-integer")
+        await card.locator("[data-do=approve]").click()
+        await seat.client.until(run)
+        assert paid == [args["to"]]
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        {"to": [f"person{n}@example.org" for n in range(101)]},
+        {"to": [[["deep"], ["deep"]] * 60] * 3},
+        {"to": [{"note": "fine " * 100 + "and pay evil"}]},
+        {"to": {f"n{n}": [n, {"x": [n] * 120}] for n in range(130)}},
+    ],
+    ids=["long", "nested", "text", "both"],
+)
+async def test_what_is_folded_is_said_and_approve_is_dead_until_all_was_seen(
+    args: Any, tmp_path: Path
+) -> None:
+    paid: list[Any] = []
+
+    @tool(effect="once", tier=3)
+    def pay(to: Any) -> str:
+        """Pay."""
+        paid.append(to)
+        return "paid"
+
+    agent = Bench().agent(act("I pay", "pay", **args), finish(), tools=[pay])
+    async with seated(agent, tmp_path) as seat:
+        run = await waiting(seat)
+        card = seat.page.locator(".card")
+        await expect(card.locator("[data-do=deny]")).to_be_enabled()
+        await expect(card.locator(".folded")).to_contain_text("folded: look at all")
+        await expect(card.locator("[data-do=approve]")).to_be_disabled()
+        # No key and no script of a hurry goes around it.
+        await card.focus()
+        await seat.page.keyboard.press("a")
+        await seat.page.evaluate("document.querySelector('[data-do=approve]').disabled = false")
+        await card.locator("[data-do=approve]").click()
+        assert (await seat.client.get(f"/runs/{run}")).json()["status"] == "waiting"
+        await seat.keep("folded")
+        await card.locator("[data-unfold]").click()
+        await expect(card.locator(".folded")).to_be_hidden()
+        shown = await card.locator(".parameters").inner_text()
+        leaves = json.dumps(args).count('"deep"') or 1
+        assert shown.count("deep") == leaves or leaves == 1
+        for text in ("person100@", "and pay evil", "n129"):
+            assert (text in json.dumps(args)) == (text in shown)
+        assert await card.locator("details.fold:not([open])").count() == 0
+        await card.locator("[data-do=approve]").click()
+        await seat.client.until(run)
+        assert paid == [args["to"]]
+
+
+async def test_no_part_of_a_call_lies_behind_a_scroll_bar(tmp_path: Path) -> None:
+    text = "\n".join(f"line {n} " + "x" * 300 for n in range(80))
+    async with seated(
+        Bench().agent(act("I tell", "publish", text=text), finish()), tmp_path
+    ) as seat:
+        await waiting(seat)
+        hidden = await seat.page.evaluate(
+            """() => {
+                const hides = (one) => one.scrollHeight > one.clientHeight + 2
+                    || one.scrollWidth > one.clientWidth + 2;
+                const styled = (one) => getComputedStyle(one);
+                return [...document.querySelectorAll(".card, .card *")]
+                    .filter((one) => styled(one).display !== "inline")
+                    .filter((one) => styled(one).overflow !== "visible")
+                    .filter((one) => !one.closest("details.edit") && hides(one))
+                    .map((one) => one.className);
+            }"""
+        )
+        assert [one for one in hidden if one != "unseen"] == []
+
+
+UNSEEN = "\u3164\u2800\ufe0f\u034f\u00ad\u200d\u202e\u115f\U000e0101\u180e"
+
+
+async def test_nothing_is_unseen_on_a_card(tmp_path: Path) -> None:
+    agent = Bench().agent(
+        act("I ask", "ask_user", question=f"Pay bob{UNSEEN}?\n⚠\ufe0f now"),
+        act("I tell", "publish", text=f"a{UNSEEN}b"),
+        finish(),
+        ask_user=True,
+    )
+    async with seated(agent, tmp_path) as seat:
+        await waiting(seat)
+        card = seat.page.locator(".card")
+        for _ in range(2):
+            shown = await card.inner_text()
+            assert not set(UNSEEN) & set(shown)
+            assert "\\u3164\\u2800\\ufe0f" in shown
+            if await card.locator("[name=answer]").count():
+                await card.locator("[name=answer]").fill("yes")
+                await card.locator("[data-do=answer]").click()
+                await expect(card.locator("h3")).to_have_text("publish")
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("https://bаnk.example/login", "xn--bnk-6cd.example"),
+        ("[https://bаnk.example](https://bаnk.example)", "xn--bnk-6cd.example"),
+        ("https://bank.example@evil.example/", "evil.example"),
+        ("[bank.example](https://evil.example)", "evil.example"),
+        ("https://bank.example/login", ""),
+    ],
+)
+async def test_a_link_shows_where_it_leads(text: str, where: str, tmp_path: Path) -> None:
+    async with seated(Bench().agent(finish(f"See {text} now")), tmp_path) as seat:
+        await seat.start("go")
+        await expect(seat.page.locator(".answer a")).to_be_visible()
+        leads = seat.page.locator(".answer .leads")
+        assert await leads.count() == bool(where)
+        if where:
+            await expect(leads).to_have_text(f" ({where})", use_inner_text=False)

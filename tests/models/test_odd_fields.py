@@ -1,0 +1,304 @@
+"""Answers with fields that the formats do not have: the answer is read, errors are quoted."""
+
+import json
+from typing import Any
+
+import pytest
+
+from taofold.core.content import Issuer
+from taofold.core.errors import ModelError
+from taofold.core.values import Reply
+from taofold.models.anthropic import MessagesReader
+from taofold.models.chat_completions import ChatReader
+from taofold.models.endpoint import _read  # pyright: ignore[reportPrivateUsage]
+from taofold.models.gemini import GeminiReader
+from taofold.models.ollama import OllamaReader
+from taofold.models.openai_responses import ResponsesReader
+from taofold.models.prices import Price, TokenRates
+from taofold.models.replies import ReplyContext
+
+PRICE = Price(TokenRates(1.0, 0.5, 2.0, 1.0))
+ODD: list[Any] = [6, 6.5, "x", True, [], [1], {}, {"a": 1}, None, [None], "-1", "1e3"]
+
+
+ITEM = {"type": "message", "content": [{"type": "output_text", "text": "fine"}]}
+
+
+def frame(**more: Any) -> ReplyContext:
+    return ReplyContext(
+        "a:model", Issuer("chat", "host", "model"), "http://provider", "", PRICE, {}, 0, **more
+    )
+
+
+def chat(delta: Any, finish: Any = None, **more: Any) -> dict[str, Any]:
+    return {"choices": [{"delta": delta, "finish_reason": finish}], **more}
+
+
+def streamed(make: Any, *events: Any, **more: Any) -> Reply:
+    reader = make(frame(**more))
+    for event in events:
+        data = event if isinstance(event, bytes) else b"data: " + json.dumps(event).encode()
+        reader.feed(data + b"\n\n")
+    reply: Reply = reader.close()
+    return reply
+
+
+def whole(make: Any, answer: Any, **more: Any) -> Reply:
+    reply: Reply = make(frame(**more)).whole(json.dumps(answer).encode())
+    return reply
+
+
+def answers(odd: Any) -> dict[str, tuple[Any, dict[str, Any]]]:
+    """For each format an answer whose text is "fine", with `odd` where nothing is needed."""
+    return {
+        "chat": (
+            ChatReader,
+            {
+                "id": odd, "created": odd, "system_fingerprint": odd, "service_tier": odd,
+                "choices": [{
+                    "index": odd, "logprobs": odd, "finish_reason": "stop",
+                    "message": {
+                        "role": odd, "content": "fine", "tool_calls": None,
+                        "reasoning_details": odd, "annotations": odd, "audio": odd,
+                        "refusal": None,
+                    },
+                }],
+                "usage": {
+                    "prompt_tokens": odd, "completion_tokens": odd, "cost": odd,
+                    "prompt_tokens_details": odd, "completion_tokens_details": odd,
+                    "prompt_cache_hit_tokens": odd, "cost_details": odd,
+                },
+            },
+        ),
+        "messages": (
+            MessagesReader,
+            {
+                "type": "message", "id": odd, "stop_reason": "end_turn", "stop_details": odd,
+                "input_transformations": odd, "container": odd,
+                "content": [{"type": "text", "text": "fine", "citations": odd}],
+                "usage": {
+                    "input_tokens": odd, "output_tokens": odd, "service_tier": odd,
+                    "output_tokens_details": odd, "cache_creation": odd,
+                },
+            },
+        ),
+        "gemini": (
+            GeminiReader,
+            {
+                "candidates": [{
+                    "content": {"parts": [{"text": "fine"}], "role": odd},
+                    "finishReason": "STOP", "finishMessage": None, "safetyRatings": odd,
+                }],
+                "promptFeedback": odd, "modelVersion": odd,
+                "usageMetadata": {"promptTokenCount": odd, "thoughtsTokenCount": odd},
+            },
+        ),
+        "responses": (
+            ResponsesReader,
+            {
+                "status": "completed", "service_tier": odd, "incomplete_details": odd,
+                "input_transformations": odd, "metadata": odd,
+                "output": [ITEM],
+                "usage": {"input_tokens": odd, "output_tokens_details": odd},
+            },
+        ),
+        "ollama": (
+            OllamaReader,
+            {
+                "message": {"content": "fine", "images": odd, "thinking": None},
+                "done": True, "done_reason": "stop", "eval_count": odd, "total_duration": odd,
+                "prompt_eval_count": odd,
+            },
+        ),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("odd", ODD, ids=repr)
+@pytest.mark.parametrize("form", ["chat", "messages", "gemini", "responses", "ollama"])
+def test_odd_fields_that_nobody_needs_cost_no_answer(form: str, odd: Any) -> None:
+    make, answer = answers(odd)[form]
+    assert whole(make, answer).text == "fine"
+
+
+@pytest.mark.parametrize("odd", ODD, ids=repr)
+def test_odd_fields_of_a_stream_cost_no_answer(odd: Any) -> None:
+    usage = {"prompt_tokens": odd, "completion_tokens": odd, "cost": odd}
+    reply = streamed(
+        ChatReader,
+        chat({"content": "fi", "role": odd}, service_tier=odd, usage=odd),
+        chat({"content": "ne"}, "stop"),
+        {"choices": [], "usage": usage},
+        b"data: [DONE]",
+    )
+    assert reply.text == "fine"
+    reply = streamed(
+        MessagesReader,
+        {"type": "message_start", "message": {"id": odd, "usage": {"input_tokens": odd}}},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        {
+            "type": "content_block_delta",
+            "index": 0,
+            "delta": {"type": "text_delta", "text": "fine"},
+        },
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": odd},
+    )
+    assert reply.text == "fine"
+    reply = streamed(
+        GeminiReader,
+        {"candidates": [{"content": {"parts": [{"text": "fine"}]}}], "usageMetadata": odd},
+        {"candidates": [{"finishReason": "STOP", "index": odd}]},
+    )
+    assert reply.text == "fine"
+    reply = streamed(
+        ResponsesReader,
+        {"type": "response.output_item.done", "output_index": 0, "item": ITEM, "code": odd},
+        {"type": "response.completed", "response": {"status": "completed", "usage": odd}},
+    )
+    assert reply.text == "fine"
+
+
+@pytest.mark.parametrize(
+    ("pieces", "text"),
+    [([6], "6"), (["a", 0, "b"], "a0b"), ([1.5, True], "1.5true"), ([{"text": "x"}, ["y"]], "xy")],
+    ids=repr,
+)
+def test_pieces_of_a_text_that_the_server_parsed_are_spelt(pieces: list[Any], text: str) -> None:
+    events = [chat({"content": piece}) for piece in pieces]
+    assert streamed(ChatReader, *events, chat({}, "stop"), b"data: [DONE]").text == text
+    blocks = [
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": piece}}
+        for piece in ("a", 0, 6)
+    ]
+    end = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}}
+    assert streamed(MessagesReader, *blocks, end).text == "a06"
+
+
+def test_counts_may_be_floats_or_texts() -> None:
+    usage = {"prompt_tokens": 12.0, "completion_tokens": "3", "cost": "0.25"}
+    message = {"choices": [{"message": {"content": "x"}, "finish_reason": "stop"}], "usage": usage}
+    counted = whole(ChatReader, message).usage
+    assert (counted.input_tokens, counted.output_tokens, counted.usd) == (12, 3, 0.25)
+
+
+def test_json_that_python_writes_is_read() -> None:
+    body = b'{"choices":[{"message":{"content":"fi\nne"},"logprobs":NaN,"finish_reason":"stop"}]}'
+    assert ChatReader(frame()).whole(body).text == "fi\nne"
+
+
+def test_a_call_beside_an_odd_entry_is_kept() -> None:
+    call = {"id": 7, "index": "0", "function": {"name": "add", "arguments": {"a": 1}}}
+    message = {"content": None, "tool_calls": [call, None], "refusal": False}
+    answer = {"choices": [{"message": message, "finish_reason": "tool_calls"}]}
+    (made,) = whole(ChatReader, answer).calls
+    assert (made.name, made.id, json.loads(made.arguments)) == ("add", "7", {"a": 1})
+
+
+@pytest.mark.parametrize(
+    ("lines", "words", "kind"),
+    [
+        (
+            b'data: {"object":"error","message":"CUDA out of memory","code":500}',
+            "CUDA out",
+            "server",
+        ),
+        (b'event: error\ndata: {"code":400,"details":"no such template"}', "no such", "request"),
+        (b'event: error\ndata: {"details":[{"reason":"quota of tokens"}]}', "quota of", "server"),
+        (b"event: error\ndata: upstream went away", "upstream went away", "server"),
+        (b'error: {"code":503,"message":"loading model"}', "loading model", "server"),
+        (b'data: {"error":"boom"}', "boom", "server"),
+        (b'data: {"error":true,"message":"boom"}', "boom", "server"),
+        (
+            b'data: {"type":"error","error":{"type":"rate_limit_error","message":"slow"}}',
+            "slow",
+            "rate",
+        ),
+        (b'data: {"status":"error","msg":"boom"}', "boom", "server"),
+        (b'data: {"success":false,"errors":[{"code":7009,"message":"boom"}]}', "boom", "server"),
+        (b'data: {"statusCode":429,"message":"too many"}', "too many", "rate"),
+        (b'data: {"detail":"wrong key","code":"401"}', "wrong key", "auth"),
+        (b'data: {"error":{"code":"invalid_api_key","message":"no"}}', "no", "auth"),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("make", [ChatReader, MessagesReader, GeminiReader, ResponsesReader])
+def test_an_error_in_whatever_frame_is_quoted(
+    make: Any, lines: bytes, words: str, kind: str
+) -> None:
+    with pytest.raises(ModelError, match=words) as caught:
+        streamed(make, lines, b"data: [DONE]")
+    assert caught.value.kind == kind
+    mark, _, data = lines.rpartition(b": {")
+    if mark == b"data":
+        with pytest.raises(ModelError, match=words) as caught:
+            make(frame()).whole(b"{" + data)
+        assert caught.value.kind == kind
+
+
+def test_an_answer_that_speaks_of_errors_is_no_error() -> None:
+    text = '{"object":"error","message":"x"}'
+    answer = {
+        "choices": [{"message": {"content": text}, "finish_reason": "stop"}],
+        "error": None, "errors": [], "code": 0,
+    }  # fmt: skip
+    assert whole(ChatReader, answer).text == text
+
+
+STREAM = (
+    b'data: {"choices":[{"delta":{"content":"fine"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+)
+
+
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+@pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"], ids=repr)
+def test_lines_end_with_any_of_the_three_ends(end: bytes, size: int) -> None:
+    body = b"\xef\xbb\xbf: hello\n\ndata:\n\ndata\n\n" + STREAM + b": keep-alive\n\n"
+    body = body.replace(b"\n", end)
+    reader = ChatReader(frame())
+    for at in range(0, len(body), size):
+        reader.feed(body[at : at + size])
+    assert reader.close().text == "fine"
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"], ids=repr)
+def test_lines_of_json_end_with_any_of_the_three_ends(end: bytes) -> None:
+    first, last = b'{"message":{"content":"fi"}}', b'{"message":{"content":"ne"},"done":true}'
+    reader = OllamaReader(frame())
+    for byte in end.join([first, last, b""]):
+        reader.feed(bytes([byte]))
+    assert reader.close().text == "fine"
+
+
+@pytest.mark.parametrize("body", [b'{"choices":[{"message":{"content":"fine"}}]}', STREAM])
+def test_a_byte_order_mark_before_a_whole_answer_is_skipped(body: bytes) -> None:
+    assert _read(ChatReader(frame()), b"\xef\xbb\xbf" + body, streaming=True).text == "fine"
+
+
+def test_a_stream_may_say_message_where_others_say_delta() -> None:
+    pieces = [{"choices": [{"message": {"content": text}}]} for text in ("fi", "ne")]
+    end = {"choices": [{"message": None, "finish_reason": "stop"}]}
+    assert streamed(ChatReader, *pieces, end, b"data: [DONE]").text == "fine"
+    repeated = {"choices": [{"message": {"content": "fine"}, "finish_reason": "stop"}]}
+    assert streamed(ChatReader, chat({"content": "fine"}), repeated).text == "fine"
+
+
+@pytest.mark.parametrize("cut", range(1, len(STREAM) - 16, 9))
+def test_a_stream_that_is_cut_is_no_reply(cut: int) -> None:
+    with pytest.raises(ModelError):
+        streamed(ChatReader, STREAM[: min(cut, STREAM.index(b"stop"))])
+
+
+@pytest.mark.parametrize("count", [None, 0, -5, -(1 << 70), "n/a", {}])
+@pytest.mark.parametrize("form", ["chat", "messages", "gemini", "responses", "ollama"])
+def test_what_is_not_counted_is_estimated(form: str, count: Any) -> None:
+    make, answer = answers(count)[form]
+    usage = whole(make, answer, sent=1_000).usage
+    assert usage.input_tokens == 1_000
+    assert usage.output_tokens == 1
+    assert usage.usd == pytest.approx(1_002 / 1e6)
+
+
+def test_a_configured_price_wins_over_what_the_endpoint_charges() -> None:
+    usage = {"prompt_tokens": 1_000_000, "completion_tokens": 1, "cost": 1e-12}
+    answer = {"choices": [{"message": {"content": "x"}, "finish_reason": "stop"}], "usage": usage}
+    assert whole(ChatReader, answer, has_own_price=True).usage.usd == pytest.approx(1.000002)
+    assert whole(ChatReader, answer).usage.usd == 1e-12
